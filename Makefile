@@ -1,0 +1,52 @@
+# Everything starts from `make`; nothing needs to be set up by hand.
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+help: ## this list
+	@echo "Sexton: a verdict on the Linux node you are on, with its evidence."
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+diagnose: core ## the verdict on this machine (sets itself up first)
+	@scripts/verdict
+
+demo: core ## 2,000 real zombies: the verdict turns, names their parent, and turns back (root)
+	@$(BIN)/python -m lab.demo
+
+test: dev ## the whole test suite, with progress
+	@scripts/system-packages
+	@$(PYTEST)
+
+check: dev ## what CI runs: style, types, imports, every test; nothing may be left out
+	@scripts/system-packages
+	@$(MAKE) --no-print-directory lint
+	@SEXTON_NOTHING_LEFT_OUT=1 $(MAKE) --no-print-directory test
+
+check-fast: dev ## style, types, imports and the tests that need neither root nor systemd
+	@$(MAKE) --no-print-directory lint
+	@$(PYTEST) -q -m "not root and not systemd and not oracle"
+
+lint: dev ## ruff, mypy, import-linter
+	@$(BIN)/ruff check src tests bench lab
+	@$(BIN)/ruff format --check --quiet src tests bench lab
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: dev ## benchmarks beside the peers, as ratios; writes bench/out/table.md
+	@scripts/system-packages
+	@$(BIN)/python -m bench
+
+docs: dev ## write the pages that are made from docstrings
+	@$(BIN)/python -m sexton.surface.reports.pages
+
+clean: ## remove the environment and every cache
+	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+core:
+	@scripts/setup core
+
+dev:
+	@scripts/setup dev
+
+.PHONY: help diagnose demo test check check-fast lint bench docs clean core dev

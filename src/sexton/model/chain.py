@@ -1,0 +1,65 @@
+"""Findings joined into causes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sexton.model.finding import Evidence
+from sexton.model.text import printable
+
+
+class Strength(StrEnum):
+    """How sure a link is, by the rule written in its module."""
+
+    PROVEN = "proven"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+    @property
+    def rank(self) -> int:
+        """Higher is surer."""
+        return {"possible": 0, "likely": 1, "proven": 2}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`cause` and `effect` are finding ids; `shared` is the entity they have in common."""
+
+    id: str
+    cause: str
+    effect: str
+    strength: Strength
+    sentence: str
+    shared: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    against: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", printable(self.sentence))
+        for name in ("shared", "against"):
+            object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Links end to end. It is as strong as its weakest link."""
+
+    links: tuple[Link, ...]
+
+    @property
+    def root(self) -> str:
+        return self.links[0].cause
+
+    @property
+    def symptom(self) -> str:
+        return self.links[-1].effect
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Finding ids from the root to the symptom."""
+        return (self.root, *(link.effect for link in self.links))
+
+    @property
+    def strength(self) -> Strength:
+        return min((link.strength for link in self.links), key=lambda each: each.rank)

@@ -1,0 +1,75 @@
+"""The whole answer about one node; every surface renders this and holds no logic of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sexton.model.chain import Chain
+from sexton.model.finding import Finding, Verdict
+from sexton.model.node import Node
+from sexton.model.window import SourceState
+
+#: Detectors without whose answer a node cannot be called healthy.
+ESSENTIAL = ("zombie_memcgs", "saturated_core", "nic_resets", "crash_looping_unit")
+
+
+class Exit(IntEnum):
+    """What a script may rely on."""
+
+    HEALTHY = 0
+    PROBLEM = 1
+    FAILED = 2
+    CANNOT_TELL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do: a command to type, what it does, and what it risks. Nothing is run."""
+
+    do: str
+    why: str
+    risk: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the diagnosis itself took from the node."""
+
+    watched_s: float
+    cpu_s: float
+    peak_bytes: int | None
+    touched: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Findings in order of severity, chains in order of strength."""
+
+    node: Node | None
+    start: float
+    end: float
+    findings: tuple[Finding, ...]
+    chains: tuple[Chain, ...]
+    unexplained: tuple[str, ...]
+    against: tuple[str, ...]
+    plan: tuple[Step, ...]
+    sources: tuple[SourceState, ...]
+    hierarchy: str | None = None
+    cost: Cost | None = None
+
+    @property
+    def by_id(self) -> Mapping[str, Finding]:
+        return {finding.id: finding for finding in self.findings}
+
+    @property
+    def exit(self) -> Exit:
+        """1 for a problem, else 3 when an essential question has no answer, else 0."""
+        if any(finding.is_problem for finding in self.findings):
+            return Exit.PROBLEM
+        known = self.by_id
+        for name in ESSENTIAL:
+            if name not in known or known[name].verdict is Verdict.UNKNOWN:
+                return Exit.CANNOT_TELL
+        return Exit.HEALTHY

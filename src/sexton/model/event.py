@@ -1,0 +1,52 @@
+"""What the kernel said in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from sexton.model.row import Row, row
+
+
+@row
+class KernelEvent(Row):
+    """One kernel log line that the pattern catalogue knows.
+
+    `pattern` is the catalogue's id; `family` groups patterns for detectors ("nic_reset",
+    "nic_starved", "soft_lockup", …). `fields` are the parsed values: `queue`, `cpu`, `nic`,
+    `napi_us`, … as int or str. `mono_us` is microseconds since boot, `wall_s` UNIX time; either
+    may be unknown. Lines older than the window are kept: they are the node's memory.
+    """
+
+    pattern: str
+    family: str
+    message: str
+    mono_us: int | None
+    wall_s: float | None
+    fields: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@row
+class KernelLog(Row):
+    """How much of the log was seen: lines read, the oldest one's time, and records lost."""
+
+    lines: int
+    oldest_mono_us: int | None
+    lost: int
+    origin: str
+
+
+@row
+class ServiceEvent(Row):
+    """One journal line of a service that the pattern catalogue knows (login sessions refused).
+
+    Apart from `KernelEvent`, so that a journal that was read never stands for a kernel log that
+    was not. `speaker` is the line's syslog identifier.
+    """
+
+    pattern: str
+    family: str
+    speaker: str
+    message: str
+    wall_s: float | None
+    fields: Mapping[str, int | str] = field(default_factory=dict)

@@ -1,0 +1,105 @@
+"""What a detector says of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sexton.model.text import printable
+
+
+class Verdict(StrEnum):
+    """*Unknown* is an answer; *not applicable* is another (no NIC, no service manager)."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not_applicable"
+
+
+class Severity(StrEnum):
+    """`INFO` is worth a line and never an exit code; from `WARNING` up a problem was found."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One measured thing: what it is, its value here, what is normal, and where it was read.
+
+    `value` and `normal` are as a person reads them ("68,440", "< 50"); `number` is the value for
+    machines. `wrong_if` says what would make this evidence misleading.
+    """
+
+    what: str
+    value: str
+    normal: str
+    unit: str
+    source: str
+    number: float | None = None
+    wrong_if: str = ""
+
+    def __post_init__(self) -> None:
+        _escape(self, "what", "value", "normal", "unit", "source", "wrong_if")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something a finding would have needed, and the exact command or step that would show it."""
+
+    what: str
+    grant: str
+
+    def __post_init__(self) -> None:
+        _escape(self, "what", "grant")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A symptom: there, not there, not to be known from here, or not applicable.
+
+    `entities` names what it is about, by kind: "core", "task", "unit", "cgroup", "nic", "queue",
+    "irq"; links join findings through them. `summary` is one line without a full stop. `start`
+    and `end` are UNIX seconds, `None` where the finding has no moment. Every text is escaped on
+    the way in, so that every surface may print it.
+    """
+
+    id: str
+    verdict: Verdict
+    severity: Severity
+    summary: str
+    entities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    start: float | None = None
+    end: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+    def __post_init__(self) -> None:
+        _escape(self, "summary")
+        object.__setattr__(
+            self,
+            "entities",
+            {kind: tuple(map(printable, names)) for kind, names in self.entities.items() if names},
+        )
+
+    @property
+    def is_problem(self) -> bool:
+        """Does it cost the exit code?"""
+        return self.verdict is Verdict.PRESENT and self.severity.rank >= Severity.WARNING.rank
+
+    def shares(self, other: Finding, kind: str) -> tuple[str, ...]:
+        """The entities of one kind that both are about."""
+        mine = self.entities.get(kind, ())
+        return tuple(name for name in mine if name in other.entities.get(kind, ()))
+
+
+def _escape(owner: object, *names: str) -> None:
+    for name in names:
+        object.__setattr__(owner, name, printable(getattr(owner, name)))

@@ -1,0 +1,24 @@
+"""Which node this is, without asking the network."""
+
+from __future__ import annotations
+
+from sexton.model.row import Row, row
+
+
+@row
+class Node(Row):
+    """Identity of the node a window was taken on. `None` = not told here."""
+
+    hostname: str
+    kernel: str
+    cores: int | None
+    boot_id: str | None
+    uptime_s: float | None
+    os: str | None
+    zone: str | None
+    region: str | None
+    instance_type: str | None
+    image: str | None
+    vendor: str | None
+    machine: str | None
+    container: str | None

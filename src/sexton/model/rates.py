@@ -1,0 +1,75 @@
+"""Rates from raw counters: the one place that handles resets and gaps.
+
+A counter that went backwards was reset (a driver reload, a wrap, a reused id): the step is
+unknown, never negative and never "everything since zero".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from sexton.model.row import Row
+from sexton.model.window import Batch
+
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[R]):
+    """One entity between two readings, `seconds` apart."""
+
+    start_mono: float
+    end_mono: float
+    before: R
+    after: R
+
+    @property
+    def seconds(self) -> float:
+        return self.end_mono - self.start_mono
+
+    def delta(self, field: str) -> int | None:
+        """How much a counter moved; `None` where it is absent or went backwards."""
+        return delta(getattr(self.before, field), getattr(self.after, field))
+
+
+def delta(before: int | None, after: int | None) -> int | None:
+    """The step of one counter.
+
+    >>> delta(5, 9), delta(9, 5), delta(None, 5)
+    (4, None, None)
+    """
+    if before is None or after is None or after < before:
+        return None
+    return after - before
+
+
+def steps(
+    batches: Sequence[Batch[R]], key: Callable[[R], Hashable]
+) -> Iterator[tuple[Hashable, Step[R]]]:
+    """Every entity's step between neighbouring readings; entities that came or went give none."""
+    for earlier, later in pairwise(batches):
+        if later.mono_s <= earlier.mono_s:
+            continue  # a doubled reading has no rate
+        known = {key(row): row for row in earlier.rows}
+        for row in later.rows:
+            before = known.get(key(row))
+            if before is not None:
+                yield key(row), Step(earlier.mono_s, later.mono_s, before, row)
+
+
+def span(batches: Sequence[Batch[R]], key: Callable[[R], Hashable]) -> dict[Hashable, Step[R]]:
+    """Every entity's step between its first and its last reading."""
+    first: dict[Hashable, tuple[float, R]] = {}
+    last: dict[Hashable, tuple[float, R]] = {}
+    for batch in batches:
+        for row in batch.rows:
+            first.setdefault(key(row), (batch.mono_s, row))
+            last[key(row)] = (batch.mono_s, row)
+    return {
+        name: Step(start, last[name][0], row, last[name][1])
+        for name, (start, row) in first.items()
+        if last[name][0] > start
+    }

@@ -1,0 +1,45 @@
+"""Processes and threads."""
+
+from __future__ import annotations
+
+from sexton.model.row import Row, row
+
+
+@row
+class Process(Row):
+    """One process (`/proc/PID/stat`). Times are the whole thread group's; `cpu` is only the
+    leader's last core, so it never says where a process burns: `Thread` does."""
+
+    pid: int
+    ppid: int
+    comm: str
+    state: str
+    start_ms: int
+    user_ms: int
+    system_ms: int
+    cpu: int | None
+    threads: int
+    kernel: bool
+
+
+@row
+class ProcessCgroup(Row):
+    """Where a process lives in the memory hierarchy; `deleted` where its directory is gone."""
+
+    pid: int
+    path: str
+    deleted: bool
+
+
+@row
+class Thread(Row):
+    """One thread of a process whose CPU time moved; `cpu` is the core it last ran on."""
+
+    pid: int
+    tid: int
+    comm: str
+    state: str
+    start_ms: int
+    user_ms: int
+    system_ms: int
+    cpu: int | None

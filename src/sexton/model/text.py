@@ -1,0 +1,102 @@
+r"""Names from the kernel are hostile text.
+
+A cgroup may be called ``\x1b[2J`` or ``<script>``, a process ``a) R 1\nx``. Rows keep names as
+they are (decoded with ``surrogateescape``, so that they can be opened again); whatever a person
+or another program will see goes through `printable` first.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+#: Categories that move the cursor, hide, reorder or break lines: control, format (bidi overrides,
+#: zero-width), surrogate (an undecodable byte), private use, unassigned, line and paragraph
+#: separators.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def printable(text: str) -> str:
+    r"""`text` with everything that could disturb a terminal, a page or a log line escaped.
+
+    >>> printable("ssh.service")
+    'ssh.service'
+    >>> printable("a) R 1\nx")
+    'a) R 1\\nx'
+    >>> printable("\x1b[2J")
+    '\\x1b[2J'
+    >>> printable(b"\xff".decode("utf-8", "surrogateescape"))
+    '\\xff'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(character) for character in text)
+
+
+def _escape(character: str) -> str:
+    if character.isascii() and character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # surrogateescape of one raw byte
+        return f"\\x{code - 0xDC00:02x}"
+    if unicodedata.category(character) in _UNSAFE:
+        return character.encode("unicode_escape").decode("ascii")
+    return character
+
+
+def shorten(text: str, width: int) -> str:
+    """`text` in at most `width` columns, cut in the middle, where paths repeat themselves.
+
+    >>> shorten("/system.slice/docker-0123456789abcdef.scope", 24)
+    '/system.slic…bcdef.scope'
+    """
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    head = width - 1 - tail
+    return f"{text[:head]}…{text[len(text) - tail :]}" if tail else text[:width]
+
+
+def count(number: float, singular: str, plural: str = "") -> str:
+    """A number with its noun.
+
+    >>> count(1, "core"), count(2000, "zombie"), count(3, "directory", "directories")
+    ('1 core', '2,000 zombies', '3 directories')
+    """
+    noun = singular if number == 1 else (plural or singular + "s")
+    return f"{number:,} {noun}"
+
+
+def seconds(value: float) -> str:
+    """A duration a tired person reads at once.
+
+    >>> [seconds(v) for v in (0.00003, 0.0004, 0.25, 4.82, 75, 7300, 700000)]
+    ['30 µs', '0.4 ms', '250 ms', '4.8 s', '1 min 15 s', '2 h 1 min', '8 d 2 h']
+    """
+    if value < 0:
+        return "-" + seconds(-value)
+    if 0 < value < 1e-4:
+        return f"{value * 1e6:.0f} µs"
+    if value < 1:
+        return f"{value * 1000:.{1 if value < 0.01 else 0}f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    whole = int(value)
+    for unit, size, sub, subsize in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // subsize} {sub}"
+    return f"{whole // 60} min {whole % 60} s"
+
+
+def size(value: float) -> str:
+    """Bytes in binary units.
+
+    >>> size(0), size(4096), size(3.5 * 2**30)
+    ('0 B', '4.0 KiB', '3.5 GiB')
+    """
+    if abs(value) < 1024:
+        return f"{value:.0f} B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if abs(value) < 1024 or unit == "TiB":
+            return f"{value:.1f} {unit}"
+    raise AssertionError("unreachable")

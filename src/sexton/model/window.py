@@ -1,0 +1,131 @@
+"""Rows of one node over a span of time.
+
+Live and replayed data are the same thing here: batches of rows with the time they were read, and
+for every source the state it was in. What was not recorded is `None`. **Absent is not zero.**
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from sexton.model.node import Node
+from sexton.model.row import Row, fields_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How a source fared: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
+
+    `detail` says what happened in one line; `grant` is what would give us the source, as a
+    command where there is one. `reads` and `spent_s` are its own cost.
+    """
+
+    id: str
+    path: str
+    state: str
+    detail: str = ""
+    grant: str = ""
+    reads: int = 0
+    spent_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[R]):
+    """Rows of one type read at one moment. An empty batch means: looked, nothing there."""
+
+    mono_s: float
+    wall_s: float
+    rows: tuple[R, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One table as numpy arrays, each as long as the table, with `time` (monotonic seconds)."""
+
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        return self.arrays[name]
+
+
+class Window:
+    """What is known of one node between `start` and `end` (UNIX seconds)."""
+
+    def __init__(
+        self,
+        batches: Mapping[type[Row], Sequence[Batch[Any]]],
+        states: Iterable[SourceState] = (),
+        providers: Mapping[type[Row], str] | None = None,
+    ) -> None:
+        self._batches = {kind: tuple(items) for kind, items in batches.items() if items}
+        self.states = {state.id: state for state in states}
+        self._providers = dict(providers or {})
+        every = [batch for items in self._batches.values() for batch in items]
+        self.start = min((batch.wall_s for batch in every), default=0.0)
+        self.end = max((batch.wall_s for batch in every), default=0.0)
+        self.start_mono = min((batch.mono_s for batch in every), default=0.0)
+        self.end_mono = max((batch.mono_s for batch in every), default=0.0)
+
+    @property
+    def seconds(self) -> float:
+        """How long was watched, by the monotonic clock."""
+        return self.end_mono - self.start_mono
+
+    @property
+    def node(self) -> Node | None:
+        """Who this is, `None` where nothing told."""
+        rows = self.latest(Node)
+        return rows[0] if rows else None
+
+    def batches(self, kind: type[R]) -> tuple[Batch[R], ...] | None:
+        """Every reading of this row type, oldest first; `None` if it was never read."""
+        return cast("tuple[Batch[R], ...] | None", self._batches.get(kind))
+
+    def latest(self, kind: type[R]) -> tuple[R, ...] | None:
+        """The last reading; `None` if it was never read."""
+        items = self.batches(kind)
+        return items[-1].rows if items else None
+
+    def all(self, kind: type[R]) -> tuple[R, ...] | None:
+        """Rows of every reading, in order: for events, which are read once each."""
+        items = self.batches(kind)
+        return None if items is None else tuple(row for batch in items for row in batch.rows)
+
+    def why_missing(self, kind: type[Row]) -> SourceState:
+        """The state of the source that would have given this row."""
+        provider = self._providers.get(kind, "")
+        return self.states.get(
+            provider, SourceState(provider, "", "absent", "not recorded in this window")
+        )
+
+    def wall(self, mono_s: float) -> float:
+        """The UNIX time of a monotonic moment, by the batch read nearest to it.
+
+        By the nearest and not by one offset: the wall clock may jump inside a window.
+        """
+        every = (batch for items in self._batches.values() for batch in items)
+        near = min(every, key=lambda batch: abs(batch.mono_s - mono_s), default=None)
+        return mono_s if near is None else near.wall_s + (mono_s - near.mono_s)
+
+    def columns(self, kind: type[Row]) -> Columns | None:
+        """The table as arrays, for arithmetic over many rows."""
+        items = self.batches(kind)
+        if items is None:
+            return None
+        import numpy as np
+
+        arrays = {
+            name: np.array([getattr(row, name) for batch in items for row in batch.rows])
+            for name in fields_of(kind)
+        }
+        arrays["time"] = np.repeat(
+            [batch.mono_s for batch in items], [len(batch.rows) for batch in items]
+        )
+        return Columns(arrays)
