@@ -1,0 +1,53 @@
+"""The host a source reads from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sexton.errors import SourceAbsent, SourceError
+from sexton.sources.reader import Files, LiveFiles, RootedFiles
+
+
+@dataclass(slots=True)
+class Host:
+    """A file tree, and whether system calls of this process speak about the same machine.
+
+    `live` is true only on the machine itself: an ioctl, a D-Bus call or `/dev/kmsg` would tell
+    about *this* node, not about the one whose tree ``--root`` shows. `moment` is the time a
+    snapshot was taken at (monotonic, wall), `None` where the clock is running. While an archive is
+    replayed, `files` and `moment` move on from snapshot to snapshot under the opened sources.
+    """
+
+    files: Files
+    live: bool
+    root: str = "/"
+    moment: tuple[float, float] | None = None
+
+    @property
+    def self_dir(self) -> str:
+        """Whose `/proc/…/mountinfo` is the host's: our own, or its init's seen from outside."""
+        return "/proc/self" if self.live else "/proc/1"
+
+    @property
+    def net_dir(self) -> str:
+        """Whose `/proc/…/net` is the host's. `/proc/net` is a link to the *reader's* own, so
+        through a root it would tell about us; a snapshot may hold it as a plain directory."""
+        directory = f"{self.self_dir}/net"
+        if not self.live:
+            try:
+                self.files.names(directory)
+            except SourceError:
+                return "/proc/net"
+        return directory
+
+    def require_live(self, path: str) -> None:
+        """For sources that are system calls and not files."""
+        if not self.live:
+            raise SourceAbsent(path, "only on the node itself, not through --root or an archive")
+
+
+def open_host(root: str = "/") -> Host:
+    """This machine, or the tree under `root`."""
+    if root == "/":
+        return Host(LiveFiles(), live=True)
+    return Host(RootedFiles(root), live=False, root=root)

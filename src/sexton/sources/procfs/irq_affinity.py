@@ -1,0 +1,75 @@
+"""`/proc/irq/N/smp_affinity_list` and `effective_affinity_list`: where an interrupt may fire.
+
+Documented in the kernel's Documentation/core-api/irq/irq-affinity.rst. An excerpt::
+
+    /proc/irq/38/smp_affinity_list:       0-1
+    /proc/irq/38/effective_affinity_list: 1
+
+Quirks: the allowed cores are what was asked for; a controller that can aim at one core only picks
+one of them, and just the *effective* list says which. That file exists since 4.13 and only with
+CONFIG_GENERIC_IRQ_EFFECTIVE_AFF_MASK: elsewhere `effective` is `None`. It is empty for a line that
+nobody started. A line that goes away between listing and reading is skipped. Two small reads per
+line, once per window: 2,000 lines take less than a tenth of a second.
+
+>>> cpu_list("0-3,8,10-11")
+(0, 1, 2, 3, 8, 10, 11)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.model.cpu import IrqAffinity
+from sexton.sources.host import Host
+from sexton.sources.reader import text
+from sexton.sources.registry import source
+
+PATH = "/proc/irq"
+#: More cores than Linux can be built for: a list beyond it is junk, and must not eat our memory.
+_MOST_CPUS = 8192
+
+
+@source("/proc/irq/*/smp_affinity_list", rows=(IrqAffinity,), period_s=0.0)
+class IrqAffinities:
+    """Every numbered interrupt's cores."""
+
+    def __init__(self, host: Host) -> None:
+        self._files = host.files
+
+    def collect(self) -> Iterator[IrqAffinity]:
+        for irq in sorted(int(name) for name in self._files.names(PATH) if name.isdecimal()):
+            allowed = self._cpus(f"{PATH}/{irq}/smp_affinity_list")
+            if allowed is not None:
+                effective = self._cpus(f"{PATH}/{irq}/effective_affinity_list")
+                yield IrqAffinity(irq, allowed, effective)
+
+    def close(self) -> None:
+        pass
+
+    def _cpus(self, path: str) -> tuple[int, ...] | None:
+        try:
+            content = text(self._files, path)
+        except SourceAbsent:
+            return None
+        try:
+            return cpu_list(content)
+        except ValueError:
+            raise SourceMalformed(path, 1, "not a list of cores") from None
+
+
+@lru_cache(maxsize=512)  # most lines share a few lists, and a list of 256 cores is long
+def cpu_list(content: str) -> tuple[int, ...]:
+    """The kernel's list format, ``0-3,8``, in order; an empty one is ``()``."""
+    cpus: list[int] = []
+    for piece in content.strip().split(","):
+        if not piece:
+            continue
+        first, dash, last = piece.partition("-")
+        start = int(first)
+        stop = int(last) if dash else start
+        if not 0 <= start <= stop < _MOST_CPUS:
+            raise ValueError(piece)
+        cpus.extend(range(start, stop + 1))
+    return tuple(cpus)

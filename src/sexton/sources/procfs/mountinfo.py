@@ -1,0 +1,65 @@
+r"""`/proc/self/mountinfo`: where the cgroup hierarchies and the tracing trees are mounted.
+
+Documented in the kernel's Documentation/filesystems/proc.rst, "/proc/<pid>/mountinfo". An excerpt::
+
+    31 23 0:26 / /sys/fs/cgroup ro,nosuid shared:8 - tmpfs tmpfs ro,size=4096k
+    40 31 0:35 / /sys/fs/cgroup/memory rw,nosuid shared:19 - cgroup cgroup rw,memory
+
+Fields: mount id, parent, device, **root** of the mount within its file system, mount point,
+options, any number of optional fields up to a lone ``-``, then type, source and super options.
+
+Quirks: space, tab, newline and backslash (and ``#`` in newer kernels) come as octal escapes,
+``\040``, and are decoded here. What was mounted later on the same point hides what was there; rows
+keep the file's order, so the last one wins. In a cgroup namespace the root still reads ``/``.
+A node with many containers has thousands of mounts, so only those we use are kept: `cgroup`,
+`cgroup2`, `tracefs`, `debugfs`, and a `tmpfs` that holds cgroup hierarchies (its mount point ends
+in ``/cgroup``), which is what tells hybrid and v1 from v2.
+
+>>> line = r"40 31 0:35 / /mnt/my\040cgroups rw shared:19 - cgroup cgroup rw,memory"
+>>> [(row.mount_point, row.fstype, row.super_options) for row in parse(line)]
+[('/mnt/my cgroups', 'cgroup', ('rw', 'memory'))]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sexton.errors import SourceMalformed
+from sexton.model.cgroup import Mount
+from sexton.sources.registry import file_source
+
+PATH = "/proc/self/mountinfo"
+_KEPT = frozenset({"cgroup", "cgroup2", "tracefs", "debugfs"})
+_ESCAPE = re.compile(r"\\([01][0-7]{2})")
+
+
+@file_source("{self}/mountinfo", rows=(Mount,), period_s=0.0)
+def parse(text: str) -> Iterator[Mount]:
+    """The mounts we use, in the order they were made."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line:
+            continue
+        before, dash, after = line.partition(" - ")
+        fields = before.split(" ")
+        tail = after.split(" ")
+        if not dash or len(fields) < 6 or len(tail) < 3:
+            raise SourceMalformed(PATH, number, "not a mount's fields")
+        fstype, source, options = tail[:3]
+        mount_point = _decoded(fields[4])
+        hierarchies = fstype == "tmpfs" and mount_point.endswith("/cgroup")
+        if fstype not in _KEPT and not hierarchies:
+            continue
+        try:
+            mount_id = int(fields[0])
+        except ValueError:
+            raise SourceMalformed(PATH, number, "a mount id that is no number") from None
+        super_options = tuple(_decoded(option) for option in options.split(","))
+        root = _decoded(fields[3])
+        yield Mount(mount_id, root, mount_point, fstype, _decoded(source), super_options)
+
+
+def _decoded(field: str) -> str:
+    if "\\" not in field:
+        return field
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), field)

@@ -1,0 +1,87 @@
+"""`/proc/PID/cgroup`: which memory cgroup a process lives in, and whether that was removed.
+
+Documented in cgroups(7). Excerpts, hybrid and v2::
+
+    9:memory:/system.slice/ecs.service       0::/system.slice/ecs.service
+    8:pids:/system.slice/ecs.service
+    0::/system.slice/ecs.service
+
+The line of the `memory` controller is taken (it may share its hierarchy, ``cpu,memory``), else
+the ``0::`` line: a controller that no v1 hierarchy holds is on v2. Quirks: on v2 the kernel adds
+`` (deleted)`` to the path of a cgroup that was removed while the process (a defunct one, say) is
+still in it; on v1 it does not. A directory may of course bear that very name. A path cannot contain
+a newline, since `mkdir` refuses it there. Paths are relative to the *reader's* cgroup namespace,
+and may start with ``/..``. Kernel threads are in ``/``.
+
+>>> parse(7, "8:pids:/a\\n4:cpu,memory:/b:c\\n0::/d\\n")
+ProcessCgroup(pid=7, path='/b:c', deleted=False)
+>>> parse(7, "0::/user.slice/session-3.scope (deleted)\\n")
+ProcessCgroup(pid=7, path='/user.slice/session-3.scope', deleted=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.model.task import ProcessCgroup
+from sexton.sources.host import Host
+from sexton.sources.registry import source
+
+PATH = "/proc/*/cgroup"
+_MARK = " (deleted)"
+_MOST_BYTES = 1 << 16  # a line per hierarchy, each at most a path of 4096 bytes
+
+
+@source(PATH, rows=(ProcessCgroup,), period_s=0.0)
+class ProcessCgroups:
+    """Every process that is in a hierarchy."""
+
+    def __init__(self, host: Host) -> None:
+        self._files = host.files
+
+    def collect(self) -> Iterator[ProcessCgroup]:
+        read = self._files.read
+        seen = False
+        denied: SourceDenied | None = None
+        for name in self._files.names("/proc"):
+            if not name.isdecimal():
+                continue
+            path = f"/proc/{name}/cgroup"
+            try:
+                content = read(path, _MOST_BYTES).decode("utf-8", "surrogateescape")
+            except SourceAbsent:
+                continue
+            except SourceDenied as error:
+                denied = error
+                continue
+            found = parse(int(name), content)
+            if found is not None:
+                seen = True
+                yield found
+        if denied and not seen:
+            raise denied
+
+    def close(self) -> None:
+        pass
+
+
+def parse(pid: int, content: str) -> ProcessCgroup | None:
+    """The process's place in the memory hierarchy; `None` where it is in none."""
+    unified: str | None = None
+    for number, line in enumerate(content.split("\n"), 1):
+        if not line:
+            continue
+        hierarchy, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if not colon or not hierarchy.isdecimal():
+            raise SourceMalformed(f"/proc/{pid}/cgroup", number, "not hierarchy:controllers:path")
+        if "memory" in controllers.split(","):
+            return _row(pid, path)
+        if hierarchy == "0" and not controllers:
+            unified = path
+    return None if unified is None else _row(pid, unified)
+
+
+def _row(pid: int, path: str) -> ProcessCgroup:
+    return ProcessCgroup(pid, path.removesuffix(_MARK), path.endswith(_MARK))

@@ -1,0 +1,93 @@
+"""`/proc/net/snmp` and `/proc/net/netstat`: TCP's own view of what got lost.
+
+Documented in the kernel's Documentation/networking/snmp_counter.rst. Two files of one shape: a
+line of names, then a line of numbers, each with the same prefix. An excerpt of both::
+
+    Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails …
+    Tcp: 1 200 120000 -1 41 12 3 …
+    TcpExt: SyncookiesSent SyncookiesRecv … ListenDrops … TCPLostRetransmit … TCPTimeouts …
+    TcpExt: 0 0 … 0 … 0 … 2 …
+
+Quirks: the order and the set of columns differ between kernels, so a column is found by its name
+and is `None` where a kernel does not have it; `MaxConn` is -1. The counters are those of one
+network namespace, ours or (through ``--root``) that of the host's init. In a namespace other than
+the first, older kernels give no `netstat` to speak of: then its four columns are `None`.
+
+>>> text = '''Tcp: MaxConn AttemptFails EstabResets InSegs OutSegs RetransSegs
+... Tcp: -1 3 4 500 600 7
+... TcpExt: ListenDrops TCPTimeouts
+... TcpExt: 0 2
+... '''
+>>> (row,) = parse(text)
+>>> row.retransmitted_segments, row.timeouts, row.lost_retransmits
+(7, 2, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.model.net import TcpCounters
+from sexton.sources.host import Host
+from sexton.sources.reader import text
+from sexton.sources.registry import source
+
+PATH = "/proc/net/snmp"
+_ALWAYS = ("InSegs", "OutSegs", "RetransSegs", "EstabResets", "AttemptFails")
+_EXTENDED = ("TCPTimeouts", "TCPAbortOnTimeout", "TCPLostRetransmit", "ListenDrops")
+
+
+@source(PATH, rows=(TcpCounters,), period_s=1.0)
+class Snmp:
+    """Both files, read one after the other."""
+
+    def __init__(self, host: Host) -> None:
+        self._files = host.files
+        self._directory = host.net_dir
+
+    def collect(self) -> Iterator[TcpCounters]:
+        content = text(self._files, f"{self._directory}/snmp")
+        with suppress(SourceAbsent):  # its columns are None then
+            content += text(self._files, f"{self._directory}/netstat")
+        return parse(content)
+
+    def close(self) -> None:
+        pass
+
+
+def parse(content: str) -> Iterator[TcpCounters]:
+    """One row from the text of `snmp`, with that of `netstat` after it where there is one."""
+    tables = parse_tables(content)
+    tcp = tables.get("Tcp")
+    if tcp is None or any(name not in tcp for name in _ALWAYS):
+        raise SourceMalformed(PATH, 0, "no Tcp counters")
+    extended = tables.get("TcpExt", {})
+    yield TcpCounters(*(tcp[name] for name in _ALWAYS), *(extended.get(name) for name in _EXTENDED))
+
+
+def parse_tables(content: str) -> dict[str, dict[str, int]]:
+    """Every pair of lines as prefix → name → number.
+
+    >>> parse_tables("Udp: InDatagrams NoPorts\\nUdp: 8 0\\n")
+    {'Udp': {'InDatagrams': 8, 'NoPorts': 0}}
+    """
+    tables: dict[str, dict[str, int]] = {}
+    names: dict[str, list[str]] = {}
+    for number, line in enumerate(content.splitlines(), 1):
+        prefix, colon, rest = line.partition(":")
+        if not colon:
+            continue
+        columns = rest.split()
+        if prefix not in names:
+            names[prefix] = columns
+            continue
+        known = names.pop(prefix)
+        if len(known) != len(columns):
+            raise SourceMalformed(PATH, number, f"{len(columns)} numbers for {len(known)} names")
+        try:
+            tables[prefix] = dict(zip(known, map(int, columns), strict=True))
+        except ValueError:
+            raise SourceMalformed(PATH, number, f"{prefix} is not counted in numbers") from None
+    return tables

@@ -1,0 +1,48 @@
+"""`/proc/stat`: where each core's time went since boot, in USER_HZ ticks.
+
+Documented in the kernel's Documentation/filesystems/proc.rst, "Miscellaneous kernel statistics".
+An excerpt::
+
+    cpu  2255 34 2290 22625563 6290 127 456 0 0 0
+    cpu0 1132 34 1441 11311718 3675 127 438 0 0 0
+    cpu1 1123 0 849 11313845 2614 0 18 0 0 0
+    intr 114930548 113199788 3 0 5 263 …
+
+Quirks: USER_HZ is 100 on every architecture Linux offers to user space, so a tick is 10 ms.
+`guest` is already inside `user`. `iowait` may go *down* (proc.rst says so); `steal` came with
+2.6.11. Offline cores have no line, so numbers may have holes. The first `cpu` line is the sum over
+cores, the very average that hides a burnt core: not kept.
+
+>>> [(row.cpu, row.system_ms) for row in parse("cpu0 1132 34 1441 11311718 3675 127 438 0 0 0\\n")]
+[(0, 14410)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sexton.errors import SourceMalformed
+from sexton.model.cpu import CoreTimes
+from sexton.sources.registry import file_source
+
+PATH = "/proc/stat"
+TICK_MS = 10
+
+
+@file_source(PATH, rows=(CoreTimes,), period_s=1.0)
+def parse(text: str) -> Iterator[CoreTimes]:
+    """One row per online core."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("cpu") or line.startswith("cpu "):
+            continue
+        name, *columns = line.split()
+        try:
+            cpu = int(name[3:])
+            ticks = [int(column) * TICK_MS for column in columns[:8]]
+        except ValueError:
+            raise SourceMalformed(PATH, number, "not a core's times") from None
+        if len(ticks) < 7:
+            raise SourceMalformed(PATH, number, f"{len(ticks)} columns, at least 7 expected")
+        user, nice, system, idle, iowait, irq, softirq, *rest = ticks
+        steal = rest[0] if rest else 0
+        yield CoreTimes(cpu, user, nice, system, idle, iowait, irq, softirq, steal)

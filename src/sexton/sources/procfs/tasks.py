@@ -1,0 +1,200 @@
+r"""`/proc/PID/stat` and `/proc/PID/task/TID/stat`: who burns CPU, and on which core.
+
+Documented in the kernel's Documentation/filesystems/proc.rst, table 1-4, and in proc(5). An
+excerpt::
+
+    1 (systemd) S 0 1 1 0 -1 4194560 10123 401215 40 362 50 117 1034 543 20 0 1 0 3 …
+
+A culprit is found in two steps. First every process's line is read. Its times are the sum over its
+threads, but its `processor` (field 39) is that of the *leader* alone, which is the wrong core for
+any program with worker threads (kubelet, for one). So second, the threads of those processes whose
+time moved are read, and a thread's own time and `processor` say who held a core.
+
+Quirks:
+
+- The name stands in parentheses and may contain any byte but NUL, among them ``)``, spaces and
+  newlines (``a) R 1\nx``): it goes from the first ``(`` to the *last* ``)``.
+- A process that ends between listing and reading is skipped; an empty file (a snapshot taken by a
+  shell while the process ended) counts as ended too. With `hidepid` others' processes are hidden:
+  they are skipped, and only where none can be read at all the source is denied.
+- Defunct processes have state ``Z`` until their parent waits for them.
+- Times are in ticks of 10 ms. `start_ms` is since boot; with the pid it tells apart two processes
+  that had the same pid one after the other.
+
+What is bounded: threads are read of the `_MOST_MOVERS` processes that moved most, each by at least
+`_MOVED` of one core since the last scan, and for `_KEEP_SCANS` scans more, so that two readings of
+one thread exist to make a difference of. Of one process at most `_MOST_THREADS` threads are read,
+those with the lowest thread ids, and `_MOST_IN_ALL` in one scan, the busiest process first.
+A snapshot is read only once, so nothing can move in it: there the threads it holds are read within
+the same bounds, of the processes with the most CPU time first.
+
+>>> row = parse_process(b"7 (a) R 1\nx) S 1 7 7 0 -1 4194560 0 0 0 0 50 117 0 0 20 0 3 0 543 0"
+...                     b" 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0\n")
+>>> row.comm, row.state, row.system_ms, row.threads, row.cpu
+('a) R 1\nx', 'S', 1170, 3, 1)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.model.task import Process, Thread
+from sexton.sources.host import Host
+from sexton.sources.procfs.stat import TICK_MS
+from sexton.sources.registry import source
+
+PATH = "/proc/*/stat"
+_MOVED = 0.05
+_MOST_MOVERS = 24
+_KEEP_SCANS = 3
+_MOST_THREADS = 512
+_MOST_IN_ALL = 2048
+_MOST_BYTES = 4096
+#: PF_KTHREAD in include/linux/sched.h; the same bit since 2.6.27.
+_KERNEL_THREAD = 0x00200000
+
+
+@source(PATH, rows=(Process, Thread), period_s=2.0)
+class Tasks:
+    """Every process, and the threads of those that moved."""
+
+    def __init__(self, host: Host) -> None:
+        self._files = host.files
+        self._snapshot = host.moment is not None
+        self._began_s = 0.0
+        self._burnt_ms: dict[tuple[int, int], int] = {}
+        self._followed: dict[tuple[int, int], int] = {}
+
+    def collect(self) -> Iterator[Process | Thread]:
+        began_s, self._began_s = self._began_s, time.monotonic()
+        processes = self._processes()
+        yield from processes
+        yield from self._threads(self._worth_a_look(processes, self._began_s - began_s))
+
+    def close(self) -> None:
+        pass
+
+    def _processes(self) -> list[Process]:
+        read = self._files.read
+        found: list[Process] = []
+        denied: SourceDenied | None = None
+        for name in self._files.names("/proc"):
+            if not name.isdecimal():
+                continue
+            path = f"/proc/{name}/stat"
+            try:
+                content = read(path, _MOST_BYTES)
+            except SourceAbsent:
+                continue
+            except SourceDenied as error:
+                denied = error
+                continue
+            if content:
+                found.append(parse_process(content, path))
+        if denied and not found:
+            raise denied
+        return found
+
+    def _worth_a_look(self, processes: list[Process], passed_s: float) -> list[Process]:
+        """Whose threads to read, the busiest first."""
+        burnt = {_key(process): _burnt(process) for process in processes}
+        if self._snapshot:
+            return sorted(processes, key=_burnt, reverse=True)
+        before, self._burnt_ms = self._burnt_ms, burnt
+        if not before:
+            return []
+        # A process that was not there at the last scan burnt all it has since then.
+        moved = {key: ms - before.get(key, 0) for key, ms in burnt.items()}
+        least_ms = _MOVED * 1000 * passed_s
+        movers = sorted(
+            (key for key, ms in moved.items() if ms > 0 and ms >= least_ms),
+            key=lambda key: moved[key],
+            reverse=True,
+        )
+        followed = {key: left - 1 for key, left in self._followed.items() if left and key in burnt}
+        followed.update(dict.fromkeys(movers[:_MOST_MOVERS], _KEEP_SCANS))
+        self._followed = followed
+        worth = [process for process in processes if _key(process) in followed]
+        return sorted(worth, key=lambda process: moved[_key(process)], reverse=True)
+
+    def _threads(self, processes: list[Process]) -> Iterator[Thread]:
+        left = _MOST_IN_ALL
+        for process in processes:
+            directory = f"/proc/{process.pid}/task"
+            try:
+                names = self._files.names(directory)
+            except (SourceAbsent, SourceDenied):
+                continue
+            tids = sorted(int(name) for name in names if name.isdecimal())
+            for tid in tids[: min(_MOST_THREADS, left)]:
+                path = f"{directory}/{tid}/stat"
+                try:
+                    content = self._files.read(path, _MOST_BYTES)
+                except (SourceAbsent, SourceDenied):
+                    continue
+                if content:
+                    left -= 1
+                    yield parse_thread(process.pid, content, path)
+            if left <= 0:
+                return
+
+
+def parse_process(content: bytes, path: str = PATH) -> Process:
+    """One process out of its `stat` line."""
+    try:
+        pid, comm, fields = _split(content)
+        return Process(
+            pid,
+            int(fields[1]),
+            comm,
+            fields[0].decode("ascii"),
+            int(fields[19]) * TICK_MS,
+            int(fields[11]) * TICK_MS,
+            int(fields[12]) * TICK_MS,
+            int(fields[36]) if len(fields) > 36 else None,
+            int(fields[17]),
+            int(fields[6]) & _KERNEL_THREAD != 0,
+        )
+    except (ValueError, IndexError):
+        raise SourceMalformed(path, 1, "not a task's fields") from None
+
+
+def parse_thread(pid: int, content: bytes, path: str = PATH) -> Thread:
+    """One thread of process `pid` out of its own `stat` line.
+
+    >>> line = b"9 (gc) R 1 7 7 0 -1 64 0 0 0 0 5 2 0 0 20 0 3 0 543"
+    >>> parse_thread(7, line).tid, parse_thread(7, line).cpu
+    (9, None)
+    """
+    try:
+        tid, comm, fields = _split(content)
+        return Thread(
+            pid,
+            tid,
+            comm,
+            fields[0].decode("ascii"),
+            int(fields[19]) * TICK_MS,
+            int(fields[11]) * TICK_MS,
+            int(fields[12]) * TICK_MS,
+            int(fields[36]) if len(fields) > 36 else None,
+        )
+    except (ValueError, IndexError):
+        raise SourceMalformed(path, 1, "not a task's fields") from None
+
+
+def _split(content: bytes) -> tuple[int, str, list[bytes]]:
+    """Task id, name, and the fields from the third (the state) on."""
+    opening = content.index(b"(")
+    closing = content.rindex(b")")
+    comm = content[opening + 1 : closing].decode("utf-8", "surrogateescape")
+    return int(content[:opening]), comm, content[closing + 1 :].split(None, 37)
+
+
+def _key(process: Process) -> tuple[int, int]:
+    return process.pid, process.start_ms
+
+
+def _burnt(process: Process) -> int:
+    return process.user_ms + process.system_ms
