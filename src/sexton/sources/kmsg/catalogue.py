@@ -1,0 +1,204 @@
+r"""The pattern catalogue: what the kernel's log lines mean, as data in `patterns/*.toml`.
+
+Adding a pattern is adding an entry; one test reads every entry's own lines:
+
+=============== ==================================================================================
+``id``          its name, `KernelEvent.pattern`
+``family``      what detectors ask for: nic_reset nic_starved nic_watchdog nic_other soft_lockup
+                hard_lockup rcu_stall hung_task oom conntrack slub sessions cgroup
+``level``       info, warning, error or critical: how bad the line is by itself
+``hint``        a literal every matching line contains; looked for before the regex is tried
+``regex``       matched from the message's start; named groups become fields, those in ``_ms``
+                as ``_us``, those in ``_kb`` as ``_bytes``. ``@ena@`` and ``@nic@`` stand for what
+                `netdev_err` and `dev_err` put first: driver, bus address, interface
+``match``       a line of that format, and ``fields``: exactly what must be parsed from it
+``no_match``    a near miss, which the entry must refuse
+``note``        where the format was read, and what the line does and does not prove
+``driver``      (optional) the driver, also a field; ``release``: which of its releases print it
+``set``         (optional) fields that the line means without saying so
+``swap``        (optional) two fields the driver prints in each other's place
+``pair``        (optional) id of the first half of a two-line message; its queue settles a swap
+``origin``      (optional) "journal" for lines of services, which never pass through the ring
+=============== ==================================================================================
+
+The field ``phase`` orders the lines of one NIC reset, so that they are not counted as many:
+``cause`` (why it was asked for), ``start`` (it began: once per reset), ``done`` or ``failed`` (it
+ended), and ``detail`` (a second line of something already told).
+
+>>> known = recognise("ena 0000:20:03.0 eth0: TX q 5 is paused for too long (threshold 5000000). "
+...                   "Time since last napi 6596000 usec. napi scheduled: 1")
+>>> known.pattern.id, known.pattern.family, known.fields["queue"], known.fields["napi_us"]
+('ena-tx-paused-2.8', 'nic_starved', 5, 6596000)
+
+Lines are hostile text: only their first `MOST_CHARACTERS` are looked at, matching starts at the
+message's first character (a process's name further on cannot pose as a driver), and every
+repetition in a regex is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from sexton.model.event import KernelEvent
+from sexton.sources.kmsg.records import LogLine
+
+MOST_CHARACTERS = 2048
+
+_PREFIXES = {
+    "@ena@": (r"ena (?P<bus>[\w.:-]{1,48}?)(?: (?P<nic>[^\s:/]{1,15}))?(?: \(un\w{1,20}\))?: "),
+    "@nic@": (
+        r"(?P<driver>[\w-]{1,32}) (?P<bus>[\w.:-]{1,48}) "
+        r"(?P<nic>[^\s:/]{1,15})(?: \(un\w{1,20}\))?: "
+    ),
+}
+#: Groups that stay text even where they look like a number: a process may be called "12".
+_TEXT = frozenset(
+    {"bus", "cache", "cgroup", "comm", "constraint", "driver", "found", "info", "nic", "rcu"}
+    | {"side", "table", "task_cgroup"}
+)
+_UNITS = {"_ms": ("_us", 1000), "_kb": ("_bytes", 1024)}
+
+Fields = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One entry of the catalogue."""
+
+    id: str
+    family: str
+    level: str
+    origin: str
+    hint: str
+    regex: re.Pattern[str]
+    constants: Fields
+    swap: tuple[str, str] | None
+    pair: str | None
+    note: str
+    examples: Mapping[str, Any]
+
+    def read(self, message: str) -> dict[str, int | str] | None:
+        """The fields of a message of this format; `None` for any other."""
+        if self.hint not in message:
+            return None
+        found = self.regex.match(message[:MOST_CHARACTERS])
+        if found is None:
+            return None
+        fields: dict[str, int | str] = {**self.constants}
+        for name, value in found.groupdict().items():
+            if value is not None:
+                key, typed = _typed(name, value)
+                fields[key] = typed
+        if self.swap is not None:
+            first, second = self.swap
+            fields[first], fields[second] = fields[second], fields[first]
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A line the catalogue knows."""
+
+    pattern: Pattern
+    fields: dict[str, int | str]
+
+
+@cache
+def patterns() -> tuple[Pattern, ...]:
+    """Every entry, in the order of the files and of the entries in them."""
+    folder = files(__package__).joinpath("patterns")
+    texts = [
+        file.read_text("utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".toml")
+    ]
+    return tuple(_compile(entry) for text in texts for entry in tomllib.loads(text)["pattern"])
+
+
+def recognise(message: str, origin: str = "kernel") -> Known | None:
+    """The first entry that knows the message."""
+    for pattern in patterns():
+        if pattern.hint in message and pattern.origin == origin:
+            fields = pattern.read(message)
+            if fields is not None:
+                return Known(pattern, fields)
+    return None
+
+
+class Recogniser:
+    """Turns log lines into events, and joins the halves of two-line messages.
+
+    Only the kernel's own records are believed: `/dev/kmsg` takes lines from any process that may
+    write to it, and a node must not be diagnosed by what somebody typed. `trust_user_records` is
+    for tests and the lab, which have no other way to make a driver speak.
+    """
+
+    def __init__(self, trust_user_records: bool = False) -> None:
+        self._trust = trust_user_records
+        self._halves: dict[tuple[str, object], Fields] = {}
+
+    def event(self, line: LogLine) -> KernelEvent | None:
+        """The line as an event, or `None` where it is not the kernel's or not known."""
+        if line.facility not in (0, None) and not self._trust:
+            return None
+        known = recognise(line.message)
+        if known is None:
+            return None
+        pattern, fields = known.pattern, known.fields
+        where = fields.get("bus")
+        if pattern.pair is not None and pattern.swap is not None:
+            first = self._halves.pop((pattern.pair, where), None)
+            _settle(fields, pattern.swap, first)
+        elif "[1/2]" in line.message:
+            if len(self._halves) > 64:  # first halves whose second never came
+                self._halves.clear()
+            self._halves[pattern.id, where] = fields
+        message = line.message[:MOST_CHARACTERS]
+        return KernelEvent(pattern.id, pattern.family, message, line.mono_us, line.wall_s, fields)
+
+
+def _settle(fields: dict[str, int | str], swap: tuple[str, str], first: Fields | None) -> None:
+    """Undo the swap if the first half shows that this driver no longer needs it."""
+    if first is None:
+        return
+    queue, cpu = swap
+    if fields[queue] != first.get(queue) and fields[cpu] == first.get(queue):
+        fields[queue], fields[cpu] = fields[cpu], fields[queue]
+
+
+def _typed(name: str, value: str) -> tuple[str, int | str]:
+    if name in _TEXT:
+        return name, value
+    for suffix, (unit, factor) in _UNITS.items():
+        if name.endswith(suffix):
+            return name.removesuffix(suffix) + unit, int(value) * factor
+    return name, int(value)
+
+
+def _compile(entry: Mapping[str, Any]) -> Pattern:
+    regex = entry["regex"]
+    for name, prefix in _PREFIXES.items():
+        regex = regex.replace(name, prefix)
+    constants: dict[str, int | str] = dict(entry.get("set", {}))
+    if "driver" in entry:
+        constants["driver"] = entry["driver"]
+    swap = entry.get("swap")
+    return Pattern(
+        id=entry["id"],
+        family=entry["family"],
+        level=entry["level"],
+        origin=entry.get("origin", "kernel"),
+        hint=entry["hint"],
+        regex=re.compile(regex, re.ASCII),
+        constants=constants,
+        swap=(swap[0], swap[1]) if swap else None,
+        pair=entry.get("pair"),
+        note=entry["note"],
+        examples={key: entry[key] for key in ("match", "no_match", "fields")},
+    )

@@ -1,0 +1,72 @@
+"""The journal's login lines: sessions that could not be made because there are too many.
+
+`pam_systemd` logs logind's refusal in the name of whoever asked (sshd, cron, su, …), so the line is
+found by who says it and by the catalogue's entry. One entry of the journal, cut::
+
+    {"SYSLOG_IDENTIFIER":"sshd","_UID":"0","__REALTIME_TIMESTAMP":"1794727061860591",
+     "MESSAGE":"pam_systemd(sshd:session): Failed to create session: Maximum number of sessions
+      (8192) reached, refusing further sessions."}
+
+Quirks: a node with this message has thousands of session scopes that never closed, each of them a
+live directory: it looks like dying cgroups to a reader of statistics, and is none. Only lines of
+root's processes are believed. It takes the last 300 login lines of the last hour.
+
+>>> line = '{"MESSAGE":"Failed to create session: Maximum number of sessions (8192) reached",'
+>>> [row.fields for row in parse(line + '"_UID":"0","SYSLOG_IDENTIFIER":"sshd"}')]
+[{'limit': 8192}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sexton.model.event import ServiceEvent
+from sexton.sources.host import Host
+from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, recognise
+from sexton.sources.kmsg.journal import GRANT, PATH, journal_text
+from sexton.sources.kmsg.records import field, journal_entry, microseconds
+from sexton.sources.registry import source
+
+_SPEAKERS = ("sshd", "sshd-session", "CRON", "cron", "crond", "su", "sudo", "login")
+
+
+@source(PATH, rows=(ServiceEvent,), period_s=0.0, deadline_s=1.5, grant=GRANT)
+class Sessions:
+    """Refused logins of the last hour."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._seen: set[tuple[float | None, str]] = set()
+
+    def collect(self) -> Iterable[ServiceEvent]:
+        wanted = ["-n", "300", *(part for name in _SPEAKERS for part in ("-t", name))]
+        events = parse(journal_text(self._host, wanted, deadline_s=1.0))
+        new = [event for event in events if (event.wall_s, event.message) not in self._seen]
+        self._seen.update((event.wall_s, event.message) for event in new)  # snapshots overlap
+        return new
+
+    def close(self) -> None:
+        pass
+
+
+def parse(lines: str) -> Iterator[ServiceEvent]:
+    """The lines of services that the catalogue knows, out of `journalctl -o json`."""
+    for line in lines.split("\n"):  # not splitlines: JSON may hold U+2028
+        if "Maximum number of sessions" not in line:
+            continue
+        entry = journal_entry(line)
+        if entry is None or field(entry, "_UID") != "0":
+            continue
+        message = field(entry, "MESSAGE") or ""
+        known = recognise(message, origin="journal")
+        if known is None:
+            continue
+        wall_us = microseconds(entry, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
+        yield ServiceEvent(
+            pattern=known.pattern.id,
+            family=known.pattern.family,
+            speaker=field(entry, "SYSLOG_IDENTIFIER") or "",
+            message=message[:MOST_CHARACTERS],
+            wall_s=None if wall_us is None else wall_us / 1e6,
+            fields=known.fields,
+        )

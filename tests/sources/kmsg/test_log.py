@@ -1,0 +1,186 @@
+"""`/dev/kmsg`, and the logs that were kept of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sexton.errors import SourceAbsent, SourceDenied
+from sexton.model.event import KernelEvent, KernelLog
+from sexton.sources.host import Host, open_host
+from sexton.sources.kmsg import log
+from sexton.sources.kmsg.log import PATH, KernelLogReading
+from tests.support.fixtures import kernel_text
+from tests.support.trees import plant
+
+RESET = "ena 0000:20:03.0 eth0: Trigger reset is on"
+
+
+def split(rows) -> tuple[list[KernelEvent], KernelLog]:
+    rows = list(rows)
+    (told,) = [row for row in rows if isinstance(row, KernelLog)]
+    return [row for row in rows if isinstance(row, KernelEvent)], told
+
+
+@pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.18"])
+def test_a_quiet_kernels_log_has_no_events(tmp_path: Path, kernel: str):
+    text = kernel_text("kmsg.log", kernel)
+    host = plant(tmp_path, {"/commands/kmsg": text})
+    events, told = split(KernelLogReading(host).collect())
+    assert events == []
+    assert told.lines == sum(1 for line in text.splitlines() if not line.startswith(" "))
+    assert told.oldest_mono_us == 0
+    assert told.origin == "/commands/kmsg"
+
+
+def test_what_a_kept_log_lacks_between_two_numbers_is_lost(tmp_path: Path):
+    host = plant(tmp_path, {"/commands/kmsg": f"6,10,1,-;a\n3,15,2000000,-;{RESET}\n"})
+    events, told = split(KernelLogReading(host).collect())
+    assert told.lost == 4
+    assert [(event.family, event.mono_us) for event in events] == [("nic_reset", 2_000_000)]
+
+
+def test_a_snapshot_gives_its_own_wall_time(tmp_path: Path):
+    files = plant(tmp_path, {"/commands/dmesg": f"[  100.500000] {RESET}\n"}).files
+    host = Host(files, live=False, moment=(200.0, 1_700_000_200.0))
+    events, _ = split(KernelLogReading(host).collect())
+    assert events[0].wall_s == 1_700_000_100.5
+
+
+def test_without_a_moment_the_boot_time_tells_the_wall_time(tmp_path: Path):
+    host = plant(
+        tmp_path,
+        {
+            "/commands/dmesg": f"[  100.500000] {RESET}\n",
+            "/proc/stat": "cpu  1\nbtime 1700000000\n",
+        },
+    )
+    events, _ = split(KernelLogReading(host).collect())
+    assert events[0].wall_s == 1_700_000_100.5
+
+
+def test_with_neither_the_wall_time_is_unknown(tmp_path: Path):
+    host = plant(tmp_path, {"/var/log/kern.log": f"Jan 24 08:16:20 n kernel: {RESET}\n"})
+    events, told = split(KernelLogReading(host).collect())
+    assert (events[0].wall_s, events[0].mono_us, told.oldest_mono_us) == (None, None, None)
+
+
+def test_a_second_snapshot_gives_only_what_is_new(tmp_path: Path):
+    first = f"3,1,1,-;{RESET}\n3,2,2,-;{RESET}\n"
+    host = plant(tmp_path, {"/commands/kmsg": first})
+    reading = KernelLogReading(host)
+    assert len(split(reading.collect())[0]) == 2
+    assert len(split(reading.collect())[0]) == 0
+    later = f"3,2,2,-;{RESET}\n3,3,3,-;{RESET}\n"  # the ring dropped its oldest
+    plant(tmp_path, {"/commands/kmsg": later})
+    events, told = split(reading.collect())
+    assert [event.mono_us for event in events] == [3]
+    assert (told.lines, told.lost) == (3, 0)
+
+
+def test_a_second_text_snapshot_gives_only_what_is_new(tmp_path: Path):
+    host = plant(tmp_path, {"/commands/dmesg": f"[    1.000000] a\n[    2.000000] {RESET}\n"})
+    reading = KernelLogReading(host)
+    reading.collect()
+    plant(tmp_path, {"/commands/dmesg": f"[    2.000000] {RESET}\n[    3.000000] {RESET}\n"})
+    assert [event.mono_us for event in split(reading.collect())[0]] == [3_000_000]
+
+
+def test_a_file_that_outlived_a_boot_has_times_only_since_the_last(tmp_path: Path):
+    text = (
+        f"Jan 24 08:16:20 n kernel: [  900.000000] {RESET}\n"
+        "Jan 24 08:20:00 n kernel: [    0.000000] Linux version 6.1.0\n"
+        f"Jan 24 08:21:00 n kernel: [   60.000000] {RESET}\n"
+    )
+    events, _ = split(KernelLogReading(plant(tmp_path, {"/var/log/kern.log": text})).collect())
+    assert [event.mono_us for event in events] == [None, 60_000_000]
+
+
+def test_a_tree_without_a_log_is_absent(tmp_path: Path):
+    with pytest.raises(SourceAbsent):
+        KernelLogReading(open_host(str(tmp_path))).collect()
+
+
+def test_a_flood_keeps_the_newest_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(log, "MOST_EVENTS", 10)
+    text = "".join(f"3,{number},{number},-;{RESET}\n" for number in range(500))
+    events, told = split(KernelLogReading(plant(tmp_path, {"/commands/kmsg": text})).collect())
+    assert [event.mono_us for event in events] == list(range(490, 500))
+    assert told.lines == 500
+
+
+def test_a_user_who_may_not_look_is_denied_and_told_how(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(log, "KEPT", ())
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(SourceDenied):
+        KernelLogReading(open_host()).collect()
+
+
+def test_a_masked_device_is_absent_and_not_an_empty_log(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(log, "KEPT", ())
+    monkeypatch.setattr(log, "PATH", "/dev/null")
+    with pytest.raises(SourceAbsent, match="masked"):
+        KernelLogReading(open_host()).collect()
+
+
+def test_denied_live_falls_back_to_the_kept_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(log, "PATH", "/dev/null")
+    files = plant(tmp_path, {"/var/log/kern.log": f"Jan 24 08:16:20 n kernel: {RESET}\n"}).files
+    events, told = split(KernelLogReading(Host(files, live=True)).collect())
+    assert (len(events), told.origin) == (1, "/var/log/kern.log")
+
+
+@pytest.mark.root
+def test_a_forged_reset_in_the_live_ring_is_seen_by_the_lab_and_by_nobody_else():
+    """The record stays in this machine's ring, as a process's: its address says whose it is."""
+    address = f"5e47:{os.getpid() & 0xFF:02x}:{int(time.time()) & 0x1F:02x}.7"
+    forged = (
+        f"ena {address} sextontest0: TX q 5 is paused for too long (threshold 5000000). "
+        "Time since last napi 6596000 usec. napi scheduled: 1"
+    )
+    lab = KernelLogReading(open_host(), trust_user_records=True)
+    node = KernelLogReading(open_host())
+    try:
+        lab.collect()
+        node.collect()
+        Path(PATH).write_text(f"<4>{forged}\n")
+        seen, told = split(lab.collect())
+        mine = [event for event in seen if event.fields.get("bus") == address]
+        assert [event.fields["napi_us"] for event in mine] == [6_596_000]
+        assert mine[0].wall_s == pytest.approx(time.time(), abs=600)
+        assert told.origin == PATH
+        believed, _ = split(node.collect())
+        assert not [event for event in believed if event.fields.get("bus") == address]
+    finally:
+        lab.close()
+        node.close()
+
+
+@pytest.mark.root
+def test_what_the_kernel_itself_says_is_believed():
+    """A real line, made by running into a real limit of a cgroup of our own."""
+    root = Path("/sys/fs/cgroup/pids")
+    if not (root / "cgroup.procs").exists():
+        root = Path("/sys/fs/cgroup")
+    ours = root / f"sexton-test-{os.getpid()}"
+    ours.mkdir()
+    reading = KernelLogReading(open_host())
+    try:
+        if not (ours / "pids.max").exists():
+            pytest.skip("no pids controller for a child of the root cgroup")
+        reading.collect()
+        (ours / "pids.max").write_text("1")
+        script = f"echo $$ > {ours}/cgroup.procs; /bin/true | /bin/true; exit 0"
+        subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.DEVNULL, check=False)
+        events, _ = split(reading.collect())
+        assert f"/{ours.name}" in [event.fields.get("cgroup") for event in events]
+    finally:
+        reading.close()
+        ours.rmdir()
