@@ -1,0 +1,199 @@
+r"""`systemctl show '*' --type=service,timer --all`: the same units, from a node's archive.
+
+``sexton collect`` runs it where no Python is; `systemd.units` reads it in place of D-Bus. Blocks of
+``Key=Value`` lines, an empty line between units (systemctl(1)). An excerpt of systemd 252, of a
+unit in a crash loop::
+
+    Restart=always
+    RestartUSec=100ms
+    NRestarts=97
+    ExecMainStartTimestampMonotonic=83590519
+    Slice=system.slice
+    ControlGroup=
+    Id=demo-crash.service
+    ActiveState=activating
+    SubState=auto-restart
+
+Quirks: keys come in systemctl's order, `Id` in the middle. Names ending in ``Monotonic`` are bare
+microseconds, but any with ``USec`` in it is a time span in words (``1min 30s``, ``infinity``).
+Values may hold ``=``. A unit that went away while it was shown has only a few keys.
+
+>>> text = "NRestarts=97\nSlice=system.slice\nControlGroup=\nId=a.service\nRestartUSec=100ms\n"
+>>> [(unit.name, unit.restarts, unit.restart_delay_us, unit.cgroup) for unit in parse(text)]
+[('a.service', 97, 100000, '/system.slice/a.service')]
+>>> span_us("1min 30s"), span_us("100ms"), span_us("0"), span_us("infinity")
+(90000000, 100000, 0, None)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sexton.errors import SourceMalformed
+from sexton.model.unit import Timer, Unit
+from sexton.sources.systemd.place import locate
+
+PATH = "/commands/systemctl_show"
+#: What `parse` makes use of; more does no harm, less leaves fields unknown.
+PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "UnitFileState",
+    "NRestarts",
+    "Restart",
+    "RestartUSec",
+    "ExecMainStartTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
+    "ActiveEnterTimestampMonotonic",
+    "Result",
+    "ExecMainStatus",
+    "ControlGroup",
+    "Slice",
+    "Unit",
+    "TimersMonotonic",
+    "LastTriggerUSecMonotonic",
+)
+
+#: systemd.time(7); a month is 30.44 days, a year 365.25.
+_UNITS_US = {
+    "us": 1,
+    "µs": 1,
+    "μs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+    "month": 2_629_800_000_000,
+    "y": 31_557_600_000_000,
+}
+_SPAN = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([a-zµμ]*)", re.ASCII)
+_REPEAT = re.compile(r"OnUnit(?:Active|Inactive)USec=([^;}]*)")
+_UNSET = ("", "[not set]", "n/a")
+
+
+class _Block:
+    """One unit's keys; every value remembers its line."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[str, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def add(self, line: str, number: int) -> None:
+        key, equals, value = line.partition("=")
+        if not equals:
+            return
+        before = self._values.get(key)
+        if before is not None:  # TimersMonotonic= comes once per timer setting
+            value = f"{before[0]} {value}"
+        self._values[key] = (value, number)
+
+    def text(self, key: str) -> str | None:
+        value = self._values.get(key, ("", 0))[0]
+        return None if value in _UNSET else value
+
+    def number(self, key: str) -> int | None:
+        value, line = self._values.get(key, ("", 0))
+        if value in _UNSET:
+            return None
+        if not (value.isascii() and value.isdigit() and len(value) <= 20):
+            raise SourceMalformed(PATH, line, f"{key} is no number")
+        return int(value)
+
+    def span(self, key: str) -> int | None:
+        value, line = self._values.get(key, ("", 0))
+        try:
+            return None if value in _UNSET else span_us(value)
+        except ValueError:
+            raise SourceMalformed(PATH, line, f"{key} is no time span") from None
+
+
+def parse(text: str) -> Iterator[Unit | Timer]:
+    """One row per service and per timer; other units are passed over."""
+    block = _Block()
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip("\r"):
+            block.add(line.rstrip("\r"), number)
+            continue
+        yield from _rows(block)
+        block = _Block()
+    yield from _rows(block)
+
+
+def span_us(text: str) -> int | None:
+    """Microseconds of a time span as systemd prints it; `None` for ``infinity``."""
+    if text.strip() == "infinity":
+        return None
+    total = 0.0
+    pieces = text.split()
+    if not pieces:
+        raise ValueError(text)
+    for piece in pieces:
+        match = _SPAN.fullmatch(piece)
+        if match is None:
+            raise ValueError(text)
+        number, unit = match.groups()
+        scale = _UNITS_US.get(unit) if unit else 1
+        if scale is None:
+            raise ValueError(text)
+        total += float(number) * scale
+    return round(total)
+
+
+def _rows(block: _Block) -> Iterator[Unit | Timer]:
+    name = block.text("Id") or ""
+    if name.endswith(".service"):
+        yield _unit(name, block)
+    elif name.endswith(".timer"):
+        yield _timer(name, block)
+
+
+def _unit(name: str, block: _Block) -> Unit:
+    loaded = block.text("LoadState") != "not-found"
+    cgroup, origin = locate(
+        block.text("ControlGroup"), block.text("Slice") if loaded else None, name
+    )
+    return Unit(
+        name=name,
+        load_state=block.text("LoadState") or "",
+        active_state=block.text("ActiveState") or "",
+        sub_state=block.text("SubState") or "",
+        file_state=block.text("UnitFileState"),
+        restarts=block.number("NRestarts"),
+        restart_policy=block.text("Restart"),
+        restart_delay_us=block.span("RestartUSec"),
+        main_start_us=block.number("ExecMainStartTimestampMonotonic"),
+        main_exit_us=block.number("ExecMainExitTimestampMonotonic"),
+        active_enter_us=block.number("ActiveEnterTimestampMonotonic"),
+        result=block.text("Result"),
+        exit_status=block.number("ExecMainStatus"),
+        cgroup=cgroup,
+        cgroup_origin=origin,
+    )
+
+
+def _timer(name: str, block: _Block) -> Timer:
+    repeats = [
+        interval
+        for span in _REPEAT.findall(block.text("TimersMonotonic") or "")
+        if (interval := _interval(span)) is not None
+    ]
+    return Timer(
+        name=name,
+        unit=block.text("Unit") or name.removesuffix(".timer") + ".service",
+        last_trigger_us=block.span("LastTriggerUSecMonotonic"),
+        interval_us=min(repeats, default=None),
+    )
+
+
+def _interval(span: str) -> int | None:
+    try:
+        return span_us(span)
+    except ValueError:  # free text inside a value we only use in part
+        return None

@@ -1,0 +1,306 @@
+"""systemd's services and timers, over D-Bus (``org.freedesktop.systemd1``), never by `systemctl`.
+
+Documented in org.freedesktop.systemd1(5). One ``ListUnitsByPatterns`` tells every unit's state;
+what else is wanted is asked for by name, many calls at once. What busctl shows of a unit in a crash
+loop::
+
+    .Restart                        property  s  "always"
+    .RestartUSec                    property  t  100000
+    .NRestarts                      property  u  97
+    .ControlGroup                   property  s  ""
+    .ExecMainStartTimestampMonotonic property t  83590519
+
+Quirks: ``GetAll`` on 200 units costs 1.8 s, named ``Get`` calls 76 ms, so `GetAll` is never used. A
+unit in a crash loop is ``activating (auto-restart)``, not ``failed``, and has no ``ControlGroup``
+then (`systemd.place` says what stands in). ``NRestarts`` came with systemd 235; it ignores manual
+restarts and can go down (`sexton.detect.restarts`). A unit may go away between listing and asking.
+
+To stay cheap, dead units are asked for ``NRestarts`` alone, and from the second reading on so is
+every unit that never restarted and that no timer starts: its other values are the first reading's.
+
+A node without systemd gives one `ServiceManager` row with the name of its PID 1 and no units: that
+is an answer. In a PID namespace of its own, where the node's PID 1 cannot be seen, it is not.
+
+>>> repeat_us([("OnBootUSec", 5, 0), ("OnUnitActiveUSec", 3_600_000_000, 0)])
+3600000000
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.model.row import Row
+from sexton.model.unit import ServiceManager, Timer, Unit
+from sexton.sources.host import Host
+from sexton.sources.reader import text
+from sexton.sources.registry import source
+from sexton.sources.systemd import show
+from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus
+from sexton.sources.systemd.place import UNKNOWN, Memory, locate
+
+DEADLINE_S = 3.0
+#: More services than any node we have heard of; past it the dead ones are left out.
+MOST_UNITS = 2_000
+MARK = "/run/systemd/system"
+_ROOT = "/org/freedesktop/systemd1"
+_MANAGER = f"{SYSTEMD}.Manager"
+_VERSION = "/commands/systemctl_version"
+#: The initial PID namespace's inode, PROC_PID_INIT_INO in include/linux/proc_ns.h.
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+
+#: What is asked of a unit, and the `Unit` field it becomes. The first few change with a restart.
+_SERVICE = f"{SYSTEMD}.Service"
+_UNIT = f"{SYSTEMD}.Unit"
+_MOVING = (
+    (_SERVICE, "ExecMainStartTimestampMonotonic", "main_start_us", int),
+    (_SERVICE, "ExecMainExitTimestampMonotonic", "main_exit_us", int),
+    (_SERVICE, "ExecMainStatus", "exit_status", int),
+    (_SERVICE, "Result", "result", str),
+    (_SERVICE, "ControlGroup", "cgroup", str),
+    (_UNIT, "ActiveEnterTimestampMonotonic", "active_enter_us", int),
+)
+_FIXED = (
+    (_SERVICE, "Restart", "restart_policy", str),
+    (_SERVICE, "RestartUSec", "restart_delay_us", int),
+    (_UNIT, "UnitFileState", "file_state", str),
+)
+_INFINITY = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """One line of ``ListUnits``."""
+
+    name: str
+    load_state: str
+    active_state: str
+    sub_state: str
+    path: str
+
+    @property
+    def awake(self) -> bool:
+        return self.active_state != "inactive"
+
+
+@source(
+    "org.freedesktop.systemd1",
+    rows=(ServiceManager, Unit, Timer),
+    period_s=5.0,
+    deadline_s=DEADLINE_S,
+    grant="run on the node itself, or mount its /run/dbus (read-only) into the container",
+)
+class Units:
+    """See the module."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._bus: Bus | None = None
+        self._version: str | None = None
+        self._units: dict[str, Unit] = {}
+        self._timers: dict[str, Timer] = {}
+        self._memory = Memory()
+
+    def collect(self) -> Iterable[Row]:
+        deadline = time.monotonic() + DEADLINE_S
+        if not self._host.live and self._recorded():
+            return list(self._from_show())
+        if not _exists(self._host, MARK):
+            return [self._other_manager()]
+        try:
+            return self._ask(deadline)
+        except SourceError:
+            self.close()  # a connection that failed once is out of step: open a new one next time
+            raise
+
+    def close(self) -> None:
+        if self._bus is not None:
+            self._bus.close()
+            self._bus = None
+
+    def _recorded(self) -> bool:
+        return _exists(self._host, show.PATH)
+
+    def _from_show(self) -> Iterator[Row]:
+        version = None
+        if _exists(self._host, _VERSION):
+            words = text(self._host.files, _VERSION).split(maxsplit=2)
+            version = words[1] if len(words) > 1 else None
+        rows = list(show.parse(text(self._host.files, show.PATH)))
+        if not rows:
+            raise SourceMalformed(show.PATH, 0, "no unit in it: systemctl could not ask")
+        yield ServiceManager("systemd", version, show.PATH)
+        for row in rows:
+            yield self._memory.apply(row) if isinstance(row, Unit) else row
+
+    def _other_manager(self) -> ServiceManager:
+        name = text(self._host.files, "/proc/1/comm").rstrip("\n")
+        if name == "systemd":
+            raise SourceDenied(MARK, "PID 1 is systemd, but its /run is not to be seen from here")
+        space = _link(self._host, "/proc/self/ns/pid") if self._host.live else _FIRST_PID_NAMESPACE
+        if space != _FIRST_PID_NAMESPACE:
+            raise SourceAbsent(MARK, "in a PID namespace: the node's own PID 1 cannot be seen")
+        return ServiceManager(name, None, "/proc/1/comm")
+
+    def _ask(self, deadline: float) -> list[Row]:
+        if self._bus is None:
+            self._bus = open_bus(self._host, deadline)
+            (self._version,) = self._bus.properties([get(_ROOT, _MANAGER, "Version")], deadline)
+        listed = _listed(self._bus, deadline)
+        services = sorted(
+            (unit for unit in listed if unit.name.endswith(".service")),
+            key=lambda unit: not unit.awake,
+        )[:MOST_UNITS]
+        timers = [unit for unit in listed if unit.name.endswith(".timer") and unit.awake]
+        timer_rows = self._ask_timers(self._bus, timers[:MOST_UNITS], deadline)
+        units = self._services(self._bus, services, deadline)
+        manager = ServiceManager("systemd", self._version, self._bus.via)
+        return [manager, *(units[unit.name] for unit in services), *timer_rows]
+
+    def _services(self, bus: Bus, listed: list[_Listed], deadline: float) -> dict[str, Unit]:
+        loaded = [unit for unit in listed if unit.load_state == "loaded"]
+        counts = bus.properties([get(u.path, _SERVICE, "NRestarts") for u in loaded], deadline)
+        restarts = {
+            unit.name: _typed(count, int) for unit, count in zip(loaded, counts, strict=True)
+        }
+        units = {unit.name: self._known(unit, restarts.get(unit.name)) for unit in listed}
+        asked = [unit for unit in loaded if self._worth_asking(unit, restarts[unit.name])]
+        self._fill(bus, asked, units, deadline)
+        self._units = units
+        return units
+
+    def _known(self, listed: _Listed, restarts: int | None) -> Unit:
+        """What the list says, on top of what an earlier reading knew."""
+        load, active, sub = listed.load_state, listed.active_state, listed.sub_state
+        before = self._units.get(listed.name)
+        if before is None:
+            return Unit(
+                name=listed.name,
+                load_state=load,
+                active_state=active,
+                sub_state=sub,
+                file_state=None,
+                restarts=restarts,
+                restart_policy=None,
+                restart_delay_us=None,
+                main_start_us=None,
+                main_exit_us=None,
+                active_enter_us=None,
+                result=None,
+                exit_status=None,
+                cgroup=None,
+                cgroup_origin=UNKNOWN,
+            )
+        return replace(
+            before, load_state=load, active_state=active, sub_state=sub, restarts=restarts
+        )
+
+    def _worth_asking(self, listed: _Listed, restarts: int | None) -> bool:
+        before = self._units.get(listed.name)
+        if restarts or listed.active_state in ("activating", "deactivating", "failed"):
+            return True
+        if any(timer.unit == listed.name for timer in self._timers.values()):
+            return True  # it comes and goes without a restart
+        if before is None or before.main_start_us is None:
+            return listed.awake
+        return (before.active_state, before.restarts) != (listed.active_state, restarts)
+
+    def _fill(
+        self, bus: Bus, asked: list[_Listed], units: dict[str, Unit], deadline: float
+    ) -> None:
+        """Replace the rows of the `asked` by full ones."""
+        wanted = []
+        for unit in asked:
+            fixed = () if units[unit.name].restart_policy else _FIXED
+            wanted += [(unit, *item) for item in (*_MOVING, *fixed)]
+        values = bus.properties([get(u.path, face, name) for u, face, name, *_ in wanted], deadline)
+        changes: dict[str, dict[str, Any]] = {unit.name: {} for unit in asked}
+        for (unit, _, _, field, kind), value in zip(wanted, values, strict=True):
+            changes[unit.name][field] = _typed(value, kind)
+        homeless = [
+            u for u in asked if not changes[u.name]["cgroup"] and not self._memory.knows(u.name)
+        ]
+        slices = bus.properties([get(u.path, _SERVICE, "Slice") for u in homeless], deadline)
+        slice_of = {u.name: _typed(value, str) for u, value in zip(homeless, slices, strict=True)}
+        for unit in asked:
+            found = changes[unit.name]
+            found["cgroup"], found["cgroup_origin"] = locate(
+                found["cgroup"], slice_of.get(unit.name), unit.name
+            )
+            units[unit.name] = self._memory.apply(replace(units[unit.name], **found))
+
+    def _ask_timers(self, bus: Bus, listed: list[_Listed], deadline: float) -> list[Timer]:
+        face = f"{SYSTEMD}.Timer"
+        fresh = [unit for unit in listed if unit.name not in self._timers]
+        names = ("Unit", "TimersMonotonic", "LastTriggerUSec", "NextElapseUSecRealtime")
+        fixed = bus.properties([get(u.path, face, name) for u in fresh for name in names], deadline)
+        for index, unit in enumerate(fresh):
+            target, repeats, last, following = fixed[4 * index : 4 * index + 4]
+            interval = repeat_us(repeats) or _calendar_us(last, following)
+            target = _typed(target, str) or unit.name.removesuffix(".timer") + ".service"
+            self._timers[unit.name] = Timer(unit.name, target, None, interval)
+        moved = bus.properties(
+            [get(u.path, face, "LastTriggerUSecMonotonic") for u in listed], deadline
+        )
+        return [
+            replace(self._timers[unit.name], last_trigger_us=_typed(last, int))
+            for unit, last in zip(listed, moved, strict=True)
+        ]
+
+
+def repeat_us(settings: Any) -> int | None:
+    """The shortest period among a timer's ``TimersMonotonic`` settings that repeat."""
+    repeats = [
+        value
+        for name, value, *_ in settings or ()
+        if name in ("OnUnitActiveUSec", "OnUnitInactiveUSec") and 0 < value < _INFINITY
+    ]
+    return min(repeats, default=None)
+
+
+def _calendar_us(last: Any, following: Any) -> int | None:
+    """``OnCalendar`` has no period of its own: from the last run to the next is as good."""
+    before, after = _typed(last, int), _typed(following, int)
+    return after - before if before and after and after > before else None
+
+
+def _listed(bus: Bus, deadline: float) -> list[_Listed]:
+    patterns: tuple[list[str], list[str]] = ([], ["*.service", "*.timer"])
+    try:
+        body = bus.call(Call(_ROOT, _MANAGER, "ListUnitsByPatterns", "asas", patterns), deadline)
+    except SourceAbsent:  # systemd before 230 has no such method
+        body = bus.call(Call(_ROOT, _MANAGER, "ListUnits"), deadline)
+    match body:
+        case (list(lines),):
+            return [_line(bus, line) for line in lines]
+    raise SourceMalformed(bus.via, 0, "a list of units that is none")
+
+
+def _line(bus: Bus, line: Sequence[Any]) -> _Listed:
+    match line:
+        case (str(name), _, str(load), str(active), str(sub), _, str(path), *_):
+            return _Listed(name, load, active, sub, path)
+    raise SourceMalformed(bus.via, 0, "a unit without its seven columns")
+
+
+def _typed(value: Any, kind: type) -> Any:
+    """A property's value if it is there, of its type and not systemd's "infinity"."""
+    return value if isinstance(value, kind) and value != _INFINITY else None
+
+
+def _exists(host: Host, path: str) -> bool:
+    try:
+        host.files.status(path)
+    except SourceAbsent:
+        return False
+    return True
+
+
+def _link(host: Host, path: str) -> str:
+    try:
+        return host.files.link(path)
+    except SourceError:
+        return ""
