@@ -1,0 +1,177 @@
+"""`memory.stat` and `memory.numa_stat`: what one read at the root costs this node.
+
+Documented in the kernel's Documentation/admin-guide/cgroup-v1/memory.rst;
+commit dd8657b6c1cb (5.8) ended the walk in `memory.numa_stat`, where 10,000 memory cgroups had cost
+0.7 s a read. The beginning of ``memory.numa_stat`` on 5.10::
+
+    total=0 N0=0
+    file=0 N0=0
+    anon=0 N0=0
+    unevictable=0 N0=0
+    hierarchical_total=5643 N0=5643
+
+Quirks: the read is the outage where it walks. It is first estimated on a small subtree (see
+`sexton.sources.cgroupfs.estimate`); above `MOST_S` the root is left alone and the note says so.
+Below it the root's file is read once, by a child process with a deadline, pinned to cores that do
+not serve the NIC's interrupts: a kernel walk cannot be interrupted, so not even a deadline would
+help the core it runs on. Only on the node itself: the time a copied file takes tells nothing.
+
+>>> verdict(12, 4.8)
+'at the root: would stall a core for about 4.8 s; not caused'
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.model.cgroup import WalkCost
+from sexton.model.text import seconds
+from sexton.sources.cgroupfs import census
+from sexton.sources.cgroupfs.estimate import Estimate, estimate
+from sexton.sources.cgroupfs.layout import controller, read_layout
+from sexton.sources.host import Host
+from sexton.sources.procfs.irq_affinity import cpu_list
+from sexton.sources.reader import text
+from sexton.sources.registry import source
+from sexton.sources.runner import run
+
+FILES = ("memory.stat", "memory.numa_stat")
+#: What we allow ourselves to cost a core: a hundredth of the NIC watchdog's 5 s.
+MOST_S = 0.05
+_DEADLINE_S = 2.0
+_CHILD = """
+import os, sys, time
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+started = time.perf_counter()
+while os.read(descriptor, 1 << 18):
+    pass
+print(time.perf_counter() - started)
+"""
+
+
+@source(
+    "/sys/fs/cgroup/**/memory.numa_stat",
+    rows=(WalkCost,),
+    period_s=0.0,
+    deadline_s=6.0,
+    grant="run on the node itself, with the host's cgroup namespace",
+)
+class WalkCosts:
+    """One row per walking file."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def collect(self) -> Iterator[WalkCost]:
+        self._host.require_live(FILES[0])
+        layout = read_layout(self._host)
+        counted, walked = census.take(self._host, layout)
+        if layout.mount_point is None:
+            raise SourceAbsent(FILES[0], counted.reason or "no memory hierarchy here")
+        total = counted.total
+        if total is None:  # in a namespace the node's number is still a bound from above
+            memory = controller(self._host, "memory")
+            if memory is None:
+                raise SourceAbsent(FILES[0], f"the number of cgroups is unknown: {counted.reason}")
+            total = memory.cgroups
+        found = 0
+        for file in FILES:
+            try:
+                guess = estimate(self._host, layout.mount_point, walked.kept, total, file)
+            except SourceAbsent:
+                continue
+            found += 1
+            yield self._row(layout.mount_point, guess)
+        if not found:
+            raise SourceAbsent(f"{layout.mount_point}/**/{FILES[0]}", "no cgroup has it")
+
+    def close(self) -> None:
+        pass
+
+    def _row(self, top: str, guess: Estimate) -> WalkCost:
+        root_s = None
+        if guess.estimate_s > MOST_S:
+            note = verdict(guess.memcgs, guess.estimate_s)
+        else:
+            root_s, note = self._read_root(f"{top}/{guess.file}")
+        return WalkCost(
+            file=guess.file,
+            path=guess.path,
+            memcgs=guess.memcgs,
+            measured_s=guess.measured_s,
+            estimate_s=guess.estimate_s,
+            root_s=root_s,
+            note=f"{guess.file} {note}",
+        )
+
+    def _read_root(self, path: str) -> tuple[float | None, str]:
+        cores, note = _where(nic_cores(self._host))
+        argv = (sys.executable, "-I", "-S", "-c", _CHILD, path)
+        try:
+            return _seconds_of(argv, cores, path), f"read at the root {note}"
+        except SourceError as error:
+            return None, f"not read at the root: {error.detail}"
+
+
+def verdict(memcgs: int, estimate_s: float) -> str:
+    """Why the root was left alone; `memcgs` 1 means that only leaves could be timed."""
+    if memcgs == 1:
+        return (
+            f"at the root: would stall a core for {seconds(estimate_s)} at the most (by one leaf; "
+            "no subtree was surely small enough to tell more); not caused"
+        )
+    return f"at the root: would stall a core for about {seconds(estimate_s)}; not caused"
+
+
+def nic_cores(host: Host) -> frozenset[int]:
+    """The cores that the network devices' own interrupts go to."""
+    cores: set[int] = set()
+    for device in _names(host, "/sys/class/net"):
+        # virtio's queues belong to the PCI device above the virtio one
+        for irqs in (f"{device}/device/msi_irqs", f"{device}/device/../msi_irqs"):
+            for irq in _names(host, f"/sys/class/net/{irqs}"):
+                cores.update(_irq_cores(host, irq))
+    return frozenset(cores)
+
+
+def _names(host: Host, path: str) -> list[str]:
+    try:
+        return host.files.names(path)
+    except (SourceAbsent, SourceDenied):
+        return []
+
+
+def _irq_cores(host: Host, irq: str) -> tuple[int, ...]:
+    for file in ("effective_affinity_list", "smp_affinity_list"):
+        try:
+            cores = cpu_list(text(host.files, f"/proc/irq/{irq}/{file}"))
+        except (SourceAbsent, SourceDenied, ValueError):
+            continue
+        if cores:
+            return cores
+    return ()
+
+
+def _where(busy: frozenset[int]) -> tuple[frozenset[int] | None, str]:
+    """The cores to run on, and how to say it."""
+    allowed = frozenset(os.sched_getaffinity(0))
+    if not busy:
+        return None, "(no NIC interrupts found, so on any core)"
+    free = allowed - busy
+    if not free:
+        return None, "(every core serves the NIC, so on any core)"
+    return free, "on a core that does not serve the NIC"
+
+
+def _seconds_of(argv: Sequence[str], cores: frozenset[int] | None, path: str) -> float:
+    ended = run(argv, _DEADLINE_S, cpus=cores)
+    if ended.status != 0:
+        last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise SourceAbsent(path, last or f"the reader ended with {ended.status}")
+    try:
+        return float(ended.output)
+    except ValueError:
+        raise SourceMalformed(path, 0, "the reader printed no time") from None
