@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def name(source: Source) -> str:
 @pytest.mark.parametrize("source", SOURCES, ids=name)
 def test_documents_itself_and_has_a_test(source: Source):
     module = importlib.import_module(f"sexton.sources.{source.id}")
-    assert module.__doc__ and len(module.__doc__) > 200, "say what it is, with an excerpt"
+    assert len(module.__doc__ or "") > 200, "say what it is, with an excerpt"
     assert source.rows
     package, _, stem = source.id.rpartition(".")
     assert (TESTS / package.replace(".", "/") / f"test_{stem}.py").is_file()
@@ -50,7 +51,5 @@ def test_junk_is_rows_or_malformed_and_never_a_crash(source: Source, data: st.Da
     cut = data.draw(st.integers(0, 40))
     junk = good[:start] + data.draw(st.binary(max_size=40)) + good[start + cut :]
     text = data.draw(st.sampled_from([junk, good[:start], data.draw(st.binary(max_size=200))]))
-    try:
+    with contextlib.suppress(SourceMalformed):
         list(source.parse(text.decode("utf-8", "surrogateescape")))
-    except SourceMalformed:
-        pass

@@ -76,12 +76,17 @@ class Pattern:
     level: str
     origin: str
     hint: str
-    regex: re.Pattern[str]
+    expression: str
     constants: Fields
     swap: tuple[str, str] | None
     pair: str | None
     note: str
     examples: Mapping[str, Any]
+
+    @property
+    def regex(self) -> re.Pattern[str]:
+        """Compiled when its hint first stands in a line: most never are, and that takes time."""
+        return _compiled(self.expression)
 
     def read(self, message: str) -> dict[str, int | str] | None:
         """The fields of a message of this format; `None` for any other."""
@@ -172,6 +177,11 @@ def _settle(fields: dict[str, int | str], swap: tuple[str, str], first: Fields |
         fields[queue], fields[cpu] = fields[cpu], fields[queue]
 
 
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.ASCII)
+
+
 def _typed(name: str, value: str) -> tuple[str, int | str]:
     if name in _TEXT:
         return name, value
@@ -195,7 +205,7 @@ def _compile(entry: Mapping[str, Any]) -> Pattern:
         level=entry["level"],
         origin=entry.get("origin", "kernel"),
         hint=entry["hint"],
-        regex=re.compile(regex, re.ASCII),
+        expression=regex,
         constants=constants,
         swap=(swap[0], swap[1]) if swap else None,
         pair=entry.get("pair"),

@@ -1,0 +1,247 @@
+"""The one sampling loop: a schedule, and for each source a guard and a deadline.
+
+`diagnose`, `zombies --watch` and `top` run it in memory; the recorder puts its daemon around the
+same loop. A source that fails is written down with its reason and asked again at its next turn; a
+source that does not answer before its deadline is left behind with the thread that waits for it,
+and the others go on.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sexton.errors import (
+    SourceAbsent,
+    SourceDenied,
+    SourceError,
+    SourceMalformed,
+    SourceSkipped,
+    SourceTimeout,
+)
+from sexton.model.row import Row
+from sexton.model.text import printable
+from sexton.model.window import Batch, SourceState, Window
+from sexton.record.moving import MovingFiles
+from sexton.sources.host import Host
+from sexton.sources.reader import Files
+from sexton.sources.registry import Reading, Source, all_sources
+
+_STATES: tuple[tuple[type[SourceError], str], ...] = (
+    (SourceAbsent, "absent"),
+    (SourceDenied, "denied"),
+    (SourceMalformed, "malformed"),
+    (SourceTimeout, "timeout"),
+    (SourceSkipped, "skipped"),
+)
+#: How much later than asked a source may be read before the tick counts as late, in seconds.
+_SLACK_S = 0.02
+_MOST_EVENTS = 500
+
+
+def default_sources(*asked: str) -> tuple[Source, ...]:
+    """Every source but those that wait to be asked for by an option that is not in `asked`."""
+    return tuple(each for each in all_sources() if not each.asked_by or each.asked_by in asked)
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One source's place in the schedule."""
+
+    source: Source
+    due_s: float
+    reading: Reading | None = None
+    stuck: threading.Event | None = None
+    state: str = "absent"
+    detail: str = "not read yet"
+    reads: int = 0
+    failures: int = 0
+    spent_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Answer:
+    rows: list[Row] = field(default_factory=list)
+    error: BaseException | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class _Worker:
+    """A thread that runs one call at a time, so that the caller can stop waiting for it."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], _Answer] | None] = (
+            queue.SimpleQueue()
+        )
+        threading.Thread(target=self._loop, name="sexton-source", daemon=True).start()
+
+    def call(self, function: Callable[[], Iterable[Row]]) -> _Answer:
+        answer = _Answer()
+        self._calls.put((function, answer))
+        return answer
+
+    def stop(self) -> None:
+        self._calls.put(None)
+
+    def _loop(self) -> None:
+        while (item := self._calls.get()) is not None:
+            function, answer = item
+            try:
+                answer.rows.extend(function())
+            except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
+                answer.error = error
+            answer.done.set()
+
+
+class Sampler:
+    """Reads sources on their schedule into a window. Use as a context manager."""
+
+    def __init__(self, host: Host, sources: Sequence[Source] | None = None) -> None:
+        self.host = host
+        self._batches: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
+        chosen = default_sources() if sources is None else sources
+        self._seats = [_Seat(source, due_s=0.0) for source in chosen]
+        self._worker = _Worker()
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every source that answered; a stuck one is left to the exit of the process."""
+        for seat in self._seats:
+            if seat.reading is not None and not self._is_stuck(seat):
+                seat.reading.close()
+                seat.reading = None
+        self._worker.stop()
+
+    def run(self, seconds: float, tick: Callable[[float], None] | None = None) -> Window:
+        """Watch for so long; every source is read at the start, on its schedule, and at the end.
+
+        `tick` is told the seconds gone by, for a progress line.
+        """
+        began = time.monotonic()
+        self.read_due(began)
+        while (gone := time.monotonic() - began) < seconds - _SLACK_S:
+            if tick is not None:
+                tick(gone)
+            next_due = min((seat.due_s for seat in self._seats), default=began + seconds)
+            wake = min(max(next_due, time.monotonic()), began + seconds, time.monotonic() + 1.0)
+            time.sleep(max(0.0, wake - time.monotonic()))
+            if time.monotonic() - began < seconds - _SLACK_S:
+                self.read_due(time.monotonic())
+        if seconds > 0:
+            self.read_all()
+        return self.window()
+
+    def replay(self, snapshots: Iterable[tuple[Files, tuple[float, float]]]) -> Window:
+        """Read every source once per snapshot, as if it had been watched at those moments."""
+        moving: MovingFiles | None = None
+        for files, moment in snapshots:
+            if moving is None:  # the one tree a source may keep hold of
+                self.host.files = moving = MovingFiles(files)
+            moving.now, self.host.moment = files, moment
+            for seat in self._seats:
+                self._read(seat)
+        return self.window()
+
+    def read_due(self, now: float) -> None:
+        """Read whatever is due by `now`."""
+        for seat in self._seats:
+            if seat.due_s <= now + _SLACK_S:
+                self._read(seat)
+                period = seat.source.period_s
+                # A late read does not make the next one come early: the schedule moves on.
+                seat.due_s = max(seat.due_s or now, now - period) + period if period else 1e18
+
+    def read_all(self) -> None:
+        """Read every periodic source once more, for the window's closing edge."""
+        for seat in self._seats:
+            if seat.source.period_s:
+                self._read(seat)
+
+    def forget(self, before_mono_s: float, events: Collection[type[Row]] = ()) -> None:
+        """Drop batches older than that, but the newest of each; for screens that run for hours.
+
+        Of `events`, which are read once each, the last `_MOST_EVENTS` batches that hold any stay.
+        """
+        for kind, batches in self._batches.items():
+            if kind in events:
+                kept = [batch for batch in batches[:-1] if batch.rows][-_MOST_EVENTS:]
+            else:
+                kept = [batch for batch in batches[:-1] if batch.mono_s >= before_mono_s]
+            self._batches[kind] = [*kept, *batches[-1:]]
+
+    def window(self) -> Window:
+        """What has been read so far."""
+        providers = {kind: seat.source.id for seat in self._seats for kind in seat.source.rows}
+        return Window(self._batches, self.states(), providers)
+
+    def states(self) -> tuple[SourceState, ...]:
+        """How every source fared."""
+        return tuple(
+            SourceState(
+                id=seat.source.id,
+                path=seat.source.path,
+                state=seat.state,
+                detail=printable(seat.detail),
+                grant=seat.source.grant if seat.state in ("absent", "denied") else "",
+                reads=seat.reads,
+                spent_s=seat.spent_s,
+            )
+            for seat in self._seats
+        )
+
+    def _is_stuck(self, seat: _Seat) -> bool:
+        return seat.stuck is not None and not seat.stuck.is_set()
+
+    def _read(self, seat: _Seat) -> None:
+        if self._is_stuck(seat):
+            return
+
+        def collect() -> Iterable[Row]:
+            if seat.reading is None:
+                seat.reading = seat.source.open(self.host)
+            return seat.reading.collect()
+
+        began = time.perf_counter()
+        answer = self._worker.call(collect)
+        if not answer.done.wait(seat.source.deadline_s):
+            seat.stuck = answer.done
+            seat.state = "timeout"
+            seat.detail = f"no answer in {seat.source.deadline_s:g} s; left alone"
+            self._worker = _Worker()  # the old one still waits; it ends with its call
+            return
+        seat.spent_s += time.perf_counter() - began
+        if answer.error is not None:
+            self._failed(seat, answer.error)
+            return
+        self._keep(seat, answer.rows)
+
+    def _failed(self, seat: _Seat, error: BaseException) -> None:
+        seat.failures += 1
+        if isinstance(error, SourceError):
+            seat.state = next((name for kind, name in _STATES if isinstance(error, kind)), "failed")
+            seat.detail = error.detail if error.path == seat.source.path else str(error)
+            return
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        seat.state = "failed"
+        seat.detail = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
+
+    def _keep(self, seat: _Seat, rows: list[Row]) -> None:
+        seat.reads += 1
+        seat.state, seat.detail = "ok", ""
+        mono_s, wall_s = self.host.moment or (time.monotonic(), time.time())
+        sorted_rows: dict[type[Row], list[Row]] = {kind: [] for kind in seat.source.rows}
+        for row in rows:
+            sorted_rows[type(row)].append(row)
+        for kind, items in sorted_rows.items():
+            self._batches[kind].append(Batch(mono_s, wall_s, tuple(items)))
