@@ -1,0 +1,140 @@
+"""Cgroups that come and go, by parent and by what their names have in common.
+
+Traced events tell each death, its moment and whether it was released. Without tracefs, two counts
+of the directories tell which inodes are gone: a lower bound, since what lives and dies between two
+counts is never seen, and nothing is known of its release.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean, median, pstdev
+
+from sexton.detect.deaths import Deaths, deaths
+from sexton.detect.directories import gone
+from sexton.detect.owners import placer
+from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
+from sexton.model.cgroup import CgroupCensus, CgroupDir
+from sexton.model.window import Window
+
+_FEWEST_GAPS = 4
+
+
+@dataclass(slots=True)
+class Family:
+    """Cgroups of like names that died below one directory; `kept` were not released.
+
+    `released` and `kept` stay 0 where nothing was traced.
+    """
+
+    path: str
+    names: set[str] = field(default_factory=set)
+    deaths: int = 0
+    released: int = 0
+    kept: int = 0
+    times_s: list[float] = field(default_factory=list)
+
+    @property
+    def shown(self) -> str:
+        return join(self.path, pattern(self.names))
+
+    @property
+    def exact(self) -> str | None:
+        """The one path they all had."""
+        return self.shown if len(self.names) == 1 else None
+
+    @property
+    def unit(self) -> str | None:
+        return unit_of(self.exact or self.path)
+
+    @property
+    def container(self) -> str | None:
+        """What kind of container they are, by their names."""
+        return container(join(self.path, min(self.names)))
+
+    @property
+    def period_s(self) -> float | None:
+        gaps = self._gaps()
+        return median(gaps) if gaps else None
+
+    def regular(self, spread: float) -> bool:
+        """Do the gaps between deaths differ by no more than `spread` of their mean?"""
+        gaps = self._gaps()
+        return len(gaps) >= _FEWEST_GAPS and pstdev(gaps) <= spread * fmean(gaps)
+
+    def _gaps(self) -> list[float]:
+        return [later - earlier for earlier, later in pairwise(sorted(self.times_s))]
+
+
+@dataclass(frozen=True, slots=True)
+class Churn:
+    """Every family, the busiest first. `traced` is `None` where only directories were compared."""
+
+    families: tuple[Family, ...]
+    births: int
+    seconds: float
+    traced: Deaths | None
+
+    @property
+    def deaths(self) -> int:
+        return sum(family.deaths for family in self.families)
+
+
+def churn(window: Window) -> Churn | None:
+    """What came and went; `None` where neither events nor two counts of directories are there."""
+    traced = deaths(window)
+    if traced is not None:
+        return _from_events(window, traced)
+    return _from_directories(window)
+
+
+def _from_events(window: Window, traced: Deaths) -> Churn:
+    place = placer(window)
+    families: dict[tuple[str, str], Family] = {}
+    kept = {id(death) for death in traced.unreleased}
+    for death in traced.all:
+        path, name = place(death.path)
+        family = families.setdefault((path, path_stem(name)), Family(path))
+        family.names.add(name)
+        family.deaths += 1
+        family.released += death.released_s is not None
+        family.kept += id(death) in kept
+        family.times_s.append(death.died_s)
+    return Churn(_busiest(families.values()), traced.births, traced.seconds, traced)
+
+
+def _from_directories(window: Window) -> Churn | None:
+    batches = window.batches(CgroupDir)
+    if batches is None or len(batches) < 2 or _cut_short(window):
+        return None
+    families: dict[tuple[str, str], Family] = defaultdict(lambda: Family(""))
+    births = 0
+    for earlier, later in pairwise(batches):
+        births += len(gone(later, earlier))
+        for row in gone(earlier, later):
+            path, name = split(row.path)
+            family = families[path, path_stem(name)]
+            family.path = path
+            family.names.add(name)
+            family.deaths += 1
+    seconds = batches[-1].mono_s - batches[0].mono_s
+    return Churn(_busiest(families.values()), births, seconds, None)
+
+
+def _cut_short(window: Window) -> bool:
+    """Were more directories counted than kept? Then a missing one means nothing."""
+    for census, directories in zip(
+        window.batches(CgroupCensus) or (), window.batches(CgroupDir) or (), strict=False
+    ):
+        live = census.rows[0].live if census.rows else None
+        # Some come and go while they are listed; a cut list lacks a good part.
+        if live is not None and len(directories.rows) * 1.1 + 10 < live:
+            return True
+    return False
+
+
+def _busiest(families: Iterable[Family]) -> tuple[Family, ...]:
+    return tuple(sorted(families, key=lambda each: (-each.kept, -each.deaths, each.path)))

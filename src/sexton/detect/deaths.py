@@ -1,0 +1,100 @@
+"""Births, deaths and releases of cgroups, joined by id.
+
+A death is an `rmdir`; it is over when the kernel says `release`. A cgroup that was removed five
+seconds ago and not released is a zombie; one removed a moment ago is only *not yet released*,
+since an ordinary release waits for RCU and a worker thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sexton.detect.threshold import Threshold
+from sexton.model.cgroup import CgroupEvent, CgroupEventGap
+from sexton.model.window import Window
+
+GRACE = Threshold(
+    "grace", 5, "s after the rmdir", "a release waits for RCU and a worker, which takes under 1 s"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One removed cgroup; times are monotonic seconds."""
+
+    cgroup_id: int
+    path: str
+    died_s: float
+    born_s: float | None = None
+    released_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """What was traced between `start_s` and `end_s`; `lost` events were dropped by the buffer."""
+
+    all: tuple[Death, ...]
+    births: int
+    start_s: float
+    end_s: float
+    lost: int
+
+    @property
+    def seconds(self) -> float:
+        """How long deaths were watched."""
+        return self.end_s - self.start_s
+
+    @property
+    def released(self) -> tuple[Death, ...]:
+        return tuple(death for death in self.all if death.released_s is not None)
+
+    @property
+    def unreleased(self) -> tuple[Death, ...]:
+        """Dead for longer than the grace, and still there: zombies."""
+        return tuple(death for death in self.all if self._is_zombie(death))
+
+    @property
+    def pending(self) -> tuple[Death, ...]:
+        """Dead too recently to call them anything."""
+        return tuple(
+            death for death in self.all if death.released_s is None and not self._is_zombie(death)
+        )
+
+    def _is_zombie(self, death: Death) -> bool:
+        return death.released_s is None and self.end_s - death.died_s >= GRACE.value
+
+
+def deaths(window: Window) -> Deaths | None:
+    """Every death of the window; `None` where nothing was traced."""
+    batches = window.batches(CgroupEvent)
+    if batches is None:
+        return None
+    # Two readings of one buffer may overlap: what was read twice happened once.
+    unique = dict.fromkeys(event for batch in batches for event in batch.rows)
+    events = sorted(unique, key=lambda event: event.mono_ns)
+    born: dict[int, float] = {}
+    found: list[Death] = []
+    open_at: dict[int, int] = {}
+    births = 0
+    for event in events:
+        moment = event.mono_ns / 1e9
+        if event.kind == "mkdir":
+            births += 1
+            born[event.cgroup_id] = moment
+            index = open_at.pop(event.cgroup_id, None)
+            if index is not None:  # an id is given again only after a release, which got lost
+                found[index] = replace(found[index], released_s=moment)
+        elif event.kind == "rmdir":
+            open_at[event.cgroup_id] = len(found)
+            found.append(
+                Death(event.cgroup_id, event.path, moment, born.pop(event.cgroup_id, None))
+            )
+        elif event.kind == "release":
+            index = open_at.pop(event.cgroup_id, None)
+            if index is not None:  # else it died before the trace began
+                found[index] = replace(found[index], released_s=moment)
+    gaps = window.all(CgroupEventGap) or ()
+    lost = sum(gap.lost for gap in gaps)
+    end_s = max(batches[-1].mono_s, events[-1].mono_ns / 1e9 if events else 0.0)
+    start_s = min(batches[0].mono_s, events[0].mono_ns / 1e9 if events else batches[0].mono_s)
+    return Deaths(tuple(found), births, start_s, end_s, lost)

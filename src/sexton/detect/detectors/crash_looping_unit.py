@@ -1,0 +1,312 @@
+"""A systemd unit dies and is restarted, again and again.
+
+**What is seen.** Per service: automatic restarts in the window and since boot (`NRestarts`, with a
+new baseline wherever it went down), whether it waits for its next start right now
+(`activating (auto-restart)`, which `systemctl --failed` does not list), and its period: restart
+delay plus the time it ran.
+
+**Why it hurts.** Each start makes a cgroup and each death may leave a dead memory cgroup: one every
+10 s is 60,000 a week. systemd gives up only after 5 starts within 10 s; a unit that waits 2 s or
+more between them never reaches that limit and goes on for ever.
+
+**What would make it wrong.** `NRestarts` ignores restarts by hand and is cleared by
+``systemctl reset-failed``, so a loop may be older than it says. A unit that ends with status 0 and
+is restarted may be a job that is meant to run in a loop; that is said. Whether anything here
+needs the unit cannot be known from its restarts, and is not claimed. A container that its agent
+re-creates shows no restart at all: see *cgroup_churn*.
+
+**Check by hand.** ``systemctl list-units --state=activating``, then
+``systemctl show -p NRestarts,RestartUSec,ExecMainStatus UNIT`` twice, and
+``journalctl -u UNIT -n 50`` for the reason.
+
+**What to do.** Read why it dies and mend that. If nothing on the node uses it:
+``systemctl disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to what a node lives by
+(kubelet, containerd, kube-proxy, sshd, network, storage, node-exporter): those are marked
+*protected*, and only mending helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sexton.detect.protected import protected
+from sexton.detect.registry import detector, missing, not_applicable, unknown
+from sexton.detect.restarts import RestartCount, restarts_in
+from sexton.detect.threshold import Threshold
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.text import count, seconds
+from sexton.model.unit import RestartMark, ServiceManager, Unit
+from sexton.model.window import Batch, Window
+
+AGAIN = Threshold("again", 2, "restarts in the window", "once may be an upgrade or a passing fault")
+WAITING = Threshold(
+    "waiting", 3, "restarts so far", "and now waiting for the next: the third time is a loop"
+)
+STEADY = Threshold(
+    "steady", 20, "restarts so far", "and still at it, by the mean time between them"
+)
+RARELY = Threshold("rarely", 3600, "s between restarts", "less than one an hour is no loop")
+ENDLESS = Threshold("endless", 100, "restarts so far", "nothing is going to end this by itself")
+LIMIT = Threshold(
+    "start limit", 10, "s for 5 starts", "systemd's default: StartLimitBurst=5 in 10 s"
+)
+NAME = "crash_looping_unit"
+_STARTS = 5
+_MOST = 8
+_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One unit that restarts; `recent` in the window, `total` since boot or the last clearing.
+
+    `ended` is the last reading between an end and the next start: from a start on, systemd says
+    status 0 and success, whatever the end before it was.
+    """
+
+    unit: Unit
+    recent: int
+    total: int
+    rebased: bool
+    ended: Unit | None
+    observed_s: float | None
+
+    @property
+    def delay_s(self) -> float | None:
+        delay = self.unit.restart_delay_us
+        return None if delay is None else delay / 1e6
+
+    @property
+    def run_s(self) -> float | None:
+        """How long its last whole run took."""
+        if self.ended is None:
+            return None
+        return ((self.ended.main_exit_us or 0) - (self.ended.main_start_us or 0)) / 1e6
+
+    @property
+    def period_s(self) -> float | None:
+        if self.delay_s is not None and self.run_s is not None:
+            return self.delay_s + self.run_s
+        return self.observed_s
+
+    @property
+    def never_trips(self) -> bool:
+        """Does its period keep it from ever reaching systemd's start limit?"""
+        pace = self.period_s or self.delay_s
+        return pace is not None and pace * _STARTS > LIMIT.value
+
+    @property
+    def clean(self) -> bool:
+        """Was it seen to end without a fault?"""
+        ended = self.ended
+        return ended is not None and ended.exit_status == 0 and ended.result in (None, "success")
+
+    @property
+    def severity(self) -> Severity:
+        lasting = self.total >= ENDLESS.value or (self.total >= STEADY.value and self.never_trips)
+        return Severity.CRITICAL if lasting and not self.clean else Severity.WARNING
+
+
+@detector(needs=(ServiceManager,), thresholds=_ALL)
+def detect(window: Window) -> Finding:
+    """Every unit in a loop, the one with the most restarts first."""
+    manager = next(iter(window.latest(ServiceManager) or ()), None)
+    batches = window.batches(Unit)
+    if manager is None or manager.name != "systemd":
+        who = f"PID 1 is {manager.name}" if manager is not None else "none answered"
+        return not_applicable(NAME, f"no service manager that restarts units here ({who})")
+    if batches is None:
+        state = window.why_missing(Unit)
+        return unknown(NAME, "systemd answered, but its units were not read", (missing(state),))
+    counts = restarts_in(batches)
+    marks = _journal(window)
+    ended = _ended(batches)
+    rows = {unit.name: unit for batch in batches for unit in batch.rows}
+    if rows and not counts and window.batches(RestartMark) is None:
+        state = window.why_missing(RestartMark)
+        text = "this systemd counts no restarts (before 235), and no journal was read"
+        return unknown(NAME, text, (missing(state),))
+    seen = [
+        _Loop(
+            unit,
+            max(counts[name].count if name in counts else 0, marks.get(name, (0, 0))[0]),
+            max(counts[name].since_boot if name in counts else 0, marks.get(name, (0, 0))[1]),
+            counts[name].rebased if name in counts else False,
+            ended.get(name),
+            _observed_s(counts.get(name)),
+        )
+        for name, unit in rows.items()
+    ]
+    loops = sorted(
+        (loop for loop in seen if _is_loop(loop, window)),
+        key=lambda loop: (-loop.severity.rank, -loop.total, loop.unit.name),
+    )
+    return _looping(window, loops) if loops else _calm(seen)
+
+
+def _journal(window: Window) -> dict[str, tuple[int, int]]:
+    """Per unit: restarts the journal tells of in the window, and its last counter."""
+    found: dict[str, tuple[int, int]] = {}
+    for mark in sorted(window.all(RestartMark) or (), key=lambda each: each.wall_s):
+        recent, _ = found.get(mark.unit, (0, 0))
+        found[mark.unit] = (recent + (window.start <= mark.wall_s <= window.end), mark.counter)
+    return found
+
+
+def _ended(batches: Sequence[Batch[Unit]]) -> dict[str, Unit]:
+    """Per unit, the last reading that saw a whole run of it."""
+    return {
+        unit.name: unit
+        for batch in batches
+        for unit in batch.rows
+        if unit.main_start_us and unit.main_exit_us and unit.main_exit_us >= unit.main_start_us
+    }
+
+
+def _observed_s(counted: RestartCount | None) -> float | None:
+    if counted is None or counted.count < AGAIN.value or counted.seconds <= 0:
+        return None
+    return counted.seconds / counted.count
+
+
+def _is_loop(loop: _Loop, window: Window) -> bool:
+    if loop.recent >= AGAIN.value:
+        return True
+    waits = loop.unit.active_state == "activating" and "auto-restart" in loop.unit.sub_state
+    if (waits or loop.recent) and loop.total >= WAITING.value:
+        return True
+    return loop.total >= STEADY.value and _still_at_it(loop, window)
+
+
+def _still_at_it(loop: _Loop, window: Window) -> bool:
+    """Did its last start come when the mean time between restarts would have it?"""
+    started = (loop.unit.main_start_us or 0) / 1e6
+    age = window.end_mono - started
+    mean = window.end_mono / loop.total
+    return bool(started) and 0 <= age <= 2 * mean and mean <= RARELY.value
+
+
+def _looping(window: Window, loops: list[_Loop]) -> Finding:
+    worst = loops[0]
+    others = f" (and {count(len(loops) - 1, 'more unit')})" if len(loops) > 1 else ""
+    evidence = []
+    for loop in loops[:_MOST]:
+        evidence += _evidence(loop)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        max((loop.severity for loop in loops), key=lambda each: each.rank),
+        f"{worst.unit.name}{_pace(worst)}, {_times(worst)}{_end(worst)}{others}",
+        entities={
+            "unit": tuple(loop.unit.name for loop in loops),
+            "cgroup": tuple(loop.unit.cgroup for loop in loops if loop.unit.cgroup),
+        },
+        start=window.start,
+        end=window.end,
+        evidence=tuple(evidence),
+    )
+
+
+def _pace(loop: _Loop) -> str:
+    return f" restarts every {seconds(loop.period_s)}" if loop.period_s else " restarts"
+
+
+def _times(loop: _Loop) -> str:
+    return f"{count(loop.total, 'time')} so far, {loop.recent:,} in this window"
+
+
+def _end(loop: _Loop) -> str:
+    if loop.clean:
+        return ", ending cleanly each time"
+    status = loop.ended.exit_status if loop.ended is not None else None
+    return f", exit status {status}" if status else ""
+
+
+def _evidence(loop: _Loop) -> list[Evidence]:
+    unit = loop.unit
+    why = protected(unit.name)
+    told = [
+        Evidence(
+            f"restarts of {unit.name}",
+            f"{loop.total:,} so far, {loop.recent:,} in this window"
+            + (" (counter cleared meanwhile)" if loop.rebased else ""),
+            "0",
+            "restarts",
+            f"systemd NRestarts; {unit.active_state} ({unit.sub_state})",
+            float(loop.total),
+            "it is meant to run in a loop" if loop.clean else "someone is deploying it right now",
+        )
+    ]
+    if loop.period_s is not None:
+        made = ""
+        if loop.delay_s is not None and loop.run_s is not None:
+            made = f" = RestartSec {seconds(loop.delay_s)} + run {seconds(loop.run_s)}"
+        told.append(
+            Evidence(
+                f"period of {unit.name}",
+                f"{seconds(loop.period_s)}{made}",
+                "none",
+                "s",
+                "systemd RestartUSec, ExecMain timestamps" if made else "systemd NRestarts, twice",
+                loop.period_s,
+                "its runs differ in length",
+            )
+        )
+    if loop.never_trips:
+        told.append(
+            Evidence(
+                f"start limit of {unit.name}",
+                f"never trips: {_STARTS} starts take"
+                f" {seconds(_STARTS * (loop.period_s or loop.delay_s or 0))}",
+                f"{_STARTS} starts in {LIMIT.value:.0f} s end a loop",
+                "s",
+                "systemd RestartUSec against the default start limit",
+                _STARTS * (loop.period_s or loop.delay_s or 0),
+                "the unit sets a start limit of its own",
+            )
+        )
+    if why is not None:
+        told.append(
+            Evidence(
+                f"{unit.name} is protected",
+                f"mend it, never disable it: {why}",
+                "runs",
+                "advice",
+                "Sexton's list of units a node lives by",
+                wrong_if="it is another program of that name, or this node serves no such purpose",
+            )
+        )
+    return told
+
+
+def _calm(seen: list[_Loop]) -> Finding:
+    most = max(seen, key=lambda loop: loop.total, default=None)
+    gave_up = [loop.unit.name for loop in seen if loop.unit.result == "start-limit-hit"]
+    text = f"{count(len(seen), 'service')}, none in a restart loop"
+    if most is not None and most.total:
+        text += f"; most restarts {most.unit.name} {most.total:,}"
+    evidence = [
+        Evidence(
+            "most restarts of a unit" + (f", {most.unit.name}" if most else ""),
+            f"{most.total if most else 0:,}",
+            "0, or a few",
+            "restarts",
+            "systemd NRestarts",
+            float(most.total if most else 0),
+            "the counter was cleared by reset-failed",
+        )
+    ]
+    if gave_up:
+        evidence.append(
+            Evidence(
+                "units that systemd gave up on",
+                ", ".join(sorted(gave_up)[:_MOST]),
+                "none",
+                "units",
+                "systemd Result=start-limit-hit",
+                float(len(gave_up)),
+                "the fault is old: reset-failed was never run",
+            )
+        )
+    return Finding(NAME, Verdict.ABSENT, Severity.INFO, text, evidence=tuple(evidence))

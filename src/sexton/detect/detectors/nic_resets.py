@@ -1,0 +1,383 @@
+"""A network interface was reset under the connections that used it.
+
+**What is seen.** The driver's and the kernel's own words in the log (ENA's reset lines, ``NETDEV
+WATCHDOG``, other drivers' timeouts; several lines of one reset count once) and the driver's
+counters (``total_resets``, ``tx_timeout``, ``missing_tx_cmpl``, ``suspected_poll_starvation``, …),
+both as they stand since boot and as they moved while we watched. The queue in the log line is
+joined with its interrupt and its core, or with the core the driver names itself.
+
+**Why it hurts.** For seconds nothing is sent or received; connections with short time-outs break.
+A training job reports a lost actor, and the node looks idle a moment later.
+
+**What would make it wrong.** Resets asked for by a person (``ethtool --reset``, a driver reload, an
+MTU change on some drivers) look alike. The log is a ring and forgets; counters start again with the
+driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the device
+stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or the
+hypervisor, not at a starved core.
+
+**Check by hand.** ``dmesg -T | grep -iE 'reset|watchdog|napi'``, ``ethtool -S eth0 | grep -E
+'reset|timeout|starvation|wd_expired|missing'``, then ``cat /proc/irq/N/effective_affinity_list``.
+
+**What to do.** If the poll was starved, look for what held that core (`saturated_core`,
+`starved_napi`): the reset is a symptom. If the device fell silent or lost an interrupt, update the
+driver and replace the instance. Raising the driver's time-out hides the stall and cures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sexton.detect import kernel_log, nics
+from sexton.detect.kernel_log import DAY_S, Burst
+from sexton.detect.registry import detector, missing, not_applicable, unknown
+from sexton.detect.threshold import Threshold
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+RECENT = Threshold(
+    "recent", DAY_S, "s", "a reset today still explains a job that died today; older ones do not"
+)
+MANY = Threshold(
+    "many", 3, "resets in 24 h", "the incident's nodes had a few a day; one may be maintenance"
+)
+ONE_RESET = Threshold(
+    "one reset", 10, "s between lines", "a driver says all its lines of one reset within seconds"
+)
+
+FAMILIES = ("nic_reset", "nic_watchdog", "nic_starved")
+#: Counters of single causes. `tx_timeout` counts again what `os_netdev_wd` counts.
+CAUSES = {
+    "suspected_poll_starvation": "its poll was starved",
+    "missing_tx_cmpl": "transmissions were not completed in time",
+    "os_netdev_wd": "the transmit watchdog fired",
+    "tx_timeout": "the transmit watchdog fired",
+    "wd_expired": "the device stopped its keep-alive",
+    "missing_intr": "an interrupt was lost",
+}
+COUNTERS = ("total_resets", *CAUSES)
+#: Causes by the name the log gives them, as the counter of the same meaning.
+_REASONS = {
+    "SUSPECTED_POLL_STARVATION": "suspected_poll_starvation",
+    "MISS_TX_CMPL": "missing_tx_cmpl",
+    "OS_NETDEV_WD": "os_netdev_wd",
+    "KEEP_ALIVE_TO": "wd_expired",
+    "MISS_INTERRUPT": "missing_intr",
+}
+_OTHER_REASONS = {"DEVICE_REQUEST": "the device asked for it", "ADMIN_TO": "the device was silent"}
+#: What speaks for the device or the hypervisor and against a starved core.
+_ELSEWHERE = ("wd_expired", "missing_intr")
+_SHOWN = 8
+
+
+@dataclass(slots=True)
+class _Told:
+    """Everything that speaks of resets, sorted by when they were."""
+
+    bursts: list[Burst]
+    counters: list[nics.Counter]
+    in_window: int = 0
+    day: int = 0
+    undated: int = 0
+    older: int = 0
+    causes: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.day + self.undated + self.older
+
+    @property
+    def failed(self) -> bool:
+        """Did the newest attempt end with the interface down?"""
+        newest = self.bursts[-1] if self.bursts else None
+        return newest is not None and newest.lines[-1].text("phase") == "failed"
+
+    @property
+    def is_reset(self) -> bool:
+        """Or only a watchdog that fired: some drivers tell and do nothing."""
+        said = any(
+            line.event.family != "nic_watchdog" for each in self.bursts for line in each.lines
+        )
+        return said or any(each.value for each in self.counters)
+
+    @property
+    def severity(self) -> Severity:
+        if self.in_window or self.day >= MANY.value or (self.failed and self.day):
+            return Severity.CRITICAL
+        return Severity.WARNING if self.day or self.undated else Severity.INFO
+
+
+@detector(thresholds=(RECENT, MANY, ONE_RESET))
+def detect(window: Window) -> Finding:
+    """How often, when, why and on which queue."""
+    real = nics.physical(window)
+    if real == ():
+        return not_applicable("nic_resets", "no physical network interface here")
+    counters = [
+        each for each in nics.counters(window, COUNTERS) if real is None or each.nic in real
+    ]
+    lacking = list(kernel_log.lacking(window))
+    if not counters and lacking:
+        if real is None:
+            lacking.append(missing(window.why_missing(Nic)))
+        what = "no kernel log, and no driver here counts its resets"
+        return unknown("nic_resets", what, tuple(lacking))
+    if window.batches(NicCounter) is None and real is not None:
+        lacking.append(missing(window.why_missing(NicCounter)))
+    told = _tell(window, counters)
+    if told.total == 0 and told.in_window == 0:
+        return _none(window, counters, real, lacking)
+    return _reset(window, told, lacking)
+
+
+def _tell(window: Window, counters: list[nics.Counter]) -> _Told:
+    lines = kernel_log.lines(window, FAMILIES)
+    grouped = kernel_log.bursts(lines, nics.namer(window, lines), ONE_RESET.value)
+    told = _Told([each for each in grouped if _is_told(each)], counters)
+    for burst in told.bursts:
+        if burst.age_s is None:
+            told.undated += 1
+        elif burst.age_s <= DAY_S:
+            told.day += 1
+            told.in_window += burst.age_s <= window.seconds
+        else:
+            told.older += 1
+    moved = _resets(counters, "moved")
+    told.in_window = max(told.in_window, moved)
+    told.day = max(told.day, moved)
+    unlogged = max(0, _resets(counters, "value") - told.total)
+    if _is_young(window):
+        told.day += unlogged
+    elif _covers_a_day(window):
+        told.older += unlogged
+    else:
+        told.undated += unlogged
+    told.causes = _causes(told, counters)
+    return told
+
+
+def _is_told(burst: Burst) -> bool:
+    """A starved queue alone is no reset; ENA's own transmit time-out is, for a reset follows."""
+    return any(
+        line.event.family in ("nic_reset", "nic_watchdog") or line.text("phase") == "cause"
+        for line in burst.lines
+    )
+
+
+def _resets(counters: Iterable[nics.Counter], what: str) -> int:
+    """Resets by the counters: the total where the driver keeps one, else the sum of the causes."""
+    total = 0
+    by_nic: dict[str, dict[str, int]] = {}
+    for each in counters:
+        by_nic.setdefault(each.nic, {})[each.name] = getattr(each, what)
+    for named in by_nic.values():
+        causes = sum(value for name, value in named.items() if name in CAUSES)
+        again = min(named.get("tx_timeout", 0), named.get("os_netdev_wd", 0))
+        total += named["total_resets"] if "total_resets" in named else causes - again
+    return total
+
+
+def _is_young(window: Window) -> bool:
+    node = window.node
+    return node is not None and node.uptime_s is not None and node.uptime_s <= DAY_S
+
+
+def _covers_a_day(window: Window) -> bool:
+    reach = kernel_log.reach(window)
+    return reach is not None and reach.covers_a_day
+
+
+def _causes(told: _Told, counters: Iterable[nics.Counter]) -> list[str]:
+    found: dict[str, None] = {}
+    for burst in reversed(told.bursts):
+        for line in burst.lines:
+            reason = line.text("reason") or ""
+            if reason in _REASONS:
+                found[_REASONS[reason]] = None
+            elif reason in _OTHER_REASONS:
+                found[reason] = None
+    for each in counters:
+        if each.value and each.name in CAUSES:
+            found["os_netdev_wd" if each.name == "tx_timeout" else each.name] = None
+    # The surest first: a driver that suspects starvation has looked.
+    order = [*CAUSES, *_OTHER_REASONS]
+    return sorted(found, key=order.index)
+
+
+def _none(
+    window: Window,
+    counters: Sequence[nics.Counter],
+    real: tuple[str, ...] | None,
+    lacking: Sequence[Missing],
+) -> Finding:
+    evidence = []
+    reach = kernel_log.reach(window)
+    if reach is not None:
+        evidence.append(
+            Evidence(
+                "resets in the kernel log",
+                "0",
+                "0",
+                reach.words,
+                reach.origin,
+                0,
+                reach.wrong_if or "this driver resets without a word",
+            )
+        )
+    if counters:
+        names = ", ".join(dict.fromkeys(each.nic for each in counters))
+        evidence.append(
+            Evidence(
+                f"reset counters of {names}",
+                "0",
+                "0",
+                "since the driver was loaded",
+                "ethtool -S",
+                0,
+                "the driver was loaded again after the reset",
+            )
+        )
+    since = "since boot" if counters or reach is None else reach.words
+    which = f" of {', '.join(real)}" if real else ""
+    return Finding(
+        "nic_resets",
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"0 resets{which} {since}",
+        entities={"nic": real or ()},
+        evidence=tuple(evidence),
+        missing=tuple(lacking),
+    )
+
+
+def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
+    places, names = _places(window, told)
+    dated = [each.wall_s for each in told.bursts if each.wall_s is not None]
+    recent = [wall for wall in dated if window.end - wall <= DAY_S] or dated
+    moved = any(each.moved for each in told.counters)
+    start = min(recent, default=window.start if moved else None)
+    end = window.end if moved else max(recent, default=None)
+    if places and not any(place.cores for place in places) and window.batches(NicQueue) is None:
+        lacking.append(missing(window.why_missing(NicQueue)))
+    return Finding(
+        "nic_resets",
+        Verdict.PRESENT,
+        told.severity,
+        _summary(told, names, places),
+        entities={
+            "nic": names,
+            "queue": tuple(place.queue for place in places),
+            "core": _unique(core for place in places for core in place.cores),
+            "irq": _unique(irq for place in places for irq in place.irqs),
+        },
+        start=start,
+        end=end,
+        evidence=tuple(_evidence(window, told, places)),
+        missing=tuple(lacking),
+    )
+
+
+def _places(window: Window, told: _Told) -> tuple[list[nics.Place], tuple[str, ...]]:
+    """The queues that are blamed, the newest first, and the interfaces."""
+    found: dict[str, nics.Place] = {}
+    names: dict[str, None] = {}
+    for burst in reversed(told.bursts):
+        if burst.name is not None:
+            names[burst.name] = None
+        cores = {
+            line.number("queue"): line.number("cpu")
+            for line in burst.lines
+            if line.number("cpu") is not None
+        }
+        for line in burst.lines:
+            queue = line.number("queue")
+            if queue is not None and burst.name is not None:
+                place = nics.place(window, burst.name, queue, cores.get(queue))
+                found.setdefault(place.queue, place)
+    for nic, queue, each in nics.missed_by_queue(window):
+        if each.moved or not told.bursts:
+            place = nics.place(window, nic, queue)
+            found.setdefault(place.queue, place)
+    names |= dict.fromkeys(each.nic for each in told.counters if each.value)
+    return list(found.values())[:_SHOWN], tuple(names)
+
+
+def _summary(told: _Told, names: Sequence[str], places: Sequence[nics.Place]) -> str:
+    who = ", ".join(names) or "an interface"
+    what = "was reset" if told.is_reset else "had its transmit watchdog fire"
+    if told.in_window:
+        when = f"{count(told.in_window, 'time')} while watched"
+    elif told.day:
+        last = min(each.age_s or 0.0 for each in told.bursts) if told.bursts else None
+        ago = f", last {duration(last)} ago" if last is not None else ""
+        when = f"{count(told.day, 'time')} in 24 h{ago}"
+    elif told.undated:
+        when = f"{count(told.undated, 'time')} since boot, when is not known"
+    else:
+        when = f"{count(told.older, 'time')}, all more than 24 h ago"
+    where = ""
+    if places:
+        core = f" on core {places[0].cores[0]}" if places[0].cores else ""
+        where = f", queue {places[0].queue.rpartition(':')[2]}{core}"
+    words = {**CAUSES, **_OTHER_REASONS}
+    why = f": {words[told.causes[0]]}" if told.causes else ""
+    if told.causes and told.causes[0] in _ELSEWHERE:
+        why += ", which points at the device and not at a starved core"
+    down = ", and the last reset failed" if told.failed else ""
+    return f"{who} {what} {when}{where}{why}{down}"
+
+
+def _evidence(window: Window, told: _Told, places: Sequence[nics.Place]) -> Iterable[Evidence]:
+    reach = kernel_log.reach(window)
+    if told.bursts and reach is not None:
+        yield Evidence(
+            "resets in the kernel log" if told.is_reset else "transmit watchdogs in the kernel log",
+            f"{len(told.bursts)}",
+            "0",
+            reach.words,
+            reach.origin,
+            len(told.bursts),
+            "a person or a driver update asked for them",
+        )
+        newest = told.bursts[-1]
+        causes = [line for line in newest.lines if line.text("phase") == "cause"] or newest.lines
+        yield Evidence(
+            "what the driver said last",
+            causes[0].event.message,
+            "nothing",
+            "log line",
+            reach.origin,
+            None,
+            "the line belongs to another boot",
+        )
+    for each in told.counters:
+        if each.value:
+            moved = f", {each.moved:+} while watched" if each.moved else ""
+            elsewhere = " (points at the device)" if each.name in _ELSEWHERE else ""
+            yield Evidence(
+                f"{each.nic} {each.name}{elsewhere}",
+                f"{each.value:,}{moved}",
+                "0",
+                "since the driver was loaded",
+                "ethtool -S",
+                each.value,
+                "a person asked for it" if each.moved else "they happened long ago",
+            )
+    for place in places:
+        if place.cores:
+            yield Evidence(
+                f"queue {place.queue} is served by core",
+                ", ".join(place.cores),
+                "any core that is not held",
+                "core",
+                f"interrupt {', '.join(place.irqs)}" if place.irqs else "kernel log",
+                float(place.cores[0]),
+                "the interrupt was moved since the reset",
+            )
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

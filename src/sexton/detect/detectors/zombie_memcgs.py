@@ -1,0 +1,315 @@
+"""Dead (dying) memory cgroups pile up: removed, and still held by what was charged to them.
+
+**What is seen.** How many memory cgroups the kernel still holds after their directories are gone,
+against the live ones; how many died in the window without being released (tracefs), the growth
+between two counts, and the average since boot, each by its own name; who left them; and two
+ceilings: the 16-bit id wall where it applies, and the count at which one walk takes 5 s of a core.
+These are not zombie processes: no `ps` shows them and no signal reaches them.
+
+**Why it hurts.** Each costs up to some hundred KB, and whatever walks all memory cgroups (old
+statistics files, reclaim in their parent) takes longer with each. At about 70,000 such a walk held
+one core for the 5 s after which a network driver resets its device.
+
+**What would make it wrong.** Some hundreds are ordinary: they hold page cache and go when memory
+is needed. Directories that came and went while counting look like a few zombies. A destroy backlog
+after many removals drains by itself within a minute; that is said and is no problem. In a cgroup
+namespace the node's count cannot be had at all.
+
+**Check by hand.** v1: ``grep memory /proc/cgroups`` (third column) minus
+``find /sys/fs/cgroup/memory -type d | wc -l``. v2: ``nr_dying_descendants`` in
+``/sys/fs/cgroup/cgroup.stat``.
+
+**What to do.** Stop what leaves them (see *crash_looping_unit*, *cgroup_churn*), then reclaim on
+the parent that owns them (``memory.force_empty`` on v1, ``memory.reclaim`` on v2), and count
+again. Those held by tmpfs files go when the files are deleted; a reboot frees the rest.
+"""
+
+from __future__ import annotations
+
+from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
+from sexton.detect.deaths import GRACE, Deaths, deaths
+from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
+from sexton.detect.owners import TRACED, UPPER_BOUND, Owner, owners
+from sexton.detect.registry import detector, missing
+from sexton.detect.threshold import Threshold
+from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.text import count, seconds, size
+from sexton.model.window import Window
+
+NORMAL = Threshold("normal", 50, "dying", "a quiet node has some dozens, held by page cache")
+MANY = Threshold(
+    "many", 500, "dying", "half of the 1,000 at which the incident's image gate now fails a build"
+)
+RATIO = Threshold(
+    "ratio", 2, "times the live ones", "an alert at a small multiple of the live set was its lesson"
+)
+PLENTY = Threshold(
+    "plenty", 5_000, "dying", "whatever the ratio, a walk of 0.07 ms each takes a third of a second"
+)
+GRAVE = Threshold(
+    "grave", 10_000, "dying", "0.7 s of a core per read of numa_stat before 5.8, 2 s per reclaim"
+)
+GRAVE_RATIO = Threshold(
+    "grave ratio", 10, "times the live ones", "a node that really runs thousands is not sick by it"
+)
+#: Owners with a smaller part of the dead are left to `sexton zombies`.
+SHARE = Threshold("share", 5, "% of the dead", "one who left so few did not make the heap")
+
+NAME = "zombie_memcgs"
+HOST_VIEW = (
+    "run with the host's cgroup namespace: sudo nsenter -t 1 -C -m sexton diagnose"
+    " (in a pod: hostPID and the host's /sys/fs/cgroup, with --root)"
+)
+#: The whole tree is in sight, and the kernel still does not say how many are dead.
+DEATHS_ONLY = "sudo sexton zombies --watch counts deaths from now on; counting again may help"
+_MOST = 8
+_ALL = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
+
+
+@detector(needs=(CgroupCensus,), thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, ID_WALL, COST_WALL))
+def detect(window: Window) -> Finding:
+    """The last count that could be made, judged against the live set."""
+    census = _census(window)
+    if census is None or census.dying is None:
+        return _cannot_tell(census)
+    severity = _severity(census.dying, census.live)
+    moved = growth(window)
+    traced = deaths(window)
+    evidence = [_counted(census), *_rates(window, census, moved, traced)]
+    if severity is None:
+        return _few(census, evidence, moved)
+    found = _chosen(owners(window), census.dying)
+    evidence += ceilings(census, window.latest(WalkCost) or (), pace(moved, traced))
+    evidence += [_owned(owner) for owner in found]
+    lacking = [] if any(owner.names for owner in found) else _names_missing(window)
+    if census.scope != "node":
+        lacking.append(Missing(census.reason or "the node's count", HOST_VIEW))
+    draining = moved is not None and moved.draining
+    exact = (owner.exact for owner in found)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.INFO if draining else severity,
+        _summary(census, found, moved, draining=draining),
+        entities={
+            "cgroup": tuple(
+                dict.fromkeys([*(owner.path for owner in found), *(path for path in exact if path)])
+            ),
+            "unit": tuple(dict.fromkeys(owner.unit for owner in found if owner.unit)),
+        },
+        start=window.start,
+        end=window.end,
+        evidence=tuple(evidence),
+        missing=tuple(lacking),
+    )
+
+
+def _census(window: Window) -> CgroupCensus | None:
+    """The last count that could be made, else the last row, which says why not."""
+    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
+    counted = [row for row in rows if row.dying is not None]
+    return next(reversed(counted or rows), None)
+
+
+def _cannot_tell(census: CgroupCensus | None) -> Finding:
+    why = (census.reason if census else None) or "the memory cgroups could not be counted"
+    evidence: tuple[Evidence, ...] = ()
+    if census is not None and census.live is not None:
+        evidence = (
+            Evidence(
+                "live memory cgroups seen from here",
+                f"{census.live:,}",
+                "any number",
+                "directories",
+                census.mount_point or census.method,
+                float(census.live),
+                "only a subtree is mounted here",
+            ),
+        )
+    return Finding(
+        NAME,
+        Verdict.UNKNOWN,
+        Severity.INFO,
+        f"dead memory cgroups cannot be counted from here: {why}",
+        evidence=evidence,
+        missing=(Missing("the number of dead memory cgroups of the node", _remedy(census)),),
+    )
+
+
+def _remedy(census: CgroupCensus | None) -> str:
+    """What would give the count: another place to look from, or another way to count."""
+    whole = census is not None and census.scope == "node" and census.mount_point is not None
+    return DEATHS_ONLY if whole else HOST_VIEW
+
+
+def _severity(dying: int, live: int | None) -> Severity | None:
+    """`None` where it is healthy; without the live count only the absolute limit speaks."""
+    times = None if live is None else dying / max(live, 1)
+    if dying >= GRAVE.value and times is not None and times >= GRAVE_RATIO.value:
+        return Severity.CRITICAL
+    if dying >= PLENTY.value:
+        return Severity.WARNING
+    if dying >= MANY.value and times is not None and times >= RATIO.value:
+        return Severity.WARNING
+    return None
+
+
+def _where(census: CgroupCensus) -> str:
+    return "" if census.scope == "node" else " in this subtree"
+
+
+def _few(census: CgroupCensus, evidence: list[Evidence], moved: Growth | None) -> Finding:
+    number = f"{census.dying:,} dying / {_live(census)} memory cgroups{_where(census)}"
+    if moved is not None and moved.by >= ENOUGH.value:
+        number += f", {moved.by:+,} in {seconds(moved.seconds)}"
+    if census.scope == "node":
+        return Finding(NAME, Verdict.ABSENT, Severity.INFO, number, evidence=tuple(evidence))
+    # A clean subtree says nothing of the node it is a part of.
+    return Finding(
+        NAME,
+        Verdict.UNKNOWN,
+        Severity.INFO,
+        f"{number}; the node's count cannot be seen from here",
+        evidence=tuple(evidence),
+        missing=(Missing(census.reason or "the node's count", HOST_VIEW),),
+    )
+
+
+def _live(census: CgroupCensus) -> str:
+    return "unknown live" if census.live is None else f"{census.live:,} live"
+
+
+def _counted(census: CgroupCensus) -> Evidence:
+    times = "" if census.live is None else f", {(census.dying or 0) / max(census.live, 1):.1f} x"
+    return Evidence(
+        f"dead (dying) memory cgroups{_where(census)}",
+        f"{census.dying:,} against {_live(census)}{times}",
+        f"< {NORMAL.value:.0f}",
+        "memory cgroups",
+        census.method,
+        float(census.dying or 0),
+        "directories came and went while they were counted",
+    )
+
+
+def _rates(
+    window: Window, census: CgroupCensus, moved: Growth | None, traced: Deaths | None
+) -> list[Evidence]:
+    """Growth by each method that could tell, under its own name."""
+    rates = []
+    if moved is not None:
+        drained = moved.drained_in_s
+        ending = "" if drained is None else f": draining by itself, empty in {seconds(drained)}"
+        rates.append(
+            Evidence(
+                "growth in the window, net",
+                f"{moved.by:+,} in {seconds(moved.seconds)}{ending}",
+                "about 0",
+                "memory cgroups",
+                f"{census.method}, twice",
+                float(moved.by),
+                "the window is short against the pace of births and deaths",
+                outlook=True,
+            )
+        )
+    if traced is not None:
+        rates.append(_traced(traced))
+    uptime = window.node.uptime_s if window.node else None
+    if uptime and census.scope == "node":
+        average = (census.dying or 0) * 3600 / uptime
+        rates.append(
+            Evidence(
+                "dying ÷ uptime, an average since boot",
+                f"{average:,.1f} an hour over {seconds(uptime)}",
+                "about 0",
+                "memory cgroups an hour",
+                f"{census.method}, /proc/uptime",
+                average,
+                "they came in bursts, or some were freed meanwhile: it is no forecast",
+                outlook=True,
+            )
+        )
+    return rates
+
+
+def _traced(traced: Deaths) -> Evidence:
+    value = f"{len(traced.unreleased):,} of {count(len(traced.all), 'death')}"
+    value += f" in {seconds(traced.seconds)}"
+    if traced.pending:
+        value += f", {len(traced.pending):,} more not yet released"
+    if traced.lost:
+        value += f", {traced.lost:,} events lost"
+    return Evidence(
+        "deaths without release in the window",
+        value,
+        "0",
+        "memory cgroups",
+        "tracefs cgroup_rmdir, cgroup_release",
+        float(len(traced.unreleased)),
+        "the trace buffer lost releases, or page cache holds them only for a while",
+    )
+
+
+def _chosen(every: tuple[Owner, ...], dying: int) -> list[Owner]:
+    """Those who made the heap; where nobody's dead could be counted, those with the most bytes."""
+    counted = [
+        owner
+        for owner in every
+        # One traced while it happened matters, however many older ones there are.
+        if owner.dying is not None
+        and (owner.dying * 100 >= SHARE.value * dying or TRACED in owner.method)
+    ]
+    return counted[:_MOST] or [owner for owner in every if owner.dying is None][:_MOST]
+
+
+def _owned(owner: Owner) -> Evidence:
+    parts = [] if owner.dying is None else [count(owner.dying, "zombie")]
+    if owner.bytes is not None:
+        parts.append(f"{size(owner.bytes)} held")
+    whose = f", {owner.unit}" if owner.unit and owner.unit not in owner.shown else ""
+    return Evidence(
+        f"left under {owner.shown}{whose}",
+        f"{' · '.join(parts)} ({owner.strength})",
+        "0",
+        "memory cgroups" if owner.dying is not None else "bytes",
+        owner.method,
+        float(owner.bytes or 0 if owner.dying is None else owner.dying),
+        "another directory of the same name lived there before",
+    )
+
+
+def _names_missing(window: Window) -> list[Missing]:
+    """Nobody could be named: what would have named them."""
+    lacking = [
+        missing(window.why_missing(kind))
+        for kind in (CgroupEvent, OfflineMemcg)
+        if window.batches(kind) is None
+    ]
+    if lacking:
+        return lacking
+    return [Missing("who leaves them: nothing died while we watched", "sexton zombies --watch")]
+
+
+def _summary(
+    census: CgroupCensus, found: list[Owner], moved: Growth | None, *, draining: bool
+) -> str:
+    text = f"{census.dying:,} dead (dying) memory cgroups{_where(census)} (not zombie processes)"
+    text += f", {_live(census)}"
+    if draining and moved is not None:
+        return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
+    named = next((owner for owner in found if owner.dying is not None), None)
+    if named is not None:
+        text += f", {named.dying:,} of them left under {named.shown}"
+    elif found:
+        # Bytes do not tell who left the most: name them all, up to a line's length.
+        text += f", what they hold is under {' · '.join(map(_holding, found[:3]))}"
+        text += f" and {len(found) - 3} more" if len(found) > 3 else ""
+    if moved is not None and moved.by >= ENOUGH.value:
+        text += f", {moved.by:+,} in {seconds(moved.seconds)}"
+    return text
+
+
+def _holding(owner: Owner) -> str:
+    most = "at most " if UPPER_BOUND in owner.method else ""
+    return f"{owner.path} ({most}{size(owner.bytes or 0)})"

@@ -1,0 +1,177 @@
+"""Kernel log lines with their age, and how far back the log reaches.
+
+The ring is small and forgets, so "no such line" is only worth as much as the log is old: every
+detector that reads it says since when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sexton.detect.registry import missing
+from sexton.model.event import KernelEvent, KernelLog
+from sexton.model.finding import Missing
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+#: What "today" means everywhere a log line's age matters, in seconds.
+DAY_S = 86400.0
+#: The log's clock and CLOCK_MONOTONIC drift apart by seconds in weeks; more is another boot's.
+_DRIFT_S = 60.0
+#: A log whose first line is younger than this holds the whole boot.
+_BOOT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One event of the log; `age_s` at the end of the window, `None` where nothing dates it."""
+
+    event: KernelEvent
+    wall_s: float | None
+    age_s: float | None
+
+    def number(self, field: str) -> int | None:
+        value = self.event.fields.get(field)
+        return value if isinstance(value, int) else None
+
+    def text(self, field: str) -> str | None:
+        value = self.event.fields.get(field)
+        return None if value is None else str(value)
+
+
+def was_read(window: Window) -> bool:
+    """Did anything of the log reach us, be it an empty log?"""
+    return window.batches(KernelLog) is not None
+
+
+def lacking(window: Window) -> tuple[Missing, ...]:
+    """What to tell where the log was not read."""
+    return () if was_read(window) else (missing(window.why_missing(KernelLog)),)
+
+
+def lines(window: Window, families: Iterable[str]) -> list[Line]:
+    """The lines of these families, the oldest first."""
+    wanted = frozenset(families)
+    found = [_dated(window, event) for event in window.all(KernelEvent) or ()]
+    kept = [line for line in found if line.event.family in wanted]
+    return sorted(kept, key=lambda line: -(line.age_s or 0.0)) if _all_dated(kept) else kept
+
+
+def _all_dated(found: Iterable[Line]) -> bool:
+    return all(line.age_s is not None for line in found)
+
+
+def _dated(window: Window, event: KernelEvent) -> Line:
+    if event.wall_s is not None:
+        return Line(event, event.wall_s, max(0.0, window.end - event.wall_s))
+    if event.mono_us is not None:
+        age = window.end_mono - event.mono_us / 1e6
+        if age >= -_DRIFT_S:
+            return Line(event, window.end - max(0.0, age), max(0.0, age))
+    return Line(event, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far back the log goes: `seconds` before the window's end, `None` where undated."""
+
+    seconds: float | None
+    whole_boot: bool
+    lost: int
+    origin: str
+
+    @property
+    def words(self) -> str:
+        """Fit for the end of a summary: "since boot", "in the last 3 h 2 min"."""
+        if self.whole_boot:
+            return "since boot"
+        if self.seconds is None:
+            return "in an undated log"
+        return f"in the last {duration(self.seconds)}"
+
+    @property
+    def wrong_if(self) -> str:
+        """What an empty log may have missed."""
+        lost = f"{count(self.lost, 'record')} lost; " if self.lost else ""
+        return f"{lost}it happened before the log begins" if not self.whole_boot else lost[:-2]
+
+    @property
+    def covers_a_day(self) -> bool:
+        return self.lost == 0 and (self.whole_boot or (self.seconds or 0.0) >= DAY_S)
+
+
+def reach(window: Window) -> Reach | None:
+    """How far back the log was seen; `None` where it was not read."""
+    logs = window.all(KernelLog)
+    if logs is None or window.batches(KernelLog) is None:
+        return None
+    starts = [log.oldest_mono_us for log in logs if log.oldest_mono_us is not None]
+    lost = max((log.lost for log in logs), default=0)
+    origin = next((log.origin for log in logs if log.origin), "/dev/kmsg")
+    if not starts:
+        return Reach(None, False, lost, origin)
+    oldest_s = min(starts) / 1e6
+    back = max(0.0, window.end_mono - oldest_s)
+    return Reach(back, oldest_s <= _BOOT_S and lost == 0, lost, origin)
+
+
+def younger(found: Iterable[Line], seconds: float) -> list[Line]:
+    """Lines known to be at most so old."""
+    return [line for line in found if line.age_s is not None and line.age_s <= seconds]
+
+
+def bursts(found: Iterable[Line], key: Callable[[Line], str | None], gap_s: float) -> list[Burst]:
+    """Lines of one thing said close together: a driver writes several lines per reset.
+
+    The catalogue's `phase` helps: what comes after "done" or "failed" is the next happening.
+    """
+    made: list[Burst] = []
+    undated: dict[str | None, list[Line]] = {}
+    latest: dict[str | None, Burst] = {}
+    for line in found:
+        name = key(line)
+        if line.age_s is None:
+            undated.setdefault(name, []).append(line)
+            continue
+        last = latest.get(name)
+        if last is not None and last.goes_on_with(line, gap_s):
+            last.lines.append(line)
+        else:
+            latest[name] = Burst(name, [line])
+            made.append(latest[name])
+    for name, group in undated.items():
+        # Each happening says each of its sentences once: the commonest counts them.
+        said: dict[str, list[Line]] = {}
+        for line in group:
+            said.setdefault(line.event.pattern, []).append(line)
+        most = max(len(lines) for lines in said.values())
+        made += [
+            Burst(name, [lines[turn] for lines in said.values() if turn < len(lines)])
+            for turn in range(most)
+        ]
+    return made
+
+
+@dataclass(slots=True)
+class Burst:
+    """Lines that tell of one happening."""
+
+    name: str | None
+    lines: list[Line]
+
+    @property
+    def age_s(self) -> float | None:
+        return self.lines[-1].age_s
+
+    @property
+    def wall_s(self) -> float | None:
+        return self.lines[-1].wall_s
+
+    def goes_on_with(self, line: Line, gap_s: float) -> bool:
+        """Is this dated line still about the same?"""
+        last = self.lines[-1]
+        if last.text("phase") in ("done", "failed") and line.text("phase") in ("cause", "start"):
+            return False
+        return (last.age_s or 0.0) - (line.age_s or 0.0) <= gap_s

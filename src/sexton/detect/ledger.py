@@ -1,0 +1,275 @@
+"""The restart ledger: whose restarts match the dead cgroups, by number and by period.
+
+It names an owner after the fact, on any kernel: without a trace, without `lru_gen`, from counters
+that every node keeps. What it compares:
+
+- **number**: restarts since boot (`NRestarts`, or the counter in the journal) with the dying
+  cgroups below the unit's parent (v2) or on the node; and restarts in the window with the growth
+  in the window;
+- **period**: a unit's period (restart delay + run time) with uptime ÷ dying. One cgroup each 10 s
+  is 68,680 in eight days, also where the counter was cleared meanwhile.
+
+Within 20 % is a match, from 5 of each on. The strengths, by this rule and no other:
+
+- *proven*: dead cgroups with its own path (traced and not released, or listed by `lru_gen`), at
+  least a fifth of all that are known by name;
+- *likely*: number or period matches, and it restarts in the window; or its path was traced while
+  the trace lost events; or the restarts of *all* units that restart in the window match together;
+- *possible*: only one of the two.
+
+What would make it wrong: two causes whose numbers happen to agree; counters cleared more than once;
+zombies from before that were freed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sexton.detect.accounts import Account, containers, pattern_of, timers, units
+from sexton.detect.deaths import Deaths, deaths
+from sexton.detect.growth import ENOUGH, growth
+from sexton.detect.stems import split
+from sexton.detect.threshold import Threshold
+from sexton.model.cgroup import CgroupCensus, CgroupStat, OfflineMemcg
+from sexton.model.chain import Strength
+from sexton.model.text import count, printable, seconds
+from sexton.model.window import Window
+
+CLOSE = Threshold(
+    "match", 20, "%", "restarts that leave nothing and zombies freed meanwhile cost that much"
+)
+SHARE = Threshold(
+    "share", 20, "% of the named dead", "less, and somebody else is the owner of the most"
+)
+PART = Threshold("part", 5, "% of a sum", "a smaller share would match with or without it")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Who may have left the dead cgroups.
+
+    `owner` is the unit's, timer's or container kind's name; `path` the cgroup that dies, with ``*``
+    where a name differs each time. `matched` is how many of the dead it accounts for, `ratio` its
+    restarts for each of them (1.0 is a perfect match, `None` where one side is unknown);
+    `period_s` the time from one restart to the next.
+    """
+
+    owner: str
+    path: str
+    kind: str
+    matched: int
+    ratio: float | None
+    period_s: float | None
+    strength: Strength
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Dead:
+    """What is known of the dead, by every means."""
+
+    traced: Deaths | None
+    unreleased: Counter[str]
+    listed: Counter[str]
+    below: dict[str, int]
+    node: int | None
+    grown: int | None
+    uptime_s: float | None
+
+    def of(self, path: str) -> int | None:
+        """How many died below the parent of `path`, else on the node."""
+        return self.below.get(split(path)[0], self.node) if path else self.node
+
+    @property
+    def nothing(self) -> bool:
+        """Looked, and there are none to speak of."""
+        few = self.node is not None and self.node < ENOUGH.value
+        return few and not self.unreleased and not self.listed
+
+
+def suspects(window: Window) -> tuple[Suspect, ...]:
+    """Everyone whose restarts could have left the dead, the surest first; none where none died."""
+    dead = _dead(window)
+    if dead.nothing:
+        return ()
+    named = [*dead.listed.elements(), *dead.unreleased.elements()]
+    accounts = [*units(window), *timers(window), *containers(window, dead.traced, named)]
+    found = [suspect for account in accounts if (suspect := _judge(account, dead)) is not None]
+    found = _together(accounts, found, dead)
+    return tuple(sorted(found, key=_order))
+
+
+def _order(suspect: Suspect) -> tuple[int, float, int, str]:
+    miss = abs(suspect.ratio - 1) if suspect.ratio is not None else float("inf")
+    return (-suspect.strength.rank, miss, -suspect.matched, suspect.owner)
+
+
+def close(mine: float | None, theirs: float | None) -> bool:
+    """Do two numbers match?
+
+    >>> close(97, 100), close(3, 5000), close(None, 4), close(1, 0)
+    (True, False, False, False)
+    """
+    if not mine or not theirs:
+        return False
+    return abs(mine / theirs - 1) * 100 <= CLOSE.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """How one account compares with the dead."""
+
+    own: int
+    share: float
+    certain: bool
+    number: bool
+    growth: bool
+    period: bool
+
+    @property
+    def any(self) -> bool:
+        return self.number or self.growth or self.period
+
+
+def _match(account: Account, dead: _Dead) -> _Match:
+    traced, traced_share = _share(dead.unreleased, account.path)
+    listed, listed_share = _share(dead.listed, account.path)
+    here = dead.of(account.path)
+    pace = dead.uptime_s / here if dead.uptime_s and here and _enough(here) else None
+    lost = dead.traced is not None and dead.traced.lost > 0
+    return _Match(
+        own=max(traced, listed),
+        share=max(traced_share, listed_share),
+        certain=listed > 0 or not lost,
+        number=_enough(account.total, here) and close(account.total, here),
+        growth=_enough(account.recent, dead.grown) and close(account.recent, dead.grown),
+        period=close(account.period_s, pace),
+    )
+
+
+def _strength(match: _Match, active: bool) -> Strength | None:
+    """The rule of this module's docstring."""
+    if match.share >= SHARE.value:
+        return Strength.PROVEN if match.certain else Strength.LIKELY
+    if match.any and active:
+        return Strength.LIKELY
+    return Strength.POSSIBLE if match.own or match.any or active else None
+
+
+def _judge(account: Account, dead: _Dead) -> Suspect | None:
+    match = _match(account, dead)
+    strength = _strength(match, account.active)
+    here = dead.of(account.path)
+    if strength is None or (here == 0 and not match.own):
+        return None  # where nobody died below its parent, it left nobody
+    mine, theirs = account.total, here
+    if match.growth and not match.number:
+        mine, theirs = account.recent, dead.grown
+    ratio = mine / theirs if mine is not None and theirs else None
+    matched = match.own or min(account.total or 0, here or 0)
+    if match.number and not dead.listed:  # a trace knows the last few, its counter all of them
+        matched = max(matched, min(account.total or 0, here or 0))
+    if match.period and not match.own:
+        matched = here or 0
+    return Suspect(
+        account.owner,
+        account.path,
+        account.kind,
+        matched,
+        ratio,
+        account.period_s,
+        strength,
+        printable(f"{account.owner}: {'; '.join(_reasons(account, match, ratio, here))}"),
+    )
+
+
+def _reasons(
+    account: Account, match: _Match, ratio: float | None, here: int | None
+) -> Iterator[str]:
+    if match.own:
+        yield f"{count(match.own, 'dead cgroup')} with its own path"
+    noun = {"unit": "restarts", "timer": "runs"}.get(account.kind, "deaths")
+    if ratio is not None and (match.number or match.growth):
+        yield f"{noun} match dead cgroups {ratio:.2f} : 1"
+    elif account.total and here:
+        yield f"{account.total:,} {noun} for {count(here, 'dead cgroup')}"
+    if match.period:
+        yield "its period matches uptime ÷ dead cgroups"
+    yield _rhythm(account)
+
+
+def _rhythm(account: Account) -> str:
+    verb = {"unit": "restarts", "timer": "runs"}.get(account.kind, "comes and goes")
+    if not account.active:
+        return f"{verb} no more"
+    return f"{verb} every {seconds(account.period_s)}" if account.period_s else f"{verb} now"
+
+
+def _enough(*numbers: int | None) -> bool:
+    return all(number is not None and number >= ENOUGH.value for number in numbers)
+
+
+def _share(paths: Counter[str], path: str) -> tuple[int, float]:
+    """How many of the named dead had this path or one below it, and their share in percent."""
+    if not path:
+        return 0, 0.0
+    if "*" in path:
+        own = sum(n for each, n in paths.items() if pattern_of(each) == path)
+    else:
+        own = sum(n for each, n in paths.items() if each == path or each.startswith(f"{path}/"))
+    return own, 100.0 * own / max(paths.total(), 1)
+
+
+def _together(accounts: Sequence[Account], found: list[Suspect], dead: _Dead) -> list[Suspect]:
+    """Units that share the blame: the restarts of all that restart now, as one number."""
+    if any(suspect.strength is not Strength.POSSIBLE for suspect in found):
+        return found
+    sharing = [each for each in accounts if each.kind == "unit" and each.active and each.total]
+    total = sum(each.total or 0 for each in sharing)
+    sharing = [each for each in sharing if 100 * (each.total or 0) >= PART.value * total]
+    total = sum(each.total or 0 for each in sharing)
+    if len(sharing) < 2 or not _enough(dead.node) or not close(total, dead.node):
+        return found
+    assert dead.node is not None
+    names = sorted(each.owner for each in sharing)
+    ratio = total / dead.node
+    result = []
+    for suspect in found:
+        if suspect.owner in names and suspect.kind == "unit":
+            others = " and ".join(name for name in names if name != suspect.owner)
+            sentence = (
+                f"{suspect.sentence}; together with {printable(others)} restarts match dead"
+                f" cgroups {ratio:.2f} : 1"
+            )
+            suspect = replace(suspect, strength=Strength.LIKELY, sentence=sentence)
+        result.append(suspect)
+    return result
+
+
+def _dead(window: Window) -> _Dead:
+    traced = deaths(window)
+    census = window.latest(CgroupCensus) or ()
+    node = next((row.dying for row in census if row.scope == "node"), None)
+    moved = growth(window)
+    return _Dead(
+        traced=traced,
+        unreleased=Counter(death.path for death in (traced.unreleased if traced else ())),
+        listed=Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ()),
+        below=_below(window.latest(CgroupStat) or ()),
+        node=node,
+        grown=moved.by if moved is not None else None,
+        uptime_s=window.node.uptime_s if window.node is not None else None,
+    )
+
+
+def _below(rows: Iterable[CgroupStat]) -> dict[str, int]:
+    """How many died directly below each live directory (v2): its count less its children's."""
+    left = {row.path: row.dying if row.dying_memory is None else row.dying_memory for row in rows}
+    whole = dict(left)
+    for path, number in whole.items():
+        parent = split(path)[0]
+        if path != "/" and parent in left:
+            left[parent] -= number
+    return {path: max(number, 0) for path, number in left.items()}

@@ -1,0 +1,122 @@
+"""Network interfaces: which are real, what their counters did, and which core serves a queue.
+
+The join nobody makes by hand: log line → queue → interrupt → core.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sexton.detect.kernel_log import Line
+from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.rates import steps
+from sexton.model.window import Window
+
+_MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
+
+
+def physical(window: Window) -> tuple[str, ...] | None:
+    """Names of interfaces with a device behind them; `None` where nobody looked."""
+    rows = window.latest(Nic)
+    return None if rows is None else tuple(row.name for row in rows if row.physical)
+
+
+def namer(window: Window, lines: Iterable[Line]) -> Callable[[Line], str | None]:
+    """Which interface a log line speaks of: by name, by bus address, or the only one there is.
+
+    Drivers name the device alone while the interface is being taken down and put up again.
+    """
+    rows = [row for row in window.latest(Nic) or () if row.physical]
+    by_bus = {row.bus_address: row.name for row in rows if row.bus_address is not None}
+    for line in lines:
+        bus, nic = line.text("bus"), line.text("nic")
+        if bus is not None and nic is not None:
+            by_bus.setdefault(bus, nic)
+    alone = rows[0].name if len(rows) == 1 else None
+
+    def named(line: Line) -> str | None:
+        return line.text("nic") or by_bus.get(line.text("bus") or "", alone)
+
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One `ethtool -S` counter: its value now, and how far it moved while we watched."""
+
+    nic: str
+    name: str
+    value: int
+    moved: int
+
+
+def counters(window: Window, names: Iterable[str]) -> list[Counter]:
+    """The counters of these names, of every interface that has them."""
+    wanted = frozenset(names)
+    return [each for each in _counters(window) if each.name in wanted]
+
+
+def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
+    """ENA's per-queue count of transmissions that were not completed in time."""
+    found = []
+    for each in _counters(window):
+        match = _MISSED.fullmatch(each.name)
+        if match is not None and each.value:
+            found.append((each.nic, int(match[1]), each))
+    return found
+
+
+def _counters(window: Window) -> Iterator[Counter]:
+    batches = window.batches(NicCounter)
+    if batches is None:
+        return
+    moved: Mapping[tuple[str, str], int] = _moves(window)
+    for row in batches[-1].rows:
+        yield Counter(row.nic, row.counter, row.value, moved.get((row.nic, row.counter), 0))
+
+
+def _moves(window: Window) -> Mapping[tuple[str, str], int]:
+    moved: dict[tuple[str, str], int] = defaultdict(int)
+    for _, step in steps(window.batches(NicCounter) or (), lambda row: (row.nic, row.counter)):
+        # A driver that was loaded again counts from zero: that step tells nothing.
+        moved[step.after.nic, step.after.counter] += step.delta("value") or 0
+    return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a queue is served: its name as "eth0:5", its interrupts and its cores.
+
+    `cores` is empty where the interrupt may fire on several and nothing says which.
+    """
+
+    queue: str
+    cores: tuple[str, ...]
+    irqs: tuple[str, ...]
+
+
+def place(window: Window, nic: str, queue: int, cpu: int | None = None) -> Place:
+    """Queue → interrupt → core as of the window; `cpu` is the core where the driver told it."""
+    rows = [row for row in window.latest(NicQueue) or () if row.nic == nic and row.queue == queue]
+    # A transmit timeout is the transmit side's; many drivers serve both with one interrupt.
+    rows = [row for row in rows if "tx" in row.direction] or rows
+    cores = {row.cpus[0] for row in rows if len(row.cpus) == 1}
+    told = {cpu} if cpu is not None else cores
+    return Place(
+        f"{nic}:{queue}",
+        tuple(str(each) for each in sorted(told)),
+        tuple(str(irq) for irq in sorted({row.irq for row in rows})),
+    )
+
+
+def serving_cores(window: Window) -> Mapping[int, tuple[NicQueue, ...]]:
+    """Cores to which the interrupt of a real interface's queue is bound."""
+    real = physical(window)
+    served: dict[int, list[NicQueue]] = defaultdict(list)
+    for row in window.latest(NicQueue) or ():
+        if row.queue is not None and len(row.cpus) == 1 and (real is None or row.nic in real):
+            served[row.cpus[0]].append(row)
+    return {core: tuple(rows) for core, rows in served.items()}

@@ -1,0 +1,246 @@
+"""Who left the dead memory cgroups behind: every method that can tell, the strongest first.
+
+1. tracefs: the path of a cgroup that was removed and not released. *Proven*, from the moment
+   tracing began; *likely* where the trace buffer lost events and the count did not grow as much.
+2. `lru_gen`: every offline memcg by the path it had. *Proven*, whenever it died.
+3. v2 `cgroup.stat` at live directories: how many died directly below each. *Likely*: it gives the
+   place and not the name.
+4. The restart ledger: restarts whose number or period matches. As strong as the ledger says.
+5. Residual bytes: what the dead children of a live directory still hold. Bytes only, *possible*.
+
+An `Owner` is a live directory and, where known, the names that died below it: `path` is where a
+cure works (`memory.force_empty`, `memory.reclaim`), `names` is who to stop. The counts of one
+`path` add up: those that no method could name are one more owner of that path, without `names`.
+
+What would make it wrong: a path tells where a memcg *was*; where a directory of the same name
+lives there again, the dead are shown below the new one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from sexton.detect.deaths import deaths
+from sexton.detect.growth import confirms, growth
+from sexton.detect.ledger import suspects
+from sexton.detect.stems import join, path_stem, pattern, split, unit_of
+from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupResidual, CgroupStat, OfflineMemcg
+from sexton.model.chain import Strength
+from sexton.model.unit import Unit
+from sexton.model.window import Window
+
+TRACED = "traced: removed, not released"
+LISTED = "lru_gen lists them as offline"
+COUNTED = "cgroup.stat"
+LEDGER = "restart ledger"
+RESIDUAL = "bytes left by dead children"
+#: How a source marks bytes that include some of the directory's own.
+UPPER_BOUND = "upper bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A live directory below which memory cgroups died.
+
+    `dying` is `None` where only bytes are known, `bytes` where only a count is. `names` is the
+    name or the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``);
+    `unit` the systemd unit they belonged to. `strength` is how sure it is that it was *them*.
+    """
+
+    path: str
+    dying: int | None
+    bytes: int | None
+    method: str
+    strength: Strength
+    unit: str | None
+    names: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """`path` with `names`, for a person."""
+        return join(self.path, self.names or "")
+
+    @property
+    def exact(self) -> str | None:
+        """The one path all of them had, `None` where they differ or are not named."""
+        return None if self.names is None or "*" in self.names else self.shown
+
+
+@dataclass(slots=True)
+class _Heap:
+    """The dead of one stem below one live directory."""
+
+    names: set[str] = field(default_factory=set)
+    traced: int = 0
+    listed: int = 0
+    matched: int = 0
+    strength: Strength = Strength.POSSIBLE
+    unit: str | None = None
+
+    @property
+    def dying(self) -> int:
+        """Traced ones are listed too, where there is a list: never add them up."""
+        return max(self.traced, self.listed, self.matched)
+
+    @property
+    def method(self) -> str:
+        words = ((self.traced, TRACED), (self.listed, LISTED), (self.matched, LEDGER))
+        return " + ".join(word for number, word in words if number)
+
+    def surer(self, strength: Strength) -> None:
+        self.strength = max(self.strength, strength, key=lambda each: each.rank)
+
+
+_Heaps = dict[tuple[str, str], _Heap]
+
+
+@lru_cache(maxsize=1)
+def owners(window: Window) -> tuple[Owner, ...]:
+    """Everyone known to have left dead memory cgroups, those with the most first.
+
+    Kept for the last window: detector, links and reports ask the same question, and 70,000 names
+    take most of a second.
+    """
+    heaps = _named(window)
+    counted = exclusive(window)
+    _ask_ledger(window, heaps, counted)
+    unit_at = {
+        unit.cgroup.rstrip("/"): unit.name for unit in window.latest(Unit) or () if unit.cgroup
+    }
+    found: list[Owner] = []
+    for (path, _), heap in heaps.items():
+        names = pattern(heap.names)
+        whole = join(path, names)
+        unit = heap.unit or unit_at.get(whole) or unit_of(whole)
+        found.append(Owner(path, heap.dying, None, heap.method, heap.strength, unit, names))
+    for path, number in counted.items():
+        rest = number - sum(heap.dying for (parent, _), heap in heaps.items() if parent == path)
+        if rest > 0:
+            unit = unit_at.get(path) or unit_of(path)
+            found.append(Owner(path, rest, None, COUNTED, Strength.LIKELY, unit))
+    return tuple(sorted(_with_bytes(window, found), key=_order))
+
+
+def _order(owner: Owner) -> tuple[int, int, int, str]:
+    return (-(owner.dying or 0), -(owner.bytes or 0), -owner.strength.rank, owner.shown)
+
+
+def _named(window: Window) -> _Heaps:
+    """The dead whose paths are known, by live directory and stem."""
+    place = placer(window)
+    heaps: _Heaps = defaultdict(_Heap)
+    traced = deaths(window)
+    stayed = traced.unreleased if traced else ()
+    sure = traced is None or not traced.lost or confirms(growth(window), len(stayed))
+    for death in stayed:
+        path, name = place(death.path)
+        heap = heaps[path, path_stem(name)]
+        heap.names.add(name)
+        heap.traced += 1
+        heap.surer(Strength.PROVEN if sure else Strength.LIKELY)
+    listed = Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ())
+    for dead, number in listed.items():
+        path, name = place(dead)
+        heap = heaps[path, path_stem(name)]
+        heap.names.add(name)
+        heap.listed += number
+        heap.strength = Strength.PROVEN
+    return heaps
+
+
+def placer(window: Window) -> Callable[[str], tuple[str, str]]:
+    """Splits the path of a dead cgroup at the deepest directory that still lives."""
+    rows = window.latest(CgroupDir)
+    live: Collection[str] | None = None if rows is None else {row.path for row in rows}
+
+    def place(path: str) -> tuple[str, str]:
+        parent, name = split(path)
+        while live is not None and parent != "/" and parent not in live:
+            parent, above = split(parent)
+            name = f"{above}/{name}"
+        return parent, name
+
+    return place
+
+
+def exclusive(window: Window) -> dict[str, int]:
+    """How many died directly below each live directory: its own count less its children's (v2)."""
+    rows = window.latest(CgroupStat) or ()
+    if all(row.dying_memory is not None for row in rows):
+        own = {row.path: row.dying_memory or 0 for row in rows}
+    else:
+        own = {row.path: row.dying for row in rows}
+    left = dict(own)
+    for path, number in own.items():
+        parent = path
+        while parent != "/":
+            parent, _ = split(parent)
+            if parent in left:
+                left[parent] -= number
+                break
+    # Directories are read one after the other: a child may have gained some in between.
+    return {path: number for path, number in left.items() if number > 0}
+
+
+def _ask_ledger(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
+    """Lets restarts name the dead that nothing stronger named.
+
+    A mere *possible* names nobody; it may only say more of those who are named already.
+    """
+    for suspect in suspects(window):
+        path, name = split(suspect.path)
+        key = (path, path_stem(name))
+        if not name or suspect.matched <= 0:
+            continue
+        if key in heaps:
+            heap = heaps[key]
+        elif suspect.strength is Strength.POSSIBLE:
+            continue
+        else:
+            heap = _Heap(names={name})
+        free = _unnamed(window, heaps, counted, path)
+        if heap.listed:
+            heap.matched = min(suspect.matched, heap.listed)  # the list is complete
+        else:
+            most = suspect.matched if free is None else heap.dying + free
+            heap.matched = min(suspect.matched, most)
+        if not heap.dying:
+            continue  # all the dead of that directory have other names already
+        heap.surer(suspect.strength)
+        heap.unit = suspect.owner if suspect.kind == "unit" else heap.unit
+        heaps[key] = heap
+
+
+def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) -> int | None:
+    """How many of the dead below `path` nobody has named; on v1 those of the whole node."""
+    if counted:
+        here = sum(heap.dying for (parent, _), heap in heaps.items() if parent == path)
+        return max(counted.get(path, 0) - here, 0)
+    dying = next((row.dying for row in window.latest(CgroupCensus) or ()), None)
+    if dying is None:
+        return None
+    return max(dying - sum(heap.dying for heap in heaps.values()), 0)
+
+
+def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:
+    """What the dead hold, where one owner alone answers for a directory; else apart from them."""
+    result = list(found)
+    for row in window.latest(CgroupResidual) or ():
+        if row.bytes <= 0:
+            continue
+        here = [index for index, owner in enumerate(result) if owner.path == row.path]
+        nameless = [index for index in here if result[index].names is None]
+        target = here if len(here) == 1 else nameless
+        if target:
+            owner = result[target[0]]
+            note = f", bytes {UPPER_BOUND}" if UPPER_BOUND in row.method else ""
+            result[target[0]] = replace(owner, bytes=row.bytes, method=owner.method + note)
+        else:
+            method = f"{RESIDUAL}: {row.method}"
+            result.append(
+                Owner(row.path, None, row.bytes, method, Strength.POSSIBLE, unit_of(row.path))
+            )
+    return result

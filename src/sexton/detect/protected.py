@@ -1,0 +1,38 @@
+"""Units a node cannot live without: their faults are reported, their stopping is never advised."""
+
+from __future__ import annotations
+
+import re
+
+#: Matched at the start of a unit's name, and of what follows a vendor's prefix (``snap.``, ``k3s-``
+#: and the like are names of their own). What stopping it would cost stands beside it.
+_PROTECTED: tuple[tuple[str, str], ...] = (
+    (r"(snap\.)?(kubelet|kube-proxy|k3s|k0s|rke2|microk8s)", "the node leaves its cluster"),
+    (r"(containerd|docker|crio|cri-o|podman|cri-dockerd|nerdctl)", "every container depends on it"),
+    (r"(ssh|sshd|dropbear)(@|\.|$)", "nobody could log in any more"),
+    (
+        r"(NetworkManager|networking|network|systemd-(networkd|resolved)|wpa_supplicant|dhcpcd"
+        r"|dhclient|cilium|calico|flannel|aws-vpc|netplan|firewalld|nftables|iptables|bird|frr)",
+        "the network would go",
+    ),
+    (
+        r"(iscsi|open-iscsi|multipath|lvm2|mdmonitor|mdadm|nfs|rpcbind|ceph|gluster|zfs|drbd|nvme"
+        r"|blk-availability|lustre|csi-)",
+        "storage would go",
+    ),
+    (r"(prometheus-)?node[-_]exporter", "the node would go dark"),
+    (r"(systemd-|dbus|polkit|getty|serial-getty|user@|init\.)", "the system itself depends on it"),
+    (r"(chrony|ntp|systemd-timesyncd)", "clocks would drift apart"),
+    (r"(amazon-ssm-agent|google-guest-agent|walinuxagent|cloud-init)", "the cloud's way in"),
+    (r"(nvidia-(persistenced|fabricmanager)|dcgm)", "jobs would lose their GPUs"),
+)
+_PATTERNS = tuple((re.compile(pattern), why) for pattern, why in _PROTECTED)
+
+
+def protected(unit: str) -> str | None:
+    """Why this unit must not be stopped on our advice; `None` where nothing forbids it.
+
+    >>> protected("kubelet.service"), protected("ecs.service")
+    ('the node leaves its cluster', None)
+    """
+    return next((why for pattern, why in _PATTERNS if pattern.match(unit)), None)

@@ -1,0 +1,40 @@
+"""What the queues' cores did with their packet backlog while we watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sexton.detect import nics
+from sexton.model.cpu import SoftnetCpu
+from sexton.model.finding import Evidence
+from sexton.model.rates import span
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+
+def backlog(window: Window) -> Iterator[Evidence]:
+    """Drops and cut-short polls of the queues' cores: shown, and no sign of starving."""
+    batches = window.batches(SoftnetCpu)
+    if batches is None:
+        return
+    cores = nics.serving_cores(window)
+    moved = [
+        step
+        for step in span(batches, lambda row: row.cpu).values()
+        if not cores or step.after.cpu in cores
+    ]
+    for field, what, normal in (
+        ("dropped", "packets dropped from the backlog", "0"),
+        ("time_squeeze", "polls cut short (busy, not starved)", "a few a second"),
+    ):
+        total = sum(step.delta(field) or 0 for step in moved)
+        if moved and (total or field == "dropped"):
+            yield Evidence(
+                what,
+                f"{total:,}",
+                normal,
+                f"in {duration(window.seconds)}",
+                "/proc/net/softnet_stat",
+                total,
+                "another window would show other traffic",
+            )

@@ -1,0 +1,138 @@
+r"""What a family of cgroup names has in common, and which names are containers.
+
+A crash-looping thing seldom dies twice under one name: ``run-17``, ``run-18``, a container id, a
+pod's UUID. The stem is the name with what is unique about it replaced by ``*``, so that the dead
+can be grouped by who left them.
+
+>>> [stem(name) for name in ("run-123", "session-4.scope", "run-r0f3a77bc0e6d4b1e.scope")]
+['run-*', 'session-*.scope', 'run-r*.scope']
+>>> stem("kubepods-burstable-pod0a1b2c3d_1111_2222_3333_444455556666.slice")
+'kubepods-burstable-pod*.slice'
+
+A service or slice keeps its digits, for they tell one unit from another; an instance does not:
+
+>>> [stem(name) for name in ("k3s.service", "user-1000.slice", "getty@tty1.service")]
+['k3s.service', 'user-1000.slice', 'getty@tty*.service']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_ESCAPE = r"\\x[0-9a-f]{2}|"  # systemd's escape of one character: part of the name, kept
+#: Tried one after the other: the last letter of ``pod`` is a hexadecimal digit, too.
+_IDS = tuple(
+    re.compile(_ESCAPE + pattern, re.IGNORECASE | re.ASCII)
+    for pattern in (
+        r"(?<=pod)[0-9a-f]{8}[-_0-9a-f]{20,}"
+        r"|[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}",  # a UUID, as pods have
+        r"(?=[a-f]*[0-9])[0-9a-f]{8,}",  # a hash or a container id
+    )
+)
+_NUMBERS = (*_IDS, re.compile(_ESCAPE + r"[0-9]+", re.IGNORECASE | re.ASCII))
+_NAMED_UNITS = (".service", ".slice", ".mount", ".socket", ".swap")
+_UNITS = (*_NAMED_UNITS, ".scope")
+
+#: Names container runtimes give their cgroups; the first that matches a part of a path wins.
+_RUNTIMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("containerd container", r"cri-containerd-[0-9a-f]{12,}.*|nerdctl-[0-9a-f]{12,}.*"),
+        ("CRI-O container", r"crio-(conmon-)?[0-9a-f]{12,}.*"),
+        ("podman container", r"libpod-(conmon-|payload-)?[0-9a-f]{12,}.*"),
+        ("docker container", r"docker-[0-9a-f]{12,}\.scope"),
+        ("Kubernetes pod", r"(kubepods-.*)?pod[0-9a-f]{8}[-_0-9a-f]{20,}(\.slice)?"),
+        ("LXC container", r"lxc\.(payload|monitor)\..+"),
+        ("container", r"[0-9a-f]{64}"),
+    )
+)
+#: What every one of those names contains: most paths are done with here.
+_HINT = re.compile(r"[0-9a-f]{8}|lxc\.")
+#: Directories in which a 64-digit name is of a certain runtime.
+_HOMES = {"docker": "docker container", "ecs": "ECS container", "buildkit": "build container"}
+
+
+def stem(name: str) -> str:
+    """A cgroup's name without what is unique about it."""
+    if name.endswith(_NAMED_UNITS) and not name.startswith("run-"):
+        head, at, instance = name.partition("@")
+        return _replace(_IDS, head) + at + (_replace(_NUMBERS, instance) if at else "")
+    return _replace(_NUMBERS, name)
+
+
+def _replace(patterns: Iterable[re.Pattern[str]], text: str) -> str:
+    for each in patterns:
+        text = each.sub(lambda match: match[0] if match[0].startswith("\\") else "*", text)
+    return text
+
+
+def path_stem(path: str) -> str:
+    """The stem of every part of a relative path.
+
+    >>> path_stem("run-17/inner-3")
+    'run-*/inner-*'
+    """
+    return "/".join(map(stem, path.split("/")))
+
+
+def pattern(names: Iterable[str]) -> str:
+    """One word for names of one stem: the name where all bear it, else the stem.
+
+    >>> pattern(["ecs2.service", "ecs2.service"]), pattern(["run-1", "run-2"])
+    ('ecs2.service', 'run-*')
+    """
+    known = set(names)
+    return known.pop() if len(known) == 1 else path_stem(min(known))
+
+
+def split(path: str) -> tuple[str, str]:
+    """Parent and name.
+
+    >>> split("/system.slice/ecs.service"), split("/top"), split("/")
+    (('/system.slice', 'ecs.service'), ('/', 'top'), ('/', ''))
+    """
+    parent, _, name = path.rstrip("/").rpartition("/")
+    return parent or "/", name
+
+
+def join(parent: str, name: str) -> str:
+    """The inverse of `split`."""
+    return f"{parent.rstrip('/')}/{name}" if name else parent
+
+
+def unit_of(path: str) -> str | None:
+    """The systemd unit a path belongs to, by the deepest part that is named like one.
+
+    >>> unit_of("/system.slice/ecs.service/inner"), unit_of("/docker/abc"), unit_of("/a.slice")
+    ('ecs.service', None, None)
+
+    A pattern is of many units and so of none:
+
+    >>> unit_of("/system.slice/run-r*.scope") is None
+    True
+    """
+    for part in reversed(path.split("/")):
+        if part.endswith(_UNITS) and not part.endswith(".slice"):
+            return None if "*" in part else part
+    return None
+
+
+def container(path: str) -> str | None:
+    """What kind of container's cgroup this is, `None` where it is none we know.
+
+    >>> container("/docker/" + "0f" * 32), container("/system.slice/ssh.service")
+    ('docker container', None)
+    """
+    if not _HINT.search(path):
+        return None
+    parts = path.strip("/").split("/")
+    for index in range(len(parts) - 1, -1, -1):
+        for kind, known in _RUNTIMES:
+            if known.fullmatch(parts[index]):
+                if kind != "container":
+                    return kind
+                home = next((_HOMES[each] for each in parts[:index] if each in _HOMES), None)
+                pods = any(each.startswith("kubepods") for each in parts[:index])
+                return home or ("Kubernetes container" if pods else kind)
+    return None

@@ -1,0 +1,247 @@
+"""Which queue's poll waited, how long, and what cannot be seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sexton.detect.detectors.starved_napi import PROBE, detect
+from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
+from sexton.model.finding import Severity, Verdict
+from sexton.model.net import NetDevice, Nic, NicCounter, NicQueue
+from sexton.model.row import Row
+from sexton.model.window import Window
+from tests.support.log import NOT_CALLED, PAUSED, RESET, events, log
+from tests.support.windows import EPOCH, make_window
+
+NOW = 864_000.0
+ETH0 = Nic("eth0", True, "ena", "2.11.0g", "0000:20:03.0", "up")
+Q5 = NicQueue("eth0", 5, "rxtx", 61, "eth0-Tx-Rx-5", (5,))
+STARVED = PAUSED.format(scheduled=1)
+LOST = PAUSED.format(scheduled=0)
+MISSED = (
+    "ena 0000:20:03.0 eth0: TX hasn't completed, qid 5, index 801. {us} usecs from last napi "
+    "execution, napi scheduled: 1"
+)
+
+
+def told(messages: Sequence[str], age: float = 3600.0) -> Window:
+    return make_window([(NOW, [ETH0, Q5, log(), *events(messages, NOW - age)])])
+
+
+class Live:
+    """Core 5, second by second: NET_RX runs, share of system time, interrupts of its queue, and
+    packets of its interface."""
+
+    def __init__(self, at: float = NOW) -> None:
+        self.at, self.polls, self.system_ms, self.fired, self.packets = at, 5_000_000, 1000, 100, 0
+        self.readings: list[tuple[float, Sequence[Row]]] = []
+        self._read(self.at)
+
+    def second(self, polls: int, system: float, fired: int = 0, packets: int = 0) -> Live:
+        self.polls += polls
+        self.system_ms += int(1000 * system)
+        self.fired += fired
+        self.packets += packets
+        self.at += 1
+        self._read(self.at)
+        return self
+
+    def seconds(self, number: int, *shares: float, **more: int) -> Live:
+        for _ in range(number):
+            self.second(int(shares[0]), shares[1], **more)
+        return self
+
+    def _read(self, at: float) -> None:
+        device = NetDevice("eth0", 0, self.packets, 0, 0, 0, 0, 0, 0)
+        interrupt = Interrupt("61", "eth0-Tx-Rx-5", (0, 5), (7, self.fired))
+        core = CoreTimes(5, 0, 0, self.system_ms, 0, 0, 0, 0, 0)
+        softirq = SoftirqCount(5, 0, 0, self.polls, 0, 0, 0, 0, 0)
+        # Sources are read one after the other, never at the same instant.
+        self.readings.append((at, [ETH0, Q5, interrupt, log()]))
+        self.readings.append((at + 0.01, [device]))
+        self.readings.append((at + 0.02, [softirq]))
+        self.readings.append((at + 0.03, [core]))
+
+    @property
+    def window(self) -> Window:
+        return make_window(self.readings)
+
+
+def test_the_drivers_own_measure_names_queue_core_and_wait():
+    finding = detect(told(RESET))
+    assert finding.severity is Severity.CRITICAL
+    assert "NAPI of queue eth0:5 waited 6.6 s for its turn of core 5" in finding.summary
+    assert finding.entities == {
+        "nic": ("eth0",),
+        "queue": ("eth0:5",),
+        "core": ("5",),
+        "irq": ("61",),
+    }
+    assert finding.end == pytest.approx(EPOCH + NOW - 3600)
+    assert finding.start == pytest.approx(EPOCH + NOW - 3600 - 6.596)
+    assert finding.evidence[0].number == pytest.approx(6.596)
+    assert finding.evidence[1].value == "5.0 s"
+
+
+def test_a_poll_that_was_not_scheduled_is_a_lost_interrupt_and_not_starving():
+    finding = detect(told([LOST]))
+    assert finding.verdict is Verdict.ABSENT
+    assert "an interrupt that did not come" in finding.summary
+    assert any(each.number == pytest.approx(6.596) for each in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("us", "verdict", "severity"),
+    [
+        (999_999, Verdict.ABSENT, Severity.INFO),
+        (1_000_000, Verdict.PRESENT, Severity.WARNING),
+        (4_999_999, Verdict.PRESENT, Severity.WARNING),
+        (5_000_000, Verdict.PRESENT, Severity.CRITICAL),
+    ],
+)
+def test_the_limits(us, verdict, severity):
+    finding = detect(told([MISSED.format(us=us)]))
+    assert (finding.verdict, finding.severity) == (verdict, severity)
+
+
+def test_a_wait_of_the_day_before_yesterday_is_only_noted():
+    finding = detect(told([STARVED], age=2 * 86400))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
+
+
+def test_a_driver_that_does_not_say_whether_it_was_scheduled_is_believed_less():
+    line = (
+        "ena 0000:20:03.0 eth0: Found a Tx that wasn't completed on time, qid 5, index 118. "
+        "6412000 usecs have passed since last napi execution. Missing Tx timeout value 5000 msecs"
+    )
+    finding = detect(told([line]))
+    assert finding.severity is Severity.WARNING
+    assert "the driver does not say" in finding.summary
+
+
+def test_the_drivers_verdict_alone_counts_as_its_limit():
+    finding = detect(told([NOT_CALLED]))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.evidence[0].number == pytest.approx(5.0)
+
+
+def test_the_core_told_in_the_second_half_is_joined():
+    halves = [
+        "ena 0000:20:03.0 eth0: [1/2] 12 new missed TX completions, qid: 5, 5304 msecs since "
+        "interrupt, 5300 msecs since napi, napi scheduled: 1",
+        "ena 0000:20:03.0 eth0: [2/2] qid: 5, highest TX completion pending time (msec): 10208, "
+        "napi sched changes: 0, napi CPU: 17",
+    ]
+    assert detect(told(halves)).entities["core"] == ("17",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "severity"),
+    [(2, 3, Severity.CRITICAL), (2, 2, Severity.INFO)],
+)
+def test_the_suspicion_counter_counts_when_it_moves(before, after, severity):
+    rows = [
+        (at, [ETH0, log(), NicCounter("eth0", "suspected_poll_starvation", value)])
+        for at, value in ((NOW, before), (NOW + 10, after))
+    ]
+    finding = detect(make_window(rows))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
+
+
+def test_an_undated_suspicion_without_a_log_is_a_warning_with_the_probe():
+    counter = NicCounter("eth0", "suspected_poll_starvation", 2)
+    finding = detect(make_window([(NOW, [ETH0, counter])]))
+    assert finding.severity is Severity.WARNING
+    assert PROBE in [each.grant for each in finding.missing]
+
+
+def test_a_held_core_whose_interrupt_fires_and_whose_poll_does_not_run_is_starved():
+    live = Live().second(9, 0.1, fired=9).second(0, 1.0).second(0, 1.0, fired=1).second(0, 1.0)
+    finding = detect(live.second(9, 0.1, fired=9).window)
+    assert finding.severity is Severity.WARNING
+    assert "was not polled for 3.0 s while core 5 was held" in finding.summary
+    assert "1 interrupt meanwhile" in finding.evidence[0].value
+    assert finding.entities["queue"] == ("eth0:5",)
+    assert finding.start == pytest.approx(EPOCH + NOW + 1.02)
+
+
+def test_an_interrupt_of_the_silences_first_step_may_have_been_answered_before_it():
+    live = Live().second(9, 0.1, fired=9).second(0, 1.0, fired=5).seconds(2, 0, 1.0)
+    finding = detect(live.second(9, 0.1, fired=9).window)
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_a_core_that_polls_all_the_time_and_stops_while_others_receive_is_starved():
+    live = Live().seconds(2, 60, 0.1, packets=900).seconds(5, 0, 1.0, packets=800)
+    finding = detect(live.seconds(2, 60, 0.1, packets=900).window)
+    assert finding.severity is Severity.CRITICAL
+    assert "was not polled for 5.0 s" in finding.summary
+
+
+def test_where_the_whole_interface_is_silent_nobody_can_tell_without_a_probe():
+    live = Live().seconds(2, 60, 0.1, packets=900).seconds(5, 0, 1.0)
+    finding = detect(live.seconds(2, 60, 0.1, packets=900).window)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "whether a packet waited cannot be told" in finding.summary
+    assert finding.missing[-1].grant == PROBE
+
+
+def test_a_queue_that_is_seldom_used_is_not_starved_by_a_busy_core():
+    live = Live().second(20, 0.1).seconds(6, 0, 1.0, packets=5)
+    assert detect(live.window).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("polls", "system"),
+    [
+        (0, 0.5),  # silent, but the core was free
+        (3, 1.0),  # held, and polled all the same
+        (40, 0.1),
+    ],
+)
+def test_held_or_silent_alone_is_not_starved(polls, system):
+    finding = detect(Live().seconds(4, polls, system, fired=3, packets=9).window)
+    assert finding.verdict is Verdict.ABSENT
+    assert PROBE in [each.grant for each in finding.missing]
+
+
+def test_a_core_that_never_polls_is_not_even_a_question():
+    assert detect(Live(at=50_000_000.0).seconds(3, 0, 1.0).window).verdict is Verdict.ABSENT
+
+
+def test_a_core_that_serves_no_queue_cannot_starve_one():
+    readings = []
+    for second in range(5):
+        core = CoreTimes(3, 0, 0, 1000 * second, 0, 0, 0, 0, 0)
+        softirq = SoftirqCount(3, 0, 0, 9_000_000, 0, 0, 0, 0, 0)
+        readings.append((NOW + second, [ETH0, Q5, core, softirq, log()]))
+    assert detect(make_window(readings)).verdict is Verdict.ABSENT
+
+
+def test_squeezes_and_drops_are_shown_and_turn_nothing():
+    first, last = SoftnetCpu(5, 9, 0, 0, 0, 0, 0), SoftnetCpu(5, 99, 7, 1200, 0, 0, 0)
+    finding = detect(make_window([(NOW, [ETH0, Q5, log(), first]), (NOW + 9, [last])]))
+    assert finding.verdict is Verdict.ABSENT
+    assert [each.number for each in finding.evidence[-2:]] == [7, 1200]
+
+
+def test_no_physical_interface_is_not_applicable():
+    lo = Nic("lo", False, None, None, None, "up")
+    assert detect(make_window([(NOW, [lo, log()])])).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_without_log_counter_and_live_view_it_is_unknown_and_names_every_source():
+    finding = detect(make_window([(NOW, [ETH0])]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert len(finding.missing) == 3
+
+
+def test_a_kernel_without_a_net_rx_row_is_not_silent():
+    readings = []
+    for second in range(5):
+        core = CoreTimes(5, 0, 0, 1000 * second, 0, 0, 0, 0, 0)
+        softirq = SoftirqCount(5, 0, 0, None, 0, 0, 0, 0, 0)
+        readings.append((NOW + second, [ETH0, Q5, core, softirq, log()]))
+    assert detect(make_window(readings)).verdict is Verdict.ABSENT

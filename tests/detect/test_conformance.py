@@ -1,0 +1,75 @@
+"""What every detector must have: a page, thresholds with reasons, three cases, a test."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from sexton.detect.registry import Detector, all_detectors
+from tests.support.fixtures import FIXTURES
+from tests.support.windows import load_window
+
+TESTS = Path(__file__).parent
+DOCS = TESTS.parents[1] / "docs" / "detectors"
+SECTIONS = (
+    "**What is seen.**",
+    "**Why it hurts.**",
+    "**What would make it wrong.**",
+    "**Check by hand.**",
+    "**What to do.**",
+)
+
+each_detector = pytest.mark.parametrize("detector", all_detectors(), ids=lambda each: each.id)
+
+
+@each_detector
+def test_the_docstring_is_a_runbook_page(detector: Detector):
+    places = [detector.doc.find(section) for section in SECTIONS]
+    lacking = [section for section, place in zip(SECTIONS, places, strict=True) if place < 0]
+    assert not lacking
+    assert places == sorted(places), "sections in the order every page has"
+    assert detector.title.endswith("."), "the title is a sentence"
+
+
+@each_detector
+def test_thresholds_say_why_or_the_page_says_why_there_are_none(detector: Detector):
+    if not detector.thresholds:
+        assert "no threshold" in detector.doc.lower()
+    for threshold in detector.thresholds:
+        assert threshold.name
+        assert threshold.unit
+        assert len(threshold.why) > 10, threshold
+    names = [threshold.name for threshold in detector.thresholds]
+    assert len(names) == len(set(names))
+
+
+@each_detector
+def test_has_a_present_an_absent_and_an_unknown_case(detector: Detector):
+    for verdict in ("present", "absent", "unknown"):
+        path = FIXTURES / "detectors" / detector.id / f"{verdict}.json"
+        assert path.is_file(), f"no {path.relative_to(FIXTURES)}"
+        _, expect = load_window(path)
+        assert expect["verdict"] == verdict
+
+
+@each_detector
+def test_has_a_test_and_a_page_of_its_own(detector: Detector):
+    assert (TESTS / "detectors" / f"test_{detector.id}.py").is_file()
+    assert (DOCS / f"{detector.id}.md").is_file(), "write it with `make docs`"
+
+
+def test_no_fixture_folder_belongs_to_nobody():
+    folders = {path.name for path in (FIXTURES / "detectors").iterdir() if path.is_dir()}
+    assert folders <= {detector.id for detector in all_detectors()}
+
+
+@each_detector
+def test_its_module_is_small_and_pure(detector: Detector):
+    module = importlib.import_module(f"sexton.detect.detectors.{detector.id}")
+    lines = Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 400
+    imports = [line for line in lines if line.startswith(("import sexton", "from sexton"))]
+    allowed = ("from sexton.model", "from sexton.detect")
+    assert all(line.startswith(allowed) for line in imports)

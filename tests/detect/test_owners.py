@@ -1,0 +1,199 @@
+"""Owners from every method, the strongest first."""
+
+from __future__ import annotations
+
+from sexton.detect.owners import COUNTED, LEDGER, LISTED, TRACED, exclusive, owners
+from sexton.model.cgroup import (
+    CgroupCensus,
+    CgroupDir,
+    CgroupEvent,
+    CgroupEventGap,
+    CgroupResidual,
+    CgroupStat,
+    OfflineMemcg,
+)
+from sexton.model.chain import Strength
+from sexton.model.row import Row
+from sexton.model.unit import Unit
+from tests.support.windows import make_window
+
+
+def removed(number: int, path: str, at_s: float = 1.0) -> CgroupEvent:
+    return CgroupEvent("rmdir", number, path, int(at_s * 1e9))
+
+
+def live(*paths: str) -> list[Row]:
+    return [CgroupDir(path, index + 1, 0) for index, path in enumerate(("/", *paths))]
+
+
+def stat(path: str, dying: int, memory: int | None = None) -> CgroupStat:
+    return CgroupStat(path, 1, dying, memory)
+
+
+def census(dying: int) -> CgroupCensus:
+    return CgroupCensus("v1", 1, "/sys/fs/cgroup/memory", "node", dying + 9, 9, dying, "m", None)
+
+
+def restarting(name: str, restarts: int, start_us: int) -> Unit:
+    return Unit(
+        name, "loaded", "activating", "auto-restart", "enabled", restarts, "always", 1_000_000,
+        start_us, start_us + 1000, 0, "exit-code", 1, f"/system.slice/{name}", "slice + name",
+    )  # fmt: skip
+
+
+def test_nothing_known_is_nobody():
+    assert owners(make_window([(0.0, [census(900)])])) == ()
+
+
+def test_traced_deaths_name_the_live_parent_and_the_pattern():
+    events = [removed(n, f"/demo/run-{n}") for n in range(7)]
+    (owner,) = owners(make_window([(0.0, events), (10.0, live("/demo"))], empty=[CgroupEvent]))
+    assert (owner.path, owner.names, owner.dying) == ("/demo", "run-*", 7)
+    assert (owner.strength, owner.method) == (Strength.PROVEN, TRACED)
+    assert owner.shown == "/demo/run-*"
+    assert owner.exact is None
+
+
+def test_lost_events_make_a_traced_owner_only_likely():
+    window = make_window(
+        [(0.0, [removed(1, "/a/x"), CgroupEventGap(1)]), (10.0, [])], [CgroupEvent]
+    )
+    assert owners(window)[0].strength is Strength.LIKELY
+
+
+def test_lost_events_do_not_weaken_what_the_count_confirms():
+    rows = [*(removed(n, f"/a/run-{n}") for n in range(10)), CgroupEventGap(99)]
+    window = make_window([(0.0, [census(5), *rows]), (10.0, [census(15)])], [CgroupEvent])
+    assert owners(window)[0].strength is Strength.PROVEN
+
+
+def test_where_the_parent_died_too_the_deepest_live_directory_owns_them():
+    window = make_window([(0.0, [*live("/pods"), OfflineMemcg("/pods/pod-1/inner-2")])])
+    (owner,) = owners(window)
+    assert (owner.path, owner.names) == ("/pods", "pod-1/inner-2")
+
+
+def test_offline_memcgs_of_one_unit_are_one_owner_with_its_unit():
+    rows = [OfflineMemcg("/system.slice/ecs.service")] * 40 + [
+        OfflineMemcg("/system.slice/x.mount")
+    ]
+    first, second = owners(make_window([(0.0, [*live("/system.slice"), *rows])]))
+    assert (first.unit, first.dying, first.exact) == (
+        "ecs.service",
+        40,
+        "/system.slice/ecs.service",
+    )
+    assert first.method == LISTED
+    assert second.unit == "x.mount"
+
+
+def test_a_list_and_a_trace_of_the_same_dead_are_not_added_up():
+    rows = [OfflineMemcg(f"/demo/run-{n}") for n in range(20)]
+    events = [removed(n, f"/demo/run-{n}") for n in range(5)]
+    window = make_window([(0.0, events), (10.0, [*live("/demo"), *rows])], empty=[CgroupEvent])
+    (owner,) = owners(window)
+    assert owner.dying == 20
+    assert TRACED in owner.method
+    assert LISTED in owner.method
+
+
+def test_cgroup_stat_is_charged_to_the_deepest_live_directory():
+    rows = [stat("/", 100), stat("/a", 90), stat("/a/b", 60), stat("/c", 0)]
+    assert exclusive(make_window([(0.0, rows)])) == {"/": 10, "/a": 30, "/a/b": 60}
+
+
+def test_memory_states_are_counted_where_the_kernel_tells_them_apart():
+    rows = [stat("/", 100, memory=7), stat("/a", 90, memory=7)]
+    assert exclusive(make_window([(0.0, rows)])) == {"/a": 7}
+    mixed = [stat("/", 100, memory=7), stat("/a", 90)]
+    assert exclusive(make_window([(0.0, mixed)])) == {"/": 10, "/a": 90}
+
+
+def test_children_that_gained_some_between_two_reads_make_no_negative_owner():
+    assert exclusive(make_window([(0.0, [stat("/", 10), stat("/a", 12)])])) == {"/a": 12}
+
+
+def test_what_nobody_named_stays_with_its_directory_so_that_counts_add_up():
+    events = [removed(n, "/system.slice/ecs.service") for n in range(6)]
+    window = make_window(
+        [(0.0, events), (10.0, [*live("/system.slice"), stat("/", 50), stat("/system.slice", 50)])],
+        empty=[CgroupEvent],
+    )
+    found = owners(window)
+    assert [(owner.names, owner.dying, owner.method) for owner in found] == [
+        (None, 44, COUNTED),
+        ("ecs.service", 6, TRACED),
+    ]
+
+
+def test_the_ledger_names_what_only_was_counted():
+    window = make_window(
+        [
+            (990.0, [census(95), restarting("ecs.service", 95, 980_000_000)]),
+            (1000.0, [census(105), restarting("ecs.service", 105, 999_000_000)]),
+        ]
+    )
+    (owner,) = owners(window)
+    assert (owner.path, owner.names, owner.unit) == ("/system.slice", "ecs.service", "ecs.service")
+    assert owner.method == LEDGER
+    assert owner.strength is Strength.LIKELY
+    assert owner.dying is not None
+    assert owner.dying <= 105
+
+
+def test_a_mere_possibility_is_no_owner():
+    rows = [census(5_000), restarting("a.service", 4, 999_000_000)]
+    assert owners(make_window([(1000.0, rows)])) == ()
+
+
+def test_two_suspects_never_own_more_than_there_are():
+    def at(number: int, start: int) -> list[Row]:
+        return [
+            census(1000 + number),
+            restarting("a.service", 1000 + number, start),
+            restarting("b.service", 1001 + number, start),
+        ]
+
+    found = owners(make_window([(990.0, at(0, 980_000_000)), (1000.0, at(10, 999_000_000))]))
+    assert sum(owner.dying or 0 for owner in found) <= 1010
+
+
+def test_bytes_go_to_the_one_owner_of_a_directory():
+    window = make_window(
+        [(0.0, [*live("/a"), OfflineMemcg("/a/run-1"), CgroupResidual("/a", 4096, "exact")])]
+    )
+    (owner,) = owners(window)
+    assert owner.bytes == 4096
+
+
+def test_bytes_of_two_owners_are_not_divided_by_guess():
+    rows = [
+        OfflineMemcg("/a/run-1"),
+        OfflineMemcg("/a/x.service"),
+        CgroupResidual("/a", 9, "exact"),
+    ]
+    found = owners(make_window([(0.0, [*live("/a"), *rows])]))
+    assert {owner.names: owner.bytes for owner in found} == {
+        "run-1": None,
+        "x.service": None,
+        None: 9,
+    }
+
+
+def test_bytes_alone_are_only_possible_and_have_no_count():
+    rows = [CgroupResidual("/a", 4096, "exact"), CgroupResidual("/b", 0, "exact")]
+    (owner,) = owners(make_window([(0.0, rows)]))
+    assert (owner.path, owner.dying, owner.bytes) == ("/a", None, 4096)
+    assert owner.strength is Strength.POSSIBLE
+
+
+def test_bytes_that_are_an_upper_bound_say_so():
+    rows = [stat("/a", 5), CgroupResidual("/a", 4096, "memory.current (upper bound: own pages)")]
+    (owner,) = owners(make_window([(0.0, rows)]))
+    assert "upper bound" in owner.method
+
+
+def test_hostile_names_are_kept_raw_for_those_who_must_open_them():
+    name = "/x/\x1b[2J<script>\udcff"
+    (owner,) = owners(make_window([(0.0, [*live("/x"), OfflineMemcg(name)])]))
+    assert owner.exact == name

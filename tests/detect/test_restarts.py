@@ -1,0 +1,95 @@
+"""The rules `NRestarts` needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.detect.restarts import RestartCount, restarts_in
+from sexton.model.unit import Unit
+from sexton.model.window import Batch
+
+
+def unit(restarts: int | None, main_start_us: int | None = None, name: str = "a.service") -> Unit:
+    return Unit(
+        name, "loaded", "activating", "auto-restart", "enabled", restarts, "always", 100_000,
+        main_start_us, None, None, None, None, f"/system.slice/{name}", "slice + name",
+    )  # fmt: skip
+
+
+def batches(*readings: Sequence[Unit]) -> list[Batch[Unit]]:
+    return [Batch(float(second), 1e9 + second, tuple(rows)) for second, rows in enumerate(readings)]
+
+
+def counted(*readings: tuple[int | None, int | None]) -> RestartCount:
+    return restarts_in(batches(*[[unit(*reading)] for reading in readings]))["a.service"]
+
+
+def test_restarts_are_what_was_added_and_not_what_was_there():
+    assert counted((97, 1), (99, 2), (104, 3)) == RestartCount(7, 104, False, 2.0)
+
+
+def test_a_decrease_is_a_new_baseline():
+    assert counted((97, 1), (2, 2), (5, 3)) == RestartCount(3, 5, True, 2.0)
+
+
+def test_a_counter_that_moved_without_a_start_does_not_count():
+    assert counted((3, 50), (4, 50)).count == 0
+
+
+def test_a_manual_restart_moves_the_start_and_does_not_count():
+    assert counted((3, 50), (3, 60)).count == 0
+
+
+def test_where_the_start_is_not_told_the_counter_is_believed():
+    assert counted((3, None), (5, None)).count == 2
+    assert counted((0, None), (5, 70)).count == 5
+
+
+def test_a_unit_that_was_away_goes_on_from_where_it_was():
+    found = restarts_in(batches([unit(3, 1)], [], [unit(5, 2)]))
+    assert found["a.service"] == RestartCount(2, 5, False, 2.0)
+
+
+def test_an_unread_counter_is_no_counter():
+    assert restarts_in(batches([unit(None)], [unit(None)])) == {}
+    assert counted((3, 1), (None, 2), (4, 3)).count == 1
+
+
+def test_units_are_counted_apart():
+    found = restarts_in(
+        batches([unit(1, 1), unit(9, 1, "b.service")], [unit(2, 2), unit(9, 1, "b.service")])
+    )
+    assert {name: each.count for name, each in found.items()} == {"a.service": 1, "b.service": 0}
+
+
+READINGS = st.lists(
+    st.tuples(st.none() | st.integers(0, 1000), st.none() | st.integers(0, 5)), max_size=12
+)
+
+
+@given(READINGS)
+def test_the_count_is_never_negative_and_never_more_than_the_rises(readings):
+    found = restarts_in(batches(*[[unit(*reading)] for reading in readings])).get("a.service")
+    known = [restarts for restarts, _ in readings if restarts is not None]
+    if not known:
+        assert found is None
+        return
+    assert found is not None
+    rises = sum(max(0, b - a) for a, b in itertools.pairwise(known))
+    assert 0 <= found.count <= rises
+    assert found.since_boot == known[-1]
+    assert found.rebased == any(b < a for a, b in itertools.pairwise(known))
+
+
+@given(READINGS, st.integers(0, 12))
+def test_the_count_only_grows_as_more_is_read(readings, cut):
+    whole = batches(*[[unit(*reading)] for reading in readings])
+    nothing = RestartCount(0, 0, False, 0.0)
+    earlier = restarts_in(whole[:cut]).get("a.service", nothing)
+    later = restarts_in(whole).get("a.service", nothing)
+    assert earlier.count <= later.count
+    assert earlier.rebased <= later.rebased
