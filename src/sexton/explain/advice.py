@@ -1,0 +1,91 @@
+"""What to do now, as commands a person reads before typing them. Nothing is run from here.
+
+Order matters: stop the source, then free what it left. Units that a node cannot live without are
+never offered for stopping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import quote
+
+from sexton.detect.owners import owners
+from sexton.detect.protected import protected
+from sexton.model.cgroup import CgroupCensus
+from sexton.model.chain import Strength
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Finding, Verdict
+from sexton.model.text import printable
+from sexton.model.window import Window
+
+
+def advise(findings: Iterable[Finding], window: Window) -> tuple[Step, ...]:
+    """Steps for the problems that are present."""
+    problems = {each.id: each for each in findings if each.is_problem}
+    steps: list[Step] = []
+    if "crash_looping_unit" in problems:
+        steps += _stop_units(problems["crash_looping_unit"])
+    if "zombie_memcgs" in problems:
+        steps += _free_zombies(window)
+    if "saturated_core" in problems:
+        steps += _see_stacks(problems["saturated_core"])
+    return tuple(steps)
+
+
+def _stop_units(finding: Finding) -> list[Step]:
+    steps = []
+    for unit in finding.entities.get("unit", ())[:3]:
+        log = Step(f"journalctl -u {quote(unit)} -n 50", f"why {unit} dies", "none: reads the log")
+        if (needed_for := protected(unit)) is not None:
+            steps.append(Step(log.do, f"{log.why}; do not disable it: {needed_for}", log.risk))
+            continue
+        steps.append(log)
+        steps.append(
+            Step(
+                f"systemctl disable --now {quote(unit)} && systemctl mask {quote(unit)}",
+                "if nothing here uses it: stops the source; undo with unmask and enable",
+                "whatever depends on it loses it",
+            )
+        )
+    return steps
+
+
+def _free_zombies(window: Window) -> list[Step]:
+    census = window.latest(CgroupCensus)
+    if not census or census[0].mount_point is None:
+        return []
+    known = [each for each in owners(window) if each.strength is not Strength.POSSIBLE]
+    path = known[0].path if known else "/"
+    parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
+    if path == "/":
+        return [
+            Step(
+                "sudo sexton zombies --watch",
+                "names their owners as they die; stop those, then free on their parent",
+                "none: follows events",
+            )
+        ]
+    if census[0].version == 2:
+        command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
+        risk = "evicts cache of live siblings too; needs 5.19 or later; repeat while it frees"
+    else:
+        order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
+        command = f"timeout 5 sh -c {quote(order)}"
+        risk = (
+            "reclaims live siblings' cache too; about 0.2 ms of one core per zombie it cannot free"
+        )
+    what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
+    return [Step(command, what, risk)]
+
+
+def _see_stacks(finding: Finding) -> list[Step]:
+    if finding.verdict is not Verdict.PRESENT or not finding.entities.get("core"):
+        return []
+    core = finding.entities["core"][0]
+    return [
+        Step(
+            f"perf record -C {core} -g -- sleep 10 && perf report --stdio | head -50",
+            f"which kernel function holds core {core}",
+            "none worth naming: samples one core",
+        )
+    ]

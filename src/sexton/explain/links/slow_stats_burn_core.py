@@ -1,0 +1,20 @@
+"""A read of memory statistics that takes seconds takes them on one core.
+
+**Rule.** That of `zombie_walk_burns_core`, which is the same walk seen without its cost.
+
+**Speaks against it.** The held core is in softirq or user time; the task reads no statistics.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.links.zombie_walk_burns_core import judge
+from sexton.explain.registry import link
+from sexton.model.chain import Link
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+
+@link(cause="slow_memcg_stats", effect="saturated_core")
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+    """The slow read, and the core it was seen on."""
+    return judge("slow_stats_burn_core", (cause, effect), window)

@@ -1,0 +1,41 @@
+"""The driver waits for the poll until its patience ends, and resets the device.
+
+**Rule.** The same NIC (and the same queue, where both name one). *Proven*: the reset follows the
+starved poll within 30 s, or the driver's own reset reason says poll starvation. *Likely*: the same
+queue, without a common moment. *Possible*: only the same NIC.
+
+**Speaks against it.** Counters that point elsewhere: `wd_expired` (keep-alive), `missing_intr`.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.links.burnt_core_starves_napi import near
+from sexton.explain.registry import link
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+FOLLOWS_WITHIN_S = 30.0
+
+
+@link(cause="starved_napi", effect="nic_resets")
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:  # noqa: ARG001
+    """The same NIC, better the same queue, best the same half minute."""
+    nics = cause.shares(effect, "nic")
+    queues = cause.shares(effect, "queue")
+    if not nics and not queues:
+        return None
+    said = any("starvation" in each.what and each.number for each in effect.evidence)
+    if said or near(cause, effect, FOLLOWS_WITHIN_S):
+        strength = Strength.PROVEN
+    else:
+        strength = Strength.LIKELY if queues else Strength.POSSIBLE
+    what = queues[0] if queues else nics[0]
+    return Link(
+        "starved_napi_resets_nic",
+        cause.id,
+        effect.id,
+        strength,
+        f"{what}: the driver gave up waiting for its poll",
+        shared=queues or nics,
+    )

@@ -1,0 +1,40 @@
+"""What a slow statistics read walks over is mostly dead cgroups.
+
+**Rule.** *Proven*: at least half of all memory cgroups are dead and the read's cost was measured at
+the root. *Likely*: the same, with the cost extrapolated from a small subtree. No link where live
+directories are the most of what is walked: then it is the crowd that is slow, not the dead.
+
+**Speaks against it.** A read of a subtree without zombies that is just as slow.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.links.zombie_walk_burns_core import dearest_walk
+from sexton.explain.registry import link
+from sexton.model.cgroup import CgroupCensus
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+MOSTLY = 0.5
+
+
+@link(cause="zombie_memcgs", effect="slow_memcg_stats")
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+    """The share of the dead in what is walked."""
+    census = window.latest(CgroupCensus)
+    walk = dearest_walk(window)
+    if not census or walk is None or not census[0].total or census[0].dying is None:
+        return None
+    share = census[0].dying / census[0].total
+    if share < MOSTLY:
+        return None
+    measured = walk.root_s is not None
+    how = "measured" if measured else "extrapolated from a small subtree"
+    return Link(
+        "zombies_slow_stats",
+        cause.id,
+        effect.id,
+        Strength.PROVEN if measured else Strength.LIKELY,
+        f"{100 * share:.1f} % of what is walked is dead; cost {how}",
+    )
