@@ -6,6 +6,17 @@ import os
 from collections import defaultdict
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test asserts a time, so hypothesis must not either; CI repeats the same examples, so that it
+# fails for a change and not by chance.
+settings.register_profile(
+    "sexton",
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("sexton")
 
 NOTHING_LEFT_OUT = os.environ.get("SEXTON_NOTHING_LEFT_OUT") == "1"
 

@@ -35,7 +35,8 @@ class Evidence:
     """One measured thing: what it is, its value here, what is normal, and where it was read.
 
     `value` and `normal` are as a person reads them ("68,440", "< 50"); `number` is the value for
-    machines. `wrong_if` says what would make this evidence misleading.
+    machines. `wrong_if` says what would make this evidence misleading; `outlook` marks what tells
+    where things are going rather than where they are.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Evidence:
     source: str
     number: float | None = None
     wrong_if: str = ""
+    outlook: bool = False
 
     def __post_init__(self) -> None:
         _escape(self, "what", "value", "normal", "unit", "source", "wrong_if")
