@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 from sexton.detect.deaths import Deaths
 from sexton.detect.directories import gone
 from sexton.detect.growth import ENOUGH
 from sexton.detect.restarts import RestartCount, restarts_in
+from sexton.detect.spread import median
 from sexton.detect.stems import container, join, path_stem, split
 from sexton.model.cgroup import CgroupDir
 from sexton.model.unit import RestartMark, Timer, Unit

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import fmean, median, pstdev
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.directories import gone
 from sexton.detect.owners import placer
+from sexton.detect.spread import median, variation
 from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
 from sexton.model.cgroup import CgroupCensus, CgroupDir
 from sexton.model.window import Window
@@ -63,7 +63,7 @@ class Family:
     def regular(self, spread: float) -> bool:
         """Do the gaps between deaths differ by no more than `spread` of their mean?"""
         gaps = self._gaps()
-        return len(gaps) >= _FEWEST_GAPS and pstdev(gaps) <= spread * fmean(gaps)
+        return len(gaps) >= _FEWEST_GAPS and variation(gaps) <= spread
 
     def _gaps(self) -> list[float]:
         return [later - earlier for earlier, later in pairwise(sorted(self.times_s))]

@@ -44,7 +44,7 @@ class Detector:
     @property
     def title(self) -> str:
         """The first line of its page."""
-        return self.doc.strip().splitlines()[0]
+        return (self.doc.strip() or self.id).splitlines()[0]  # python -OO has no docstrings
 
     def run(self, window: Window) -> Finding:
         """Its finding, or *unknown* where the window lacks what it needs."""

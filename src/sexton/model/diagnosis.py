@@ -45,7 +45,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Findings in order of severity, chains in order of strength."""
+    """Findings in order of severity, chains in order of strength.
+
+    `nics` are the physical interfaces with driver and version: resets depend on them as much as on
+    the kernel.
+    """
 
     node: Node | None
     start: float
@@ -57,6 +61,7 @@ class Diagnosis:
     plan: tuple[Step, ...]
     sources: tuple[SourceState, ...]
     hierarchy: str | None = None
+    nics: tuple[str, ...] = ()
     cost: Cost | None = None
 
     @property

@@ -11,7 +11,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +42,8 @@ _STATES: tuple[tuple[type[SourceError], str], ...] = (
 #: How much later than asked a source may be read before the tick counts as late, in seconds.
 _SLACK_S = 0.02
 _MOST_EVENTS = 500
+#: How long closing waits for a call that was interrupted.
+_PATIENCE_S = 2.0
 
 
 def default_sources(*asked: str) -> tuple[Source, ...]:
@@ -79,15 +80,18 @@ class _Worker:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], _Answer] | None] = (
             queue.SimpleQueue()
         )
-        threading.Thread(target=self._loop, name="sexton-source", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop, name="sexton-source", daemon=True)
+        self._thread.start()
 
     def call(self, function: Callable[[], Iterable[Row]]) -> _Answer:
         answer = _Answer()
         self._calls.put((function, answer))
         return answer
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float = 0.0) -> None:
+        """End it after the call it is in; wait for that, but not for longer than so."""
         self._calls.put(None)
+        self._thread.join(patience_s)
 
     def _loop(self) -> None:
         while (item := self._calls.get()) is not None:
@@ -97,6 +101,14 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
                 answer.error = error
             answer.done.set()
+
+
+def _place(error: BaseException) -> str:
+    """Where a bug of ours struck, so that the report of it is worth something."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" ({trace.tb_frame.f_code.co_name}, line {trace.tb_lineno})"
 
 
 class Sampler:
@@ -116,12 +128,16 @@ class Sampler:
         self.close()
 
     def close(self) -> None:
-        """Close every source that answered; a stuck one is left to the exit of the process."""
+        """Close every source that answered; a stuck one is left to the exit of the process.
+
+        Interrupted, we may be here while a source is being opened: what it opens (a trace
+        instance, a child) must be waited for, or nobody would close it.
+        """
+        self._worker.stop(_PATIENCE_S)
         for seat in self._seats:
             if seat.reading is not None and not self._is_stuck(seat):
                 seat.reading.close()
                 seat.reading = None
-        self._worker.stop()
 
     def run(self, seconds: float, tick: Callable[[float], None] | None = None) -> Window:
         """Watch for so long; every source is read at the start, on its schedule, and at the end.
@@ -214,8 +230,8 @@ class Sampler:
 
         began = time.perf_counter()
         answer = self._worker.call(collect)
+        seat.stuck = answer.done
         if not answer.done.wait(seat.source.deadline_s):
-            seat.stuck = answer.done
             seat.state = "timeout"
             seat.detail = f"no answer in {seat.source.deadline_s:g} s; left alone"
             self._worker = _Worker()  # the old one still waits; it ends with its call
@@ -232,9 +248,8 @@ class Sampler:
             seat.state = next((name for kind, name in _STATES if isinstance(error, kind)), "failed")
             seat.detail = error.detail if error.path == seat.source.path else str(error)
             return
-        place = traceback.extract_tb(error.__traceback__)[-1]
         seat.state = "failed"
-        seat.detail = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
+        seat.detail = f"{type(error).__name__}: {error}{_place(error)}"
 
     def _keep(self, seat: _Seat, rows: list[Row]) -> None:
         seat.reads += 1

@@ -51,10 +51,13 @@ ENDLESS = Threshold("endless", 100, "restarts so far", "nothing is going to end 
 LIMIT = Threshold(
     "start limit", 10, "s for 5 starts", "systemd's default: StartLimitBurst=5 in 10 s"
 )
+SEEN = Threshold(
+    "seen", 5, "restarts in the window", "enough to tell its period by; else its settings tell"
+)
 NAME = "crash_looping_unit"
 _STARTS = 5
 _MOST = 8
-_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT)
+_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,9 @@ class _Loop:
 
     @property
     def period_s(self) -> float | None:
+        """As it was seen where that is enough to go by, else what its settings come to."""
+        if self.observed_s is not None and self.recent >= SEEN.value:
+            return self.observed_s
         if self.delay_s is not None and self.run_s is not None:
             return self.delay_s + self.run_s
         return self.observed_s
@@ -123,6 +129,7 @@ def detect(window: Window) -> Finding:
     marks = _journal(window)
     ended = _ended(batches)
     rows = {unit.name: unit for batch in batches for unit in batch.rows}
+    rows |= {name: _unlisted(name) for name, mark in marks.items() if mark[0] and name not in rows}
     if rows and not counts and window.batches(RestartMark) is None:
         state = window.why_missing(RestartMark)
         text = "this systemd counts no restarts (before 235), and no journal was read"
@@ -152,6 +159,15 @@ def _journal(window: Window) -> dict[str, tuple[int, int]]:
         recent, _ = found.get(mark.unit, (0, 0))
         found[mark.unit] = (recent + (window.start <= mark.wall_s <= window.end), mark.counter)
     return found
+
+
+def _unlisted(name: str) -> Unit:
+    """A unit that restarted while we watched by the journal alone: the list of units was cut."""
+    return Unit(
+        name, load_state="", active_state="", sub_state="", file_state=None, restarts=None,
+        restart_policy=None, restart_delay_us=None, main_start_us=None, main_exit_us=None,
+        active_enter_us=None, result=None, exit_status=None, cgroup=None, cgroup_origin="",
+    )  # fmt: skip
 
 
 def _ended(batches: Sequence[Batch[Unit]]) -> dict[str, Unit]:
@@ -233,15 +249,18 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             + (" (counter cleared meanwhile)" if loop.rebased else ""),
             "0",
             "restarts",
-            f"systemd NRestarts; {unit.active_state} ({unit.sub_state})",
+            f"systemd NRestarts; {unit.active_state} ({unit.sub_state})"
+            if unit.active_state
+            else "restart counter in the journal; systemd did not list the unit",
             float(loop.total),
             "it is meant to run in a loop" if loop.clean else "someone is deploying it right now",
         )
     ]
     if loop.period_s is not None:
         made = ""
-        if loop.delay_s is not None and loop.run_s is not None:
-            made = f" = RestartSec {seconds(loop.delay_s)} + run {seconds(loop.run_s)}"
+        delay, ran = loop.delay_s, loop.run_s
+        if delay is not None and ran is not None and loop.period_s == delay + ran:
+            made = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
         told.append(
             Evidence(
                 f"period of {unit.name}",

@@ -28,7 +28,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from tempfile import TemporaryDirectory
 
 from sexton.errors import SourceMalformed
 from sexton.model.row import Row
@@ -60,6 +59,8 @@ class Stacks:
     """Begins at the first read and gives its rows at the second, when the window closes."""
 
     def __init__(self, host: Host) -> None:
+        from tempfile import TemporaryDirectory  # heavy, and most diagnoses take no stacks
+
         host.require_live("perf record")
         self._folder = TemporaryDirectory(prefix="sexton-perf-")
         self._running: Running | None = None
