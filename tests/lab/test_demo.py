@@ -1,0 +1,78 @@
+"""`make demo`: the verdict turns on real zombies, names their parent, and turns back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.demo import RECORDING
+from sexton.sources.cgroupfs.layout import read_layout
+from sexton.sources.host import open_host
+
+ROOT = Path(__file__).parents[2]
+DEMO = [sys.executable, "-m", "lab.demo"]
+
+
+def leftovers() -> list[str]:
+    top = read_layout(open_host()).mount_point
+    return [] if top is None else [p.name for p in Path(top).glob("sexton-demo-*")]
+
+
+def number_in(text: str) -> int:
+    return int(re.search(r"([\d,]+) (?:dying|dead)", text)[1].replace(",", ""))
+
+
+@pytest.mark.root
+def test_the_verdict_turns_names_the_parent_and_turns_back():
+    ended = subprocess.run(DEMO, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    parts = re.split(r"^── .*$", ended.stdout, flags=re.MULTILINE)
+    _, before, digging, diagnosis, after = parts
+    parent = re.search(r"under (/sexton-demo-\S+) restarts", ended.stdout)[1]
+    assert re.search(r"^SICK", digging, re.MULTILINE)
+    assert diagnosis.strip().startswith("SICK")
+    assert number_in(diagnosis) >= 2_000
+    assert f"proven: cgroups removed under {parent} are the ones that stay" in diagnosis
+    assert f"{parent}/memory." in diagnosis, "the cure is offered on the owning parent"
+    left = number_in(after) - number_in(before)
+    assert abs(left) < 500, "others' zombies come and go; ours must be gone"
+    if number_in(before) < 300:
+        assert before.strip().startswith("HEALTHY")
+        assert after.strip().startswith("HEALTHY")
+    assert leftovers() == []
+
+
+@pytest.mark.root
+def test_ctrl_c_in_the_middle_leaves_nothing_behind():
+    child = subprocess.Popen(
+        DEMO, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    for line in child.stdout:
+        if line.startswith("SICK"):
+            break
+    time.sleep(0.2)
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    rest = child.communicate(timeout=30)[0]
+    assert child.returncode == 130
+    assert "interrupted" in rest
+    assert "Traceback" not in rest
+    assert leftovers() == []
+    mounts = Path("/proc/self/mounts").read_text()
+    assert "sexton-demo" not in mounts
+
+
+def test_without_root_a_recorded_run_is_shown_and_said_to_be_one():
+    ended = subprocess.run(
+        [*DEMO, "--replay"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("RECORDED RUN")
+    assert "SICK" in ended.stdout
+    assert "/work/" not in RECORDING.read_text()
