@@ -24,12 +24,16 @@ class SextonError(Exception):
 
 
 class SourceError(SextonError):
-    """A source could not give rows; `path` says which file or interface, `detail` why."""
+    """A source could not give rows; `path` says which file or interface, `detail` why.
 
-    def __init__(self, path: str, detail: str = "") -> None:
+    `grant` is what would help against this very failure; `None`: what its source says helps.
+    """
+
+    def __init__(self, path: str, detail: str = "", grant: str | None = None) -> None:
         super().__init__(f"{path}: {detail}" if detail else path)
         self.path = path
         self.detail = detail
+        self.grant = grant
 
 
 class SourceAbsent(SourceError):

@@ -71,6 +71,17 @@ def test_restarts_that_match_the_dead_name_the_unit():
     assert "restarts match dead cgroups 1.00 : 1" in suspect.sentence
 
 
+def test_a_unit_left_no_more_dead_than_it_has_restarts_though_its_period_fits_too():
+    """Seen on 6.1: 756 restarts, and 759 dead of which boot had left 11."""
+    looked = window(
+        [unit("crash", 755, 1), node(7731.8), census(758)],
+        [unit("crash", 756, 2), node(7741.8), census(759)],
+    )
+    suspect = only(suspects(looked))
+    assert "its period matches" in suspect.sentence
+    assert suspect.matched == 756
+
+
 def test_the_period_is_the_restart_delay_and_the_run_time():
     looked = window([unit("crash", 100, 1), census(100)], [unit("crash", 101, 2), census(101)])
     assert only(suspects(looked)).period_s == pytest.approx(10.2)

@@ -16,6 +16,7 @@ from sexton.errors import (
     SourceDenied,
     SourceError,
     SourceMalformed,
+    SourceTimeout,
     StoreError,
 )
 from sexton.sources import archive
@@ -140,6 +141,13 @@ def test_absent_denied_and_wrong_are_three_answers():
         files.link("/proc/stat")
     with pytest.raises(SourceAbsent):
         files.status("/nothing")
+
+
+def test_a_program_that_did_not_end_in_time_is_neither_absent_nor_half_believed():
+    files = one(("late", "/commands/systemctl_show", b""))
+    assert not files.status("/commands/systemctl_show").is_dir
+    with pytest.raises(SourceTimeout, match="in time"):
+        files.read("/commands/systemctl_show")
 
 
 def test_a_file_that_was_cut_is_malformed_and_not_half_believed():

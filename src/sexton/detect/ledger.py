@@ -171,7 +171,7 @@ def _judge(account: Account, dead: _Dead) -> Suspect | None:
     matched = match.own or min(account.total or 0, here or 0)
     if match.number and not dead.listed:  # a trace knows the last few, its counter all of them
         matched = max(matched, min(account.total or 0, here or 0))
-    if match.period and not match.own:
+    if match.period and not match.own and not match.number:  # its counter was cleared
         matched = here or 0
     return Suspect(
         account.owner,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sexton.detect.kernel_log import Line
+from sexton.model.finding import Missing
 from sexton.model.net import Nic, NicCounter, NicQueue
 from sexton.model.rates import steps
 from sexton.model.window import Window
@@ -19,9 +20,23 @@ _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
 
 
 def physical(window: Window) -> tuple[str, ...] | None:
-    """Names of interfaces with a device behind them; `None` where nobody looked."""
+    """Names of interfaces with a device behind them; `None` where nobody could look."""
     rows = window.latest(Nic)
-    return None if rows is None else tuple(row.name for row in rows if row.physical)
+    if rows is None or hidden(window) is not None:
+        return None
+    return tuple(row.name for row in rows if row.physical)
+
+
+def hidden(window: Window) -> Missing | None:
+    """In a container without a real interface, the node's are in another network namespace."""
+    rows = window.latest(Nic)
+    inside = window.node is not None and window.node.container
+    if rows is None or not inside or any(row.physical for row in rows):
+        return None
+    return Missing(
+        "the node's network interfaces cannot be seen from this container",
+        "sudo sexton diagnose  # on the node; in a pod: with hostNetwork",
+    )
 
 
 def namer(window: Window, lines: Iterable[Line]) -> Callable[[Line], str | None]:

@@ -109,11 +109,23 @@ def reason(state: SourceState) -> str:
         "skipped": "not read, it would have cost too much",
         "failed": "failed in Sexton itself",
     }.get(state.state, state.state)
+    path = state.path or state.id or "not recorded"
+    if state.state == "absent" and state.detail:
+        return f"{path}: {state.detail}"  # says more than "not there", and what is true
     detail = f" ({state.detail})" if state.detail else ""
-    return f"{state.path or state.id or 'not recorded'}: {words}{detail}"
+    return f"{path}: {words}{detail}"
+
+
+#: For sources that know of nothing better: an unknown without a remedy helps nobody.
+_REMEDIES = {
+    "absent": "sudo sexton diagnose  # on the node itself, with its /proc and /sys in sight",
+    "denied": "sudo sexton diagnose",
+    "malformed": "sexton sources  # names it; if it should be understood, please report it",
+    "failed": "sexton sources  # names it; a bug of its own, please report it",
+    "timeout": "sexton sources  # asks again; a file that blocks is worth a look of its own",
+}
 
 
 def missing(state: SourceState) -> Missing:
     """A source's state as something a finding lacks."""
-    grant = state.grant or ("sudo sexton diagnose" if state.state == "denied" else "")
-    return Missing(reason(state), grant)
+    return Missing(reason(state), state.grant or _REMEDIES.get(state.state, ""))

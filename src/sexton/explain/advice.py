@@ -75,6 +75,7 @@ def _free_zombies(window: Window) -> list[Step]:
             "reclaims live siblings' cache too; about 0.2 ms of one core per zombie it cannot free"
         )
     what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
+    what += " (those held by files on tmpfs go when the files are deleted)"
     return [Step(command, what, risk)]
 
 

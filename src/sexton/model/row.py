@@ -22,7 +22,7 @@ class Row:
     row: with some fifty of them that is a noticeable part of what a diagnosis costs a node.
     """
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _values(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)

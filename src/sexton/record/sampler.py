@@ -8,6 +8,7 @@ and the others go on.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -28,7 +29,7 @@ from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState, Window
 from sexton.record.moving import MovingFiles
-from sexton.sources.host import Host
+from sexton.sources.host import ON_THE_NODE, ONLY_LIVE, Host
 from sexton.sources.reader import Files
 from sexton.sources.registry import Reading, Source, all_sources
 
@@ -61,6 +62,7 @@ class _Seat:
     stuck: threading.Event | None = None
     state: str = "absent"
     detail: str = "not read yet"
+    grant: str | None = None
     reads: int = 0
     failures: int = 0
     spent_s: float = 0.0
@@ -209,7 +211,7 @@ class Sampler:
                 path=seat.source.path,
                 state=seat.state,
                 detail=printable(seat.detail),
-                grant=seat.source.grant if seat.state in ("absent", "denied") else "",
+                grant=_grant(seat),
                 reads=seat.reads,
                 spent_s=seat.spent_s,
             )
@@ -244,9 +246,12 @@ class Sampler:
 
     def _failed(self, seat: _Seat, error: BaseException) -> None:
         seat.failures += 1
+        seat.grant = None
         if isinstance(error, SourceError):
+            seat.grant = error.grant
             seat.state = next((name for kind, name in _STATES if isinstance(error, kind)), "failed")
-            seat.detail = error.detail if error.path == seat.source.path else str(error)
+            whole = error.path == seat.source.path or error.detail == ONLY_LIVE
+            seat.detail = error.detail if whole else str(error)
             return
         seat.state = "failed"
         seat.detail = f"{type(error).__name__}: {error}{_place(error)}"
@@ -260,3 +265,14 @@ class Sampler:
             sorted_rows[type(row)].append(row)
         for kind, items in sorted_rows.items():
             self._batches[kind].append(Batch(mono_s, wall_s, tuple(items)))
+
+
+def _grant(seat: _Seat) -> str:
+    """What would give us the source: what its failure says, else what the source says of itself."""
+    if seat.state not in ("absent", "denied"):
+        return ""
+    if seat.state == "denied" and os.geteuid() == 0:  # a container's root: sudo would not help
+        return ON_THE_NODE
+    if seat.grant is not None:
+        return seat.grant
+    return seat.source.grant or ("sudo sexton diagnose" if seat.state == "denied" else "")

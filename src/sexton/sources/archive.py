@@ -2,7 +2,7 @@ r"""The tar that ``sexton collect``'s script writes: a host's files at a few mom
 
 Layout (``sexton.collect/1``)::
 
-    manifest             "sexton.collect/1", then "snapshots 3", "seconds 10", "user root", …
+    manifest             "sexton.collect/1", then "snapshots 3", "seconds 10", "notes …"
     0/bundle             what does not change between the snapshots; every snapshot sees it
     1/bundle  2/bundle   what was read at each moment
     1/proc/stat          plain members are taken too, so that a tree can be packed by hand
@@ -15,6 +15,7 @@ per file)::
     0b9a… file /proc/stat                and the file's bytes follow, up to the next mark
     0b9a… link /sys/class/net/eth0       the target follows
     0b9a… denied /dev/kmsg               it is there, and not for who collected
+    0b9a… late /commands/systemctl_show  a program that did not end in time: half of it is nothing
     0b9a… dir                            lines of inode, link count and path follow
     0b9a… end
 
@@ -30,9 +31,16 @@ import io
 import tarfile
 import zlib
 from collections import deque
+from collections.abc import Container
 from typing import BinaryIO, NamedTuple, cast
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, StoreError
+from sexton.errors import (
+    SourceAbsent,
+    SourceDenied,
+    SourceMalformed,
+    SourceTimeout,
+    StoreError,
+)
 from sexton.sources.reader import DEFAULT_LIMIT, Files, FileStatus
 
 SCHEMA = "sexton.collect/1"
@@ -59,6 +67,7 @@ class ArchiveFiles:
         self._contents: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._denied: set[str] = set()
+        self._late: set[str] = set()
         self._statuses: dict[str, FileStatus] = {}
         self._children: dict[str, dict[str, bool]] = {"/": {}}
 
@@ -71,6 +80,9 @@ class ArchiveFiles:
     def add_denied(self, path: str) -> None:
         self._denied.add(self._enter(path, is_dir=False))
 
+    def add_late(self, path: str) -> None:
+        self._late.add(self._enter(path, is_dir=False))
+
     def add_directory(self, path: str, inode: int = 0, links: int | None = None) -> None:
         clean = self._enter(path, is_dir=True)
         if links is not None:
@@ -81,6 +93,7 @@ class ArchiveFiles:
         self._contents = {**below._contents, **self._contents}
         self._links = {**below._links, **self._links}
         self._denied |= below._denied - self._contents.keys()
+        self._late |= below._late - self._contents.keys()
         self._statuses = {**below._statuses, **self._statuses}
         for path, names in below._children.items():
             self._children[path] = {**names, **self._children.get(path, {})}
@@ -93,6 +106,8 @@ class ArchiveFiles:
                 raise SourceDenied(path, "not readable for whoever collected it")
             if found in self._children:
                 raise SourceMalformed(path, 0, "a directory")
+            if found in self._late:
+                raise SourceTimeout(path, "did not end in time where it was collected")
             raise SourceAbsent(path, "not in the archive")
         if len(content) > min(limit, FILE_LIMIT):
             raise SourceMalformed(path, 0, f"larger than {min(limit, FILE_LIMIT):,} bytes")
@@ -123,7 +138,13 @@ class ArchiveFiles:
         if found in self._children:
             below = sum(1 for is_dir in self._children[found].values() if is_dir)
             return FileStatus(0, 2 + below, is_dir=True)
-        if found in self._contents or found in self._links or found in self._denied:
+        files: tuple[Container[str], ...] = (
+            self._contents,
+            self._links,
+            self._denied,
+            self._late,
+        )
+        if any(found in each for each in files):
             return FileStatus(0, 1, is_dir=False)
         raise SourceAbsent(path, "not in the archive")
 
@@ -323,6 +344,8 @@ def _unbundle(content: bytes, tree: ArchiveFiles) -> None:
             tree.add_link(path, text.rstrip("\n"))
         elif kind == "denied":
             tree.add_denied(path)
+        elif kind == "late":
+            tree.add_late(path)
         elif kind == "dir":
             _add_directories(text, tree)
         ended = kind == "end"

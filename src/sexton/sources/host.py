@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from sexton.errors import SourceAbsent, SourceError
 from sexton.sources.reader import Files, LiveFiles, RootedFiles
 
+#: Why a source that is no file has nothing to say about another machine's tree.
+ONLY_LIVE = "only on the node itself, not through --root or an archive"
+ON_THE_NODE = "sudo sexton diagnose  # on the node itself"
+
 
 @dataclass(slots=True)
 class Host:
@@ -16,12 +20,14 @@ class Host:
     about *this* node, not about the one whose tree ``--root`` shows. `moment` is the time a
     snapshot was taken at (monotonic, wall), `None` where the clock is running. While an archive is
     replayed, `files` and `moment` move on from snapshot to snapshot under the opened sources.
+    `thorough` asks a source for what a glance would leave out.
     """
 
     files: Files
     live: bool
     root: str = "/"
     moment: tuple[float, float] | None = None
+    thorough: bool = False
 
     @property
     def self_dir(self) -> str:
@@ -43,11 +49,15 @@ class Host:
     def require_live(self, path: str) -> None:
         """For sources that are system calls and not files."""
         if not self.live:
-            raise SourceAbsent(path, "only on the node itself, not through --root or an archive")
+            raise SourceAbsent(
+                path,
+                ONLY_LIVE,
+                grant=ON_THE_NODE,
+            )
 
 
-def open_host(root: str = "/") -> Host:
+def open_host(root: str = "/", thorough: bool = False) -> Host:
     """This machine, or the tree under `root`."""
     if root == "/":
-        return Host(LiveFiles(), live=True)
-    return Host(RootedFiles(root), live=False, root=root)
+        return Host(LiveFiles(), live=True, thorough=thorough)
+    return Host(RootedFiles(root), live=False, root=root, thorough=thorough)

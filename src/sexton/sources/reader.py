@@ -89,6 +89,15 @@ def walk(files: Files, path: str, depth: int | None = None) -> Iterator[Director
     return _walk_by_name(files, path, depth)
 
 
+def exists(files: Files, path: str) -> bool:
+    """Is there anything at that path, itself and not what it may link to?"""
+    try:
+        files.status(path)
+    except SourceAbsent:
+        return False
+    return True
+
+
 def failure(path: str, error: OSError) -> SourceError:
     """The kind of `SourceError` an `OSError` is."""
     reason = os.strerror(error.errno) if error.errno else str(error)

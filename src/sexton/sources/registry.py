@@ -136,9 +136,15 @@ def source(  # noqa: PLR0913 - all but one are named at the call
 
 @cache
 def all_sources() -> tuple[Source, ...]:
-    """Every source there is, by walking the package; sorted by id."""
-    for module in pkgutil.walk_packages(sexton.sources.__path__, _PACKAGE):
-        importlib.import_module(module.name)
+    """Every source there is, by walking the folders; sorted by id.
+
+    Modules beside the folders are no sources, and some are dear to import (`archive`).
+    """
+    for folder in pkgutil.iter_modules(sexton.sources.__path__, _PACKAGE):
+        if folder.ispkg:
+            inside = importlib.import_module(folder.name).__path__
+            for module in pkgutil.iter_modules(inside, f"{folder.name}."):
+                importlib.import_module(module.name)
     return tuple(_found[name] for name in sorted(_found))
 
 

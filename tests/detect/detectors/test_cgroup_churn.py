@@ -138,14 +138,14 @@ def counts(*runs: int, dying: int = 100, step: int = 0) -> Finding:
 
 def test_without_tracefs_gone_inodes_are_a_lower_bound():
     finding = counts(1, 2, 3, 4)
-    assert finding.verdict is Verdict.ABSENT
-    assert finding.summary == "at least 3 cgroups removed in 15.0 s, no loop among them"
+    assert finding.verdict is Verdict.UNKNOWN, "two counts cannot show that there is no loop"
+    assert finding.summary.startswith("at least 3 cgroups removed in 15.0 s; whether in a loop")
     assert finding.missing
 
 
 def test_without_tracefs_a_container_is_suspect_while_the_dead_grow():
     assert counts(1, 2, 3, 4, step=2).severity is Severity.WARNING
-    assert counts(1, 2, 3, 4, step=1).verdict is Verdict.ABSENT
+    assert counts(1, 2, 3, 4, step=1).verdict is Verdict.UNKNOWN
 
 
 def test_a_directory_made_again_under_its_name_is_told_by_its_inode():

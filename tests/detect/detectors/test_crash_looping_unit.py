@@ -72,6 +72,34 @@ def test_the_end_that_was_seen_counts_even_if_it_runs_again_since():
     assert finding.summary.endswith("exit status 1")
 
 
+def test_a_unit_that_only_the_journal_tells_of_is_a_loop_if_it_restarts_while_we_watch():
+    """On a busy node the list of units may come late or in part; the journal still knows."""
+    marks = [RestartMark("b.service", 600 + n, EPOCH + END_S - 9 + n) for n in range(5)]
+    window = make_window([(END_S - 10, [SYSTEMD, QUIET]), (END_S, [SYSTEMD, QUIET, *marks])])
+    finding = detect(window)
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
+    assert finding.entities["unit"] == ("b.service",)
+    assert "604 times so far, 5 in this window" in finding.summary
+    assert "journal" in finding.evidence[0].source
+
+
+def test_a_unit_that_only_an_old_journal_tells_of_is_none():
+    marks = [RestartMark("b.service", 600 + n, EPOCH + END_S - 900 + n) for n in range(5)]
+    window = make_window([(END_S - 10, [SYSTEMD, QUIET]), (END_S, [SYSTEMD, QUIET, *marks])])
+    assert detect(window).verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("restarts", "says"), [(4, "every 300 ms"), (20, "every 500 ms")], ids=["settings", "seen"]
+)
+def test_the_period_is_the_one_seen_as_soon_as_that_is_enough(restarts: int, says: str):
+    """RestartSec 100 ms and a run of 200 ms; systemd itself takes its time as well."""
+    finding = look(failing(0, END_S - 10), failing(restarts, END_S - 1))
+    assert f"restarts {says}" in finding.summary
+    assert finding.evidence[1].value.startswith(says.removeprefix("every "))
+    assert ("RestartSec" in finding.evidence[1].value) == (restarts == 4)
+
+
 def test_one_restart_in_the_window_may_be_an_upgrade():
     assert look(running(0, 100), running(1, END_S - 1)).verdict is Verdict.ABSENT
 

@@ -239,3 +239,17 @@ def test_any_order_of_lines_gives_one_readable_finding(said, resets):
     finding = run(*rows, later=[counter("total_resets", resets)])
     assert (finding.verdict is Verdict.PRESENT) == (bool(said) or resets > 0)
     assert finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("container", "verdict"),
+    [(None, Verdict.NOT_APPLICABLE), ("docker", Verdict.UNKNOWN)],
+)
+def test_no_interface_in_a_container_says_nothing_of_the_nodes(
+    container: str | None, verdict: Verdict
+) -> None:
+    inside = Node("n", "5.4", 96, "b", DAY, *[None] * 7, container)
+    finding = detect(make_window([(NOW, [inside, Nic("lo", False, None, None, None, "up")])]))
+    assert finding.verdict is verdict
+    grants = [lack.grant for lack in finding.missing]
+    assert any("on the node" in grant for grant in grants) is (verdict is Verdict.UNKNOWN)

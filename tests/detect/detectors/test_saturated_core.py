@@ -186,7 +186,7 @@ def test_a_core_busy_in_user_mode_is_not_a_problem():
     readings = [(s, [core.run(0.05, user=0.95) if s else core.row()]) for s in range(11)]
     finding = detect(make_window(readings))
     assert finding.verdict is Verdict.ABSENT
-    assert "core 0 at 5 %" in finding.summary
+    assert "core 0, 5 %" in finding.summary
 
 
 def test_a_flood_says_softirq_and_not_kernel():

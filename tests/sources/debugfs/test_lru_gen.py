@@ -56,6 +56,14 @@ def test_in_an_archive_the_price_is_paid(tmp_path):
     assert len(list(LruGen(taken).collect())) > 40
 
 
+def test_an_archive_without_it_does_not_blame_the_kernel(tmp_path):
+    made = tree(tmp_path, dying=1)
+    (tmp_path / PATH.lstrip("/")).unlink()
+    taken = dataclasses.replace(made.host(), moment=(1.0, 2.0))
+    with pytest.raises(SourceAbsent, match="not collected"):
+        list(LruGen(taken).collect())
+
+
 def test_says_whether_debugfs_or_the_kernel_lacks_it(tmp_path):
     made = tree(tmp_path, dying=1)
     (tmp_path / PATH.lstrip("/")).unlink()

@@ -100,3 +100,7 @@ def test_live_counters_agree_with_ethtool():
     for row in rows:
         assert before[row.nic][row.counter] <= row.value <= after[row.nic][row.counter]
     assert len(again) == len(rows)
+
+
+def test_a_number_of_thousands_of_digits_is_no_counter():
+    assert list(parse_text(f"a: {'9' * 5000}\nb: 7\n")) == [("b", 7)]

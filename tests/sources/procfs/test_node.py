@@ -179,3 +179,23 @@ def test_this_machine_knows_itself():
     assert row.uptime_s is not None
     with open("/proc/sys/kernel/random/boot_id") as file:
         assert row.boot_id == file.read().strip()
+
+
+@pytest.mark.parametrize("uptime", ["nan", "inf", "1e400", "-1", "9" * 400])
+def test_an_impossible_uptime_is_malformed(tmp_path, uptime):
+    with pytest.raises(SourceMalformed, match="uptime"):
+        node(tmp_path, {"/proc/uptime": f"{uptime} 1.0\n"})
+
+
+@pytest.mark.parametrize(
+    ("pid_namespace", "first", "kind"),
+    [
+        (4026531836, "init", None),
+        (4026532201, "systemd", None),
+        (4026532201, "python3", "its own PID namespace"),
+    ],
+)
+def test_a_container_without_marks_is_known_by_its_namespace(tmp_path, pid_namespace, first, kind):
+    (tmp_path / "proc/1/ns").mkdir(parents=True)
+    (tmp_path / "proc/1/ns/pid").symlink_to(f"pid:[{pid_namespace}]")
+    assert node(tmp_path, {"/proc/1/comm": f"{first}\n"}).container == kind

@@ -36,3 +36,9 @@ def test_a_broken_line_is_named(line):
     with pytest.raises(SourceMalformed) as caught:
         list(parse(f"1 0 0 0\n{line}\n"))
     assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("wide", ["1" * 9, "f" * 5000, "-1"])
+def test_a_column_wider_than_the_counter_is_malformed(wide):
+    with pytest.raises(SourceMalformed, match="32 bits"):
+        list(parse(f"{wide} 00000000 00000000\n"))

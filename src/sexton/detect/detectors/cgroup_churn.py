@@ -65,7 +65,9 @@ def detect(window: Window) -> Finding:
     if not looping:
         return Finding(
             NAME,
-            Verdict.ABSENT,
+            # Two counts miss whatever lived and died between them: they can show a loop, and
+            # never that there is none.
+            Verdict.ABSENT if seen.traced else Verdict.UNKNOWN,
             Severity.INFO,
             _calm(seen),
             evidence=tuple(evidence),
@@ -136,10 +138,11 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
 
 def _calm(seen: Churn) -> str:
     if not seen.deaths:
-        return f"no cgroup was removed in {seconds(seen.seconds)}"
+        where = "" if seen.traced else " between two counts; in between nobody looked"
+        return f"no cgroup was removed in {seconds(seen.seconds)}{where}"
     text = f"{count(seen.deaths, 'cgroup')} removed in {seconds(seen.seconds)}"
     if seen.traced is None:
-        return f"at least {text}, no loop among them"
+        return f"at least {text}; whether in a loop only a trace could tell"
     text += f", {len(seen.traced.released):,} released"
     pending = len(seen.traced.pending)
     return f"{text}, {pending:,} not yet" if pending else text

@@ -131,7 +131,7 @@ def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
     if rows is None:
         return missing(window.why_missing(ProcessCgroup))
     occupied = {row.path for row in rows if not row.deleted}
-    grant = "run in the host's PID and cgroup namespaces: sudo nsenter -t 1 -a sexton diagnose"
+    grant = "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -a sexton"
     if any(path.startswith("/..") for path in occupied):
         return Missing("processes' paths are those of another cgroup namespace", grant)
     if window.node is not None and window.node.container:

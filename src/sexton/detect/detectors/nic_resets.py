@@ -122,7 +122,7 @@ def detect(window: Window) -> Finding:
     lacking = list(kernel_log.lacking(window))
     if not counters and lacking:
         if real is None:
-            lacking.append(missing(window.why_missing(Nic)))
+            lacking.append(nics.hidden(window) or missing(window.why_missing(Nic)))
         what = "no kernel log, and no driver here counts its resets"
         return unknown("nic_resets", what, tuple(lacking))
     if window.batches(NicCounter) is None and real is not None:

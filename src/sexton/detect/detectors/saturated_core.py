@@ -198,8 +198,8 @@ def _calm(slices: Sequence[_Slice], watched: float) -> Finding:
         "saturated_core",
         Verdict.ABSENT,
         Severity.INFO,
-        f"no core held in the kernel; the worst {duration(worst.end - worst.start)} was "
-        f"core {worst.core} at {share:.0f} %",
+        f"no core held in the kernel; busiest there: core {worst.core}, {share:.0f} % "
+        f"over {duration(worst.end - worst.start)}",
         evidence=(
             Evidence(
                 "worst core in the kernel, one step",

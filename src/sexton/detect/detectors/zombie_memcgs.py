@@ -29,7 +29,7 @@ from __future__ import annotations
 from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
-from sexton.detect.owners import TRACED, UPPER_BOUND, Owner, owners
+from sexton.detect.owners import LEDGER, TRACED, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import detector, missing
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
@@ -58,8 +58,7 @@ SHARE = Threshold("share", 5, "% of the dead", "one who left so few did not make
 
 NAME = "zombie_memcgs"
 HOST_VIEW = (
-    "run with the host's cgroup namespace: sudo nsenter -t 1 -C -m sexton diagnose"
-    " (in a pod: hostPID and the host's /sys/fs/cgroup, with --root)"
+    "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
 #: The whole tree is in sight, and the kernel still does not say how many are dead.
 DEATHS_ONLY = "sudo sexton zombies --watch counts deaths from now on; counting again may help"
@@ -221,7 +220,7 @@ def _rates(
         rates.append(
             Evidence(
                 "dying ÷ uptime, an average since boot",
-                f"{average:,.1f} an hour over {seconds(uptime)}",
+                f"{average:,.{0 if average >= 10 else 1}f} an hour over {seconds(uptime)}",
                 "about 0",
                 "memory cgroups an hour",
                 f"{census.method}, /proc/uptime",
@@ -300,7 +299,9 @@ def _summary(
         return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
-        text += f", {named.dying:,} of them left under {named.shown}"
+        # Restarts tell how many there should be, not which ones they are.
+        about = "about " if named.method == LEDGER else ""
+        text += f", {about}{named.dying:,} of them left under {named.shown}"
     elif found:
         # Bytes do not tell who left the most: name them all, up to a line's length.
         text += f", what they hold is under {' · '.join(map(_holding, found[:3]))}"

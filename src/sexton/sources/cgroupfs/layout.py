@@ -29,10 +29,14 @@ from sexton.model.cgroup import Controller, Mount
 from sexton.model.text import printable
 from sexton.sources.host import Host
 from sexton.sources.procfs import cgroups, mountinfo
-from sexton.sources.reader import text
+from sexton.sources.reader import exists, text
 
 INITIAL_NAMESPACE = "cgroup:[4026531835]"
 HOST_NAMESPACE = "run with the host's cgroup namespace"
+#: The line to type, with all that a shell would not run behind its own comment mark.
+HOST_VIEW = (
+    "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
+)
 HOST_MOUNT = "run with the host's /sys/fs/cgroup mounted, or with --root on the host's tree"
 #: A node may mount one hierarchy many times (kubelet's pods do); a few are enough to choose from.
 _MOST_CANDIDATES = 8
@@ -171,7 +175,7 @@ def _looks_like_root(host: Host, version: int, top: str) -> bool | None:
     """By the files only a root has or lacks; `None` where too few were copied to tell."""
 
     def any_of(*names: str) -> bool:
-        return any(_exists(host, f"{top}/{name}") for name in names)
+        return any(exists(host.files, f"{top}/{name}") for name in names)
 
     if version == 1:
         if any_of("release_agent", "cgroup.sane_behavior"):
@@ -180,14 +184,6 @@ def _looks_like_root(host: Host, version: int, top: str) -> bool | None:
     if any_of("cgroup.type", "cgroup.events", "cgroup.freeze"):
         return False
     return True if any_of("cgroup.controllers") else None
-
-
-def _exists(host: Host, path: str) -> bool:
-    try:
-        host.files.status(path)
-    except SourceAbsent:
-        return False
-    return True
 
 
 def _shows_something(host: Host, path: str) -> bool:

@@ -31,7 +31,7 @@ from sexton.model.cgroup import WalkCost
 from sexton.model.text import seconds
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.estimate import Estimate, estimate
-from sexton.sources.cgroupfs.layout import controller, read_layout
+from sexton.sources.cgroupfs.layout import HOST_VIEW, controller, read_layout
 from sexton.sources.host import Host
 from sexton.sources.procfs.irq_affinity import cpu_list
 from sexton.sources.reader import text
@@ -57,7 +57,7 @@ print(time.perf_counter() - started)
     rows=(WalkCost,),
     period_s=0.0,
     deadline_s=6.0,
-    grant="run on the node itself, with the host's cgroup namespace",
+    grant=HOST_VIEW,
 )
 class WalkCosts:
     """One row per walking file."""

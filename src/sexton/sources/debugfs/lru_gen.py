@@ -33,7 +33,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSki
 from sexton.model.cgroup import OfflineMemcg
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import controller, read_layout
-from sexton.sources.host import Host
+from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.procfs import mountinfo
 from sexton.sources.reader import text
 from sexton.sources.registry import source
@@ -44,6 +44,7 @@ PATH = "/sys/kernel/debug/lru_gen"
 #: sought through from its head: 5,000 make under a million steps, 70,000 about 150 million.
 #: Counted from the code (`lru_gen_seq_start`), not timed.
 MOST_MEMCGS = 5_000
+_BUILT = "a kernel of 6.1 or later, built with CONFIG_LRU_GEN=y"
 _DEADLINE_S = 2.0
 _LIMIT = 8 << 20
 _CHILD = """
@@ -71,7 +72,7 @@ def parse(content: str) -> Iterator[OfflineMemcg]:
     rows=(OfflineMemcg,),
     period_s=0.0,
     deadline_s=3.0,
-    grant="sudo mount -t debugfs none /sys/kernel/debug (needs CONFIG_LRU_GEN, 6.1 or later)",
+    grant="sudo mount -t debugfs none /sys/kernel/debug  # needs CONFIG_LRU_GEN, 6.1 or later",
 )
 class LruGen:
     """A row per dying memory cgroup that the kernel still lists."""
@@ -95,8 +96,14 @@ class LruGen:
         try:
             self._host.files.status(path)
         except SourceAbsent:
-            why = "not offered by this kernel" if points else "debugfs is not mounted"
-            raise SourceAbsent(path, why) from None
+            if self._host.moment is not None:
+                why = "not collected: on the node itself only"
+                raise SourceAbsent(path, why, grant=ON_THE_NODE) from None
+            if points:
+                raise SourceAbsent(path, "not offered by this kernel", grant=_BUILT) from None
+            raise SourceAbsent(path, "debugfs is not mounted") from None
+        except SourceDenied as denied:
+            raise SourceDenied(path, denied.detail, grant="sudo sexton diagnose") from None
         return path
 
     def _refuse_if_many(self) -> None:

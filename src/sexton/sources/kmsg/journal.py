@@ -34,7 +34,7 @@ from sexton.sources.runner import Ended, run
 PATH = "journal"
 KEPT = "/commands/journal_json"
 RESTART_SCHEDULED = "5eb03494b6584870a536b337290809b3"
-GRANT = "run as root, or join the group systemd-journal"
+GRANT = "sudo sexton diagnose  # or join the group systemd-journal"
 _PLACES = ("/var/log/journal", "/run/log/journal")
 _COUNTER = re.compile(
     r"(?P<unit>\S{1,256}): Scheduled restart job, restart counter is at (?P<counter>\d{1,10})\.",
@@ -81,7 +81,8 @@ def journal_text(host: Host, wanted: Sequence[str], deadline_s: float = 2.0) -> 
     if not host.live:
         return text(host.files, KEPT)
     if not any(_has_entries(host, place) for place in _PLACES):
-        raise SourceAbsent(PATH, "no journal under /var/log/journal or /run/log/journal")
+        why = "no journal under /var/log/journal or /run/log/journal"
+        raise SourceAbsent(PATH, why, grant="")  # nothing that we could ask for
     command = ["journalctl", "--no-pager", "-o", "json", "--since", "-1h", *wanted]
     return answer(run(command, deadline_s))
 

@@ -71,7 +71,7 @@ MOST_EVENTS = 20_000
     rows=(KernelEvent, KernelLog),
     period_s=1.0,
     deadline_s=3.0,  # for a kept log of megabytes; the live ring stops by itself much earlier
-    grant="run as root (CAP_SYSLOG), or: sudo sysctl kernel.dmesg_restrict=0",
+    grant="sudo sexton diagnose  # needs CAP_SYSLOG, or kernel.dmesg_restrict=0",
 )
 class KernelLogReading:
     """The kernel's log, live or as it was kept."""

@@ -34,6 +34,7 @@ from sexton.sources.registry import source
 PATH = "ethtool -S"
 MOST_COUNTERS = 4096
 _MOST_VALUE = (1 << 64) - 1
+_MOST_DIGITS = len(str(_MOST_VALUE))
 
 
 @source(PATH, rows=(NicCounter,), period_s=1.0)
@@ -85,7 +86,8 @@ def parse_text(content: str) -> Iterator[tuple[str, int]]:
     for line in content.split("\n"):
         name, colon, value = line.strip().rpartition(":")
         value = value.strip()
-        if colon and value.isascii() and value.isdecimal() and int(value) <= _MOST_VALUE:
+        plain = value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS
+        if colon and plain and int(value) <= _MOST_VALUE:
             yield name, int(value)
 
 

@@ -52,7 +52,7 @@ _IDLE = re.compile(
     rows=(StackCount,),
     period_s=3600,
     deadline_s=30,
-    grant="apt-get install linux-perf, then sudo sexton diagnose --stacks",
+    grant="sudo sexton diagnose --stacks  # needs perf: apt-get install linux-perf",
     asked_by="--stacks",
 )
 class Stacks:

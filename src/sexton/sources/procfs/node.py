@@ -43,6 +43,8 @@ from sexton.sources.reader import Files, text
 from sexton.sources.registry import source
 
 PATH = "/proc/sys/kernel"
+#: A container that bears no mark: bare runc, `unshare`.
+UNNAMED = "its own PID namespace"
 CLOUD_INIT = "/run/cloud-init/instance-data.json"
 #: Inode numbers of the namespaces the kernel starts with (include/linux/proc_ns.h).
 _FIRST = {"ipc": 4026531839, "uts": 4026531838, "pid": 4026531836, "cgroup": 4026531835}
@@ -189,9 +191,12 @@ def _uptime(files: Files) -> float | None:
     if content is None:
         return None
     try:
-        return float(content.split()[0])
+        uptime_s = float(content.split()[0])
     except ValueError:
         raise SourceMalformed("/proc/uptime", 1, "no number of seconds") from None
+    if not 0 <= uptime_s < 1e11:  # refuses NaN as well
+        raise SourceMalformed("/proc/uptime", 1, "an impossible number of seconds")
+    return uptime_s
 
 
 def _os(files: Files) -> str | None:
@@ -219,7 +224,16 @@ def _container(host: Host) -> str | None:
         except (SourceAbsent, SourceDenied, SourceMalformed):
             continue
         return kind
-    return None
+    return UNNAMED if _apart(host) else None
+
+
+def _apart(host: Host) -> bool:
+    """In a PID namespace whose first process is no service manager: a container by any name."""
+    try:
+        own = host.files.link(f"{host.self_dir}/ns/pid")
+    except SourceError:
+        return False
+    return own != f"pid:[{_FIRST['pid']}]" and _line(host.files, "/proc/1/comm") != "systemd"
 
 
 def _in_first_namespaces(host: Host) -> bool:

@@ -42,6 +42,8 @@ def parse(text: str) -> Iterator[SoftnetCpu]:
             values = [int(column, 16) for column in columns[:13]]
         except ValueError:
             raise SourceMalformed(_SHOWN, number, "not hexadecimal numbers") from None
+        if max(values) >> 32 or min(values) < 0:
+            raise SourceMalformed(_SHOWN, number, "more than the 32 bits of a counter")
         if len(values) < 3:
             raise SourceMalformed(_SHOWN, number, f"{len(values)} columns, at least 3 expected")
         processed, dropped, squeezed = values[:3]

@@ -95,6 +95,8 @@ class Tasks:
                 found.append(parse_process(content, path))
         if denied and not found:
             raise denied
+        if not found:  # at least we ourselves run: no process at all means no procfs
+            raise SourceAbsent(PATH, "no process is to be seen in /proc")
         return found
 
     def _worth_a_look(self, processes: list[Process], passed_s: float) -> list[Process]:

@@ -36,7 +36,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalform
 from sexton.model.row import Row
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.sources.host import Host
-from sexton.sources.reader import text
+from sexton.sources.reader import exists, text
 from sexton.sources.registry import source
 from sexton.sources.systemd import show
 from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus
@@ -91,7 +91,7 @@ class _Listed:
     rows=(ServiceManager, Unit, Timer),
     period_s=5.0,
     deadline_s=DEADLINE_S,
-    grant="run on the node itself, or mount its /run/dbus (read-only) into the container",
+    grant="sudo sexton diagnose  # on the node; in a pod: with its /run/dbus mounted, read-only",
 )
 class Units:
     """See the module."""
@@ -108,7 +108,7 @@ class Units:
         deadline = time.monotonic() + DEADLINE_S
         if not self._host.live and self._recorded():
             return list(self._from_show())
-        if not _exists(self._host, MARK):
+        if not exists(self._host.files, MARK):
             return [self._other_manager()]
         try:
             return self._ask(deadline)
@@ -122,11 +122,11 @@ class Units:
             self._bus = None
 
     def _recorded(self) -> bool:
-        return _exists(self._host, show.PATH)
+        return exists(self._host.files, show.PATH)
 
     def _from_show(self) -> Iterator[Row]:
         version = None
-        if _exists(self._host, _VERSION):
+        if exists(self._host.files, _VERSION):
             words = text(self._host.files, _VERSION).split(maxsplit=2)
             version = words[1] if len(words) > 1 else None
         rows = list(show.parse(text(self._host.files, show.PATH)))
@@ -289,14 +289,6 @@ def _line(bus: Bus, line: Sequence[Any]) -> _Listed:
 def _typed(value: Any, kind: type) -> Any:
     """A property's value if it is there, of its type and not systemd's "infinity"."""
     return value if isinstance(value, kind) and value != _INFINITY else None
-
-
-def _exists(host: Host, path: str) -> bool:
-    try:
-        host.files.status(path)
-    except SourceAbsent:
-        return False
-    return True
 
 
 def _link(host: Host, path: str) -> str:

@@ -34,6 +34,7 @@ from sexton.sources.tracefs.detached import detached
 
 DEFAULT_MOUNT = "/sys/kernel/tracing"
 GRANT = f"sudo mount -t tracefs nodev {DEFAULT_MOUNT}"
+AS_ROOT = "sudo sexton diagnose"
 BUFFER_KB = 64
 #: What one reading takes at most; the rest stays in the buffer for the next one.
 _MOST_BYTES = 4 << 20
@@ -160,9 +161,12 @@ def _place(host: Host) -> tuple[str, int | None]:
     except OSError as error:
         try:
             return find_tracefs(host), None
+        except SourceDenied as denied:
+            raise SourceDenied(DEFAULT_MOUNT, denied.detail, grant=AS_ROOT) from None
         except SourceAbsent as absent:
             if error.errno in (errno.EPERM, errno.EACCES):
-                raise SourceDenied(DEFAULT_MOUNT, f"{absent.detail}, and only root may") from None
+                why = f"{absent.detail}, and only root may"
+                raise SourceDenied(DEFAULT_MOUNT, why, grant=AS_ROOT) from None
             raise
     return f"/proc/self/fd/{mount}", mount
 

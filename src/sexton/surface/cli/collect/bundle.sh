@@ -1,0 +1,104 @@
+# --- the bundle: many small files in one, told apart by a mark nobody can guess
+
+open_bundle() {
+    [ -d "$dir/$1" ] || mkdir "$dir/$1"
+    exec 3>"$dir/$1/bundle"
+    printf 'sexton.bundle/1 %s\n' "$mark" >&3
+}
+
+close_bundle() {
+    printf '\n%s end\n' "$mark" >&3
+    exec 3>&-
+}
+
+# put PATH: $text as the content of PATH.
+put() { printf '\n%s file %s\n%s' "$mark" "$1" "$text" >&3; }
+
+# slurp PATH: the whole of a small file into $text, without a process of its own.
+slurp() {
+    text=
+    line=
+    [ -r "$1" ] || return 1
+    {
+        while IFS= read -r line; do text=$text$line$nl; done <"$1"
+    } 2>/dev/null
+    text=$text$line
+    [ -n "$text" ]
+}
+
+small() {
+    if slurp "$1"; then
+        put "${2:-$1}"
+    else
+        refused "$1" "${2:-$1}"
+    fi
+}
+
+# Not there, or there and not for us?
+refused() {
+    [ -e "$1" ] && [ ! -r "$1" ] && printf '\n%s denied %s\n' "$mark" "$2" >&3
+    return 0
+}
+
+# big PATH [NAME]: a file of any size, bounded.
+big() {
+    if [ ! -r "$1" ]; then
+        refused "$1" "${2:-$1}"
+        return 0
+    fi
+    if [ "$limited" = 1 ]; then
+        head -c "$most_bytes" "$1" >"$dir/one" 2>/dev/null || return 0
+    else
+        cat "$1" >"$dir/one" 2>/dev/null || return 0
+    fi
+    take_one "${2:-$1}"
+}
+
+take_one() {
+    printf '\n%s file %s\n' "$mark" "$1" >&3
+    if [ "$limited" = 1 ]; then head -c "$most_bytes" "$dir/one"; else cat "$dir/one"; fi >&3
+}
+
+# within COMMAND...: run it, but not for longer than $patience seconds; 143 if it had to be stopped.
+within() {
+    if [ "$timed" = 1 ]; then
+        timeout "$patience" "$@"
+        case $? in
+        124 | 137 | 143) return 143 ;; # GNU says 124, busybox what the signal says
+        esac
+        return 0
+    fi
+    "$@" &
+    child=$!
+    { sleep "$patience" && kill "$child"; } >/dev/null 2>&1 3>&- &
+    guard=$!
+    wait "$child"
+    status=$?
+    child=
+    kill "$guard" 2>/dev/null
+    [ "$status" != 143 ] || return 143
+}
+
+# said NAME COMMAND...: what a program prints as /commands/NAME, if it prints anything. Half a list
+# of units looks like a whole one without the unit that matters: a program that was stopped is late.
+said() {
+    name=$1
+    shift
+    has "$1" || return 1
+    if ! within "$@" >"$dir/one" 2>/dev/null; then
+        late "/commands/$name"
+        return 0
+    fi
+    [ -s "$dir/one" ] && take_one "/commands/$name"
+}
+
+late() { printf '\n%s late %s\n' "$mark" "$1" >&3; }
+
+a_link() {
+    [ -L "$1" ] && has readlink || return 0
+    if target=$(readlink "$1" 2>/dev/null) && [ -n "$target" ]; then
+        printf '\n%s link %s\n%s' "$mark" "${2:-$1}" "$target" >&3
+    else
+        printf '\n%s denied %s\n' "$mark" "${2:-$1}" >&3
+    fi
+}

@@ -1,0 +1,127 @@
+"""What is wrong with this node, and how do you know?
+
+Watches the node for some seconds, then prints the verdict first: one paragraph, the
+chain of causes with what is normal, what is here and where it was read, what speaks
+against it, what could not be seen and the command that would show it, and what to do.
+
+  sexton diagnose                       this node, ten seconds
+  sudo sexton diagnose                  with the kernel log and every owner
+  sexton diagnose --root /host          the host's tree, from inside a container
+  sexton collect > collect.sh           for a node without Python:
+  ssh node sh -s < collect.sh | sexton diagnose -
+
+Nothing is changed. As root a private tracefs instance (64 kB a core) follows cgroup
+deaths and is removed at the end; --no-trace leaves it out.
+Exit: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sexton.surface.cli.options import add_json, add_root, seconds
+
+if TYPE_CHECKING:
+    from sexton.model.diagnosis import Cost
+    from sexton.model.window import Window
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "archive",
+        nargs="?",
+        metavar="ARCHIVE",
+        help="a tar made by the script of `sexton collect`; - reads it from standard input",
+    )
+    parser.add_argument(
+        "--seconds", type=seconds, default=10.0, metavar="N", help="how long to watch (default 10)"
+    )
+    add_json(parser)
+    add_root(parser)
+    parser.add_argument(
+        "--stacks",
+        action="store_true",
+        help="sample kernel stacks with perf meanwhile (root; proves what held a core)",
+    )
+    parser.add_argument(
+        "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+    import shutil
+    import sys
+
+    from sexton.errors import CommandError
+    from sexton.explain.diagnosis import diagnose
+    from sexton.surface.reports.diagnosis_json import diagnosis_json
+    from sexton.surface.reports.verdict import verdict_text
+
+    if args.archive is not None and args.root != "/":
+        raise CommandError("an archive and --root exclude each other")
+    window, cost = _replay(args.archive) if args.archive is not None else _watch(args)
+    diagnosis = diagnose(window, cost)
+    if args.json:
+        json.dump(diagnosis_json(diagnosis), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
+    return int(diagnosis.exit)
+
+
+def _watch(args: argparse.Namespace) -> tuple[Window, Cost]:
+    from sexton.record.sampler import Sampler, default_sources
+    from sexton.sources.host import open_host
+    from sexton.surface.cli.progress import countdown
+
+    chosen = default_sources("--stacks") if args.stacks else default_sources()
+    sources = [each for each in chosen if not (args.no_trace and _traces(each.id))]
+    with Sampler(open_host(args.root), sources) as sampler, countdown(args.seconds) as tick:
+        window = sampler.run(args.seconds, tick)
+    traced = any(_traces(name) and state.state == "ok" for name, state in window.states.items())
+    touched = "read-only but for a private trace instance, removed" if traced else "read-only"
+    return window, _cost(window, touched)
+
+
+def _traces(source_id: str) -> bool:
+    return source_id.startswith("tracefs.")
+
+
+def _replay(path: str) -> tuple[Window, Cost]:
+    import sys
+    from pathlib import Path
+
+    from sexton.errors import CommandError
+    from sexton.record.sampler import Sampler
+    from sexton.sources.archive import read_archive
+    from sexton.sources.host import Host
+
+    if path == "-":
+        if sys.stdin is None:
+            raise CommandError("standard input is closed; pipe the collected tar into it")
+        if sys.stdin.isatty():
+            raise CommandError("standard input is a terminal; pipe the collected tar into it")
+        snapshots = read_archive(sys.stdin.buffer)
+    else:
+        try:
+            with Path(path).open("rb") as stream:
+                snapshots = read_archive(stream)
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}") from None
+    with Sampler(Host(snapshots[0].files, live=False)) as sampler:
+        window = sampler.replay((each.files, each.moment) for each in snapshots)
+    return window, _cost(window, "replayed from an archive")
+
+
+def _cost(window: Window, touched: str) -> Cost:
+    import resource
+
+    from sexton.model.diagnosis import Cost
+
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return Cost(window.seconds, spent, own.ru_maxrss * 1024, touched)

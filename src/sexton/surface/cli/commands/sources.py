@@ -1,0 +1,50 @@
+"""What can be seen from here, and how to grant the rest.
+
+Reads every source once and says what it gives, what one read costs, and for each
+that gave nothing why not and the command or setting that would.
+
+  sexton sources                what this user sees
+  sudo sexton sources           what root would add
+  sexton sources --root /host   what a container sees of its host
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from sexton.surface.cli.options import add_json, add_root
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_json(parser)
+    add_root(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+    import shutil
+    import sys
+
+    from sexton.model.window import SourceState
+    from sexton.record.sampler import Sampler, default_sources
+    from sexton.sources.host import open_host
+    from sexton.sources.registry import all_sources
+    from sexton.surface.reports.sources import SourceLine, in_words, sources_json, sources_text
+
+    with Sampler(open_host(args.root), default_sources()) as sampler:
+        states = dict(sampler.run(0).states)
+    for each in all_sources():
+        if each.asked_by:
+            asked = f"only read when asked: sexton diagnose {each.asked_by}"
+            states[each.id] = SourceState(each.id, each.path, "asked", asked)
+    lines = [
+        SourceLine(states[each.id], each.rows, each.period_s, in_words(each.page))
+        for each in all_sources()
+    ]
+    if args.json:
+        json.dump(sources_json(lines), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(sources_text(lines, width, colour=sys.stdout.isatty()))
+    return 0

@@ -1,0 +1,44 @@
+"""Options that several commands share, spelled and checked in one place."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+
+def add_root(parser: argparse.ArgumentParser) -> None:
+    """``--root DIR``."""
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        default="/",
+        type=_directory,
+        help="read another host's tree, mounted or copied at DIR, instead of this machine's",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON (docs/json.md)")
+
+
+def seconds(text: str) -> float:
+    """A duration between 0 and an hour."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0 and at most 3600 seconds")
+    return value
+
+
+def _directory(text: str) -> str:
+    try:
+        os.close(os.open(text, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}") from None
+    try:
+        return "/" + os.path.abspath(text).lstrip("/")
+    except FileNotFoundError:  # our own directory was removed under us
+        raise argparse.ArgumentTypeError("the current directory is gone") from None

@@ -1,0 +1,109 @@
+"""`sexton.diagnosis/1`: the same diagnosis for machines. Described in docs/json.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sexton.model.chain import Chain, Link
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Evidence, Finding
+from sexton.model.node import Node
+from sexton.model.row import fields_of
+from sexton.model.text import printable
+from sexton.model.window import SourceState
+
+SCHEMA = "sexton.diagnosis/1"
+
+
+def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Plain dicts and lists, ready for `json.dumps`."""
+    return {
+        "schema": SCHEMA,
+        "exit": int(diagnosis.exit),
+        "node": _node(diagnosis.node),
+        "hierarchy": diagnosis.hierarchy,
+        "nics": list(diagnosis.nics),
+        "window": {"start": diagnosis.start, "end": diagnosis.end},
+        "findings": [_finding(each) for each in diagnosis.findings],
+        "chains": [_chain(each) for each in diagnosis.chains],
+        "unexplained": list(diagnosis.unexplained),
+        "against": list(diagnosis.against),
+        "plan": [{"do": s.do, "why": s.why, "risk": s.risk} for s in diagnosis.plan],
+        "sources": [_source(each) for each in diagnosis.sources],
+        "cost": None
+        if diagnosis.cost is None
+        else {
+            "watched_s": round(diagnosis.cost.watched_s, 3),
+            "cpu_s": round(diagnosis.cost.cpu_s, 3),
+            "peak_bytes": diagnosis.cost.peak_bytes,
+            "touched": diagnosis.cost.touched,
+        },
+    }
+
+
+def _node(node: Node | None) -> dict[str, Any] | None:
+    if node is None:
+        return None
+    values = ((name, getattr(node, name)) for name in fields_of(Node))
+    return {name: printable(each) if isinstance(each, str) else each for name, each in values}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "verdict": finding.verdict.value,
+        "severity": finding.severity.value,
+        "summary": finding.summary,
+        "entities": {kind: list(names) for kind, names in finding.entities.items()},
+        "start": finding.start,
+        "end": finding.end,
+        "evidence": [_evidence(each) for each in finding.evidence],
+        "missing": [{"what": each.what, "grant": each.grant} for each in finding.missing],
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {
+        "what": evidence.what,
+        "value": evidence.value if evidence.number is None else evidence.number,
+        "text": evidence.value,
+        "normal": evidence.normal,
+        "unit": evidence.unit,
+        "source": evidence.source,
+        "wrong_if": evidence.wrong_if,
+        "outlook": evidence.outlook,
+    }
+
+
+def _chain(chain: Chain) -> dict[str, Any]:
+    return {
+        "root": chain.root,
+        "symptom": chain.symptom,
+        "strength": chain.strength.value,
+        "links": [_link(each) for each in chain.links],
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "id": link.id,
+        "cause": link.cause,
+        "effect": link.effect,
+        "strength": link.strength.value,
+        "sentence": link.sentence,
+        "shared": list(link.shared),
+        "evidence": [_evidence(each) for each in link.evidence],
+        "against": list(link.against),
+    }
+
+
+def _source(state: SourceState) -> dict[str, Any]:
+    return {
+        "id": state.id,
+        "path": state.path,
+        "state": state.state,
+        "detail": state.detail,
+        "grant": state.grant,
+        "reads": state.reads,
+        "spent_s": round(state.spent_s, 6),
+    }

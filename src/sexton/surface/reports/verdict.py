@@ -1,0 +1,333 @@
+"""The verdict as text: what a person reads on a terminal, in a ticket or in a log.
+
+One colour, on the verdict word alone; piped, the same text without it. Every string of a
+`Diagnosis` is already escaped, so nothing here interprets anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from textwrap import wrap
+
+from sexton.model.chain import Chain
+from sexton.model.diagnosis import ESSENTIAL, Diagnosis, Exit
+from sexton.model.finding import Evidence, Finding, Verdict
+from sexton.model.node import Node
+from sexton.model.text import count, printable, seconds, shorten
+from sexton.model.window import SourceState
+
+_WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
+_COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
+EXITS = {
+    Exit.HEALTHY: "healthy",
+    Exit.PROBLEM: "a problem was found",
+    Exit.FAILED: "sexton itself failed",
+    Exit.CANNOT_TELL: "could not tell; the lines above say what would",
+}
+_LABEL = 10
+_MOST_LINES = 6
+_NARROW = 15
+_ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
+_WIDE_ENOUGH = 72
+#: Where a value goes on to explain itself.
+_PHRASE = re.compile(r",? (?=against |in |of |\(|=)|[,;:] ")
+#: A number and its unit stay on one line.
+_UNIT = re.compile(r"(\d) (s|ms|min|h|d|x|MB|KiB|MiB|GiB|%)(?!\w)")
+
+
+def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) -> str:
+    """The whole report; `width` is kept between 60 and 110 columns."""
+    width = min(max(width, 60), 110)
+    word = _WORDS[diagnosis.exit]
+    lines = [*_block(f"{word}  {_identity(diagnosis)}", width, "      ", first=""), ""]
+    if colour:
+        coloured = f"\x1b[1;{_COLOURS[diagnosis.exit]}m{word}\x1b[0m"
+        lines[0] = coloured + lines[0].removeprefix(word)
+    if diagnosis.exit is Exit.PROBLEM:
+        lines += _sick(diagnosis, width)
+    else:
+        lines += _not_sick(diagnosis, width)
+    lines += _as_root(diagnosis, width)
+    lines += _footer(diagnosis, width)
+    return "\n".join(lines) + "\n"
+
+
+def _identity(diagnosis: Diagnosis) -> str:
+    node = diagnosis.node
+    if node is None:
+        return "this node did not say who it is"
+    parts = [
+        count(node.cores, "core") if node.cores else "",
+        f"Linux {node.kernel}",
+        f"cgroup {diagnosis.hierarchy}" if diagnosis.hierarchy else "",
+        f"up {seconds(node.uptime_s)}" if node.uptime_s is not None else "",
+        *(diagnosis.nics[:2] if _is_about_nics(diagnosis) else ()),
+        node.zone or "",
+        node.instance_type or "",
+        f"in a container ({node.container})" if node.container else "",
+    ]
+    return f"{_name(node)}   " + " · ".join(printable(part) for part in parts if part)
+
+
+def _is_about_nics(diagnosis: Diagnosis) -> bool:
+    """Driver and version matter where the NIC does; elsewhere they only lengthen the line."""
+    problems = (each.entities for each in diagnosis.findings if each.is_problem)
+    return any("nic" in entities for entities in problems)
+
+
+def _name(node: Node) -> str:
+    return shorten(printable(node.hostname), 40)
+
+
+def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    known = diagnosis.by_id
+    told: list[str] = []
+    for chain in diagnosis.chains[:2]:
+        told += [name for name in chain.findings if name not in told]
+    told += [name for name in diagnosis.unexplained if name not in told]
+    yield from _block(" ".join(_sentence(known[name]) for name in told), width, " ")
+    yield ""
+    for number, chain in enumerate(diagnosis.chains[:2]):
+        yield from _chain(chain, known, width, "THE CHAIN" if number == 0 else "ALSO")
+        yield ""
+    if diagnosis.unexplained:
+        title = "NO CHAIN EXPLAINS" if diagnosis.chains else "WHAT IS WRONG"
+        yield from _loose(title, [known[name] for name in diagnosis.unexplained], width)
+        yield ""
+    if diagnosis.against:
+        yield from _labelled("AGAINST", [" · ".join(diagnosis.against)], width)
+    against = [text for chain in diagnosis.chains for link in chain.links for text in link.against]
+    yield from _labelled("", list(dict.fromkeys(against)), width)
+    yield from _asides(diagnosis, width)
+    yield from _outlook(diagnosis, width)
+    yield from _not_seen(diagnosis, width)
+    yield from _do_now(diagnosis, width)
+
+
+def _sentence(finding: Finding) -> str:
+    """Its summary as a sentence; the name of a thing keeps its own spelling."""
+    summary = finding.summary
+    named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
+    return (summary if named else summary[:1].upper() + summary[1:]) + "."
+
+
+def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -> Iterator[str]:
+    rows = [_row(f"{number} ", known[name]) for number, name in enumerate(chain.findings, 1)]
+    lines = _table(title, rows, width)
+    yield next(lines)
+    for line, link in zip_longest(lines, chain.links):
+        yield line
+        if link is not None:
+            text = f"└ {link.strength}: {link.sentence}"
+            yield from _block(text, width, "     ", first="   ")
+
+
+def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
+    """Problems without a chain, each with some more of its evidence."""
+    rows = []
+    for finding in findings:
+        rows.append(_row("", finding))
+        more = [each for each in finding.evidence[1:] if not each.outlook]
+        rows += [("  " + each.what, each.normal, _here(each), each.source) for each in more[:2]]
+    yield from _table(title, rows, width)
+
+
+_Cells = tuple[str, str, str, str]
+
+
+def _row(prefix: str, finding: Finding) -> _Cells:
+    if not finding.evidence:
+        return (prefix + finding.summary, "", "", "")
+    first = finding.evidence[0]
+    return (prefix + first.what, first.normal, _here(first), first.source)
+
+
+def _here(evidence: Evidence) -> str:
+    """The value for a narrow column: of a whole phrase its beginning, else its number alone."""
+    start = _PHRASE.split(evidence.value, maxsplit=1)[0]
+    if len(start) <= _NARROW or evidence.number is None:
+        return start if len(start) <= _NARROW else evidence.value
+    return f"{evidence.number:,.{0 if evidence.number == int(evidence.number) else 1}f}"
+
+
+def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
+    """Columns as wide as they need to be, the proof in what is left of the line."""
+    every = [(title, "NORMAL", "HERE", "PROOF"), *rows]
+    normal = min(max(len(row[1]) for row in every), 12)
+    here = min(max(len(row[2]) for row in every), _NARROW)
+    label = max(len(row[0]) for row in every)
+    # Where not all fits, the proof gives way first, down to twenty columns, then the label.
+    proof = max(20, width - normal - here - label - 6)
+    label = min(label, width - normal - here - proof - 6)
+    if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than where they stand
+        label, proof = width - normal - here - 4, 0
+    for row in every:
+        cells = f" {_cut(row[0], label):<{label}} {_cut(row[1], normal):>{normal}}"
+        yield f"{cells} {_cut(row[2], here):>{here}}  {_cut(row[3], proof)}".rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    if width <= 0:
+        return ""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    known = diagnosis.by_id
+    for name in ESSENTIAL:
+        if name in known:
+            yield from _fact(known[name], width)
+    others = [each for each in diagnosis.findings if each.id not in ESSENTIAL]
+    clean = [each.id for each in others if each.verdict is Verdict.ABSENT]
+    if clean:
+        # A container's own processes and cgroups may be clean while the node's are not.
+        inside = diagnosis.node is not None and diagnosis.node.container
+        label = "clean in here" if inside else "also clean"
+        yield from _labelled(label, [", ".join(clean).replace("_", " ")], width, 19)
+    yield from _asides(diagnosis, width)
+    unasked = [each for each in others if each.verdict is Verdict.UNKNOWN]
+    names = ", ".join(each.id for each in unasked).replace("_", " ")
+    if diagnosis.exit is Exit.CANNOT_TELL:
+        yield from _labelled("not checked", [names] if names else [], width, 19)
+        yield ""
+        yield from _not_seen(diagnosis, width)
+        return
+    if unasked:
+        grants = [lack.grant for each in unasked for lack in each.missing if lack.grant]
+        remedy = f" ({grants[0]})" if grants else " (sexton sources says why)"
+        yield from _labelled("not checked", [names + remedy], width, 19)
+
+
+def _fact(finding: Finding, width: int) -> Iterator[str]:
+    label = finding.id.replace("_", " ")
+    prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
+    text = prefix.get(finding.verdict, "") + finding.summary
+    yield from _labelled(label, [text], width, 19)
+
+
+def _asides(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """Present, but only worth a line."""
+    notes = [
+        each.summary
+        for each in diagnosis.findings
+        if each.verdict is Verdict.PRESENT and not each.is_problem
+    ]
+    yield from _labelled("NOTED", notes[:3], width)
+
+
+def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    lines = [
+        f"{each.what}: {each.value}"
+        for finding in diagnosis.findings
+        if finding.is_problem
+        for each in finding.evidence
+        if each.outlook
+    ]
+    yield from _labelled("OUTLOOK", lines[:4], width)
+
+
+def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    lacking = _lacking(diagnosis)
+    label = "NOT SEEN"
+    left = _MOST_LINES
+    for grant, whats in lacking.items():
+        shown = whats[:left]
+        for what in shown:
+            yield from _labelled(label, [what], width)
+            label = ""
+        if grant and shown:
+            yield _typed(grant)
+        left -= len(shown)
+    unsaid = sum(map(len, lacking.values())) - _MOST_LINES
+    if unsaid > 0:
+        yield from _labelled("", [f"and {unsaid} more: sexton sources"], width)
+    skipped = [_skip(state) for state in diagnosis.sources if state.state == "skipped"]
+    yield from _labelled("SKIPPED", skipped, width)
+
+
+def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
+    """What is missing by what would grant it: what the verdict hangs on first, each but once."""
+    asking = [each for each in diagnosis.findings if each.verdict in _ASKING]
+    asking.sort(key=lambda each: each.id not in ESSENTIAL or each.verdict is Verdict.PRESENT)
+    if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
+        asking = [each for each in asking if each.id in ESSENTIAL]
+    grants: dict[str, str] = {}
+    for finding in asking:
+        for lack in finding.missing:
+            grants.setdefault(lack.what, lack.grant)
+    whats: dict[str, list[str]] = {}
+    comments: dict[str, list[str]] = {}
+    for what, grant in grants.items():
+        command, _, comment = grant.partition("  # ")
+        whats.setdefault(command, []).append(what)
+        comments.setdefault(command, []).append(comment)
+    return {_commented(command, comments[command]): whats[command] for command in whats}
+
+
+def _commented(command: str, comments: list[str]) -> str:
+    """One command that gives several things, with a comment that holds for all of them."""
+    if len(set(comments)) > 1:
+        comments = ["on the node itself"] if any("on the node" in each for each in comments) else []
+    return f"{command}  # {comments[0]}" if comments and comments[0] else command
+
+
+def _skip(state: SourceState) -> str:
+    return f"{state.path}: {state.detail}"
+
+
+def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    if not diagnosis.plan:
+        return
+    yield ""
+    for number, step in enumerate(diagnosis.plan):
+        yield from _labelled("" if number else "DO NOW", [f"{step.why}; risk: {step.risk}"], width)
+        yield _typed(step.do)
+
+
+def _typed(command: str) -> str:
+    """A command on a line of its own, never wrapped: it must survive being copied."""
+    return " " * (_LABEL + 4) + shorten(command, 300)
+
+
+def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """What more rights would add, where this user's are all that stands in the way."""
+    denied = [each for each in diagnosis.sources if each.state == "denied"]
+    names = [each.id for each in denied if "on the node" not in each.grant]
+    if names:
+        yield ""
+        yield from _labelled("AS ROOT", [f"sudo sexton diagnose adds {', '.join(names)}"], width)
+
+
+def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    cost = diagnosis.cost
+    findings = diagnosis.findings
+    unknown = sum(each.verdict is Verdict.UNKNOWN for each in findings)
+    checks = count(len(findings), "check") + (f", {unknown} unknown" if unknown else "")
+    if cost is not None:
+        peak = f" · {cost.peak_bytes / 1e6:.0f} MB" if cost.peak_bytes is not None else ""
+        used = f"{cost.watched_s:.0f} s watched · {cost.cpu_s:.2f} s CPU{peak}"
+        checks = f"{used} · {cost.touched} · {checks}"
+    yield ""
+    yield from _block(checks, width, " ")
+    yield f" exit {int(diagnosis.exit)}: {EXITS[diagnosis.exit]}"
+
+
+def _labelled(label: str, items: list[str], width: int, indent: int = _LABEL) -> Iterator[str]:
+    for number, item in enumerate(items):
+        head = f" {label if number == 0 else '':<{indent}} "
+        yield from _block(item, width, " " * len(head), first=head)
+
+
+def _block(text: str, width: int, indent: str, first: str | None = None) -> Iterator[str]:
+    lead = indent if first is None else first
+    lines = wrap(
+        _UNIT.sub("\\1\u00a0\\2", text),
+        width,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from (line.replace("\u00a0", " ") for line in lines or [lead.rstrip()])

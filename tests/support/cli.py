@@ -1,0 +1,63 @@
+"""The real command line, as a person or a script would start it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SEXTON = (sys.executable, "-m", "sexton")
+#: What a shell that knows nothing of tests would have.
+ENVIRONMENT = {
+    "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+    "LC_ALL": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+def sexton(
+    *arguments: str | Path | bytes, env: Mapping[str, str] | None = None, **more: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run it to its end; `env` is added to a plain environment."""
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": 60, **more}
+    if "stdout" not in options:
+        options["stdout"] = subprocess.PIPE
+    if "stderr" not in options:
+        options["stderr"] = subprocess.PIPE
+    if "input" in options:
+        del options["stdin"]
+    return subprocess.run(
+        [*SEXTON, *arguments], env={**ENVIRONMENT, **(env or {})}, check=False, **options
+    )
+
+
+def shell(line: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    """A line of bash in which ``$SEXTON`` is the command, for redirections."""
+    return subprocess.run(
+        ["bash", "-c", line],
+        env={**ENVIRONMENT, "SEXTON": " ".join(SEXTON), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def one_line(stream: bytes) -> str:
+    """The only line of a stream, which is no traceback."""
+    lines = stream.decode().splitlines()
+    assert len(lines) == 1, stream.decode()
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+def quiet(ended: subprocess.CompletedProcess[bytes], allowed: Sequence[int] = (0, 1, 3)) -> None:
+    """It answered, said nothing on standard error and sent nothing raw to whoever reads it."""
+    assert ended.returncode in allowed, ended.stderr.decode()
+    assert ended.stderr == b""
+    raw = [byte for byte in ended.stdout if (byte < 32 and byte != 10) or byte == 127]
+    assert raw == []
+    ended.stdout.decode()

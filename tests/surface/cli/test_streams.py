@@ -1,0 +1,105 @@
+"""Standard streams that are closed, full, broken or know only ASCII."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.surface.cli.main import VERBS
+from tests.support.cli import one_line, quiet, sexton, shell
+
+QUICK = {
+    "diagnose": ("diagnose", "--seconds", "0.2"),
+    "zombies": ("zombies", "--seconds", "0.2"),
+    "top": ("top", "--interval", "0.2"),
+    "sources": ("sources",),
+    "collect": ("collect",),
+}
+EVERY = [*QUICK.values(), ("diagnose", "--seconds", "0.2", "--json"), ("--help",), ("--version",)]
+
+
+def test_every_command_is_tried_here() -> None:
+    assert set(QUICK) == set(VERBS)
+
+
+@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_a_full_disk_is_one_line_and_a_failure(command: tuple[str, ...], unbuffered: str) -> None:
+    ended = shell(f"$SEXTON {' '.join(command)} > /dev/full", env={"PYTHONUNBUFFERED": unbuffered})
+    assert one_line(ended.stderr) == "sexton: cannot write: No space left on device"
+    assert ended.returncode == 2
+
+
+@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+def test_a_reader_that_left_ends_us_as_it_would_any_program(command: tuple[str, ...]) -> None:
+    ended = shell(f"$SEXTON {' '.join(command)} | exec true; exit ${{PIPESTATUS[0]}}")
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+def test_closed_standard_output_is_one_line_and_a_failure(command: tuple[str, ...]) -> None:
+    ended = shell(f"$SEXTON {' '.join(command)} >&-")
+    assert one_line(ended.stderr) == "sexton: standard output is closed: nowhere to write to"
+    assert ended.returncode == 2
+
+
+@pytest.mark.parametrize("command", QUICK.values(), ids=" ".join)
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_the_other_streams_are_not_needed(command: tuple[str, ...], closed: str) -> None:
+    ended = shell(f"$SEXTON {' '.join(command)} {closed}")
+    quiet(ended)
+    assert ended.stdout
+
+
+def test_an_archive_from_a_closed_standard_input_is_one_line() -> None:
+    ended = shell("$SEXTON diagnose - <&-")
+    assert "standard input is closed" in one_line(ended.stderr)
+    assert ended.returncode == 2
+
+
+@pytest.mark.parametrize("command", [*EVERY, ("diagnose", "--help")], ids=" ".join)
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    ],
+    ids=["ascii", "posix"],
+)
+def test_a_terminal_without_unicode_gets_plain_letters(
+    command: tuple[str, ...], env: dict[str, str]
+) -> None:
+    ended = sexton(*command, env=env)
+    quiet(ended)
+    assert ended.stdout.isascii()
+    assert b"?" not in ended.stdout.split(b"\n")[0]
+
+
+def test_a_letter_that_an_encoding_has_is_kept() -> None:
+    ended = sexton("sources", env={"PYTHONIOENCODING": "latin-1"})
+    assert ended.stderr == b""
+    assert "…" not in ended.stdout.decode("latin-1")
+
+
+@pytest.mark.parametrize("command", [*EVERY, ("diagnose", "--help")], ids=" ".join)
+def test_an_interpreter_without_docstrings_is_enough(command: tuple[str, ...]) -> None:
+    ended = sexton(*command, env={"PYTHONOPTIMIZE": "2"})
+    quiet(ended)
+    assert ended.stdout
+
+
+@pytest.mark.parametrize("command", QUICK.values(), ids=" ".join)
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"COLUMNS": "20", "LINES": "5", "TERM": "dumb", "NO_COLOR": "1"},
+        {"COLUMNS": "-5", "LINES": "junk", "TERM": ""},
+        {"COLUMNS": "100000"},
+    ],
+    ids=["narrow", "junk", "wide"],
+)
+def test_odd_surroundings_change_nothing_that_matters(
+    command: tuple[str, ...], env: dict[str, str]
+) -> None:
+    ended = sexton(*command, env=env)
+    quiet(ended)
+    assert ended.stdout

@@ -1,0 +1,52 @@
+"""The house's own rules, as far as a machine can check them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sexton.surface.cli.main import VERBS
+
+ROOT = Path(__file__).parents[1]
+CODE = sorted(
+    path
+    for folder in ("src", "tests", "lab", "bench", "scripts")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".sh", ".toml") and "__pycache__" not in path.parts
+)
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_has_at_most_400_lines(path: Path):
+    assert len(path.read_bytes().splitlines()) <= 400
+
+
+def test_every_command_is_a_verb_in_the_list_and_in_the_readme():
+    commands = ROOT / "src/sexton/surface/cli/commands"
+    stems = {path.stem for path in commands.glob("*.py") if path.stem != "__init__"}
+    assert stems == set(VERBS)
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"sexton {verb}" in readme for verb in VERBS)
+
+
+def test_constraints_pin_versions_and_name_no_index():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in pins), pins
+    assert "://" not in "\n".join(lines)
+
+
+def test_make_alone_prints_help():
+    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("diagnose", "test", "demo", "check", "check-fast", "bench"):
+        assert f"make {target}" in shown
+
+
+def test_ci_calls_the_check_that_calls_the_tests():
+    assert "make check" in (ROOT / ".ci/run").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    check = re.search(r"^check:.*?(?=^\S)", makefile, re.MULTILINE | re.DOTALL)[0]
+    assert " test" in check
