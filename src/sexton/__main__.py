@@ -1,5 +1,5 @@
 """``python -m sexton`` is the same as ``sexton``."""
 
-from sexton.surface.cli.main import main
+from sexton.surface.cli.main import command
 
-raise SystemExit(main())
+command()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
 from sexton.detect.directories import gone
@@ -23,8 +23,7 @@ from sexton.model.unit import RestartMark, Timer, Unit
 from sexton.model.window import Window
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """One thing that comes and goes, and the cgroup it has while it is there.
 
     `total` is how often since boot, as far as told; `recent` how often in the window; `active`
@@ -63,8 +62,7 @@ def units(window: Window) -> Iterator[Account]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Marks:
+class _Marks(NamedTuple):
     """One unit's restarts in the journal."""
 
     total: int

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.directories import gone
@@ -69,8 +70,7 @@ class Family:
         return [later - earlier for earlier, later in pairwise(sorted(self.times_s))]
 
 
-@dataclass(frozen=True, slots=True)
-class Churn:
+class Churn(NamedTuple):
     """Every family, the busiest first. `traced` is `None` where only directories were compared."""
 
     families: tuple[Family, ...]

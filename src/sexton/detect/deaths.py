@@ -8,6 +8,7 @@ since an ordinary release waits for RCU and a worker thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
@@ -29,8 +30,7 @@ class Death:
     released_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Deaths:
+class Deaths(NamedTuple):
     """What was traced between `start_s` and `end_s`; `lost` events were dropped by the buffer."""
 
     all: tuple[Death, ...]

@@ -7,7 +7,7 @@ first two may be carried forward, and only where they rest on at least five deat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
 from sexton.detect.threshold import Threshold
@@ -25,8 +25,7 @@ DRAIN = Threshold(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """`by` more (fewer, where negative) in `seconds`; the last step in percent a second."""
 
     first: int

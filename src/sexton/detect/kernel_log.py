@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.registry import missing
 from sexton.model.event import KernelEvent, KernelLog
@@ -24,8 +25,7 @@ _DRIFT_S = 60.0
 _BOOT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One event of the log; `age_s` at the end of the window, `None` where nothing dates it."""
 
     event: KernelEvent
@@ -73,8 +73,7 @@ def _dated(window: Window, event: KernelEvent) -> Line:
     return Line(event, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """How far back the log goes: `seconds` before the window's end, `None` where undated."""
 
     seconds: float | None

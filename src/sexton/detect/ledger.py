@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sexton.detect.accounts import Account, containers, pattern_of, timers, units
 from sexton.detect.deaths import Deaths, deaths
@@ -66,8 +67,7 @@ class Suspect:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Dead:
+class _Dead(NamedTuple):
     """What is known of the dead, by every means."""
 
     traced: Deaths | None
@@ -117,8 +117,7 @@ def close(mine: float | None, theirs: float | None) -> bool:
     return abs(mine / theirs - 1) * 100 <= CLOSE.value
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(NamedTuple):
     """How one account compares with the dead."""
 
     own: int

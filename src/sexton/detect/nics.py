@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
 from sexton.model.finding import Missing
@@ -58,8 +58,7 @@ def namer(window: Window, lines: Iterable[Line]) -> Callable[[Line], str | None]
     return named
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(NamedTuple):
     """One `ethtool -S` counter: its value now, and how far it moved while we watched."""
 
     nic: str
@@ -101,8 +100,7 @@ def _moves(window: Window) -> Mapping[tuple[str, str], int]:
     return moved
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a queue is served: its name as "eth0:5", its interrupts and its cores.
 
     `cores` is empty where the interrupt may fire on several and nothing says which.

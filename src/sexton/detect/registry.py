@@ -18,8 +18,8 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import sexton.detect.detectors
 from sexton.detect.threshold import Threshold
@@ -31,8 +31,7 @@ Detect = Callable[[Window], Finding]
 _PACKAGE = "sexton.detect.detectors."
 
 
-@dataclass(frozen=True, slots=True)
-class Detector:
+class Detector(NamedTuple):
     """What the registry knows of a detector."""
 
     id: str

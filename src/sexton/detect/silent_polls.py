@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect import nics
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount
@@ -26,8 +26,7 @@ _EXPECTED = 100.0
 _IMAGINABLE = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(NamedTuple):
     """One core without a poll from `start` to `end` (monotonic seconds), in the kernel meanwhile.
 
     `interrupts` is how often its queues' interrupts fired inside that time, `packets` what their
@@ -54,8 +53,7 @@ class Silence:
         return self.interrupts > 0 or (self.expected >= _EXPECTED and self.packets > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
+class _Move(NamedTuple):
     """How often something happened between two readings."""
 
     start: float
@@ -63,8 +61,7 @@ class _Move:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(NamedTuple):
     """Seconds a core spent in system time between two readings."""
 
     start: float

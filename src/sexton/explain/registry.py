@@ -15,8 +15,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import sexton.explain.links
 from sexton.model.chain import Link
@@ -27,8 +27,7 @@ Join = Callable[[Finding, Finding, Window], Link | None]
 _PACKAGE = "sexton.explain.links."
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A possible link between two symptoms."""
 
     id: str

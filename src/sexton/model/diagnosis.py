@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from sexton.model.chain import Chain
 from sexton.model.finding import Finding, Verdict
@@ -33,8 +34,7 @@ class Step:
     risk: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What the diagnosis itself took from the node."""
 
     watched_s: float

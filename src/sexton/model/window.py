@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from sexton.model.node import Node
 from sexton.model.row import Row, fields_of
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Row)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(NamedTuple):
     """How a source fared: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
 
     `detail` says what happened in one line; `grant` is what would give us the source, as a

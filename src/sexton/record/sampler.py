@@ -42,6 +42,7 @@ _STATES: tuple[tuple[type[SourceError], str], ...] = (
 )
 #: How much later than asked a source may be read before the tick counts as late, in seconds.
 _SLACK_S = 0.02
+_NEVER_S = 1e18
 _MOST_EVENTS = 500
 #: How long closing waits for a call that was interrupted.
 _PATIENCE_S = 2.0
@@ -155,7 +156,7 @@ class Sampler:
             wake = min(max(next_due, time.monotonic()), began + seconds, time.monotonic() + 1.0)
             time.sleep(max(0.0, wake - time.monotonic()))
             if time.monotonic() - began < seconds - _SLACK_S:
-                self.read_due(time.monotonic())
+                self.read_due(time.monotonic(), before_s=began + seconds)
         if seconds > 0:
             self.read_all()
         return self.window()
@@ -171,14 +172,21 @@ class Sampler:
                 self._read(seat)
         return self.window()
 
-    def read_due(self, now: float) -> None:
-        """Read whatever is due by `now`."""
+    def read_due(self, now: float, before_s: float = _NEVER_S) -> None:
+        """Read whatever is due by `now`; what will be read at `before_s` anyway may wait for that.
+
+        It may where less than half a period is left: a process table read twice within a second
+        costs as much as two seconds' worth of it and tells less.
+        """
         for seat in self._seats:
             if seat.due_s <= now + _SLACK_S:
+                if before_s - now <= seat.source.period_s / 2 + _SLACK_S:
+                    seat.due_s = before_s
+                    continue
                 self._read(seat)
                 period = seat.source.period_s
                 # A late read does not make the next one come early: the schedule moves on.
-                seat.due_s = max(seat.due_s or now, now - period) + period if period else 1e18
+                seat.due_s = max(seat.due_s or now, now - period) + period if period else _NEVER_S
 
     def read_all(self) -> None:
         """Read every periodic source once more, for the window's closing edge."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.sources.reader import Files, LiveFiles, RootedFiles
@@ -20,7 +21,8 @@ class Host:
     about *this* node, not about the one whose tree ``--root`` shows. `moment` is the time a
     snapshot was taken at (monotonic, wall), `None` where the clock is running. While an archive is
     replayed, `files` and `moment` move on from snapshot to snapshot under the opened sources.
-    `thorough` asks a source for what a glance would leave out.
+    `thorough` asks a source for what a glance would leave out. `memo` is what one source found and
+    another may use in the same breath, so that the node is not asked twice.
     """
 
     files: Files
@@ -28,6 +30,7 @@ class Host:
     root: str = "/"
     moment: tuple[float, float] | None = None
     thorough: bool = False
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def self_dir(self) -> str:

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import sexton.sources
 from sexton.model.row import Row
@@ -70,8 +70,7 @@ class Source:
         return sys.modules[_PACKAGE + self.id].__doc__ or ""
 
 
-@dataclass(frozen=True, slots=True)
-class _FileReading:
+class _FileReading(NamedTuple):
     host: Host
     path: str
     parse: Callable[[str], Iterable[Row]]

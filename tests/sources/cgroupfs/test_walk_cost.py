@@ -36,16 +36,23 @@ def test_a_stall_is_announced_and_not_caused(monkeypatch, tmp_path):
 
 def test_a_cheap_file_is_read_at_the_root_in_a_child(tmp_path):
     (tmp_path / "memory.stat").write_text("cache 0\n" * 50)
-    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.001), tmp_path)
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02), tmp_path)
     assert row.root_s is not None
     assert 0 < row.root_s < 2
     assert row.note.startswith("memory.stat read at the root")
 
 
 def test_a_root_without_the_file_says_so(tmp_path):
-    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.001), tmp_path)
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02), tmp_path)
     assert row.root_s is None
     assert "No such file" in row.note
+
+
+def test_an_estimate_that_settles_the_matter_spares_the_node_a_child(tmp_path):
+    (tmp_path / "memory.stat").write_text("cache 0\n")
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.001), tmp_path)
+    assert row.root_s is None
+    assert "too quick to ask" in row.note
 
 
 def test_an_estimate_by_leaves_alone_is_called_an_upper_bound():

@@ -173,7 +173,3 @@ def test_the_command_on_an_empty_tree_cannot_tell(
     captured = capsys.readouterr()
     assert "cannot be told" in captured.out
     assert captured.err == ""
-
-
-def test_a_tally_is_plain_data():
-    assert Tally.__dataclass_params__.frozen  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ and why they die: their last log. Back off or stop that loop first; only then fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
@@ -100,8 +100,7 @@ def detect(window: Window) -> Finding:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
+class _Loop(NamedTuple):
     """A family that dies in a loop, and why it is one."""
 
     family: Family

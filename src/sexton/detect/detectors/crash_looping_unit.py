@@ -28,7 +28,7 @@ re-creates shows no restart at all: see *cgroup_churn*.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.protected import protected
 from sexton.detect.registry import detector, missing, not_applicable, unknown
@@ -60,8 +60,7 @@ _MOST = 8
 _ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
+class _Loop(NamedTuple):
     """One unit that restarts; `recent` in the window, `total` since boot or the last clearing.
 
     `ended` is the last reading between an end and the next start: from a start on, systemd says

@@ -25,7 +25,7 @@ forget to close them; find who opens so many sessions (a monitoring check over s
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.directories import identity
 from sexton.detect.registry import detector, missing
@@ -52,8 +52,7 @@ INIT = "/init.scope"
 _MOST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     """Directories of like names under one parent."""
 
     path: str

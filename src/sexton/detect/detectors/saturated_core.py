@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.threshold import Threshold
@@ -54,8 +55,7 @@ _SLACK = 0.9
 _SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
+class _Slice(NamedTuple):
     """One core between two readings, in milliseconds."""
 
     core: int
@@ -115,8 +115,7 @@ class _Run:
         return self.share("irq_ms") > self.share("system_ms")
 
 
-@dataclass(frozen=True, slots=True)
-class _Blame:
+class _Blame(NamedTuple):
     """A thread and its share of a run's time."""
 
     name: str

@@ -30,7 +30,7 @@ queue's interrupt off the core that is held: ``echo CORE > /proc/irq/N/smp_affin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics, silent_polls
 from sexton.detect.kernel_log import DAY_S, Line
@@ -64,8 +64,7 @@ COUNTER = "suspected_poll_starvation"
 _SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Wait:
+class _Wait(NamedTuple):
     """One log line about a queue that NAPI did not serve."""
 
     line: Line

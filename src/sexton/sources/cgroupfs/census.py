@@ -32,6 +32,7 @@ inode where tracefs cannot be had.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -47,6 +48,8 @@ from sexton.sources.registry import source
 
 #: Rows of directories beyond this are not kept: they would cost more memory than they tell.
 MOST_DIRECTORIES = 50_000
+#: How old a census may be for sources that are read in the same round.
+RECENT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,12 @@ class Census:
 
 def take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
     """The census, and the directories it rests on."""
+    taken = _take(host, layout)
+    host.memo["census"] = (host.moment, time.monotonic(), taken)
+    return taken
+
+
+def _take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
     if layout.mount_point is None:
         memory = controller(host, "memory")
         total = memory.cgroups if memory is not None and layout.version is not None else None
@@ -112,6 +121,15 @@ def take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
     else:
         row = _by_subtraction(layout, counted)
     return row, counted.walked
+
+
+def recent(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
+    """The last census if it is of this moment, else a new one: for who only needs its size."""
+    known = host.memo.get("census")
+    if known is not None and known[0] == host.moment and time.monotonic() - known[1] < RECENT_S:
+        found: tuple[CgroupCensus, Walked] = known[2]
+        return found
+    return take(host, layout)
 
 
 def walk_directories(host: Host, top: str) -> Walked:

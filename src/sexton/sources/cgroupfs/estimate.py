@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.sources.cgroupfs import stat
@@ -34,8 +34,7 @@ _LEAVES = 5
 _ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """`measured_s` at `path` for `memcgs` cgroups, and `estimate_s` for the whole node.
 
     With `memcgs` 1 only leaves could be timed: the estimate is then an upper bound, because a
@@ -49,8 +48,7 @@ class Estimate:
     estimate_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Subtree:
+class _Subtree(NamedTuple):
     path: str
     live: int
     dead_at_most: int

@@ -22,7 +22,7 @@ may read ``/../..``: the kernel prints it relative to the *reader's* namespace.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.model.cgroup import Controller, Mount
@@ -42,8 +42,7 @@ HOST_MOUNT = "run with the host's /sys/fs/cgroup mounted, or with --root on the 
 _MOST_CANDIDATES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Where memory cgroups are, and how far their number can be trusted.
 
     `hierarchy` is the node's set-up ("v1", "v2", "hybrid"), `version` where memory lives, `None`

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
 from sexton.model.cgroup import CgroupResidual
@@ -59,8 +59,7 @@ V2_EMPTY = "memory.current less live children (it has no process of its own)"
 _WANTED = frozenset({"cache", "rss", "total_cache", "total_rss"})
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Bytes of page cache and anonymous memory of a v1 cgroup, alone and with all below it."""
 
     local: int
@@ -97,7 +96,7 @@ class Residuals:
             self._layout = read_layout(self._host)
         if self._layout.mount_point is None:
             raise SourceAbsent(FILE, self._layout.reason or "no memory hierarchy here")
-        counted, walked = census.take(self._host, self._layout)
+        counted, walked = census.recent(self._host, self._layout)
         if walked.count > len(walked.kept):
             raise SourceSkipped(FILE, f"{walked.count:,} directories are too many to add up")
         if not self._host.thorough and counted.dying is not None and counted.dying < WORTH:

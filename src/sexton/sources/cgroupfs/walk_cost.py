@@ -12,9 +12,10 @@ commit dd8657b6c1cb (5.8) ended the walk in `memory.numa_stat`, where 10,000 mem
 
 Quirks: the read is the outage where it walks. It is first estimated on a small subtree (see
 `sexton.sources.cgroupfs.estimate`); above `MOST_S` the root is left alone and the note says so.
-Below it the root's file is read once, by a child process with a deadline, pinned to cores that do
-not serve the NIC's interrupts: a kernel walk cannot be interrupted, so not even a deadline would
-help the core it runs on. Only on the node itself: the time a copied file takes tells nothing.
+Between that and `QUICK_S` the root's file is read once, by a child process with a deadline, pinned
+to cores that do not serve the NIC's interrupts: a kernel walk cannot be interrupted, so not even a
+deadline would help the core it runs on. Only on the node itself: the time a copied file takes tells
+nothing.
 
 >>> verdict(12, 4.8)
 'at the root: would stall a core for about 4.8 s; not caused'
@@ -41,6 +42,8 @@ from sexton.sources.runner import run
 FILES = ("memory.stat", "memory.numa_stat")
 #: What we allow ourselves to cost a core: a hundredth of the NIC watchdog's 5 s.
 MOST_S = 0.05
+#: An estimate below this settles the matter, and spares the node a child process.
+QUICK_S = 0.005
 _DEADLINE_S = 2.0
 _CHILD = """
 import os, sys, time
@@ -68,7 +71,7 @@ class WalkCosts:
     def collect(self) -> Iterator[WalkCost]:
         self._host.require_live(FILES[0])
         layout = read_layout(self._host)
-        counted, walked = census.take(self._host, layout)
+        counted, walked = census.recent(self._host, layout)
         if layout.mount_point is None:
             raise SourceAbsent(FILES[0], counted.reason or "no memory hierarchy here")
         total = counted.total
@@ -95,6 +98,8 @@ class WalkCosts:
         root_s = None
         if guess.estimate_s > MOST_S:
             note = verdict(guess.memcgs, guess.estimate_s)
+        elif guess.estimate_s < QUICK_S:
+            note = f"at the root: {seconds(guess.estimate_s)} by estimate, too quick to ask"
         else:
             root_s, note = self._read_root(f"{top}/{guess.file}")
         return WalkCost(

@@ -107,7 +107,7 @@ class LruGen:
         return path
 
     def _refuse_if_many(self) -> None:
-        counted, _ = census.take(self._host, read_layout(self._host))
+        counted, _ = census.recent(self._host, read_layout(self._host))
         memory = controller(self._host, "memory")
         total = counted.total
         if total is None and memory is not None:

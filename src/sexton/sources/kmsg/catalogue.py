@@ -41,9 +41,8 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.model.event import KernelEvent
 from sexton.sources.kmsg.records import LogLine
@@ -67,8 +66,7 @@ _UNITS = {"_ms": ("_us", 1000), "_kb": ("_bytes", 1024)}
 Fields = Mapping[str, int | str]
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """One entry of the catalogue."""
 
     id: str
@@ -106,8 +104,7 @@ class Pattern:
         return fields
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A line the catalogue knows."""
 
     pattern: Pattern

@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.model.node import Node
@@ -56,8 +56,7 @@ _MARKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cloud:
+class Cloud(NamedTuple):
     """What the cloud said of this machine; `None` = not told."""
 
     zone: str | None = None

@@ -22,8 +22,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import (
     SourceAbsent,
@@ -50,8 +49,7 @@ _LONGEST_LINE = 4096
 _MOST_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One method call on systemd."""
 
     path: str
@@ -61,8 +59,7 @@ class Call:
     body: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """An error reply: the unit went away, or this systemd does not know the property."""
 
     name: str

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.model.row import Row
@@ -71,8 +71,7 @@ _FIXED = (
 _INFINITY = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(NamedTuple):
     """One line of ``ListUnits``."""
 
     name: str

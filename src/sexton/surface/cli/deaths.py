@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import NamedTuple
 
 from sexton.detect.deaths import GRACE
 from sexton.errors import CommandError
@@ -29,8 +30,7 @@ _TICK_S = 0.25
 _FULL = "more died at once than the trace buffer holds"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """What is known of one death: "released", "zombie" (still held), "freed" (a late release), or
     "doubtful" (still held, unless its release is among the events that were lost)."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sexton import __version__
 from sexton.surface.cli import streams
@@ -48,6 +49,18 @@ class _Parser(argparse.ArgumentParser):
         """As the inherited one, but help that could not be written is a failure like any other."""
         if message:
             (file or sys.stderr).write(message)
+
+
+def command() -> NoReturn:
+    """The program: `main`, then out at once.
+
+    Python would take its modules apart first, which costs more than printing the verdict did, and a
+    source that hangs in the kernel must not keep us from leaving. Everything is flushed and closed
+    by then.
+    """
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import shorten, wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.model.row import Row, table
 from sexton.model.text import count, printable, seconds
@@ -37,8 +36,7 @@ _GROUPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLine:
+class SourceLine(NamedTuple):
     """A source, the rows it gives and how it fared just now; `gives` says it in words."""
 
     state: SourceState

@@ -7,9 +7,8 @@ put in order. A number that cannot be known is "?" or `null`, and its reason is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.growth import ENOUGH, Growth, growth, pace
@@ -33,8 +32,7 @@ ELSEWHERE = "only on the node itself"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """One window's answer to: how many, who left them, what they hold, how fast they grow."""
 
     census: CgroupCensus | None

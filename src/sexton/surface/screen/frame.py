@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -33,8 +33,7 @@ _MOST_NICS = 4
 _MOST_HOT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """How the cells stand: `cell` characters wide, `rows` deep."""
 
     columns: int

@@ -6,7 +6,7 @@ Only the last two readings are compared: a screen shows now, not the average sin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.detect.nics import counters, physical
 from sexton.model.cpu import CoreTimes
@@ -29,8 +29,7 @@ RESETS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CoreLoad:
+class CoreLoad(NamedTuple):
     """Shares of one core's time, 0 to 1."""
 
     cpu: int
@@ -52,8 +51,7 @@ class CoreLoad:
         return max((self.user, "u"), (self.system, "s"), (self.softirq, "i"))[1]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLoad:
+class TaskLoad(NamedTuple):
     """The thread that took most of a core, and the share it took."""
 
     cpu: int
@@ -69,8 +67,7 @@ class TaskLoad:
         return f"{self.comm}[{who}]"
 
 
-@dataclass(frozen=True, slots=True)
-class NicLoad:
+class NicLoad(NamedTuple):
     """Rates of one interface, per second, and the reset counters that are not zero."""
 
     name: str
