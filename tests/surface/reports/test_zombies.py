@@ -19,7 +19,7 @@ from sexton.model.node import Node
 from sexton.model.row import Row
 from sexton.model.window import Batch, SourceState, Window
 from sexton.surface.cli.main import main
-from sexton.surface.reports.zombies import Tally, tally, zombies_json, zombies_text
+from sexton.surface.reports.zombies import tally, zombies_json, zombies_text
 
 HOSTILE = b"/x/\xff\x1b[2J<b>".decode("utf-8", "surrogateescape")
 
