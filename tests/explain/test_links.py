@@ -13,6 +13,7 @@ from sexton.explain.registry import all_rules
 from sexton.model.cgroup import WalkCost
 from sexton.model.chain import Strength
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.stack import StackCount
 from sexton.model.window import Batch, Window
 
 EMPTY = Window({})
@@ -120,3 +121,27 @@ def test_a_reset_is_proven_by_time_or_by_the_drivers_own_reason():
         None,
         Strength.PROVEN,
     ]
+
+
+def stacks(*functions: tuple[str, int], core: int = 5) -> Window:
+    rows = tuple(
+        StackCount(102, core, 1, 1, "kubelet", (name, "do_syscall_64"), samples)
+        for name, samples in functions
+    )
+    return Window({StackCount: [Batch(102.0, 102.0, rows)]})
+
+
+@pytest.mark.parametrize(
+    ("window", "strength"),
+    [
+        (stacks(("mem_cgroup_iter", 30), ("shrink_node", 70)), Strength.PROVEN),
+        (stacks(("mem_cgroup_nr_lru_pages", 90), ("read_zero", 10)), Strength.PROVEN),
+        (stacks(("css_next_descendant_pre", 10), ("read_zero", 90)), Strength.LIKELY),
+        (stacks(("read_zero", 100)), None),
+        (stacks(("mem_cgroup_iter", 100), core=6), Strength.POSSIBLE),
+    ],
+)
+def test_stacks_of_the_held_core_decide_for_and_against_the_walk(window, strength):
+    held = finding("saturated_core", start=100.0, end=105.0, core=("5",), task=("kubelet[2113]",))
+    link = zombie_walk_burns_core.join(finding("zombie_memcgs"), held, window)
+    assert (link.strength if link else None) is strength

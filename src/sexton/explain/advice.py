@@ -14,7 +14,7 @@ from sexton.detect.protected import protected
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Finding, Verdict
+from sexton.model.finding import Finding
 from sexton.model.text import printable
 from sexton.model.window import Window
 
@@ -80,7 +80,7 @@ def _free_zombies(window: Window) -> list[Step]:
 
 
 def _see_stacks(finding: Finding) -> list[Step]:
-    if finding.verdict is not Verdict.PRESENT or not finding.entities.get("core"):
+    if not finding.entities.get("core") or any("perf" in each.source for each in finding.evidence):
         return []
     core = finding.entities["core"][0]
     return [

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.stacks import hottest, on_cores
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -225,6 +226,9 @@ def _held(held: Sequence[_Run], window: Window) -> Finding:
     evidence = [_seconds_held(runs) for runs in list(by_core.values())[:_SHOWN]]
     evidence.append(_by_kind(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
+    span = (window.wall(worst.start), window.wall(worst.end))
+    if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
+        evidence.append(_function(worst.core, *function))
     lacking: list[Missing] = []
     if threads is None:
         lacking.append(missing(window.why_missing(Thread)))
@@ -243,8 +247,8 @@ def _held(held: Sequence[_Run], window: Window) -> Finding:
             "core": tuple(str(core) for core in longest),
             "task": tuple(dict.fromkeys(each.name for each in blamed.values())),
         },
-        start=window.wall(worst.start),
-        end=window.wall(worst.end),
+        start=span[0],
+        end=span[1],
         evidence=tuple(evidence),
         missing=tuple(lacking),
     )
@@ -286,6 +290,18 @@ def _task_share(core: int, blame: _Blame) -> Evidence:
         "/proc/PID/task/TID/stat",
         blame.share,
         "the thread moved between cores inside one step",
+    )
+
+
+def _function(core: int, name: str, share: float) -> Evidence:
+    return Evidence(
+        f"hottest kernel function on core {core}",
+        f"{name} {share:.0f} %",
+        "none stands out",
+        "% of samples",
+        "perf record",
+        share,
+        "inlining and interrupts-off stretches move samples to a neighbour",
     )
 
 

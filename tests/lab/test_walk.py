@@ -1,0 +1,50 @@
+"""A real walk over real zombies that burns a real core, proven by its kernel stacks.
+
+The incident's own walk was mended in 5.8; reclaim in the zombies' parent is the substitute that
+still walks them one by one on today's kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support.tools import need
+from tests.support.zombies import graveyard
+
+DIAGNOSE = [sys.executable, "-m", "sexton", "diagnose", "--json", "--seconds", "6"]
+
+
+@pytest.mark.root
+def test_stacks_prove_that_the_walk_over_the_dead_holds_the_core():
+    need("perf", package="linux-perf")
+    with graveyard(3_000) as yard:
+        if yard.layout.version != 1:
+            pytest.skip("the substitute walker is v1's memory.force_empty")
+        order = f"while :; do echo 0 > {yard.parent}/memory.force_empty; done"
+        walker = subprocess.Popen(
+            ["sh", "-c", order], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            time.sleep(0.5)
+            ended = subprocess.run(
+                [*DIAGNOSE, "--stacks"], capture_output=True, text=True, timeout=90, check=False
+            )
+        finally:
+            os.killpg(walker.pid, signal.SIGKILL)
+            walker.wait()
+    answer = json.loads(ended.stdout)
+    assert ended.returncode == 1
+    links = {link["id"]: link for chain in answer["chains"] for link in chain["links"]}
+    assert links["zombie_walk_burns_core"]["strength"] == "proven", answer["chains"]
+    findings = {each["id"]: each for each in answer["findings"]}
+    held = findings["saturated_core"]
+    assert any(task.startswith("sh[") for task in held["entities"]["task"]), held
+    assert any("kernel function" in each["what"] for each in held["evidence"])
+    assert not [step for step in answer["plan"] if "perf record" in step["do"]]
