@@ -46,8 +46,8 @@ WALK = re.compile(
     r"|memcg_sum_events|memory_stat_(show|format)|css_next_descendant_p\w+|css_rstat_flush\w*"
     r"|cgroup_rstat_flush\w*|lru_gen_seq_show)"
 )
-#: A statistics walk spends nearly all its time in them; reclaim over the dead 30 to 41 % (measured on
-#: 6.18), the rest in what it does at each one. Where few cgroups are walked they hardly show.
+#: A statistics walk spends nearly all its time in them; reclaim over the dead 30 to 41 % (measured
+#: on 6.18), the rest in what it does at each one. Where few are walked they hardly show.
 PROVES_SHARE = 1 / 5
 DISPROVES_SHARE = 1 / 20
 #: A walk shorter than this cannot hold a core for seconds.
