@@ -1,4 +1,4 @@
-"""``make bench``: measure, print and write `bench/out/table.md`.
+"""``make bench``: measure, print and write `bench/out/table.md` and the README's table.
 
 Every number is a ratio against a peer measured in the same run, with the promise beside it. A
 promise that is missed is printed as missed; nothing here asserts, so that a slow machine fails no
@@ -10,6 +10,7 @@ from __future__ import annotations
 import compileall
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from bench.crowd import crowd
 from bench.measure import Measured, census, diagnose_cost, start_up, watchers
 
 OUT = Path(__file__).parent / "out" / "table.md"
+README = Path(__file__).parents[1] / "README.md"
+_BLOCK = re.compile(r"(<!-- bench table: begin -->\n).*?(<!-- bench table: end -->)", re.DOTALL)
 
 
 def main() -> int:
@@ -42,9 +45,13 @@ def main() -> int:
     OUT.parent.mkdir(exist_ok=True)
     rows = "\n".join(each.row() for each in results)
     where = f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    OUT.write_text(f"Measured on Linux {where}.\n\n{_HEAD}\n{rows}\n")
+    table = f"Measured by `make bench` on Linux {where}.\n\n{_HEAD}\n{rows}\n"
+    OUT.write_text(table)
+    README.write_text(_BLOCK.sub(lambda found: f"{found[1]}{table}{found[2]}", README.read_text()))
     missed = [each for each in results if each.missed]
-    print(f"\nwrote {OUT.relative_to(OUT.parents[2])}; {len(missed)} promise(s) missed")
+    print(
+        f"\nwrote {OUT.relative_to(OUT.parents[2])} and README.md; {len(missed)} promise(s) missed"
+    )
     return 0
 
 

@@ -50,7 +50,8 @@ def test_counts_by_two_rules_are_not_compared():
         ((40_000, 39_990, 39_980), False),  # freed a few
         ((68_000, 40_000, 40_000), False),  # freed at once, and the rest stays
         ((40_000, 20_000, 45_000), False),  # and they come back
-        ((100, 40_000, 30_000), True),  # a burst, and already on its way out
+        ((100, 40_000, 30_000), False),  # grew, whatever the last step did
+        ((60_000, 68_000, 68_400, 65_600), False),
         ((100, 100, 100), False),
         ((0, 0), False),
     ],

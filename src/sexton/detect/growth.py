@@ -39,8 +39,11 @@ class Growth(NamedTuple):
 
     @property
     def draining(self) -> bool:
-        """Emptying by itself: still falling fast at the end, whatever came before."""
-        return self.last_step_percent_s <= -DRAIN.value
+        """Emptying by itself: fewer than at the start, and still falling fast at the end.
+
+        A heap that grew in the window and shrank a little at its end is no backlog.
+        """
+        return self.by < 0 and self.last_step_percent_s <= -DRAIN.value
 
     @property
     def drained_in_s(self) -> float | None:

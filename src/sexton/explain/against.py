@@ -22,6 +22,7 @@ def look_alikes(window: Window) -> tuple[str, ...]:
         _quota(window),
         _flood(window),
         _pressure(window),
+        _faults(window),
         _loss(window),
     )
     return tuple(phrase for phrase in phrases if phrase)
@@ -72,6 +73,17 @@ def _pressure(window: Window) -> str:
     if step is None or stalled is None:
         return ""
     return f"memory pressure {stalled / 10_000 / step.seconds:.1f} %"
+
+
+def _faults(window: Window) -> str:
+    batches = window.batches(VmCounter)
+    if batches is None or len(batches) < 2:
+        return ""
+    step = span(batches, lambda row: row.name).get("pgmajfault")
+    faults = step.delta("value") if step else None
+    if step is None or faults is None:
+        return ""
+    return f"major page faults {faults / step.seconds:.0f} a second"
 
 
 def _loss(window: Window) -> str:

@@ -23,7 +23,8 @@ class SourceState(NamedTuple):
     """How a source fared: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
 
     `detail` says what happened in one line; `grant` is what would give us the source, as a
-    command where there is one. `reads` and `spent_s` are its own cost.
+    command where there is one. `reads` and `spent_s` are its own cost; `asked` is true where
+    somebody asked for it by an option, so that its failure must be said.
     """
 
     id: str
@@ -33,6 +34,7 @@ class SourceState(NamedTuple):
     grant: str = ""
     reads: int = 0
     spent_s: float = 0.0
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Window:
         return mono_s if near is None else near.wall_s + (mono_s - near.mono_s)
 
     def columns(self, kind: type[Row]) -> Columns | None:
-        """The table as arrays, for arithmetic over many rows."""
+        """The table as arrays, for arithmetic over many rows: hours of many cores."""
         items = self.batches(kind)
         if items is None:
             return None

@@ -222,6 +222,7 @@ class Sampler:
                 grant=_grant(seat),
                 reads=seat.reads,
                 spent_s=seat.spent_s,
+                asked=bool(seat.source.asked_by),
             )
             for seat in self._seats
         )

@@ -27,6 +27,7 @@ from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
 import sexton.sources
+from sexton.errors import SourceAbsent
 from sexton.model.row import Row
 from sexton.sources.host import Host
 from sexton.sources.reader import text
@@ -145,6 +146,15 @@ def all_sources() -> tuple[Source, ...]:
             for module in pkgutil.iter_modules(inside, f"{folder.name}."):
                 importlib.import_module(module.name)
     return tuple(_found[name] for name in sorted(_found))
+
+
+def left_out(source: Source, why: str, grant: str) -> Source:
+    """The same source, which only says why it was not asked."""
+
+    def refuse(_: Host) -> Reading:
+        raise SourceAbsent(source.path, why, grant)
+
+    return replace(source, open=refuse)
 
 
 def giving(*kinds: type[Row]) -> tuple[Source, ...]:

@@ -123,6 +123,19 @@ def test_a_backlog_that_drains_costs_no_exit_code():
     assert "draining by itself" in finding.summary
 
 
+def test_a_heap_that_grew_is_not_draining_because_its_last_step_fell():
+    counts = (100, 2_200, 2_300, 2_140)
+    window = make_window([(5.0 * n, [census(dying, 6)]) for n, dying in enumerate(counts)])
+    assert detect(window).is_problem
+    assert "draining" not in detect(window).summary
+
+
+def test_a_heap_that_falls_while_others_die_and_stay_is_not_draining():
+    stay = [CgroupEvent("rmdir", n, f"/a/run-{n}", 10**9) for n in range(1, 9)]
+    window = make_window([(0.0, [census(40_000)]), (10.0, [census(30_000), *stay])])
+    assert detect(window).is_problem
+
+
 def test_zombies_that_were_freed_in_part_are_still_a_problem():
     window = make_window(
         [(0.0, [census(68_000)]), (5.0, [census(40_000)]), (10.0, [census(40_000)])]

@@ -29,7 +29,7 @@ from __future__ import annotations
 from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
-from sexton.detect.owners import LEDGER, TRACED, UPPER_BOUND, Owner, owners
+from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import detector, missing
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
@@ -84,7 +84,8 @@ def detect(window: Window) -> Finding:
     lacking = [] if any(owner.names for owner in found) else _names_missing(window)
     if census.scope != "node":
         lacking.append(Missing(census.reason or "the node's count", HOST_VIEW))
-    draining = moved is not None and moved.draining
+    fresh = len(traced.unreleased) if traced is not None else 0
+    draining = moved is not None and moved.draining and fresh < ENOUGH.value
     exact = (owner.exact for owner in found)
     return Finding(
         NAME,
@@ -300,7 +301,8 @@ def _summary(
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
         # Restarts tell how many there should be, not which ones they are.
-        about = "about " if named.method == LEDGER else ""
+        seen = TRACED in named.method or LISTED in named.method
+        about = "about " if LEDGER in named.method and not seen else ""
         text += f", {about}{named.dying:,} of them left under {named.shown}"
     elif found:
         # Bytes do not tell who left the most: name them all, up to a line's length.

@@ -25,11 +25,12 @@ is kept (tools that search the whole stack for "idle" lose exactly that). Kernel
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from sexton.errors import SourceMalformed
+from sexton.errors import SourceDenied, SourceMalformed
 from sexton.model.row import Row
 from sexton.model.stack import StackCount
 from sexton.sources.host import Host
@@ -71,6 +72,9 @@ class Stacks:
             return []
         self._running.stop()
         self._running = None
+        if not _has_samples(self._capture):
+            need = "it needs root, or kernel.perf_event_paranoid below 0"
+            raise SourceDenied("perf record", f"recorded nothing; {need}")
         script = ["perf", "script", "-i", self._capture, "-F", "comm,pid,tid,cpu,time,ip,sym"]
         ended = run(script, deadline_s=25, limit=256 << 20)
         if ended.status != 0:
@@ -85,6 +89,13 @@ class Stacks:
     @property
     def _capture(self) -> str:
         return f"{self._folder.name}/perf.data"
+
+
+def _has_samples(capture: str) -> bool:
+    try:
+        return os.stat(capture).st_size > 0
+    except OSError:
+        return False
 
 
 def _command(output: str) -> list[str]:

@@ -21,7 +21,7 @@ from sexton.model.window import SourceState
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
 EXITS = {
-    Exit.HEALTHY: "healthy",
+    Exit.HEALTHY: "healthy (make demo shows a sick one)",
     Exit.PROBLEM: "a problem was found",
     Exit.FAILED: "sexton itself failed",
     Exit.CANNOT_TELL: "could not tell; the lines above say what would",
@@ -65,6 +65,7 @@ def _identity(diagnosis: Diagnosis) -> str:
         f"up {seconds(node.uptime_s)}" if node.uptime_s is not None else "",
         *(diagnosis.nics[:2] if _is_about_nics(diagnosis) else ()),
         node.zone or "",
+        node.image or "",
         node.instance_type or "",
         f"in a container ({node.container})" if node.container else "",
     ]
@@ -165,7 +166,12 @@ def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
         label, proof = width - normal - here - 4, 0
     for row in every:
         cells = f" {_cut(row[0], label):<{label}} {_cut(row[1], normal):>{normal}}"
-        yield f"{cells} {_cut(row[2], here):>{here}}  {_cut(row[3], proof)}".rstrip()
+        cells += f" {_cut(row[2], here):>{here}}  "
+        where = wrap(row[3], proof)[:2] if proof else []
+        yield "\n".join(
+            ((cells if number == 0 else " " * len(cells)) + line).rstrip()
+            for number, line in enumerate(where or [""])
+        )
 
 
 def _cut(text: str, width: int) -> str:
@@ -247,6 +253,15 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from _labelled("SKIPPED", skipped, width)
 
 
+def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """What was asked for by an option and could not be had."""
+    for state in diagnosis.sources:
+        if state.asked and state.state != "ok":
+            yield from _labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
+            if state.grant:
+                yield _typed(state.grant)
+
+
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
     """What is missing by what would grant it: what the verdict hangs on first, each but once."""
     asking = [each for each in diagnosis.findings if each.verdict in _ASKING]
@@ -301,6 +316,7 @@ def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    yield from _in_vain(diagnosis, width)
     cost = diagnosis.cost
     findings = diagnosis.findings
     unknown = sum(each.verdict is Verdict.UNKNOWN for each in findings)

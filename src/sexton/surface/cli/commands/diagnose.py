@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a tar made by the script of `sexton collect`; - reads it from standard input",
     )
     parser.add_argument(
-        "--seconds", type=seconds, default=10.0, metavar="N", help="how long to watch (default 10)"
+        "--seconds", type=seconds, metavar="N", help="how long to watch (default 10)"
     )
     add_json(parser)
     add_root(parser)
@@ -59,8 +59,11 @@ def run(args: argparse.Namespace) -> int:
     from sexton.surface.reports.diagnosis_json import diagnosis_json
     from sexton.surface.reports.verdict import verdict_text
 
-    if args.archive is not None and args.root != "/":
-        raise CommandError("an archive and --root exclude each other")
+    if args.archive is not None:
+        if args.root != "/":
+            raise CommandError("an archive and --root exclude each other")
+        if args.seconds is not None or args.stacks:
+            raise CommandError("an archive was watched already: --seconds and --stacks say nothing")
     window, cost = _replay(args.archive) if args.archive is not None else _watch(args)
     diagnosis = diagnose(window, cost)
     if args.json:
@@ -75,19 +78,36 @@ def run(args: argparse.Namespace) -> int:
 def _watch(args: argparse.Namespace) -> tuple[Window, Cost]:
     from sexton.record.sampler import Sampler, default_sources
     from sexton.sources.host import open_host
+    from sexton.sources.registry import left_out
     from sexton.surface.cli.progress import countdown
 
+    span = args.seconds or 10.0
     chosen = default_sources("--stacks") if args.stacks else default_sources()
-    sources = [each for each in chosen if not (args.no_trace and _traces(each.id))]
-    with Sampler(open_host(args.root), sources) as sampler, countdown(args.seconds) as tick:
-        window = sampler.run(args.seconds, tick)
-    traced = any(_traces(name) and state.state == "ok" for name, state in window.states.items())
-    touched = "read-only but for a private trace instance, removed" if traced else "read-only"
-    return window, _cost(window, touched)
+    if args.no_trace:
+        again = "sudo sexton diagnose  # without --no-trace"
+        chosen = tuple(
+            left_out(each, "left out by --no-trace", again)
+            if each.id.startswith("tracefs.")
+            else each
+            for each in chosen
+        )
+    with Sampler(open_host(args.root), chosen) as sampler, countdown(span) as tick:
+        window = sampler.run(span, tick)
+    return window, _cost(window, _touched(window))
 
 
-def _traces(source_id: str) -> bool:
-    return source_id.startswith("tracefs.")
+def _touched(window: Window) -> str:
+    """What was more than reading."""
+    ok = {name.partition(".")[0] for name, state in window.states.items() if state.state == "ok"}
+    more = [
+        words
+        for family, words in (
+            ("tracefs", "a private trace instance, removed"),
+            ("perf", "perf's samples, deleted"),
+        )
+        if family in ok
+    ]
+    return f"read-only but for {' and '.join(more)}" if more else "read-only"
 
 
 def _replay(path: str) -> tuple[Window, Cost]:
