@@ -42,6 +42,7 @@ docs: dev ## write the pages that are made from docstrings
 
 clean: ## remove the environment and every cache
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench lab -name __pycache__ -prune -exec rm -rf {} +
 
 core:
 	@scripts/setup core

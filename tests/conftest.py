@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import defaultdict
 
 import pytest
@@ -17,6 +18,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("sexton")
+
+# `make test &` in a script hands down an ignored SIGINT, and children would inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NOTHING_LEFT_OUT = os.environ.get("SEXTON_NOTHING_LEFT_OUT") == "1"
 

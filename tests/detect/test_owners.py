@@ -187,6 +187,60 @@ def test_bytes_alone_are_only_possible_and_have_no_count():
     assert owner.strength is Strength.POSSIBLE
 
 
+def test_who_gained_bytes_while_we_watched_comes_before_who_had_them():
+    old = CgroupResidual("/old", 90 << 20, "exact")
+    new = CgroupResidual("/new", 2_000 * 4096, "exact")
+    window = make_window([(0.0, [census(600), old]), (5.0, [census(2_600), old, new])])
+    assert [(owner.path, owner.grown_bytes) for owner in owners(window)] == [
+        ("/new", 2_000 * 4096),
+        ("/old", 0),
+    ]
+
+
+def test_who_gained_more_of_what_there_was_comes_first():
+    def at(left: int, right: int) -> list[Row]:
+        return [CgroupResidual("/left", left, "exact"), CgroupResidual("/right", right, "exact")]
+
+    found = owners(make_window([(0.0, at(90_000, 4_096)), (5.0, at(80_000, 8_192))]))
+    assert [(owner.path, owner.grown_bytes) for owner in found] == [
+        ("/right", 4_096),
+        ("/left", -10_000),
+    ]
+
+
+def test_after_the_fact_nothing_grew_and_all_are_kept_by_bytes():
+    rows = [CgroupResidual("/a", 4_096, "exact"), CgroupResidual("/b", 8_192, "exact")]
+    once = owners(make_window([(0.0, rows)]))
+    assert [(owner.path, owner.grown_bytes) for owner in once] == [("/b", None), ("/a", None)]
+    twice = owners(make_window([(0.0, rows), (5.0, rows)]))
+    assert [(owner.path, owner.grown_bytes) for owner in twice] == [("/b", 0), ("/a", 0)]
+
+
+def test_a_first_reading_that_nobody_took_is_no_zero():
+    rows = [CgroupResidual("/old", 90 << 20, "x"), CgroupResidual("/new", 8 << 20, "x")]
+    window = make_window([(0.0, []), (5.0, rows)], empty=[CgroupResidual])
+    assert {owner.path: owner.grown_bytes for owner in owners(window)} == {
+        "/old": None,
+        "/new": None,
+    }
+
+
+def test_bytes_by_two_methods_are_not_compared():
+    first = [CgroupResidual("/a", 4_096, "exact")]
+    bound = "counters (upper bound)"
+    then = [CgroupResidual("/a", 90 << 20, bound), CgroupResidual("/b", 80 << 20, bound)]
+    found = owners(make_window([(0.0, first), (5.0, then)]))
+    assert [owner.grown_bytes for owner in found] == [None, None]
+
+
+def test_counted_owners_tell_the_growth_of_their_bytes_too():
+    def at(held: int) -> list[Row]:
+        return [stat("/a", 5), CgroupResidual("/a", held, "exact")]
+
+    (owner,) = owners(make_window([(0.0, at(4_096)), (5.0, at(12_288))]))
+    assert (owner.dying, owner.bytes, owner.grown_bytes) == (5, 12_288, 8_192)
+
+
 def test_bytes_that_are_an_upper_bound_say_so():
     rows = [stat("/a", 5), CgroupResidual("/a", 4096, "memory.current (upper bound: own pages)")]
     (owner,) = owners(make_window([(0.0, rows)]))

@@ -136,5 +136,5 @@ def node_dying(host) -> int | None:
 
 
 def residual(host, yard: Graveyard) -> int:
-    rows = Residuals(replace(host, thorough=True)).collect()
+    rows = Residuals(replace(host, thorough=True, memo={})).collect()
     return sum(row.bytes for row in rows if row.path == yard.path)

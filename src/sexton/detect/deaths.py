@@ -26,7 +26,6 @@ class Death:
     cgroup_id: int
     path: str
     died_s: float
-    born_s: float | None = None
     released_s: float | None = None
 
 
@@ -72,7 +71,6 @@ def deaths(window: Window) -> Deaths | None:
     # Two readings of one buffer may overlap: what was read twice happened once.
     unique = dict.fromkeys(event for batch in batches for event in batch.rows)
     events = sorted(unique, key=lambda event: event.mono_ns)
-    born: dict[int, float] = {}
     found: list[Death] = []
     open_at: dict[int, int] = {}
     births = 0
@@ -80,15 +78,12 @@ def deaths(window: Window) -> Deaths | None:
         moment = event.mono_ns / 1e9
         if event.kind == "mkdir":
             births += 1
-            born[event.cgroup_id] = moment
             index = open_at.pop(event.cgroup_id, None)
             if index is not None:  # an id is given again only after a release, which got lost
                 found[index] = replace(found[index], released_s=moment)
         elif event.kind == "rmdir":
             open_at[event.cgroup_id] = len(found)
-            found.append(
-                Death(event.cgroup_id, event.path, moment, born.pop(event.cgroup_id, None))
-            )
+            found.append(Death(event.cgroup_id, event.path, moment))
         elif event.kind == "release":
             index = open_at.pop(event.cgroup_id, None)
             if index is not None:  # else it died before the trace began

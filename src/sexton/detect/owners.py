@@ -6,7 +6,8 @@
 3. v2 `cgroup.stat` at live directories: how many died directly below each. *Likely*: it gives the
    place and not the name.
 4. The restart ledger: restarts whose number or period matches. As strong as the ledger says.
-5. Residual bytes: what the dead children of a live directory still hold. Bytes only, *possible*.
+5. Residual bytes: what the dead children of a live directory still hold. Bytes only, *possible*;
+   those whose bytes grew within the window first.
 
 An `Owner` is a live directory and, where known, the names that died below it: `path` is where a
 cure works (`memory.force_empty`, `memory.reclaim`), `names` is who to stop. The counts of one
@@ -48,6 +49,8 @@ class Owner:
     `dying` is `None` where only bytes are known, `bytes` where only a count is. `names` is the
     name or the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``);
     `unit` the systemd unit they belonged to. `strength` is how sure it is that it was *them*.
+    `grown_bytes` is by how much `bytes` grew within the window, less than 0 where they shrank;
+    `None` where nothing comparable was read before.
     """
 
     path: str
@@ -57,6 +60,7 @@ class Owner:
     strength: Strength
     unit: str | None
     names: str | None = None
+    grown_bytes: int | None = None
 
     @property
     def shown(self) -> str:
@@ -124,8 +128,11 @@ def owners(window: Window) -> tuple[Owner, ...]:
     return tuple(sorted(_with_bytes(window, found), key=_order))
 
 
-def _order(owner: Owner) -> tuple[int, int, int, str]:
-    return (-(owner.dying or 0), -(owner.bytes or 0), -owner.strength.rank, owner.shown)
+def _order(owner: Owner) -> tuple[int, int, int, int, str]:
+    """By number; then by bytes gained while we watched, for those that were there before may be
+    anybody's; then by bytes."""
+    grown = max(owner.grown_bytes or 0, 0)
+    return (-(owner.dying or 0), -grown, -(owner.bytes or 0), -owner.strength.rank, owner.shown)
 
 
 def _named(window: Window) -> _Heaps:
@@ -228,19 +235,46 @@ def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) 
 def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:
     """What the dead hold, where one owner alone answers for a directory; else apart from them."""
     result = list(found)
+    earlier = _earlier(window)
     for row in window.latest(CgroupResidual) or ():
         if row.bytes <= 0:
             continue
+        grown = _grown(row, earlier)
         here = [index for index, owner in enumerate(result) if owner.path == row.path]
         nameless = [index for index in here if result[index].names is None]
         target = here if len(here) == 1 else nameless
         if target:
             owner = result[target[0]]
             note = f", bytes {UPPER_BOUND}" if UPPER_BOUND in row.method else ""
-            result[target[0]] = replace(owner, bytes=row.bytes, method=owner.method + note)
+            method = owner.method + note
+            result[target[0]] = replace(owner, bytes=row.bytes, method=method, grown_bytes=grown)
         else:
             method = f"{RESIDUAL}: {row.method}"
-            result.append(
-                Owner(row.path, None, row.bytes, method, Strength.POSSIBLE, unit_of(row.path))
-            )
+            unit = unit_of(row.path)
+            alone = Owner(row.path, None, row.bytes, method, Strength.POSSIBLE, unit)
+            result.append(replace(alone, grown_bytes=grown))
     return result
+
+
+def _earlier(window: Window) -> dict[str, CgroupResidual]:
+    """The first reading that has rows, the last one aside.
+
+    An empty one may mean that so few were dying that nobody looked, and is nothing to compare with.
+    """
+    batches = window.batches(CgroupResidual) or ()
+    rows = next((batch.rows for batch in batches[:-1] if batch.rows), ())
+    return {row.path: row for row in rows}
+
+
+def _grown(row: CgroupResidual, earlier: dict[str, CgroupResidual]) -> int | None:
+    """How much more than earlier, all of it if there was nothing; `None` if that is not known.
+
+    Bytes by two methods are not compared: an upper bound includes the directory's own.
+    """
+    before = earlier.get(row.path)
+    if before is not None:
+        return row.bytes - before.bytes if before.method == row.method else None
+    methods = {each.method for each in earlier.values()}
+    if not methods or (UPPER_BOUND in row.method and row.method not in methods):
+        return None
+    return row.bytes

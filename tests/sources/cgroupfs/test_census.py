@@ -12,8 +12,8 @@ from tests.sources.cgroupfs.trees import Tree, recorded
 from tests.support.fixtures import kernel_text
 
 TOP = "/sys/fs/cgroup/memory"
-NODE = Layout("v1", 1, TOP, "/", True, None)
-POD = Layout("v1", 1, TOP, "/", False, "this is a cgroup namespace", "run with the host's")
+NODE = Layout("v1", 1, TOP, True, None)
+POD = Layout("v1", 1, TOP, False, "this is a cgroup namespace", "run with the host's")
 
 
 def collect(tree: Tree) -> tuple[CgroupCensus, list[CgroupDir]]:
@@ -108,7 +108,7 @@ def test_more_directories_than_cgroups_is_another_tree_and_unknown():
 
 
 def test_without_a_mount_the_total_is_all_there_is():
-    nowhere = Layout("v1", 1, None, "/", False, "not mounted", "mount it")
+    nowhere = Layout("v1", 1, None, False, "not mounted", "mount it")
     row, _ = census.take(host(counts=[50], live=1), nowhere)
     assert (row.total, row.live, row.dying) == (50, None, None)
     assert row.reason == "not mounted; mount it"

@@ -87,7 +87,6 @@ def test_a_mounted_subtree_is_named(tmp_path):
     tree = one(tmp_path, f"/docker/a\\040b {TOP1} cgroup rw,memory", ON_V1)
     tree.write(f"{TOP1}/notify_on_release", "0\n")
     layout = read_layout(tree.host())
-    assert layout.mount_root == "/docker/a b"
     assert layout.reason == "only /docker/a b of the hierarchy is mounted here"
     assert layout.advice == HOST_MOUNT
 

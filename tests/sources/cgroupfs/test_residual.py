@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
+from sexton.model.cgroup import CgroupResidual
+from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs import census, residual
 from sexton.sources.cgroupfs.residual import EXACT, V1_BOUND, V2_BOUND, V2_EMPTY, Residuals, parse
 from sexton.sources.host import Host, open_host
+from sexton.sources.registry import giving
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text
 
@@ -60,6 +65,38 @@ def test_where_memory_stat_may_walk_the_plain_counters_give_an_upper_bound(tmp_p
     put1(tree, "/slice/live", local=2 << 20, total=2 << 20)
     rows = [(row.path, row.bytes, row.method) for row in Residuals(asked(tree)).collect()]
     assert rows == [("/slice", 2 << 20, V1_BOUND)]
+
+
+def test_where_nothing_can_be_timed_safely_memory_stat_is_not_read(tmp_path, monkeypatch):
+    def unsafe(*_: object) -> None:
+        raise SourceSkipped("memory.stat", "every leaf may hide too many")
+
+    monkeypatch.setattr(residual, "estimates", unsafe)
+    tree = v1(tmp_path)
+    put1(tree, "", local=0, total=9 << 20)
+    put1(tree, "/docker", local=0, total=8192)
+    (tmp_path / f"{TOP1}/docker/memory.stat".lstrip("/")).unlink()  # a read of it gives no row
+    rows = [(row.path, row.bytes, row.method) for row in Residuals(asked(tree)).collect()]
+    assert rows == [("/docker", 8192, V1_BOUND)]
+
+
+def test_in_an_archive_the_price_is_paid_and_nothing_is_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(residual, "estimates", lambda *_: 1 / 0)
+    tree = v1(tmp_path)
+    put1(tree, "", local=0, total=8192)
+    put1(tree, "/docker", local=0, total=8192)
+    taken = dataclasses.replace(asked(tree), moment=(1.0, 2.0))
+    (row,) = Residuals(taken).collect()
+    assert row.method == EXACT
+
+
+def test_it_is_read_first_and_at_the_windows_end(tmp_path):
+    tree = v1(tmp_path)
+    put1(tree, "", local=0, total=8192)
+    put1(tree, "/docker", local=0, total=8192)
+    with Sampler(asked(tree), giving(CgroupResidual)) as sampler:
+        batches = sampler.run(0.2).batches(CgroupResidual)
+    assert [len(batch.rows) for batch in batches] == [1, 1]
 
 
 def test_without_hierarchy_a_parent_counts_only_itself(tmp_path):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from sexton.errors import SourceAbsent
 from sexton.model.cgroup import WalkCost
 from sexton.sources.cgroupfs import walk_cost
 from sexton.sources.cgroupfs.estimate import Estimate
-from sexton.sources.cgroupfs.walk_cost import WalkCosts, nic_cores, verdict
+from sexton.sources.cgroupfs.walk_cost import WalkCosts, verdict
+from sexton.sources.cores import Spared
 from sexton.sources.host import open_host
-from tests.sources.cgroupfs.trees import Tree, recorded
-
-DEVICE = "/sys/class/net/eth0/device"
+from sexton.sources.runner import Ended
+from tests.sources.cgroupfs.trees import recorded
 
 
 def test_the_time_a_copied_file_takes_tells_nothing(tmp_path):
@@ -23,11 +21,8 @@ def test_the_time_a_copied_file_takes_tells_nothing(tmp_path):
 
 
 def test_a_stall_is_announced_and_not_caused(monkeypatch, tmp_path):
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("the root was read")
-
     monkeypatch.setattr(walk_cost, "run", never)
-    row = one(Estimate("memory.numa_stat", "/a", 12, 0.0009, 4.8), tmp_path)
+    row = one(Estimate("memory.numa_stat", "/a", 12, 0.0009, 4.8, 4.9), tmp_path)
     assert row.root_s is None
     assert row.note == (
         "memory.numa_stat at the root: would stall a core for about 4.8 s; not caused"
@@ -36,21 +31,21 @@ def test_a_stall_is_announced_and_not_caused(monkeypatch, tmp_path):
 
 def test_a_cheap_file_is_read_at_the_root_in_a_child(tmp_path):
     (tmp_path / "memory.stat").write_text("cache 0\n" * 50)
-    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02), tmp_path)
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02, 0.03), tmp_path)
     assert row.root_s is not None
     assert 0 < row.root_s < 2
     assert row.note.startswith("memory.stat read at the root")
 
 
 def test_a_root_without_the_file_says_so(tmp_path):
-    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02), tmp_path)
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02, 0.03), tmp_path)
     assert row.root_s is None
     assert "No such file" in row.note
 
 
 def test_an_estimate_that_settles_the_matter_spares_the_node_a_child(tmp_path):
     (tmp_path / "memory.stat").write_text("cache 0\n")
-    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.001), tmp_path)
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.001, 0.001), tmp_path)
     assert row.root_s is None
     assert "too quick to ask" in row.note
 
@@ -59,35 +54,31 @@ def test_an_estimate_by_leaves_alone_is_called_an_upper_bound():
     assert "at the most" in verdict(1, 3.0)
 
 
-def test_finds_the_cores_of_a_pci_nic(tmp_path):
-    tree = Tree(tmp_path)
-    tree.write(f"{DEVICE}/msi_irqs/40")
-    tree.write("/proc/irq/40/effective_affinity_list", "3\n")
-    tree.write("/proc/irq/40/smp_affinity_list", "0-7\n")
-    assert nic_cores(tree.host()) == {3}
+def test_an_estimate_that_jitter_may_have_made_too_small_does_not_allow_the_root(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(walk_cost, "run", never)
+    row = one(Estimate("memory.stat", "/a", 2, 0.00003, 0.02, 1.4), tmp_path)
+    assert row.root_s is None
+    assert "about 20 ms by estimate, 1.4 s at the most; not caused" in row.note
 
 
-def test_finds_the_cores_of_a_virtio_nic_through_the_device_above(tmp_path):
-    tree = Tree(tmp_path)
-    tree.make("/sys/devices/pci/virtio2")
-    tree.make("/sys/class/net/eth0")
-    (tmp_path / DEVICE.lstrip("/")).symlink_to("../../../devices/pci/virtio2")
-    tree.write("/sys/devices/pci/msi_irqs/38")
-    tree.write("/proc/irq/38/effective_affinity_list", "\n")
-    tree.write("/proc/irq/38/smp_affinity_list", "0-1\n")
-    assert nic_cores(tree.host()) == {0, 1}
+def test_the_root_is_read_off_the_cores_of_the_nic(monkeypatch, tmp_path):
+    asked = []
+
+    def run(argv, deadline_s, cpus=None):
+        asked.append(cpus)
+        return Ended(0, b"0.01\n", b"")
+
+    monkeypatch.setattr(walk_cost, "run", run)
+    monkeypatch.setattr(walk_cost, "off_the_nic", lambda _: Spared(frozenset({1}), "on core 1"))
+    row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02, 0.02), tmp_path)
+    assert asked == [{1}]
+    assert row.note == "memory.stat read at the root on core 1"
 
 
-def test_a_node_whose_every_core_serves_the_nic_is_pinned_nowhere_and_says_so():
-    cores, note = walk_cost._where(frozenset(os.sched_getaffinity(0)))
-    assert cores is None
-    assert "every core" in note
-
-
-def test_otherwise_the_nic_keeps_its_cores(monkeypatch):
-    monkeypatch.setattr(walk_cost.os, "sched_getaffinity", lambda _: {0, 1, 2})
-    cores, _ = walk_cost._where(frozenset({0, 2}))
-    assert cores == {1}
+def never(*_: object, **__: object) -> None:
+    raise AssertionError("the root was read")
 
 
 def one(guess: Estimate, top) -> WalkCost:

@@ -7,8 +7,10 @@ import dataclasses
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
+from sexton.sources.cores import Spared
 from sexton.sources.debugfs import lru_gen
 from sexton.sources.debugfs.lru_gen import PATH, LruGen, parse
+from sexton.sources.runner import Ended
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text
 
@@ -81,6 +83,19 @@ def test_on_the_node_itself_a_child_reads_it(tmp_path):
     assert live._content(str(file)) == "memcg     0 /gone\n"
     with pytest.raises(SourceAbsent, match="No such file"):
         live._content(str(tmp_path / "none"))
+
+
+def test_the_child_keeps_off_the_cores_of_the_nic(tmp_path, monkeypatch):
+    asked = []
+
+    def run(argv, deadline_s, limit, cpus=None):
+        asked.append(cpus)
+        return Ended(0, b"", b"")
+
+    monkeypatch.setattr(lru_gen, "run", run)
+    monkeypatch.setattr(lru_gen, "off_the_nic", lambda _: Spared(frozenset({1}), ""))
+    LruGen(lru_gen.Host(files=tree(tmp_path, 1).host().files, live=True))._content("/x")
+    assert asked == [{1}]
 
 
 def tree(root, dying: int) -> Tree:

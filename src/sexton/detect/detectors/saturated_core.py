@@ -53,6 +53,8 @@ BLAME = Threshold(
 )
 #: Readings come a little early or late: nine tenths of a limit is that limit.
 _SLACK = 0.9
+#: The evidence that tells system time from softirq ends so; its number is the system's share.
+BY_KIND = "by kind"
 _SHOWN = 8
 
 
@@ -270,7 +272,7 @@ def _seconds_held(runs: Sequence[_Run]) -> Evidence:
 
 def _by_kind(run: _Run) -> Evidence:
     return Evidence(
-        f"core {run.core} by kind",
+        f"core {run.core} {BY_KIND}",
         f"user {run.share('user_ms'):.0f} % · system {run.share('system_ms'):.0f} %"
         f" · softirq {run.share('irq_ms'):.0f} %",
         "mostly idle or user",

@@ -2,43 +2,120 @@
 
 Before 5.8 one read of ``memory.numa_stat`` (and of ``memory.stat`` on older ones still) visits
 every memory cgroup below it, the dying ones too: 10,000 cost 0.7 s of one core, inside the kernel,
-where nothing can stop it. So the file is timed where it is surely cheap, and the rest is
-arithmetic: at leaves (one cgroup each), and at one small subtree of `n` cgroups. The difference
-over `n - 1` is the price of one more cgroup, which is about nothing on kernels that keep sums.
+where nothing can stop it. So the files are timed where that is surely cheap, and the rest is
+arithmetic: at leaves (one live cgroup each), and at one small subtree of `n` cgroups. The
+difference over `n - 1` is the price of one more cgroup, about nothing on kernels that keep sums.
 
-A subtree is small only if its dead are few as well. v2 counts them (`cgroup.stat`). v1 does not,
-but each holds a page at least: the parent's `memory.usage_in_bytes` less the kernel's own
-`memory.kmem.usage_in_bytes`, less the same of every live leaf that has processes, in pages, is the
-most there can be. (All are plain counters; reading them walks nothing.)
+A place is cheap only if its dead are few as well, and a directory without children may hide all
+the dead of the node (``/docker`` once its last container is gone). So before anything is timed,
+plain counters, which walk nothing, bound the dead of each place. v2 counts them (`cgroup.stat`).
+v1 does not, but each holds a page at least, of whatever kind: user memory, the kernel's own (before
+5.9 a slab page pins a dead cgroup) or one in swap. So `memory.usage_in_bytes`, or
+`memory.memsw.usage_in_bytes` if that is more, in pages, is the most there can be. Nothing is
+subtracted for the living: a container that runs may hide dead ones of its own.
+
+All the timing is done by one child with a deadline, off the cores that serve the NIC. What it found
+is kept for a minute, so that the sources that need it ask the node once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.sources.cgroupfs import stat
+from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceSkipped
+from sexton.sources.cgroupfs import census, stat
+from sexton.sources.cgroupfs.layout import Layout, controller
+from sexton.sources.cores import off_the_nic
 from sexton.sources.host import Host
 from sexton.sources.reader import Directory, text
+from sexton.sources.runner import run
 
+FILES = ("memory.stat", "memory.numa_stat")
 PAGE = 4096
-#: The stall that timing a subtree could cause at the very worst, if each page of its dead were a
-#: cgroup and each cost as much as a whole leaf: a twenty-fifth of the NIC watchdog's 5 s.
+#: The stall that timing a place could cause at the very worst: a twenty-fifth of the NIC
+#: watchdog's 5 s.
 MOST_RISK_S = 0.2
-#: Larger subtrees tell no more, and a handful is enough to choose from.
-_LARGEST = 100
-_CANDIDATES = 5
+#: The dearest kernel we know of, for one cgroup in one walk (0.7 s for 10,000).
+DEAREST_S = 70e-6
+#: So a place that may have more than this is not timed at all.
+MOST_MEMCGS = int(MOST_RISK_S / DEAREST_S)
+#: How far two quickest-of-three readings of the same small file may lie apart.
+JITTER_S = 20e-6
+#: Any node has so many dead; no need to ask where.
+_ORDINARY = 50
+#: How many leaves and subtrees are asked for their counters, and how many of them are timed.
+_ASKED = 40
 _LEAVES = 5
-_ROUNDS = 3
+_SUBTREES = 3
+#: Larger subtrees tell no more.
+_LARGEST = 100
+_KEPT_S = 60.0
+_DEADLINE_S = 1.5
+#: Opens one component after the other, so that no link in another host's tree leads us astray.
+#: The subtrees come with their size: the child knows what a leaf costs, and takes the first that
+#: stays within the budget if each of its cgroups cost as much. One line of answer per file.
+_CHILD = """
+import os, sys, time
+root, budget, files, leaves = sys.argv[1:5]
+budget, files, leaves = float(budget), files.split(","), int(leaves)
+places = list(zip(sys.argv[5::2], map(int, sys.argv[6::2])))
+
+def once(path):
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    for part in filter(None, path.split("/")):
+        above = here
+        here = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=above)
+        os.close(above)
+    started = time.perf_counter()
+    while os.read(here, 1 << 18):
+        pass
+    spent = time.perf_counter() - started
+    os.close(here)
+    return spent
+
+def quickest(path):
+    best = None
+    for _ in range(3):  # the first may have been the accident
+        try:
+            spent = once(path)
+        except OSError:
+            break
+        best = spent if best is None else min(best, spent)
+        if spent > budget / 3:
+            break
+    return best
+
+for file in files:
+    leaf = subtree = ()
+    for index, (path, _) in enumerate(places[:leaves]):
+        spent = quickest(path + "/" + file)
+        if spent is None:
+            continue
+        if not leaf or spent < leaf[1]:
+            leaf = index, spent
+        if spent > budget / 3:
+            break
+    for index, (path, size) in enumerate(places[leaves:], leaves):
+        if leaf and size * leaf[1] <= budget:
+            spent = quickest(path + "/" + file)
+            if spent is not None:
+                subtree = index, spent
+                break
+    print(*leaf, *subtree)
+"""
 
 
 class Estimate(NamedTuple):
     """`measured_s` at `path` for `memcgs` cgroups, and `estimate_s` for the whole node.
 
     With `memcgs` 1 only leaves could be timed: the estimate is then an upper bound, because a
-    leaf's fixed cost cannot be told from the cost of a cgroup.
+    leaf's fixed cost cannot be told from the cost of a cgroup. `most_s` is what it may be at the
+    most, if the clock's jitter hid some of the price of a cgroup.
     """
 
     file: str
@@ -46,110 +123,160 @@ class Estimate(NamedTuple):
     memcgs: int
     measured_s: float
     estimate_s: float
+    most_s: float
 
 
-class _Subtree(NamedTuple):
+class _Place(NamedTuple):
+    """Where to time: `live` directories below it, and all that may be there, itself as well."""
+
     path: str
     live: int
-    dead_at_most: int
+    most: int
 
 
-def estimate(host: Host, top: str, tree: Sequence[Directory], total: int, file: str) -> Estimate:
-    """What reading `file` at the root of `total` cgroups would take.
+class _Timing(NamedTuple):
+    """What one file took at the quickest leaf, and at one subtree if one was small enough."""
 
-    `tree` are the live directories under the mount point `top`. Raises `SourceAbsent` where no
-    leaf has the file.
+    file: str
+    leaf: _Place
+    leaf_s: float
+    subtree: _Place | None
+    subtree_s: float
+
+    def estimate(self, total: int) -> Estimate:
+        if self.subtree is None:
+            whole_s = self.leaf_s * total
+            return Estimate(self.file, self.leaf.path, 1, self.leaf_s, whole_s, whole_s)
+        live = self.subtree.live
+        each_s = max(0.0, self.subtree_s - self.leaf_s) / live
+        whole_s = self.leaf_s + each_s * (total - 1)
+        most_s = whole_s + JITTER_S / live * (total - 1)
+        return Estimate(self.file, self.subtree.path, 1 + live, self.subtree_s, whole_s, most_s)
+
+
+def estimates(host: Host, layout: Layout) -> tuple[Estimate, ...]:
+    """What reading each of `FILES` at the root would take; those that no leaf has are left out.
+
+    Raises a `SourceError` where nothing can be timed, `SourceSkipped` if that is for safety.
     """
-    leaf = _cheapest_leaf(host, top, tree, file)
-    if leaf is None:
-        raise SourceAbsent(f"{top}/**/{file}", "no cgroup below the root has it")
-    path, leaf_s = leaf
-    most = int(MOST_RISK_S / leaf_s)
-    subtree = _largest_safe(host, top, tree, (total, most))
-    if subtree is not None:
-        seconds = timed(host, f"{top}{subtree.path}/{file}")
-        if seconds is not None:
-            memcgs = 1 + subtree.live
-            each = max(0.0, seconds - leaf_s) / subtree.live
-            return Estimate(file, subtree.path, memcgs, seconds, leaf_s + each * (total - 1))
-    return Estimate(file, path, 1, leaf_s, leaf_s * total)
+    if layout.mount_point is None:
+        raise SourceAbsent(FILES[0], layout.reason or "no memory hierarchy here")
+    counted, walked = census.recent(host, layout)
+    total = counted.total
+    if total is None:  # in a namespace the node's number is still a bound from above
+        memory = controller(host, "memory")
+        if memory is None:
+            raise SourceAbsent(FILES[0], f"the number of cgroups is unknown: {counted.reason}")
+        total = memory.cgroups
+    return tuple(timing.estimate(total) for timing in _recent(host, layout, walked.kept, total))
 
 
-def timed(host: Host, path: str) -> float | None:
-    """The quickest of three reads; `None` where the file is gone. More than one only while they
-    are quick: the first may have been the accident."""
-    best = None
-    for _ in range(_ROUNDS):
-        started = time.perf_counter()
+def _recent(
+    host: Host, layout: Layout, tree: Sequence[Directory], total: int
+) -> tuple[_Timing, ...]:
+    """The last timings if they are young, else new ones; a failure is kept as well."""
+    known = host.memo.get("walk timings")
+    if known is None or time.monotonic() - known[0] > _KEPT_S:
+        found: tuple[_Timing, ...] | SourceError
         try:
-            host.files.read(path)
-        except SourceAbsent:
-            return best
-        spent = time.perf_counter() - started
-        best = spent if best is None else min(best, spent)
-        if spent > MOST_RISK_S / _ROUNDS:
+            found = _time(host, layout, tree, total)
+        except SourceError as error:
+            found = error
+        known = host.memo["walk timings"] = (time.monotonic(), found)
+    if isinstance(known[1], SourceError):
+        raise known[1]
+    timings: tuple[_Timing, ...] = known[1]
+    return timings
+
+
+def _time(host: Host, layout: Layout, tree: Sequence[Directory], total: int) -> tuple[_Timing, ...]:
+    bounds = _Bounds(host, layout, max(0, total - len(tree)))
+    leaves = _leaves(bounds, tree)
+    places = [*leaves, *islice(_subtrees(bounds, tree), _SUBTREES)]
+    top = layout.mount_point or ""
+    if not leaves:
+        why = f"every leaf asked may hide more than {MOST_MEMCGS:,} dead cgroups; not timed"
+        raise SourceSkipped(f"{top}/**/{FILES[0]}", why)
+    pairs = [word for place in places for word in (f"{top}{place.path}", str(place.most))]
+    argv = (sys.executable, "-I", "-S", "-c", _CHILD, host.root, str(MOST_RISK_S), ",".join(FILES))
+    ended = run((*argv, str(len(leaves)), *pairs), _DEADLINE_S, cpus=off_the_nic(host).cpus)
+    if ended.status != 0:
+        last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise SourceAbsent(FILES[0], last or f"the reader ended with {ended.status}")
+    lines = ended.output.decode("utf-8", "replace").split("\n")
+    timings = tuple(_answer(file, line, places) for file, line in zip(FILES, lines, strict=False))
+    found = tuple(timing for timing in timings if timing is not None)
+    if not found:
+        raise SourceAbsent(f"{top}/**/{FILES[0]}", "no cgroup below the root has it")
+    return found
+
+
+def _answer(file: str, line: str, places: Sequence[_Place]) -> _Timing | None:
+    words = line.split()
+    if not words:
+        return None
+    try:
+        subtree = places[int(words[2])] if len(words) > 2 else None
+        subtree_s = float(words[3]) if len(words) > 2 else 0.0
+        return _Timing(file, places[int(words[0])], float(words[1]), subtree, subtree_s)
+    except (ValueError, IndexError):
+        raise SourceMalformed(file, 0, "the reader printed no times") from None
+
+
+class _Bounds:
+    """How many dead a directory can have below it, by counters that walk nothing."""
+
+    def __init__(self, host: Host, layout: Layout, dying: int) -> None:
+        self._host = host
+        self._top = layout.mount_point or ""
+        self._counted = layout.version == 2
+        self._dying = dying
+
+    def most(self, path: str) -> int | None:
+        """`None` where the counters cannot be had, so that nothing is known."""
+        if self._dying <= _ORDINARY:
+            return self._dying
+        try:
+            return min(self._dying, self._below(f"{self._top}{path}", path))
+        except SourceError:
+            return None
+
+    def _below(self, directory: str, path: str) -> int:
+        if self._counted:
+            return stat.parse(text(self._host.files, f"{directory}/{stat.PATH}"), path).dying
+        held = number(self._host, f"{directory}/memory.usage_in_bytes")
+        with contextlib.suppress(SourceAbsent):  # swap is not accounted, and pins nobody
+            held = max(held, number(self._host, f"{directory}/memory.memsw.usage_in_bytes"))
+        return held // PAGE
+
+
+def _leaves(bounds: _Bounds, tree: Sequence[Directory]) -> list[_Place]:
+    """Those that can hide the fewest dead, of some from all over the tree."""
+    paths = [path for path, _, children in tree if not children and path != "/"]
+    found: list[_Place] = []
+    for path in paths[:: max(1, len(paths) // _ASKED)][:_ASKED]:
+        dead = bounds.most(path)
+        if dead is not None and dead < MOST_MEMCGS:
+            found.append(_Place(path, 0, 1 + dead))
+        if sum(place.most <= 1 + _ORDINARY for place in found) == _LEAVES:
             break
-    return best
+    return sorted(found, key=lambda place: place.most)[:_LEAVES]
 
 
-def _cheapest_leaf(
-    host: Host, top: str, tree: Sequence[Directory], file: str
-) -> tuple[str, float] | None:
-    """The quickest of a few: a leaf may hide dead children of its own, the quickest has fewest."""
-    found = []
-    for path, _, children in tree:
-        if children or path == "/":
-            continue
-        seconds = timed(host, f"{top}{path}/{file}")
-        if seconds is not None:
-            found.append((path, seconds))
-        if len(found) == _LEAVES or (seconds is not None and seconds > MOST_RISK_S / _ROUNDS):
-            break
-    return min(found, key=lambda item: item[1], default=None)
-
-
-def _largest_safe(
-    host: Host, top: str, tree: Sequence[Directory], bounds: tuple[int, int]
-) -> _Subtree | None:
-    """The subtree with the most live cgroups that has no more than `most` in all."""
-    total, most = bounds
-    safe = [
-        subtree
-        for subtree in _subtrees(host, top, tree, total - len(tree))
-        if 1 + subtree.live + subtree.dead_at_most <= most
-    ]
-    return max(safe, key=lambda subtree: subtree.live, default=None)
-
-
-def _subtrees(host: Host, top: str, tree: Sequence[Directory], dying: int) -> Iterator[_Subtree]:
-    """Those of a workable size, with the most dead that each can have."""
-    below: dict[str, list[Directory]] = {path: [] for path, _, children in tree if children}
+def _subtrees(bounds: _Bounds, tree: Sequence[Directory]) -> Iterator[_Place]:
+    """Those that surely are small, with the most live cgroups first."""
+    below: dict[str, int] = {path: 0 for path, _, children in tree if children and path != "/"}
     for directory in tree:
         above = directory.path
         while above := above.rpartition("/")[0]:
             if above in below:
-                below[above].append(directory)
-    workable = [path for path, inside in below.items() if path != "/" and len(inside) <= _LARGEST]
-    workable.sort(key=lambda path: len(below[path]))
-    for path in workable[-_CANDIDATES:]:
-        try:
-            dead = min(max(0, dying), _dead_at_most(host, top, path, below[path]))
-        except (SourceAbsent, SourceMalformed):
-            continue
-        yield _Subtree(path, len(below[path]), dead)
-
-
-def _dead_at_most(host: Host, top: str, path: str, inside: Sequence[Directory]) -> int:
-    try:
-        return stat.parse(text(host.files, f"{top}{path}/{stat.PATH}"), path).dying
-    except SourceAbsent:
-        pass
-    # Pages that no leaf with a process of its own accounts for: the most the dead can have.
-    left = pages_bytes(host, f"{top}{path}")
-    for leaf, _, children in inside:
-        if not children and text(host.files, f"{top}{leaf}/cgroup.procs"):
-            left -= pages_bytes(host, f"{top}{leaf}")
-    return max(0, left) // PAGE
+                below[above] += 1
+    workable = [path for path, live in below.items() if 0 < live <= _LARGEST]
+    workable.sort(key=lambda path: -below[path])
+    for path in workable[:_ASKED]:
+        dead = bounds.most(path)
+        if dead is not None and 1 + below[path] + dead <= MOST_MEMCGS:
+            yield _Place(path, below[path], 1 + below[path] + dead)
 
 
 def pages_bytes(host: Host, directory: str) -> int:

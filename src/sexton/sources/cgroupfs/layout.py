@@ -54,7 +54,6 @@ class Layout(NamedTuple):
     hierarchy: str
     version: int | None
     mount_point: str | None
-    mount_root: str
     comparable: bool
     reason: str | None
     advice: str = ""
@@ -67,13 +66,13 @@ def read_layout(host: Host) -> Layout:
     hierarchy = _hierarchy(mounts, memory)
     if memory is not None and not memory.enabled:
         reason = "the memory controller is switched off (cgroup_disable=memory)"
-        return Layout(hierarchy, None, None, "/", False, reason, "boot without cgroup_disable")
+        return Layout(hierarchy, None, None, False, reason, "boot without cgroup_disable")
     first = v1_mounts(mounts, "memory")
     if first:
         return _chosen(host, hierarchy, 1, first)
     if memory is not None and memory.hierarchy != 0:
         reason = "memory is on a cgroup v1 hierarchy that is not mounted here"
-        return Layout(hierarchy, 1, None, "/", False, reason, HOST_MOUNT)
+        return Layout(hierarchy, 1, None, False, reason, HOST_MOUNT)
     second = [mount for mount in mounts if mount.fstype == "cgroup2"]
     having = [mount for mount in second[:_MOST_CANDIDATES] if _has_memory(host, mount, memory)]
     if having:
@@ -81,9 +80,9 @@ def read_layout(host: Host) -> Layout:
     if not mounts:
         version = None if memory is None else 2
         reason = "no cgroup hierarchy is mounted here"
-        return Layout(hierarchy, version, None, "/", False, reason, HOST_MOUNT)
+        return Layout(hierarchy, version, None, False, reason, HOST_MOUNT)
     reason = "no cgroup hierarchy here has a memory controller"
-    return Layout(hierarchy, None, None, "/", False, reason, HOST_NAMESPACE)
+    return Layout(hierarchy, None, None, False, reason, HOST_NAMESPACE)
 
 
 def cgroup_mounts(host: Host) -> list[Mount]:
@@ -133,15 +132,15 @@ def _chosen(host: Host, hierarchy: str, version: int, mounts: Sequence[Mount]) -
     if not tried:
         where = printable(mounts[0].mount_point)
         reason = f"{where} is mounted on the host and empty here"
-        return Layout(hierarchy, version, None, "/", False, reason, HOST_MOUNT)
+        return Layout(hierarchy, version, None, False, reason, HOST_MOUNT)
     mount, looks = min(
         tried,
         key=lambda item: (item[1] is not True, item[0].root != "/", len(item[0].mount_point)),
     )
     objection = _objection(host, mount, looks)
     if objection is None:
-        return Layout(hierarchy, version, mount.mount_point, mount.root, True, None)
-    return Layout(hierarchy, version, mount.mount_point, mount.root, False, *objection)
+        return Layout(hierarchy, version, mount.mount_point, True, None)
+    return Layout(hierarchy, version, mount.mount_point, False, *objection)
 
 
 def _objection(host: Host, mount: Mount, looks: bool | None) -> tuple[str, str] | None:

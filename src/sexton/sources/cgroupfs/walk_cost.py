@@ -10,8 +10,9 @@ commit dd8657b6c1cb (5.8) ended the walk in `memory.numa_stat`, where 10,000 mem
     unevictable=0 N0=0
     hierarchical_total=5643 N0=5643
 
-Quirks: the read is the outage where it walks. It is first estimated on a small subtree (see
-`sexton.sources.cgroupfs.estimate`); above `MOST_S` the root is left alone and the note says so.
+Quirks: the read is the outage where it walks. It is first estimated on a few places that are surely
+small, by a child (see `sexton.sources.cgroupfs.estimate`); above `MOST_S` the root is left alone
+and the note says so.
 Between that and `QUICK_S` the root's file is read once, by a child process with a deadline, pinned
 to cores that do not serve the NIC's interrupts: a kernel walk cannot be interrupted, so not even a
 deadline would help the core it runs on. Only on the node itself: the time a copied file takes tells
@@ -23,23 +24,19 @@ nothing.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.errors import SourceAbsent, SourceError, SourceMalformed
 from sexton.model.cgroup import WalkCost
 from sexton.model.text import seconds
-from sexton.sources.cgroupfs import census
-from sexton.sources.cgroupfs.estimate import Estimate, estimate
-from sexton.sources.cgroupfs.layout import HOST_VIEW, controller, read_layout
+from sexton.sources.cgroupfs.estimate import FILES, Estimate, estimates
+from sexton.sources.cgroupfs.layout import HOST_VIEW, read_layout
+from sexton.sources.cores import off_the_nic
 from sexton.sources.host import Host
-from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 from sexton.sources.runner import run
 
-FILES = ("memory.stat", "memory.numa_stat")
 #: What we allow ourselves to cost a core: a hundredth of the NIC watchdog's 5 s.
 MOST_S = 0.05
 #: An estimate below this settles the matter, and spares the node a child process.
@@ -71,25 +68,8 @@ class WalkCosts:
     def collect(self) -> Iterator[WalkCost]:
         self._host.require_live(FILES[0])
         layout = read_layout(self._host)
-        counted, walked = census.recent(self._host, layout)
-        if layout.mount_point is None:
-            raise SourceAbsent(FILES[0], counted.reason or "no memory hierarchy here")
-        total = counted.total
-        if total is None:  # in a namespace the node's number is still a bound from above
-            memory = controller(self._host, "memory")
-            if memory is None:
-                raise SourceAbsent(FILES[0], f"the number of cgroups is unknown: {counted.reason}")
-            total = memory.cgroups
-        found = 0
-        for file in FILES:
-            try:
-                guess = estimate(self._host, layout.mount_point, walked.kept, total, file)
-            except SourceAbsent:
-                continue
-            found += 1
-            yield self._row(layout.mount_point, guess)
-        if not found:
-            raise SourceAbsent(f"{layout.mount_point}/**/{FILES[0]}", "no cgroup has it")
+        for guess in estimates(self._host, layout):
+            yield self._row(layout.mount_point or "", guess)
 
     def close(self) -> None:
         pass
@@ -100,6 +80,9 @@ class WalkCosts:
             note = verdict(guess.memcgs, guess.estimate_s)
         elif guess.estimate_s < QUICK_S:
             note = f"at the root: {seconds(guess.estimate_s)} by estimate, too quick to ask"
+        elif guess.most_s > MOST_S:
+            about, most = seconds(guess.estimate_s), seconds(guess.most_s)
+            note = f"at the root: about {about} by estimate, {most} at the most; not caused"
         else:
             root_s, note = self._read_root(f"{top}/{guess.file}")
         return WalkCost(
@@ -113,7 +96,7 @@ class WalkCosts:
         )
 
     def _read_root(self, path: str) -> tuple[float | None, str]:
-        cores, note = _where(nic_cores(self._host))
+        cores, note = off_the_nic(self._host)
         argv = (sys.executable, "-I", "-S", "-c", _CHILD, path)
         try:
             return _seconds_of(argv, cores, path), f"read at the root {note}"
@@ -129,46 +112,6 @@ def verdict(memcgs: int, estimate_s: float) -> str:
             "no subtree was surely small enough to tell more); not caused"
         )
     return f"at the root: would stall a core for about {seconds(estimate_s)}; not caused"
-
-
-def nic_cores(host: Host) -> frozenset[int]:
-    """The cores that the network devices' own interrupts go to."""
-    cores: set[int] = set()
-    for device in _names(host, "/sys/class/net"):
-        # virtio's queues belong to the PCI device above the virtio one
-        for irqs in (f"{device}/device/msi_irqs", f"{device}/device/../msi_irqs"):
-            for irq in _names(host, f"/sys/class/net/{irqs}"):
-                cores.update(_irq_cores(host, irq))
-    return frozenset(cores)
-
-
-def _names(host: Host, path: str) -> list[str]:
-    try:
-        return host.files.names(path)
-    except (SourceAbsent, SourceDenied):
-        return []
-
-
-def _irq_cores(host: Host, irq: str) -> tuple[int, ...]:
-    for file in ("effective_affinity_list", "smp_affinity_list"):
-        try:
-            cores = cpu_list(text(host.files, f"/proc/irq/{irq}/{file}"))
-        except (SourceAbsent, SourceDenied, ValueError):
-            continue
-        if cores:
-            return cores
-    return ()
-
-
-def _where(busy: frozenset[int]) -> tuple[frozenset[int] | None, str]:
-    """The cores to run on, and how to say it."""
-    allowed = frozenset(os.sched_getaffinity(0))
-    if not busy:
-        return None, "(no NIC interrupts found, so on any core)"
-    free = allowed - busy
-    if not free:
-        return None, "(every core serves the NIC, so on any core)"
-    return free, "on a core that does not serve the NIC"
 
 
 def _seconds_of(argv: Sequence[str], cores: frozenset[int] | None, path: str) -> float:

@@ -17,7 +17,10 @@ Quirks: the id of a dying one was given back when it went offline, so it prints 
 it had when it lived: the only file that names zombies which died before anyone looked. The kernel
 looks up its place in the list again for every few kilobytes it prints, so that the time grows about
 with the square of the number of cgroups: above `MOST_MEMCGS` the file is left alone, below it a
-child with a deadline reads it. A name may hold anything but a newline.
+child with a deadline reads it, off the cores that serve the NIC. A count bounds it and no time:
+there is one such file for the node and no smaller one to time first, the price of a part tells
+little of a whole that grows as its square, and a deadline takes effect only between two reads.
+A name may hold anything but a newline.
 
 >>> text = "memcg     3 /a b\\n node     0\\n  0  59368  0  0 \\nmemcg     0 /a b/gone\\n"
 >>> list(parse(text))
@@ -33,6 +36,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSki
 from sexton.model.cgroup import OfflineMemcg
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import controller, read_layout
+from sexton.sources.cores import off_the_nic
 from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.procfs import mountinfo
 from sexton.sources.reader import text
@@ -120,7 +124,8 @@ class LruGen:
     def _content(self, path: str) -> str:
         if not self._host.live:
             return text(self._host.files, path, _LIMIT)
-        ended = run((sys.executable, "-I", "-S", "-c", _CHILD, path), _DEADLINE_S, _LIMIT)
+        argv = (sys.executable, "-I", "-S", "-c", _CHILD, path)
+        ended = run(argv, _DEADLINE_S, _LIMIT, cpus=off_the_nic(self._host).cpus)
         if ended.status != 0:
             last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
             kind = SourceDenied if "PermissionError" in last else SourceAbsent

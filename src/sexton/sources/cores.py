@@ -1,0 +1,69 @@
+"""The cores a child of ours may hold: not those that serve the network's interrupts.
+
+A read that walks inside the kernel cannot be interrupted, so not even a deadline would help the
+core it runs on. What it must never be is the core that the NIC's watchdog waits for.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from sexton.errors import SourceAbsent, SourceDenied
+from sexton.sources.host import Host
+from sexton.sources.procfs.irq_affinity import cpu_list
+from sexton.sources.reader import text
+
+
+class Spared(NamedTuple):
+    """The cores to run on, `None` for any, and how to say it."""
+
+    cpus: frozenset[int] | None
+    note: str
+
+
+def off_the_nic(host: Host) -> Spared:
+    """Where a child may run; asked once per host, for there may be hundreds of devices."""
+    known: Spared | None = host.memo.get("off the nic")
+    if known is None:
+        known = host.memo["off the nic"] = _spare(nic_cores(host))
+    return known
+
+
+def nic_cores(host: Host) -> frozenset[int]:
+    """The cores that the network devices' own interrupts go to."""
+    cores: set[int] = set()
+    for device in _names(host, "/sys/class/net"):
+        # virtio's queues belong to the PCI device above the virtio one
+        for irqs in (f"{device}/device/msi_irqs", f"{device}/device/../msi_irqs"):
+            for irq in _names(host, f"/sys/class/net/{irqs}"):
+                cores.update(_irq_cores(host, irq))
+    return frozenset(cores)
+
+
+def _names(host: Host, path: str) -> list[str]:
+    try:
+        return host.files.names(path)
+    except (SourceAbsent, SourceDenied):
+        return []
+
+
+def _irq_cores(host: Host, irq: str) -> tuple[int, ...]:
+    for file in ("effective_affinity_list", "smp_affinity_list"):
+        try:
+            cores = cpu_list(text(host.files, f"/proc/irq/{irq}/{file}"))
+        except (SourceAbsent, SourceDenied, ValueError):
+            continue
+        if cores:
+            return cores
+    return ()
+
+
+def _spare(busy: frozenset[int]) -> Spared:
+    allowed = frozenset(os.sched_getaffinity(0))
+    if not busy:
+        return Spared(None, "(no NIC interrupts found, so on any core)")
+    free = allowed - busy
+    if not free:
+        return Spared(None, "(every core serves the NIC, so on any core)")
+    return Spared(free, "on a core that does not serve the NIC")
