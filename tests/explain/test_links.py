@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from sexton.detect.detectors import saturated_core
 from sexton.explain.links import (
     burnt_core_starves_napi,
+    churn_leaves_zombies,
+    crash_loop_leaves_zombies,
+    slow_stats_burn_core,
     starved_napi_resets_nic,
     zombie_walk_burns_core,
+    zombies_slow_stats,
 )
 from sexton.explain.registry import all_rules
-from sexton.model.cgroup import WalkCost
+from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
 from sexton.model.chain import Strength
+from sexton.model.event import KernelEvent
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.net import NicCounter
 from sexton.model.stack import StackCount
+from sexton.model.unit import Unit
 from sexton.model.window import Batch, Window
+from tests.support.fixtures import FIXTURES
+from tests.support.windows import load_window
 
 EMPTY = Window({})
 
@@ -145,3 +157,168 @@ def test_stacks_of_the_held_core_decide_for_and_against_the_walk(window, strengt
     held = finding("saturated_core", start=100.0, end=105.0, core=("5",), task=("kubelet[2113]",))
     link = zombie_walk_burns_core.join(finding("zombie_memcgs"), held, window)
     assert (link.strength if link else None) is strength
+
+
+def said(scheduled, nic="eth0"):
+    fields = {"nic": nic, "queue": 5, "napi_us": 6_000_000, "napi_scheduled": scheduled}
+    event = KernelEvent("ena", "nic_starved", "", None, None, fields)
+    return Window({KernelEvent: [Batch(0, 0, (event,))]})
+
+
+@pytest.mark.parametrize(
+    ("window", "against"),
+    [(said(0), True), (said(1), False), (said(0, "eth1"), False), (EMPTY, False)],
+)
+def test_an_interrupt_that_was_lost_speaks_against_the_core(window, against):
+    link = burnt_core_starves_napi.join(
+        finding("saturated_core", core=("5",)),
+        finding("starved_napi", core=("5",), nic=("eth0",)),
+        window,
+    )
+    assert ("1 line of the driver" in " ".join(link.against)) is against
+
+
+def counted(name, value, nic="eth0"):
+    return Window({NicCounter: [Batch(0, 0, (NicCounter(nic, name, value),))]})
+
+
+@pytest.mark.parametrize(
+    ("window", "against"),
+    [
+        (counted("wd_expired", 3), ("eth0 wd_expired 3: the device stopped its keep-alive",)),
+        (counted("missing_intr", 1), ("eth0 missing_intr 1: interrupts lost",)),
+        (counted("wd_expired", 0), ()),
+        (counted("wd_expired", 3, "eth1"), ()),
+        (counted("suspected_poll_starvation", 3), ()),
+        (EMPTY, ()),
+    ],
+)
+def test_counters_of_another_cause_speak_against_a_starved_reset(window, against):
+    link = starved_napi_resets_nic.join(
+        finding("starved_napi", nic=("eth0",)), finding("nic_resets", nic=("eth0",)), window
+    )
+    assert link.against == against
+
+
+def unit(restarts, cgroup="/system.slice/crash.service"):
+    return Unit(
+        name="crash.service",
+        load_state="loaded",
+        active_state="activating",
+        sub_state="auto-restart",
+        file_state=None,
+        restarts=restarts,
+        restart_policy="always",
+        restart_delay_us=100_000,
+        main_start_us=None,
+        main_exit_us=None,
+        active_enter_us=None,
+        result="exit-code",
+        exit_status=1,
+        cgroup=cgroup,
+        cgroup_origin="systemd",
+    )
+
+
+def looping(restarts, dying, below=None):
+    census = CgroupCensus("v2", 2, None, "node", dying + 50, 50, dying, "cgroup.stat", None)
+    stats = tuple(CgroupStat(path, 1, number, None) for path, number in (below or {}).items())
+    batches = {
+        Unit: [Batch(0, 0, (unit(restarts - 5),)), Batch(10, 10, (unit(restarts),))],
+        CgroupCensus: [Batch(10, 10, (census,))],
+    }
+    if stats:
+        batches[CgroupStat] = [Batch(10, 10, stats)]
+    return Window(batches)
+
+
+@pytest.mark.parametrize(
+    ("window", "against"),
+    [
+        (looping(5_000, 5_000), ""),
+        (looping(50, 5_000), "crash.service accounts for 50 of 5,000 dead cgroups only"),
+        (
+            looping(50, 5_000, {"/": 5_000, "/system.slice": 50, "/kubepods.slice": 4_950}),
+            "4,950 dead cgroups are below /kubepods.slice",
+        ),
+        (looping(5_000, 5_000, {"/": 5_000, "/system.slice": 5_000}), ""),
+    ],
+)
+def test_fewer_restarts_than_dead_and_dead_elsewhere_speak_against_a_crash_loop(window, against):
+    link = crash_loop_leaves_zombies.join(
+        finding("crash_looping_unit", unit=("crash.service",)), finding("zombie_memcgs"), window
+    )
+    assert " ".join(link.against) == against
+
+
+def died(kept, released):
+    events = []
+    for number in range(kept + released):
+        path = f"/docker/{number:064x}"
+        events.append(CgroupEvent("rmdir", number, path, number))
+        if number >= kept:
+            events.append(CgroupEvent("release", number, path, number + 1))
+    census = CgroupCensus("v2", 2, None, "node", kept + 50, 50, kept, "cgroup.stat", None)
+    return Window(
+        {
+            CgroupEvent: [Batch(0, 0, tuple(events)), Batch(60, 60, ())],
+            CgroupCensus: [Batch(60, 60, (census,))],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("window", "against"),
+    [
+        (died(kept=10, released=2), ()),
+        (
+            died(kept=10, released=30),
+            ("30 of the 40 cgroups removed under /docker were released",),
+        ),
+    ],
+)
+def test_what_is_released_speaks_against_the_churn(window, against):
+    link = churn_leaves_zombies.join(
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+        window,
+    )
+    assert link.against == against
+
+
+@pytest.mark.parametrize(
+    ("measured_s", "memcgs", "against"), [(0.01, 40, False), (2.0, 40, True), (2.0, 4_000, False)]
+)
+def test_a_small_subtree_that_is_as_slow_speaks_against_the_dead(measured_s, memcgs, against):
+    walk = WalkCost("memory.stat", "/small", memcgs, measured_s, 3.0, 3.0, "")
+    census = CgroupCensus("v2", 2, None, "node", 5_000, 50, 4_950, "cgroup.stat", None)
+    window = Window({WalkCost: [Batch(0, 0, (walk,))], CgroupCensus: [Batch(0, 0, (census,))]})
+    link = zombies_slow_stats.join(finding("zombie_memcgs"), finding("slow_memcg_stats"), window)
+    assert bool(link.against) is against
+
+
+@pytest.mark.parametrize("link", [zombie_walk_burns_core, slow_stats_burn_core])
+@pytest.mark.parametrize(
+    ("system", "task", "against"),
+    [
+        (98.0, "kubelet[2113]", 0),
+        (12.0, "kubelet[2113]", 1),
+        (98.0, "stress-ng[7]", 1),
+        (12.0, "stress-ng[7]", 2),
+    ],
+)
+def test_softirq_and_a_task_that_reads_nothing_speak_against_the_walk(link, system, task, against):
+    kinds = Evidence("core 5 by kind", f"system {system} %", "", "%", "/proc/stat", system)
+    core = finding("saturated_core", core=("5",), task=(task,), evidence=(kinds,))
+    cause = finding("zombie_memcgs" if link is zombie_walk_burns_core else "slow_memcg_stats")
+    assert len(link.join(cause, core, walked(4.8)).against) == against
+
+
+def test_a_flood_of_packets_speaks_against_the_walk_by_the_detectors_own_evidence():
+    window, _ = load_window(FIXTURES / "detectors/saturated_core/flood.json")
+    link = zombie_walk_burns_core.join(
+        finding("zombie_memcgs"),
+        replace(saturated_core.detect(window), entities={"task": ("kubelet[2113]",)}),
+        EMPTY,
+    )
+    assert "a walk is system time" in link.against[0]

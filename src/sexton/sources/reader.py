@@ -45,7 +45,6 @@ class FileStatus(NamedTuple):
     inode: int
     links: int
     is_dir: bool
-    modified_s: float = 0.0
 
 
 class Directory(NamedTuple):  # and no dataclass: ten thousand are made in each walk
@@ -248,7 +247,7 @@ def _link_target(name: str, directory: int) -> str | None:
 
 
 def _status(result: os.stat_result) -> FileStatus:
-    return FileStatus(result.st_ino, result.st_nlink, stat.S_ISDIR(result.st_mode), result.st_mtime)
+    return FileStatus(result.st_ino, result.st_nlink, stat.S_ISDIR(result.st_mode))
 
 
 def _gulp(descriptor: int, path: str, limit: int) -> bytes:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout
 from sexton.model.unit import RestartMark
-from sexton.sources.host import Host
+from sexton.sources.archive import ArchiveFiles
+from sexton.sources.host import ON_THE_NODE, Host, open_host
 from sexton.sources.kmsg.journal import Restarts, answer, parse
 from sexton.sources.runner import Ended
 from tests.support.fixtures import kernel_text
@@ -90,3 +91,25 @@ def test_nothing_found_is_an_empty_answer():
 @given(st.text(max_size=100))
 def test_junk_is_skipped(junk: str):
     assert list(parse(f"restart counter{junk}\n{{{junk}restart counter")) == []
+
+
+def test_a_tree_without_a_journal_says_so_and_names_no_group(tmp_path: Path):
+    with pytest.raises(SourceAbsent) as caught:
+        Restarts(open_host(str(tmp_path))).collect()
+    assert str(caught.value) == "journal: not in this tree"
+    assert caught.value.grant == ""
+
+
+def test_an_archive_whose_collector_might_not_read_it_asks_for_root_on_the_node():
+    files = ArchiveFiles()
+    files.add_denied("/commands/journal_json")
+    with pytest.raises(SourceDenied) as caught:
+        Restarts(Host(files, live=False)).collect()
+    assert (caught.value.path, caught.value.grant) == ("journal", ON_THE_NODE)
+
+
+def test_an_archive_whose_journal_did_not_end_in_time_says_so():
+    files = ArchiveFiles()
+    files.add_late("/commands/journal_json")
+    with pytest.raises(SourceTimeout, match=r"^journal: did not end in time"):
+        Restarts(Host(files, live=False)).collect()

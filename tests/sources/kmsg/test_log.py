@@ -11,7 +11,7 @@ import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.model.event import KernelEvent, KernelLog
-from sexton.sources.host import Host, open_host
+from sexton.sources.host import ON_THE_NODE, Host, open_host
 from sexton.sources.kmsg import log
 from sexton.sources.kmsg.log import PATH, KernelLogReading
 from tests.support.fixtures import kernel_text
@@ -103,6 +103,46 @@ def test_a_file_that_outlived_a_boot_has_times_only_since_the_last(tmp_path: Pat
 def test_a_tree_without_a_log_is_absent(tmp_path: Path):
     with pytest.raises(SourceAbsent):
         KernelLogReading(open_host(str(tmp_path))).collect()
+
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@pytest.mark.parametrize("theirs", [None, "", "11111111-2222-3333-4444-555555555555\n"])
+def test_another_kernels_tree_never_gets_our_ring_and_is_sent_to_its_node(tmp_path, theirs):
+    host = plant(tmp_path, {"/etc/hostname": "x"} if theirs is None else {BOOT_ID: theirs})
+    with pytest.raises(SourceAbsent) as caught:
+        KernelLogReading(host).collect()
+    assert caught.value.grant == ON_THE_NODE
+
+
+def ring_of_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live ring that anybody may read."""
+    stand_in = tmp_path / "ring"
+    stand_in.write_text(f"3,7,5000000,-;{RESET}\n")
+    monkeypatch.setattr(log, "PATH", str(stand_in))
+    monkeypatch.setattr(log.stat, "S_ISCHR", lambda _: True)
+    monkeypatch.setattr(log, "_DEVICE", 0)
+
+
+def test_a_tree_of_this_very_boot_is_read_from_the_kernels_own_ring(tmp_path, monkeypatch):
+    ring_of_a_few(tmp_path, monkeypatch)
+    ours = Path(BOOT_ID).read_text()
+    tree = {BOOT_ID: ours, "/var/log/kern.log": "Jan 24 08:16:20 n kernel: old\n"}
+    events, told = split(KernelLogReading(plant(tmp_path / "tree", tree)).collect())
+    assert [event.mono_us for event in events] == [5_000_000]
+    assert events[0].wall_s == pytest.approx(time.time() - time.monotonic() + 5, abs=1)
+    assert told.origin == "/dev/kmsg"
+
+
+def test_an_archive_of_this_very_boot_keeps_to_what_was_collected(tmp_path, monkeypatch):
+    ring_of_a_few(tmp_path, monkeypatch)
+    tree = {BOOT_ID: Path(BOOT_ID).read_text(), "/commands/kmsg": "6,1,1,-;calm\n"}
+    host = plant(tmp_path / "tree", tree)
+    events, told = split(KernelLogReading(host).collect())
+    assert (events, told.origin) == ([], "/commands/kmsg")
+    replayed = Host(host.files, live=False, moment=(9.0, 9.0))
+    assert split(KernelLogReading(replayed).collect())[1].origin == "/commands/kmsg"
 
 
 def test_a_flood_keeps_the_newest_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
 from sexton.sources.kmsg.sessions import Sessions, parse
@@ -46,3 +48,11 @@ def test_two_snapshots_give_each_once(tmp_path: Path):
 def test_no_journal_is_absent(tmp_path: Path):
     with pytest.raises(SourceAbsent):
         Sessions(plant(tmp_path, {"/etc/os-release": ""})).collect()
+
+
+@given(st.text(max_size=100), st.integers(0, 200))
+def test_junk_is_events_or_nothing_and_never_a_crash(junk: str, place: int):
+    good = json.dumps(REFUSED)
+    for line in (junk, good[:place] + junk + good[place:], good[:place] + junk):
+        for event in parse(f"Maximum number of sessions{junk}\n{line}"):
+            assert event.family == "sessions"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
 from sexton.model.net import Nic
 from sexton.sources.host import open_host
-from sexton.sources.nic.devices import Devices, physical
+from sexton.sources.nic.devices import Devices, physical, uevent
 from tests.sources.nic.trees import tree
 from tests.support.tools import need
 from tests.support.trees import plant
@@ -96,3 +98,10 @@ def test_driver_and_version_agree_with_ethtool():
         lines = dict(line.split(": ", 1) for line in told.splitlines() if ": " in line)
         assert row.driver == lines["driver"]
         assert row.driver_version == lines.get("version")
+
+
+@given(st.text(max_size=80))
+def test_junk_in_a_uevent_is_pairs_or_nothing(junk: str):
+    told = uevent(f"DRIVER=ena\n{junk}")
+    assert told["DRIVER"] == "ena" or "DRIVER=" in junk
+    assert not any("=" in key or "\n" in key + value for key, value in told.items())

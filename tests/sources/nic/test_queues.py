@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
 from sexton.model.net import NicQueue
@@ -128,3 +130,10 @@ def test_this_machines_queues_have_cores_it_has():
         pytest.skip("no physical interface on this machine")
     rows = Queues(host).collect()
     assert nic_cores(rows) <= set(range(os.cpu_count() or 1))
+
+
+@given(st.text(max_size=60), st.sampled_from(["", "virtio0-input.", "eth0-Tx-Rx-", "gve-ntfy-blk"]))
+def test_junk_names_no_queue_or_a_small_one(junk: str, start: str):
+    queue, direction = queue_of(start + junk, gve_blocks=4)
+    assert queue is None or queue < 100_000
+    assert direction in ("rx", "tx", "rxtx")

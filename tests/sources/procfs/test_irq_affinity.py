@@ -3,10 +3,13 @@
 import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.sources.host import open_host
 from sexton.sources.procfs.irq_affinity import IrqAffinities, cpu_list
+from tests.sources.nic.trees import tree
 from tests.support.trees import plant
 
 
@@ -68,3 +71,24 @@ def test_this_machines_lines_are_on_its_own_cores():
     )
     most = os.cpu_count() or 1
     assert all(set(row.effective or ()) <= set(range(most)) for row in rows)
+
+
+@pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.18"])
+def test_real_kernels_bind_each_line_to_cores_they_have(kernel):
+    rows = collected(tree(f"virtio-{kernel}"))
+    assert rows
+    assert all(set(row.effective or ()) <= set(row.allowed) <= {0, 1} for row in rows)
+
+
+@given(st.text(alphabet="0123456789-, \nx٣", max_size=40))
+def test_junk_is_a_list_or_refused(junk):
+    try:
+        cpus = cpu_list(junk)
+    except ValueError:
+        return
+    assert all(0 <= cpu < 8192 for cpu in cpus)
+
+
+def test_a_list_that_never_ends_is_refused():
+    with pytest.raises(ValueError, match="0-8191"):
+        cpu_list("0-8191," * 100_000)

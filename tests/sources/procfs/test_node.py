@@ -28,6 +28,13 @@ def instance_data(cloud):
     return (FIXTURES / "procfs/node" / f"{cloud}.json").read_text()
 
 
+def namespaces(tmp_path, **other):
+    """Init's namespaces: the kernel's first ones, but for those named."""
+    (tmp_path / "proc/1/ns").mkdir(parents=True)
+    for name, inode in (FIRST | other).items():
+        (tmp_path / "proc/1/ns" / name).symlink_to(f"{name}:[{inode}]")
+
+
 def node(tmp_path, files):
     (row,) = Identity(plant(tmp_path, BARE | files)).collect()
     return row
@@ -160,14 +167,23 @@ def test_on_ec2_hardware_the_model_is_the_instance_type(tmp_path):
     ],
 )
 def test_a_container_is_known_by_its_marks(tmp_path, files, kind):
-    assert node(tmp_path, files).container == kind
+    namespaces(tmp_path, pid=4026532201)
+    assert node(tmp_path, files | {"/proc/1/comm": "systemd\n"}).container == kind
+
+
+@pytest.mark.parametrize("shown", ["ipc", ""])
+def test_where_namespaces_cannot_be_seen_a_mark_is_not_believed(tmp_path, shown):
+    if shown:  # some, but not all of them
+        namespaces(tmp_path, **{shown: 4026532200})
+        (tmp_path / "proc/1/ns/ipc").unlink()
+    assert node(tmp_path, {"/.dockerenv": ""}).container is None
+    (tmp_path / "run/systemd").mkdir(parents=True)
+    assert node(tmp_path, {"/run/systemd/container": "podman\n"}).container == "podman"
 
 
 @pytest.mark.parametrize(("pid_namespace", "kind"), [(4026531836, None), (4026532201, "docker")])
 def test_a_mark_left_in_the_image_of_a_machine_is_not_believed(tmp_path, pid_namespace, kind):
-    (tmp_path / "proc/1/ns").mkdir(parents=True)
-    for name, inode in (FIRST | {"pid": pid_namespace}).items():
-        (tmp_path / "proc/1/ns" / name).symlink_to(f"{name}:[{inode}]")
+    namespaces(tmp_path, pid=pid_namespace)
     assert node(tmp_path, {"/.dockerenv": ""}).container == kind
 
 
@@ -196,6 +212,5 @@ def test_an_impossible_uptime_is_malformed(tmp_path, uptime):
     ],
 )
 def test_a_container_without_marks_is_known_by_its_namespace(tmp_path, pid_namespace, first, kind):
-    (tmp_path / "proc/1/ns").mkdir(parents=True)
-    (tmp_path / "proc/1/ns/pid").symlink_to(f"pid:[{pid_namespace}]")
+    namespaces(tmp_path, pid=pid_namespace)
     assert node(tmp_path, {"/proc/1/comm": f"{first}\n"}).container == kind

@@ -18,10 +18,11 @@ import pytest
 
 from sexton.errors import CommandError
 from sexton.model.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.host import open_host
 from sexton.sources.registry import giving
-from sexton.surface.cli.deaths import Ledger, watch
+from sexton.surface.cli.deaths import Ledger, Told, _line, watch
 
 S = 1_000_000_000
 
@@ -61,6 +62,23 @@ def test_a_late_release_read_in_one_go_was_a_zombie_first():
     kinds = [told.kind for told in ledger.feed([event("rmdir", 1, 1), event("release", 1, 9)], 10)]
     assert kinds == ["zombie", "freed"]
     assert ledger.zombies == {}
+
+
+def test_the_moments_that_are_told_never_run_backwards():
+    ledger = Ledger()
+    events = [event("rmdir", 1, 1), event("rmdir", 2, 4), event("release", 2, 4.5)]
+    events += [event("rmdir", 3, 7), event("release", 3, 7.2), event("release", 1, 8)]
+    told = list(ledger.feed(events, 9.0))
+    assert [each.kind for each in told] == ["released", "zombie", "released", "freed"]
+    assert [each.at_s for each in told] == pytest.approx([4.5, 7.2, 7.2, 8.0])
+
+
+@pytest.mark.parametrize("kind", ["released", "zombie", "doubtful", "freed"])
+def test_paths_stand_below_each_other_whatever_was_told(kind):
+    lines = [_line(Told(kind, "/a", 0.0, after_s), Window({})) for after_s in (5.4, 86_399)]
+    moment = time.strftime("%H:%M:%S", time.localtime(5.4))
+    assert lines[0].startswith(f" {moment}  ")
+    assert {line.index("/a") for line in lines} == {56}
 
 
 def test_after_a_gap_a_missing_release_proves_nothing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -35,6 +36,20 @@ def test_piped_it_prints_plain_screens_and_ends():
     assert ended.stdout.count(" busy on average") == 2
     assert ended.stdout.count("zombies  ") == 2
     assert max(len(line) for line in ended.stdout.splitlines()) <= 90
+
+
+def test_the_first_piped_screen_tells_how_zombies_move():
+    if "?" in _zombies(["--interval", "0.3"]):
+        pytest.skip("zombies cannot be counted here")
+    assert re.search(r"steady for|[+-][0-9,]+ in ", _zombies(["--interval", "1"]))
+
+
+def _zombies(arguments: list[str]) -> str:
+    ended = subprocess.run(
+        [*COMMAND[:4], *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith(" zombies  ")]
+    return line
 
 
 def test_the_task_that_burns_is_on_the_first_screen():

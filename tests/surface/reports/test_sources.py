@@ -81,3 +81,21 @@ def test_the_command_lists_every_source(capsys: pytest.CaptureFixture[str]):
     states = {each["id"]: each for each in found["sources"]}
     assert states["procfs.stat"]["state"] == "ok"
     assert not [each for each in found["sources"] if each["state"] == "failed"]
+
+
+def test_where_process_1_is_not_systemd_its_units_are_not_here(tmp_path, capsys):
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/comm").write_text("runit\n")
+    assert main(["sources", "--root", str(tmp_path), "--json"]) == 0
+    told = {each["id"]: each for each in json.loads(capsys.readouterr().out)["sources"]}
+    units = told["systemd.units"]
+    assert (units["state"], units["detail"]) == ("absent", "no systemd; PID 1 is runit")
+    assert units["grant"] == ""
+
+
+def test_a_tree_names_no_file_of_an_archive_and_no_group_to_join(tmp_path, capsys):
+    assert main(["sources", "--root", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.count("journal: not in this tree") == 2
+    assert "/commands/" not in text
+    assert "systemd-journal" not in text

@@ -127,6 +127,13 @@ def test_what_cannot_be_known_is_null_with_its_reason():
     assert "nsenter" in text
 
 
+def test_what_would_name_them_is_its_own_command():
+    state = SourceState("t", "tracefs", "denied", "not permitted", "sudo sexton diagnose  # root")
+    rows = {CgroupCensus: [batch(0, census(600)), batch(5, census(600))]}
+    text = text_of(Window(rows, [state], {CgroupEvent: "t"}))
+    assert "→ sudo sexton zombies\n" in text
+
+
 def test_nothing_at_all_is_unknown_and_not_none():
     window = Window({})
     found = zombies_json(tally(window))

@@ -124,6 +124,16 @@ def test_cores_that_do_not_fit_are_chosen_by_load_and_it_says_so():
     assert any("  5 100s" in line for line in lines)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_needs_rights_names_the_screens_own_command_and_never_cuts_it(width):
+    grant = "sudo sexton diagnose  # needs CAP_SYSLOG, or kernel.dmesg_restrict=0"
+    state = SourceState("kmsg.log", "/dev/kmsg", "denied", "Operation not permitted", grant)
+    lines = shown(Window({}, [state], {KernelEvent: "kmsg.log"}), width, 24)
+    (line,) = [line for line in lines if line.startswith(" kernel log")]
+    assert line.endswith(" → sudo sexton top")
+    assert "diagnose" not in line
+
+
 def test_what_is_unknown_says_why():
     state = SourceState("kmsg.log", "/dev/kmsg", "denied", "Operation not permitted", "run as root")
     window = Window(

@@ -4,11 +4,12 @@
 traced and not released. *Likely*: the same parent, by the kernel's own counts. There is no weaker
 form: a busy parent elsewhere on the node says nothing.
 
-**Speaks against it.** The removed cgroups are released within seconds: ordinary churn.
+**Speaks against it.** Most of what was seen to die there was released: ordinary churn.
 """
 
 from __future__ import annotations
 
+from sexton.detect.churn import churn
 from sexton.detect.owners import owners
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
@@ -33,4 +34,15 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         strength,
         f"cgroups removed under {owner.path} are the ones that stay ({owner.method})",
         shared=shared,
+        against=_released(owner.path, window),
     )
+
+
+def _released(parent: str, window: Window) -> tuple[str, ...]:
+    seen = churn(window)
+    here = [family for family in seen.families if family.path == parent] if seen else []
+    released = sum(family.released for family in here)
+    if released <= sum(family.kept for family in here):
+        return ()
+    removed = sum(family.deaths for family in here)
+    return (f"{released:,} of the {removed:,} cgroups removed under {parent} were released",)

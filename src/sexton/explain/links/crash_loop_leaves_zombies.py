@@ -5,17 +5,22 @@ own path was seen to die without release (traced, or listed by the kernel as off
 the number of its restarts matches the number of dead cgroups and it restarts while we watch.
 *Possible*: only one of the two.
 
-**Speaks against it.** Zombies under another parent than the unit's slice; restarts far fewer than
-zombies.
+**Speaks against it.** More of the dead are known to lie below another directory than the unit's
+parent; its restarts are less than half as many as the dead, and its period does not explain them.
 """
 
 from __future__ import annotations
 
-from sexton.detect.ledger import suspects
+from sexton.detect.ledger import Suspect, suspects
+from sexton.detect.owners import owners
+from sexton.detect.stems import split
 from sexton.explain.registry import link
+from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link
 from sexton.model.finding import Finding
 from sexton.model.window import Window
+
+FEW = 0.5
 
 
 @link(cause="crash_looping_unit", effect="zombie_memcgs")
@@ -31,5 +36,28 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
                 suspect.strength,
                 suspect.sentence,
                 shared=(suspect.owner,),
+                against=(*_too_few(suspect, window), *_elsewhere(suspect, window)),
             )
     return None
+
+
+def _too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
+    census = window.latest(CgroupCensus)
+    dying = census[0].dying if census else None
+    if not dying or suspect.ratio is None or suspect.ratio >= FEW or suspect.matched >= FEW * dying:
+        return ()
+    return (f"{suspect.owner} accounts for {suspect.matched:,} of {dying:,} dead cgroups only",)
+
+
+def _elsewhere(suspect: Suspect, window: Window) -> tuple[str, ...]:
+    """Somebody else's dead, where they are more; a unit without a known place is not judged."""
+    if not suspect.path:
+        return ()
+    parent = split(suspect.path)[0].rstrip("/")
+    others = [
+        (owner.dying or 0, owner.path)
+        for owner in owners(window)
+        if owner.unit != suspect.owner and not f"{owner.path}/".startswith(f"{parent}/")
+    ]
+    most, where = max(others, default=(0, ""))
+    return (f"{most:,} dead cgroups are below {where}",) if most > suspect.matched else ()

@@ -2,7 +2,7 @@
 
 **Rule.** That of `zombie_walk_burns_core`, which is the same walk seen without its cost.
 
-**Speaks against it.** The held core is in softirq or user time; the task reads no statistics.
+**Speaks against it.** What speaks against that one.
 """
 
 from __future__ import annotations

@@ -4,22 +4,26 @@
 starved poll within 30 s, or the driver's own reset reason says poll starvation. *Likely*: the same
 queue, without a common moment. *Possible*: only the same NIC.
 
-**Speaks against it.** Counters that point elsewhere: `wd_expired` (keep-alive), `missing_intr`.
+**Speaks against it.** The interface's counters that point elsewhere, where they are not zero:
+`wd_expired` (keep-alive), `missing_intr`.
 """
 
 from __future__ import annotations
 
+from sexton.detect.nics import counters
 from sexton.explain.links.burnt_core_starves_napi import near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
+from sexton.model.text import printable
 from sexton.model.window import Window
 
 FOLLOWS_WITHIN_S = 30.0
+_ELSEWHERE = {"wd_expired": "the device stopped its keep-alive", "missing_intr": "interrupts lost"}
 
 
 @link(cause="starved_napi", effect="nic_resets")
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:  # noqa: ARG001
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The same NIC, better the same queue, best the same half minute."""
     nics = cause.shares(effect, "nic")
     queues = cause.shares(effect, "queue")
@@ -38,4 +42,14 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:  # noq
         strength,
         f"{what}: the driver gave up waiting for its poll",
         shared=queues or nics,
+        against=_elsewhere(effect, window),
+    )
+
+
+def _elsewhere(reset: Finding, window: Window) -> tuple[str, ...]:
+    nics = reset.entities.get("nic", ())
+    return tuple(
+        f"{each.nic} {each.name} {each.value:,}: {_ELSEWHERE[each.name]}"
+        for each in counters(window, _ELSEWHERE)
+        if each.value and printable(each.nic) in nics
     )

@@ -7,8 +7,8 @@ is a known reader of cgroup statistics and one read at the root is measured or e
 second or more. *Possible*: only one of the two. Nothing where neither was seen: two symptoms on one
 node are no chain.
 
-**Speaks against it.** A walk measured as fast (newer kernels), or a core held in softirq or user
-time.
+**Speaks against it.** A walk measured as fast (newer kernels), a core held in softirq, or, without
+stacks, a task that is no known reader of statistics.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import re
 
 from sexton.detect.ceilings import cost as walk_cost
 from sexton.detect.ceilings import is_bound
+from sexton.detect.detectors.saturated_core import BY_KIND
 from sexton.detect.stacks import on_cores
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus, WalkCost
@@ -52,6 +53,8 @@ PROVES_SHARE = 1 / 5
 DISPROVES_SHARE = 1 / 20
 #: A walk shorter than this cannot hold a core for seconds.
 SLOW_WALK_S = 0.5
+#: Per cent of the held core; less, and softirq held it.
+_MOSTLY_SYSTEM = 50.0
 
 
 @link(cause="zombie_memcgs", effect="saturated_core")
@@ -96,7 +99,11 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window) -> Link | No
                 100 * share,
             ),
         )
-    against = () if slow or cost is None else (f"a read at the root takes only {seconds(cost)}",)
+    against = [] if slow or cost is None else [f"a read at the root takes only {seconds(cost)}"]
+    against += _not_in_system(effect)
+    if share is None and not readers:
+        tasks = effect.entities.get("task", ())[:1]
+        against += [f"{task} is no known reader of memory statistics" for task in tasks]
     return Link(
         name,
         cause.id,
@@ -105,7 +112,7 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window) -> Link | No
         _sentence(share, readers, cost),
         shared=tuple(readers),
         evidence=evidence,
-        against=against,
+        against=tuple(against),
     )
 
 
@@ -115,6 +122,14 @@ def dearest_walk(window: Window) -> WalkCost | None:
     total = census[0].total if census else None
     known = [each for each in window.latest(WalkCost) or () if not is_bound(each, total)]
     return max(known, key=walk_cost, default=None)
+
+
+def _not_in_system(held: Finding) -> list[str]:
+    return [
+        f"{each.what}: {each.value}; a walk is system time"
+        for each in held.evidence
+        if each.what.endswith(BY_KIND) and (each.number or 0.0) < _MOSTLY_SYSTEM
+    ]
 
 
 def _strength(share: float | None, reader: bool, slow: bool) -> Strength:

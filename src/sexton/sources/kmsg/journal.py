@@ -23,9 +23,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.errors import (
+    SourceAbsent,
+    SourceDenied,
+    SourceError,
+    SourceMalformed,
+    SourceTimeout,
+)
 from sexton.model.unit import RestartMark
-from sexton.sources.host import Host
+from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
 from sexton.sources.reader import text
 from sexton.sources.registry import source
@@ -79,12 +85,24 @@ def parse(lines: str) -> Iterator[RestartMark]:
 def journal_text(host: Host, wanted: Sequence[str], deadline_s: float = 2.0) -> str:
     """JSON lines of the journal: asked of `journalctl`, or as an archive kept them."""
     if not host.live:
-        return text(host.files, KEPT)
+        return _kept(host)
     if not any(_has_entries(host, place) for place in _PLACES):
         why = "no journal under /var/log/journal or /run/log/journal"
         raise SourceAbsent(PATH, why, grant="")  # nothing that we could ask for
     command = ["journalctl", "--no-pager", "-o", "json", "--since", "-1h", *wanted]
     return answer(run(command, deadline_s))
+
+
+def _kept(host: Host) -> str:
+    """As an archive has it; no setting and no group would add what was not collected."""
+    try:
+        return text(host.files, KEPT)
+    except SourceAbsent:
+        raise SourceAbsent(PATH, "not in this tree", grant="") from None
+    except SourceDenied as refused:
+        raise SourceDenied(PATH, refused.detail, grant=ON_THE_NODE) from None
+    except SourceTimeout as late:
+        raise SourceTimeout(PATH, late.detail) from None
 
 
 def answer(ended: Ended) -> str:

@@ -16,9 +16,10 @@ The clock is the kernel's `local_clock`: microseconds since boot that stand stil
 are not steered by NTP. Wall time is made with the offset CLOCK_REALTIME − CLOCK_MONOTONIC of now,
 so after a suspend older lines come out too late, and over weeks they drift by seconds.
 
-On another host's tree the log is what was kept of it: `/commands/kmsg`, `/commands/dmesg` or
-`/commands/journal_k` of a collected archive, else `/var/log/kern.log` or `/var/log/dmesg`. The
-first of these that is there is read; on a later reading only what is new in it.
+There is one ring per kernel: a tree with the boot id of this very boot (the host's, mounted in a
+container) has ours. On any other tree the log is what was kept of it: `/commands/kmsg`,
+`/commands/dmesg` or `/commands/journal_k` of a collected archive, else `/var/log/kern.log` or
+`/var/log/dmesg`. The first of these that is there is read; on a later reading only what is new.
 
 Only lines the catalogue knows become rows. `KernelLog` counts since the source was opened: lines
 seen, the oldest one's time, records lost. A flood is bounded: by bytes, by lines and by time per
@@ -42,10 +43,10 @@ from collections.abc import Iterable, Iterator
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
 from sexton.model.event import KernelEvent, KernelLog
 from sexton.model.row import Row
-from sexton.sources.host import Host
+from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine, parse_log, record
-from sexton.sources.reader import failure, text
+from sexton.sources.reader import LiveFiles, exists, failure, text
 from sexton.sources.registry import source
 
 PATH = "/dev/kmsg"
@@ -58,6 +59,7 @@ KEPT = (
 )
 #: The kernel's own bound on a record with its device lines.
 _RECORD_BYTES = 8192
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _DEVICE = os.makedev(1, 11)
 #: Per reading: bytes, lines, seconds, and events kept (the newest).
 MOST_BYTES = 4 << 20
@@ -189,7 +191,9 @@ class Kept:
 
     def find(self) -> str:
         """The log's text, and `path` set to where it was."""
-        refused: SourceError = SourceAbsent(PATH, "no kernel log was kept in this tree")
+        refused: SourceError = SourceAbsent(
+            PATH, "no kernel log was kept in this tree", grant=ON_THE_NODE
+        )
         for path in KEPT:
             try:
                 content = text(self._host.files, path, 4 * MOST_BYTES)
@@ -208,7 +212,7 @@ def boot_wall_s(host: Host) -> float | None:
     if host.moment is not None:
         mono_s, wall_s = host.moment
         return wall_s - mono_s
-    if host.live:
+    if same_kernel(host):
         return time.time() - time.monotonic()
     try:
         found = re.search(r"^btime (\d{1,12})$", text(host.files, "/proc/stat"), re.M | re.A)
@@ -217,8 +221,19 @@ def boot_wall_s(host: Host) -> float | None:
     return float(found[1]) if found else None
 
 
+def same_kernel(host: Host) -> bool:
+    """Is this process's kernel the host's, now? A snapshot is of then, though it were of here."""
+    if host.live or host.moment is not None:
+        return host.live
+    try:
+        theirs, ours = text(host.files, _BOOT_ID), text(LiveFiles(), _BOOT_ID)
+        return theirs == ours and not exists(host.files, "/commands")
+    except SourceError:
+        return False
+
+
 def _open(host: Host) -> Ring | Kept:
-    if not host.live:
+    if not same_kernel(host):
         return Kept(host)
     try:
         return Ring()

@@ -69,7 +69,7 @@ def cpu_list(content: str) -> tuple[int, ...]:
         first, dash, last = piece.partition("-")
         start = int(first)
         stop = int(last) if dash else start
-        if not 0 <= start <= stop < _MOST_CPUS:
+        if not 0 <= start <= stop < _MOST_CPUS or len(cpus) > _MOST_CPUS:
             raise ValueError(piece)
         cpus.extend(range(start, stop + 1))
     return tuple(cpus)

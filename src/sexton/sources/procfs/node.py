@@ -22,7 +22,7 @@ installed. Broken JSON makes its fields `None` and never fails the source.
 `container` says which kind of container the host's own tree is, by the marks of systemd
 (`/run/systemd/container`, `container=` in init's environment), podman, docker and Kubernetes. A
 mark file alone may be a leftover of the image that a machine was made of: where all of our
-namespaces are the kernel's first ones it is not believed.
+namespaces are the kernel's first ones it is not believed, nor in a tree that does not show them.
 
 >>> parse_os_release('NAME="Debian GNU/Linux"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
 'Debian GNU/Linux 12 (bookworm)'
@@ -215,7 +215,7 @@ def _container(host: Host) -> str | None:
     named = _line(files, "/run/systemd/container")
     if named:
         return named
-    if _in_first_namespaces(host):
+    if _in_first_namespaces(host) is not False:
         return None
     for path, kind in _MARKS:
         try:
@@ -235,11 +235,12 @@ def _apart(host: Host) -> bool:
     return own != f"pid:[{_FIRST['pid']}]" and _line(host.files, "/proc/1/comm") != "systemd"
 
 
-def _in_first_namespaces(host: Host) -> bool:
+def _in_first_namespaces(host: Host) -> bool | None:
+    """`None` where that cannot be seen: in a bare tree, or without the right to look at init's."""
     try:
         return all(
             host.files.link(f"{host.self_dir}/ns/{kind}") == f"{kind}:[{inode}]"
             for kind, inode in _FIRST.items()
         )
-    except SourceError:  # not to be seen from here: then a mark is all there is
-        return False
+    except SourceError:
+        return None

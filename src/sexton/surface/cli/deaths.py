@@ -39,6 +39,11 @@ class Told(NamedTuple):
     died_s: float
     after_s: float
 
+    @property
+    def at_s(self) -> float:
+        """When that became known, which never runs backwards from line to line."""
+        return self.died_s + self.after_s
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -69,13 +74,9 @@ class Ledger:
                 self.deaths += 1
                 self.open[event.cgroup_id] = event
                 self.doubtful.discard(event.cgroup_id)
-            elif event.cgroup_id in self.open:
+            else:
                 yield from self._overdue(at_s)
                 yield from self._released(event.cgroup_id, at_s)
-            elif event.cgroup_id in self.zombies:
-                dead = self.zombies.pop(event.cgroup_id)
-                died_s = dead.mono_ns / 1e9
-                yield Told("freed", dead.path, died_s, at_s - died_s)
         yield from self._overdue(now_s)
 
     def _released(self, cgroup_id: int, at_s: float) -> Iterator[Told]:
@@ -182,14 +183,14 @@ def _tell(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool) -> 
 
 
 def _line(told: Told, window: Window) -> str:
-    moment = time.strftime("%H:%M:%S", time.localtime(window.wall(told.died_s)))
+    moment = time.strftime("%H:%M:%S", time.localtime(window.wall(told.at_s)))
     words = {
         "released": f"released after {seconds(told.after_s)}",
         "zombie": f"ZOMBIE, still held after {seconds(told.after_s)}",
         "doubtful": f"held after {seconds(told.after_s)}, or its end was lost",
         "freed": f"freed at last, a zombie for {seconds(told.after_s)}",
     }
-    return f" {moment}  {words[told.kind]:32}  {printable(told.path)}"
+    return f" {moment}  {words[told.kind]:43}  {printable(told.path)}"
 
 
 def _as_json(told: Told, window: Window) -> str:

@@ -17,6 +17,7 @@ from sexton.detect.registry import missing, reason
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
+from sexton.surface.reports.grants import own_words
 
 SCHEMA = "sexton.zombies/1"
 _MOST_OWNERS = 10
@@ -262,6 +263,6 @@ def _more(told: Tally, window: Window, width: int) -> Iterator[str]:
                 continue
             yield f" {gain:9}  {_cut(lacking.what, width - 12)}"
             if lacking.grant:  # in full: it is there to be copied
-                yield f" {'':9}  → {lacking.grant}"
+                yield f" {'':9}  → {own_words(lacking.grant, 'zombies')}"
     if window.batches(CgroupEvent) is not None:
         yield " name new   sudo sexton zombies --watch: each one with its path, as it dies"

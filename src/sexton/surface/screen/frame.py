@@ -22,6 +22,7 @@ from sexton.model.event import KernelEvent
 from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
+from sexton.surface.reports.grants import own_words
 from sexton.surface.screen.load import CoreLoad, TaskLoad, core_loads, nic_loads, worst_tasks
 
 _USER, _SYSTEM, _SOFTIRQ = ("░", "green"), ("█", "red"), ("▒", "magenta")
@@ -252,8 +253,9 @@ def _events(window: Window, width: int, room: int) -> list[Text]:
     events = window.all(KernelEvent)
     if events is None:
         state = window.why_missing(KernelEvent)
-        grant = f"; {state.grant}" if state.grant else ""
-        return [Text(""), Text(f" kernel log  {reason(state)}{grant}", "dim")]
+        grant = f" → {own_words(state.grant, 'top')}" if state.grant else ""
+        why = shorten(f" kernel log  {reason(state)}", max(width - len(grant), 40))
+        return [Text(""), Text(f"{why}{grant}", "dim")]
     if not events:
         return [Text(""), Text(" kernel log  nothing that matters", "dim")]
     lines = [Text("")]

@@ -25,6 +25,8 @@ def run(args: argparse.Namespace) -> int:
     import shutil
     import sys
 
+    from sexton.model.text import printable
+    from sexton.model.unit import ServiceManager
     from sexton.model.window import SourceState
     from sexton.record.sampler import Sampler, default_sources
     from sexton.sources.host import open_host
@@ -32,7 +34,13 @@ def run(args: argparse.Namespace) -> int:
     from sexton.surface.reports.sources import SourceLine, in_words, sources_json, sources_text
 
     with Sampler(open_host(args.root), default_sources()) as sampler:
-        states = dict(sampler.run(0).states)
+        window = sampler.run(0)
+    states = dict(window.states)
+    for manager in window.latest(ServiceManager) or ():
+        if manager.name != "systemd":  # an answer to a detector, and nothing to see for a person
+            why = f"no systemd; PID 1 is {printable(manager.name)}"
+            state = states["systemd.units"]
+            states[state.id] = SourceState(state.id, state.path, "absent", why)
     for each in all_sources():
         if each.asked_by:
             asked = f"only read when asked: sexton diagnose {each.asked_by}"

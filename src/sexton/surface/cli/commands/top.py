@@ -61,8 +61,8 @@ def _sources(interval: float) -> list[Source]:
     from sexton.model import cgroup, cpu, event, net, node, task
     from sexton.sources.registry import giving
 
-    quick = (cpu.CoreTimes, task.Thread, net.NetDevice)
-    slow = (cgroup.CgroupCensus, cgroup.CgroupEvent, event.KernelEvent, net.Nic, net.NicCounter)
+    quick = (cpu.CoreTimes, task.Thread, net.NetDevice, cgroup.CgroupCensus)
+    slow = (cgroup.CgroupEvent, event.KernelEvent, net.Nic, net.NicCounter)
     chosen = giving(*quick, *slow, node.Node)
     return [
         replace(each, period_s=interval) if set(each.rows) & set(quick) else each for each in chosen
