@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
+from sexton.sources.cgroupfs.census import Walked
 from sexton.sources.host import open_host
 from sexton.sources.procfs.process_cgroup import ProcessCgroups, parse
+from sexton.sources.reader import Directory
 from tests.support.fixtures import kernel_text
 from tests.support.trees import plant
 
@@ -76,3 +78,29 @@ def test_this_very_process_is_found_where_the_kernel_puts_it():
 def test_junk_is_a_row_or_malformed(content):
     with suppress(SourceMalformed):
         parse(7, content)
+
+
+def census_of(*paths: str):
+    """What the census leaves for others: here only its directories matter."""
+    return (None, 0.0, (None, Walked(len(paths), [Directory(path, 1, 0) for path in paths])))
+
+
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        ("/system.slice/cron.service", False),
+        ("/process_api/2b0897b0e9de78ab455a4e882e9bad7a", False),
+        ("/user.slice/session-3.scope", True),
+        ("/docker/" + "a1" * 32, True),
+        ("/kubepods/burstable/pod0a1b2c3d-1111-2222-3333-444455556666", True),
+        ("/lxc.payload.web", True),
+    ],
+)
+def test_who_lives_where_is_read_only_where_somebody_may_ask(path, read):
+    host = open_host()
+    host.memo["census"] = census_of("/", path)
+    assert bool(list(ProcessCgroups(host).collect())) is read
+    thorough = open_host(thorough=True)
+    thorough.memo["census"] = census_of("/", path)
+    assert list(ProcessCgroups(thorough).collect())
+    assert list(ProcessCgroups(open_host()).collect()), "without a census it is read"

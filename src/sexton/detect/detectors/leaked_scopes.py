@@ -69,13 +69,14 @@ def detect(window: Window) -> Finding:
     """Empty scopes first, crowded parents second."""
     rows = window.latest(CgroupDir) or ()
     lacking: list[Missing] = []
-    blind = _cannot_see(window, {row.path for row in rows})
+    scopes = _grouped([row.path for row in rows if _is_scope(row)])
+    # Without a scope it does not matter who lives where, and the source may have spared itself.
+    blind = _cannot_see(window, {row.path for row in rows}) if scopes else None
     empty: list[_Group] = []
     if blind is None:
         empty = _grouped(_deserted(window))
     else:
         lacking.append(blind)
-    scopes = _grouped([row.path for row in rows if _is_scope(row)])
     crowds = [_Group(row.path, "*", row.children) for row in rows if row.children >= CROWD.value]
     crowds.sort(key=lambda group: -group.number)
     refused = [each for each in window.all(KernelEvent) or () if each.family == "sessions"]
