@@ -7,12 +7,19 @@ made for real.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
 from sexton.model.cgroup import CgroupThrottle
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.net import TcpCounters
-from sexton.model.rates import span
+from sexton.model.rates import Step, span
+from sexton.model.row import Row
+from sexton.model.text import printable
 from sexton.model.window import Window
+
+R = TypeVar("R", bound=Row)
 
 
 def look_alikes(window: Window) -> tuple[str, ...]:
@@ -29,46 +36,38 @@ def look_alikes(window: Window) -> tuple[str, ...]:
 
 
 def _direct_reclaim(window: Window) -> str:
-    batches = window.batches(VmCounter)
-    if batches is None or len(batches) < 2:
-        return ""
-    moved = span(batches, lambda row: row.name)
-    scanned = moved.get("pgscan_direct")
-    pages = scanned.delta("value") if scanned else None
-    if pages is None or scanned is None:
+    step = _counter(window, "pgscan_direct")
+    pages = step.delta("value") if step else None
+    if pages is None:
         return ""
     return "direct reclaim none" if pages == 0 else f"direct reclaim {pages:,} pages scanned"
 
 
 def _quota(window: Window) -> str:
-    batches = window.batches(CgroupThrottle)
-    if batches is None or len(batches) < 2:
+    moved = _moved(window, CgroupThrottle, lambda row: row.path)
+    if moved is None:
         return ""
-    moved = span(batches, lambda row: row.path)
     throttled = {path: step.delta("throttled") or 0 for path, step in moved.items()}
     worst = max(throttled, key=lambda path: throttled[path], default=None)
     if worst is None or not throttled[worst]:
         return "CPU quota none"
-    return f"CPU quota stopped {worst} {throttled[worst]:,} times"
+    return f"CPU quota stopped {printable(str(worst))} {throttled[worst]:,} times"
 
 
 def _flood(window: Window) -> str:
-    batches = window.batches(SoftnetCpu)
-    if batches is None or len(batches) < 2:
+    moved = _moved(window, SoftnetCpu, lambda row: row.cpu)
+    if moved is None:
         return ""
-    moved = span(batches, lambda row: row.cpu).values()
-    dropped = sum(step.delta("dropped") or 0 for step in moved)
-    squeezed = sum(step.delta("time_squeeze") or 0 for step in moved)
+    dropped = sum(step.delta("dropped") or 0 for step in moved.values())
+    squeezed = sum(step.delta("time_squeeze") or 0 for step in moved.values())
     if not dropped and not squeezed:
         return "packet flood no"
     return f"packet backlog dropped {dropped:,}, squeezed {squeezed:,} times"
 
 
 def _pressure(window: Window) -> str:
-    batches = window.batches(Pressure)
-    if batches is None or len(batches) < 2:
-        return ""
-    step = span(batches, lambda row: (row.resource, row.kind)).get(("memory", "some"))
+    moved = _moved(window, Pressure, lambda row: (row.resource, row.kind))
+    step = moved.get(("memory", "some")) if moved else None
     stalled = step.delta("total_us") if step else None
     if step is None or stalled is None:
         return ""
@@ -76,10 +75,7 @@ def _pressure(window: Window) -> str:
 
 
 def _faults(window: Window) -> str:
-    batches = window.batches(VmCounter)
-    if batches is None or len(batches) < 2:
-        return ""
-    step = span(batches, lambda row: row.name).get("pgmajfault")
+    step = _counter(window, "pgmajfault")
     faults = step.delta("value") if step else None
     if step is None or faults is None:
         return ""
@@ -87,12 +83,23 @@ def _faults(window: Window) -> str:
 
 
 def _loss(window: Window) -> str:
-    batches = window.batches(TcpCounters)
-    if batches is None or len(batches) < 2:
-        return ""
-    step = span(batches, type).get(TcpCounters)
+    moved = _moved(window, TcpCounters, type)
+    step = moved.get(TcpCounters) if moved else None
     sent = step.delta("out_segments") if step else None
     again = step.delta("retransmitted_segments") if step else None
     if not sent or again is None:
         return ""
     return f"TCP retransmits {100 * again / sent:.1f} %"
+
+
+def _counter(window: Window, name: str) -> Step[VmCounter] | None:
+    moved = _moved(window, VmCounter, lambda row: row.name)
+    return moved.get(name) if moved else None
+
+
+def _moved(
+    window: Window, kind: type[R], key: Callable[[R], Hashable]
+) -> dict[Hashable, Step[R]] | None:
+    """Each entity's step over the window; `None` where it was not read twice."""
+    batches = window.batches(kind)
+    return span(batches, key) if batches is not None and len(batches) > 1 else None
