@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -168,6 +170,29 @@ def test_a_masked_device_is_absent_and_not_an_empty_log(monkeypatch: pytest.Monk
     monkeypatch.setattr(log, "PATH", "/dev/null")
     with pytest.raises(SourceAbsent, match="masked"):
         KernelLogReading(open_host()).collect()
+
+
+def test_denied_live_without_a_kept_log_the_journal_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """FAKE: no journald runs here, so what `journalctl -k -o json` would print is planted."""
+    entry = {"MESSAGE": RESET, "_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0"}
+    entry |= {"__MONOTONIC_TIMESTAMP": "7000000", "__REALTIME_TIMESTAMP": "1700000000000000"}
+    asked = []
+
+    def journal(host: Host, wanted: Sequence[str], deadline_s: float = 0.0) -> str:
+        asked.append(list(wanted))
+        return json.dumps(entry) + "\n"
+
+    monkeypatch.setattr(log, "PATH", "/dev/null")
+    monkeypatch.setattr(log, "journal_text", journal)
+    reading = KernelLogReading(Host(plant(tmp_path, {"/etc/x": ""}).files, live=True))
+    events, told = split(reading.collect())
+    assert (len(events), told.origin) == (1, "journalctl -k")
+    assert "-k" in asked[0]
+    events, _ = split(reading.collect())
+    assert events == [], "told once, and not asked again at once"
+    assert len(asked) == 1
 
 
 def test_denied_live_falls_back_to_the_kept_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,7 +19,8 @@ so after a suspend older lines come out too late, and over weeks they drift by s
 There is one ring per kernel: a tree with the boot id of this very boot (the host's, mounted in a
 container) has ours. On any other tree the log is what was kept of it: `/commands/kmsg`,
 `/commands/dmesg` or `/commands/journal_k` of a collected archive, else `/var/log/kern.log` or
-`/var/log/dmesg`. The first of these that is there is read; on a later reading only what is new.
+`/var/log/dmesg`. The first of these that is there is read; on a later reading only what is new. On
+the node itself they stand in for a ring that refuses us, and after them the journal's last hour.
 
 Only lines the catalogue knows become rows. `KernelLog` counts since the source was opened: lines
 seen, the oldest one's time, records lost. A flood is bounded: by bytes, by lines and by time per
@@ -45,6 +46,7 @@ from sexton.model.event import KernelEvent, KernelLog
 from sexton.model.row import Row
 from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.kmsg.catalogue import Recogniser
+from sexton.sources.kmsg.journal import journal_text
 from sexton.sources.kmsg.records import LogLine, parse_log, record
 from sexton.sources.reader import LiveFiles, exists, failure, text
 from sexton.sources.registry import source
@@ -66,6 +68,8 @@ MOST_BYTES = 4 << 20
 MOST_LINES = 200_000
 MOST_SECONDS = 0.4
 MOST_EVENTS = 20_000
+#: How often the journal is asked, where it has to stand in for the ring.
+JOURNAL_EVERY_S = 5.0
 
 
 @source(
@@ -81,7 +85,7 @@ class KernelLogReading:
     def __init__(self, host: Host, trust_user_records: bool = False) -> None:
         self._host = host
         self._recogniser = Recogniser(trust_user_records)
-        self._log: Ring | Kept | None = None
+        self._log: Ring | Kept | Journal | None = None
         self._lines = 0
         self._oldest_us: int | None = None
 
@@ -207,6 +211,40 @@ class Kept:
         raise refused
 
 
+class Journal:
+    """The journal's copy of the last hour, for members of its group whom the ring itself refuses.
+
+    Asked seldom, since each time is a program run.
+    """
+
+    path = "journalctl -k"
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.seen = Seen()
+        self._told: set[tuple[int | None, str]] = set()
+        self._waiting = self._ask()
+        self._asked_s = time.monotonic()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def new_lines(self) -> Iterator[LogLine]:
+        """Lines not told yet."""
+        if self._waiting is None and time.monotonic() - self._asked_s >= JOURNAL_EVERY_S:
+            self._waiting = self._ask()
+            self._asked_s = time.monotonic()
+        lines, self._waiting = self._waiting or [], None
+        for line in lines:
+            if (line.mono_us, line.message) not in self._told:
+                self._told.add((line.mono_us, line.message))
+                yield line
+
+    def _ask(self) -> list[LogLine] | None:
+        wanted = ["-k", "-b", "-n", "5000"]
+        return list(parse_log(journal_text(self._host, wanted, deadline_s=1.0)))
+
+
 def boot_wall_s(host: Host) -> float | None:
     """UNIX time of the log's zero, as the host's clocks stand now; `None` where nothing tells."""
     if host.moment is not None:
@@ -232,7 +270,7 @@ def same_kernel(host: Host) -> bool:
         return False
 
 
-def _open(host: Host) -> Ring | Kept:
+def _open(host: Host) -> Ring | Kept | Journal:
     if not same_kernel(host):
         return Kept(host)
     try:
@@ -241,9 +279,13 @@ def _open(host: Host) -> Ring | Kept:
         kept = Kept(host)
         try:
             kept.find()
+            return kept
+        except SourceError:
+            pass
+        try:
+            return Journal(host)
         except SourceError:
             raise refused from None
-        return kept
 
 
 def _after(before: str, content: str) -> str:
