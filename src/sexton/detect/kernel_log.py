@@ -116,11 +116,6 @@ def reach(window: Window) -> Reach | None:
     return Reach(back, oldest_s <= _BOOT_S and lost == 0, lost, origin)
 
 
-def younger(found: Iterable[Line], seconds: float) -> list[Line]:
-    """Lines known to be at most so old."""
-    return [line for line in found if line.age_s is not None and line.age_s <= seconds]
-
-
 def bursts(found: Iterable[Line], key: Callable[[Line], str | None], gap_s: float) -> list[Burst]:
     """Lines of one thing said close together: a driver writes several lines per reset.
 

@@ -72,7 +72,7 @@ def _free_zombies(window: Window) -> list[Step]:
         order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
         command = f"timeout 5 sh -c {quote(order)}"
         risk = (
-            "reclaims live siblings' cache too; about 0.2 ms of one core per zombie it cannot free"
+            "reclaims live siblings' cache too; some 0.3 ms of one core per zombie it cannot free"
         )
     what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
     what += " (those held by files on tmpfs go when the files are deleted)"

@@ -10,14 +10,13 @@ A socket under ``--root`` is asked too, where the tree carries one: a container 
 ``/run`` mounted speaks to the host's systemd that way. It must not be a link, which could lead
 out of the tree to this machine's own bus.
 
->>> decode_path("/org/freedesktop/systemd1/unit/demo_2dcrash_2eservice")
-'demo-crash.service'
+>>> get("/unit/x", "org.freedesktop.systemd1.Service", "NRestarts").member
+'Get'
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import struct
 import time
@@ -69,12 +68,6 @@ class Refusal(NamedTuple):
 def get(path: str, interface: str, name: str) -> Call:
     """A named property: never ``GetAll``, which is twenty times as dear."""
     return Call(path, "org.freedesktop.DBus.Properties", "Get", "ss", (interface, name))
-
-
-def decode_path(path: str) -> str:
-    """The unit a D-Bus object path stands for."""
-    last = path.rpartition("/")[2]
-    return re.sub(r"_([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), last)
 
 
 class Bus:
