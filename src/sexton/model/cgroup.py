@@ -9,6 +9,8 @@ from sexton.model.row import Row, row
 class Controller(Row):
     """One row of `/proc/cgroups`. `cgroups` counts dying ones too and is not namespaced."""
 
+    entity = ("name",)
+
     name: str
     hierarchy: int
     cgroups: int
@@ -18,6 +20,8 @@ class Controller(Row):
 @row
 class Mount(Row):
     """One line of mountinfo."""
+
+    entity = ("mount_id",)
 
     mount_id: int
     root: str
@@ -56,6 +60,8 @@ class CgroupDir(Row):
     so two directories of one path at different times can be told apart.
     """
 
+    entity = ("path",)
+
     path: str
     inode: int
     children: int
@@ -64,6 +70,8 @@ class CgroupDir(Row):
 @row
 class CgroupStat(Row):
     """`cgroup.stat` (v2) at a live directory."""
+
+    entity = ("path",)
 
     path: str
     descendants: int
@@ -75,6 +83,8 @@ class CgroupStat(Row):
 class CgroupThrottle(Row):
     """`cpu.stat` of one cgroup: how often its CPU quota stopped it."""
 
+    entity = ("path",)
+
     path: str
     periods: int
     throttled: int
@@ -84,6 +94,8 @@ class CgroupThrottle(Row):
 @row
 class CgroupResidual(Row):
     """Bytes that the dead children of a live directory still hold."""
+
+    entity = ("path",)
 
     path: str
     bytes: int

@@ -9,6 +9,8 @@ from sexton.model.row import Row, row
 class CoreTimes(Row):
     """Where one core's time went since boot (`/proc/stat`, cumulative)."""
 
+    entity = ("cpu",)
+
     cpu: int
     user_ms: int
     nice_ms: int
@@ -23,6 +25,8 @@ class CoreTimes(Row):
 @row
 class SoftirqCount(Row):
     """How often one core ran each softirq since boot (`/proc/softirqs`)."""
+
+    entity = ("cpu",)
 
     cpu: int
     timer: int | None
@@ -39,6 +43,8 @@ class SoftirqCount(Row):
 class SoftnetCpu(Row):
     """One core's packet backlog counters (`/proc/net/softnet_stat`)."""
 
+    entity = ("cpu",)
+
     cpu: int
     processed: int
     dropped: int
@@ -52,6 +58,8 @@ class SoftnetCpu(Row):
 class RunQueue(Row):
     """One core's run queue since boot (`/proc/schedstat`): time run, and time tasks waited."""
 
+    entity = ("cpu",)
+
     cpu: int
     run_ns: int
     wait_ns: int
@@ -62,6 +70,8 @@ class RunQueue(Row):
 class Interrupt(Row):
     """One line of `/proc/interrupts`; `counts` is per online core, in `cpus`' order."""
 
+    entity = ("irq",)
+
     irq: str
     name: str
     cpus: tuple[int, ...]
@@ -71,6 +81,8 @@ class Interrupt(Row):
 @row
 class IrqAffinity(Row):
     """Which cores an interrupt may fire on, and on which it really does where that is known."""
+
+    entity = ("irq",)
 
     irq: int
     allowed: tuple[int, ...]

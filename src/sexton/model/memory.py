@@ -9,6 +9,8 @@ from sexton.model.row import Row, row
 class VmCounter(Row):
     """One line of `/proc/vmstat`; gauges (`nr_*`) and counters alike."""
 
+    entity = ("name",)
+
     name: str
     value: int
 
@@ -16,6 +18,8 @@ class VmCounter(Row):
 @row
 class Pressure(Row):
     """One line of `/proc/pressure/*`: `kind` is "some" or "full"."""
+
+    entity = ("resource", "kind")
 
     resource: str
     kind: str

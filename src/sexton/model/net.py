@@ -24,6 +24,8 @@ class TcpCounters(Row):
 class NetDevice(Row):
     """One interface's counters (`/proc/net/dev`)."""
 
+    entity = ("name",)
+
     name: str
     rx_bytes: int
     rx_packets: int
@@ -43,6 +45,8 @@ class Nic(Row):
     and lo do not).
     """
 
+    entity = ("name",)
+
     name: str
     physical: bool
     driver: str | None
@@ -54,6 +58,9 @@ class Nic(Row):
 @row
 class NicCounter(Row):
     """One `ethtool -S` counter."""
+
+    entity = ("nic", "counter")
+    unsigned = ("value",)
 
     nic: str
     counter: str
@@ -67,6 +74,8 @@ class NicQueue(Row):
     `direction` is "rx", "tx" or "rxtx"; `queue` is `None` for interrupts that serve no queue.
     `cpus` is the effective affinity where the kernel tells it, else the allowed one.
     """
+
+    entity = ("nic", "irq")
 
     nic: str
     queue: int | None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
-from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
 RowType = TypeVar("RowType")
 
@@ -24,6 +24,11 @@ class Row:
     """
 
     __slots__: tuple[str, ...] = ()
+    #: The fields that tell one thing from another in a reading: recordings keep each thing's
+    #: readings together, where neighbouring counters differ little. Events have none.
+    entity: ClassVar[tuple[str, ...]] = ()
+    #: Counters that may use all 64 bits.
+    unsigned: ClassVar[tuple[str, ...]] = ()
 
     def _values(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)

@@ -10,6 +10,8 @@ class Process(Row):
     """One process (`/proc/PID/stat`). Times are the whole thread group's; `cpu` is only the
     leader's last core, so it never says where a process burns: `Thread` does."""
 
+    entity = ("pid", "start_ms")
+
     pid: int
     ppid: int
     comm: str
@@ -26,6 +28,8 @@ class Process(Row):
 class ProcessCgroup(Row):
     """Where a process lives in the memory hierarchy; `deleted` where its directory is gone."""
 
+    entity = ("pid",)
+
     pid: int
     path: str
     deleted: bool
@@ -34,6 +38,8 @@ class ProcessCgroup(Row):
 @row
 class Thread(Row):
     """One thread of a process whose CPU time moved; `cpu` is the core it last ran on."""
+
+    entity = ("pid", "tid")
 
     pid: int
     tid: int

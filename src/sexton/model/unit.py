@@ -13,6 +13,8 @@ class Unit(Row):
     name, and `cgroup_origin` says which ("systemd", "last known", "slice + name").
     """
 
+    entity = ("name",)
+
     name: str
     load_state: str
     active_state: str
@@ -33,6 +35,8 @@ class Unit(Row):
 @row
 class Timer(Row):
     """One timer and what it last did."""
+
+    entity = ("name",)
 
     name: str
     unit: str

@@ -1,0 +1,147 @@
+"""Where things are in a recording's directory.
+
+::
+
+    LOCK                  held by the one recorder that writes here
+    status.json           what that recorder costs, keeps and has shed
+    marks/                remarks that wait to be taken in
+    open/SEGMENT/         the last minutes: <table>.arrows, and how far they count: journal
+    segments/SEGMENT/     two minutes each: <table>.parquet and manifest.json
+    pins/                 spans that retention spares
+    stacks/, rings/       perf's rotated files, and rings of kernel events dumped at an alarm
+
+A segment is called ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
+people, and clocks jump. What is being written has a name that starts with a dot until it is whole.
+Everything is for its owner alone: process names and kernel messages are nobody else's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from sexton.errors import StoreError
+
+DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings")
+ASIDE = ".new-"
+_NAME = re.compile(r"([0-9]{8,})-[0-9]{8}T[0-9]{6}Z", re.ASCII)
+
+
+class SegmentName(NamedTuple):
+    """A segment's place in the order, and its directory's name."""
+
+    sequence: int
+    text: str
+
+
+def segment_name(sequence: int, wall_s: float) -> SegmentName:
+    """A new segment's name.
+
+    >>> segment_name(7, 0.0).text
+    '00000007-19700101T000000Z'
+    """
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(min(max(wall_s, 0.0), 2e11)))
+    return SegmentName(sequence, f"{sequence:08d}-{moment}")
+
+
+def parse_name(text: str) -> SegmentName | None:
+    """`None` for anything that is no segment of ours."""
+    found = _NAME.fullmatch(text)
+    return None if found is None else SegmentName(int(found[1]), text)
+
+
+def prepare(directory: Path) -> None:
+    """Make a recording's directories, each for its owner alone."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in DIRECTORIES:
+            (directory / name).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{error.filename or directory}: {error.strerror}") from None
+
+
+def segments_in(directory: Path) -> list[SegmentName]:
+    """Segments of one directory, oldest first; whatever else lies there is not counted."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return sorted(each for each in map(parse_name, names) if each is not None)
+
+
+class Lock:
+    """One recorder per directory, by the kernel's own lock, which ends with the process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "LOCK"
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"{self._path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._descriptor)
+            who = f"process {holder}" if holder.isdecimal() else "another process"
+            raise StoreError(f"{directory}: {who} is recording here already") from None
+        # Told for people; the lock itself is the kernel's. On a full disk it stays untold.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def is_locked(directory: Path) -> bool:
+    """Does a recorder write here now?"""
+    try:
+        descriptor = os.open(directory / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write aside, sync, rename: readers see the old file or the new one, never half."""
+    aside = path.with_name(f"{ASIDE}{path.name}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        aside.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """All of it, or `OSError`."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Make names in it last."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,95 @@
+"""Spans that retention spares: the minutes around an alarm or a person's mark.
+
+A pin is one small file under ``pins/``: what raised it and the span it holds, on the monotonic
+clock of one boot, since wall clocks jump. A segment that touches a pinned span of its own boot is
+kept for as long as the pin is; pins have a share of the bytes of their own, and past it the oldest
+pin gives way (see `sexton.store.retention`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sexton.store.layout import write_whole
+
+_SUFFIX = ".json"
+_MOST_BYTES = 1 << 16
+_MOST_PINS = 10_000
+
+
+class Spanned(Protocol):
+    """What a pin can hold: something of one boot with (monotonic, wall) edges."""
+
+    boot_id: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """`start_s` and `end_s` are monotonic seconds of boot `boot_id`; `wall_s` is when it was."""
+
+    id: str
+    kind: str
+    about: str
+    detail: str
+    boot_id: str
+    start_s: float
+    end_s: float
+    wall_s: float
+
+    def holds(self, segment: Spanned) -> bool:
+        """Does the segment touch the pinned span?"""
+        return (
+            segment.boot_id == self.boot_id
+            and segment.start[0] <= self.end_s
+            and segment.end[0] >= self.start_s
+        )
+
+
+def add_pin(directory: Path, pin: Pin) -> None:
+    """Keep a pin; one of the same id is replaced (an alarm that goes on moves its end)."""
+    text = json.dumps({key: value for key, value in asdict(pin).items() if key != "id"})
+    write_whole(directory / "pins" / f"{pin.id}{_SUFFIX}", text.encode())
+
+
+def drop_pin(directory: Path, pin: Pin) -> None:
+    """Let a pin go."""
+    with contextlib.suppress(OSError):
+        (directory / "pins" / f"{pin.id}{_SUFFIX}").unlink()
+
+
+def pins_in(directory: Path) -> tuple[list[Pin], list[str]]:
+    """Every pin, oldest first, and the files that are none."""
+    found: list[Pin] = []
+    problems: list[str] = []
+    try:
+        names = sorted(os.listdir(directory / "pins"))[:_MOST_PINS]
+    except OSError:
+        return [], []
+    for name in names:
+        if name.startswith("."):
+            continue
+        try:
+            with (directory / "pins" / name).open("rb") as stream:
+                told = json.loads(stream.read(_MOST_BYTES))
+            found.append(
+                Pin(
+                    id=name.removesuffix(_SUFFIX),
+                    kind=str(told["kind"]),
+                    about=str(told["about"]),
+                    detail=str(told["detail"]),
+                    boot_id=str(told["boot_id"]),
+                    start_s=float(told["start_s"]),
+                    end_s=float(told["end_s"]),
+                    wall_s=float(told["wall_s"]),
+                )
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            problems.append(f"pins/{name}: not a pin, skipped")
+    return sorted(found, key=lambda pin: pin.wall_s), problems

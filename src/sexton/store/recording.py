@@ -1,0 +1,195 @@
+"""A recording as its readers see it: segments in order, and what had to be skipped.
+
+Nothing in a directory is trusted by its name alone. A segment whose manifest or journal cannot be
+read is left out, a file that is not what was sealed is left out of its segment, and each is named
+in `problems`, once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sexton.errors import StoreError
+from sexton.model.row import Row, table
+from sexton.model.text import printable
+from sexton.model.window import Batch, SourceState
+from sexton.store.journal import READING, Recovered, recover
+from sexton.store.layout import ASIDE, SegmentName, parse_name
+from sexton.store.schema import MONO, POSITION, WALL, decode, tables
+from sexton.store.sealed import MANIFEST, read_manifest, read_table, spans_of
+
+
+class Segment:
+    """Two minutes of a node. `start` and `end` are (monotonic, UNIX) seconds of its readings."""
+
+    def __init__(self, path: Path, name: SegmentName, problems: list[str]) -> None:
+        self.path = path
+        self.name = name.text
+        self.sequence = name.sequence
+        self._problems = problems
+        self._recovered: Recovered | None = None
+        self.sealed = (path / MANIFEST).exists()
+        if self.sealed:
+            self.manifest = read_manifest(path)
+        else:
+            self._recovered = recover(path)
+            for problem in self._recovered.problems:
+                self._tell(problem)
+            self.manifest = self._as_manifest(self._recovered)
+        if self.manifest.get("start") is None:
+            raise StoreError(f"{self.name}: holds no reading")
+        self.start = _moment(self.manifest["start"])
+        self.end = _moment(self.manifest["end"])
+        self.boot_id: str = str(self.manifest.get("boot_id", ""))
+
+    def has(self, kind: type[Row]) -> bool:
+        """Was this row type read, with or without rows?"""
+        return "batches" in self.manifest["tables"].get(table(kind), {})
+
+    def rows(self, kind: type[Row]) -> int:
+        """How many rows of it there are."""
+        return int(self.manifest["tables"].get(table(kind), {}).get("rows", 0))
+
+    @property
+    def bytes(self) -> int:
+        """What it takes on disk."""
+        try:
+            return sum(entry.stat().st_size for entry in os.scandir(self.path))
+        except OSError:
+            return 0
+
+    @property
+    def states(self) -> tuple[SourceState, ...]:
+        """How every source fared, as of its last flush."""
+        return tuple(
+            SourceState(name, path, state, detail, grant, asked=bool(asked))
+            for name, path, state, detail, grant, asked in self.manifest.get("states", ())
+        )
+
+    @property
+    def providers(self) -> dict[type[Row], str]:
+        """Which source gives which row."""
+        kinds = tables()
+        told = self.manifest.get("providers", {})
+        return {kinds[name]: str(source) for name, source in told.items() if name in kinds}
+
+    def table(self, kind: type[Row], columns: Sequence[str] | None = None) -> pa.Table | None:
+        """One table as it lies on disk; `None` where there is none or it is damaged."""
+        return self._table(table(kind), columns)
+
+    def batches(self, kind: type[Row]) -> list[Batch[Any]]:
+        """Every reading of one row type, oldest first, each in its own order.
+
+        A reading that had rows which cannot be read is left out: it was not empty.
+        """
+        if not self.has(kind):
+            return []
+        readings = self._table(READING, None)
+        if readings is None:
+            return []
+        listed = readings.filter(pa.compute.equal(readings.column("table"), table(kind)))
+        rows = _grouped(kind, self._table(table(kind), None)) if self.rows(kind) else {}
+        times = zip(
+            *(listed.column(name).to_pylist() for name in (MONO, WALL, "rows")), strict=True
+        )
+        return [
+            Batch(mono, wall, rows.get(mono, ()))
+            for mono, wall, number in sorted(times)
+            if mono in rows or not number
+        ]
+
+    def _table(self, name: str, columns: Sequence[str] | None) -> pa.Table | None:
+        if self._recovered is not None:
+            found = self._recovered.tables.get(name)
+            if found is None or columns is None:
+                return found
+            return found.select([each for each in columns if each in found.column_names])
+        try:
+            return read_table(self.path, name, self.manifest, columns)
+        except StoreError as error:
+            self._tell(str(error))
+            return None
+
+    def _tell(self, problem: str) -> None:
+        shown = printable(problem)
+        if shown not in self._problems:
+            self._problems.append(shown)
+
+    @staticmethod
+    def _as_manifest(found: Recovered) -> dict[str, Any]:
+        readings = found.tables.get(READING)
+        spans = {} if readings is None else spans_of(readings)
+        told: dict[str, Any] = {name: dict(span) for name, span in spans.items()}
+        for name, content in found.tables.items():
+            told.setdefault(name, {})["rows"] = content.num_rows
+        every = list(spans.values())
+        return {
+            **found.header,
+            "start": min((each["first"] for each in every), default=None),
+            "end": max((each["last"] for each in every), default=None),
+            "tables": told,
+            "states": found.states,
+        }
+
+
+class Recording:
+    """A directory that `sexton record` writes, or wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[str] = []
+        self.segments: list[Segment] = []
+        if not path.is_dir():
+            raise StoreError(f"{path}: no such directory")
+        if not (path / "segments").is_dir() and not (path / "open").is_dir():
+            raise StoreError(f"{path}: not a recording: it has neither segments/ nor open/")
+        found: dict[str, Segment] = {}
+        for place in ("open", "segments"):  # one that was sealed just now is better there
+            for segment in self._in(place):
+                found[segment.name] = segment
+        self.segments = sorted(found.values(), key=lambda each: each.sequence)
+
+    def _in(self, place: str) -> Iterator[Segment]:
+        try:
+            entries = sorted(os.scandir(self.path / place), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"{self.path / place}: {error.strerror}") from None
+        for entry in entries:
+            name = parse_name(entry.name)
+            if name is None or not entry.is_dir(follow_symlinks=False):
+                if not entry.name.startswith(ASIDE):  # else: being written, or its writer died
+                    self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
+                continue
+            try:
+                yield Segment(Path(entry.path), name, self.problems)
+            except StoreError as error:
+                if Path(entry.path).exists():  # else it was sealed or retired under our eyes
+                    self.problems.append(printable(f"{error}"))
+
+
+def _grouped(kind: type[Row], found: pa.Table | None) -> dict[float, tuple[Row, ...]]:
+    """Rows by the time of their reading, each reading in its own order."""
+    if found is None or not found.num_rows:
+        return {}
+    mono = found.column(MONO).to_numpy()
+    order = np.lexsort((found.column(POSITION).to_numpy(), mono))
+    rows = decode(kind, found.take(pa.array(order)))
+    moments, starts = np.unique(mono[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(rows)]
+    return {
+        moment: tuple(rows[start:end])
+        for moment, start, end in zip(moments.tolist(), starts.tolist(), ends, strict=True)
+    }
+
+
+def _moment(pair: Sequence[float]) -> tuple[float, float]:
+    mono, wall = pair
+    return float(mono), float(wall)

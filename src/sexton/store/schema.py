@@ -1,0 +1,218 @@
+"""One Arrow schema per row class, made from the class itself.
+
+A table's columns are `read_mono_s`, `read_wall_s` (when) and `read_position` (its place in that
+reading, so that order survives) and the row's fields. Types follow the annotations: `int` is int64
+(uint64 where the row says `unsigned`), `float` float64, `str` UTF-8, a tuple a list, a mapping JSON
+text. Everything else is `None` where the kernel did not give it.
+
+Columns are matched by name on reading, never by place: a recording made before a field existed
+gives `None` for it, one made by a later version may have columns that are skipped here.
+`FORMAT` counts changes of meaning; a recording with a higher one is refused by name.
+
+Names from the kernel are any bytes, which Python holds as lone surrogates and Arrow's UTF-8 cannot.
+Text with such bytes is stored escaped behind a NUL, which no name can hold:
+
+>>> escape("a\\udcffb"), unescape(escape("a\\udcffb")) == "a\\udcffb"
+('\\x00a\\\\xffb', True)
+>>> escape("plain \\\\xff"), escape("\\0odd")
+('plain \\\\xff', '\\x00\\x00odd')
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+import sexton.model
+from sexton.model.row import Row, fields_of, table
+from sexton.model.window import Batch
+
+FORMAT = 1
+MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
+_SURROGATE = re.compile("[\udc80-\udcff]")
+_ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")
+
+
+@cache
+def tables() -> Mapping[str, type[Row]]:
+    """Every row class there is, by its table's name."""
+    for module in pkgutil.iter_modules(sexton.model.__path__, "sexton.model."):
+        importlib.import_module(module.name)
+    return {table(kind): kind for kind in Row.__subclasses__() if kind.__module__ != __name__}
+
+
+class _Shape(NamedTuple):
+    """What is made once per row class."""
+
+    schema: pa.Schema
+    values: Callable[[Row], tuple[Any, ...]]
+    mappings: frozenset[str]
+
+
+_shapes: dict[type[Row], _Shape] = {}
+
+
+def _shape(kind: type[Row]) -> _Shape:
+    if kind not in _shapes:
+        hints = get_type_hints(kind)
+        columns = [
+            pa.field(MONO, pa.float64(), nullable=False),
+            pa.field(WALL, pa.float64(), nullable=False),
+            pa.field(POSITION, pa.int32(), nullable=False),
+        ]
+        names = fields_of(kind)
+        columns += [pa.field(name, _arrow(hints[name], name in kind.unsigned)) for name in names]
+        told = {"sexton.table": table(kind), "sexton.format": str(FORMAT)}
+        _shapes[kind] = _Shape(
+            pa.schema(columns, metadata=told),
+            _values_of(names),
+            frozenset(name for name in names if _is_mapping(hints[name])),
+        )
+    return _shapes[kind]
+
+
+def schema_of(kind: type[Row]) -> pa.Schema:
+    """The Arrow schema of a row's table."""
+    return _shape(kind).schema
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
+    if len(names) == 1:
+        only = attrgetter(names[0])
+        return lambda row: (only(row),)
+    return attrgetter(*names)
+
+
+def _is_mapping(hint: object) -> bool:
+    origin = get_origin(_without_none(hint))
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _arrow(hint: object, unsigned: bool) -> pa.DataType:
+    hint = _without_none(hint)
+    origin = get_origin(hint)
+    if origin is tuple:
+        return pa.list_(_arrow(get_args(hint)[0], unsigned))
+    if _is_mapping(hint):
+        return pa.string()
+    simple = {
+        bool: pa.bool_(),
+        int: pa.uint64() if unsigned else pa.int64(),
+        float: pa.float64(),
+        str: pa.string(),
+    }
+    return simple[hint]  # type: ignore[index]
+
+
+def _without_none(hint: object) -> object:
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (each for each in get_args(hint) if each is not type(None))
+    return hint
+
+
+def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBatch, int]:
+    """Readings as one Arrow batch, and how many rows no column could hold (a lying source)."""
+    schema = schema_of(kind)
+    values = _shape(kind).values
+    rows = [values(row) for batch in batches for row in batch.rows]
+    mono = [batch.mono_s for batch in batches for _ in batch.rows]
+    wall = [batch.wall_s for batch in batches for _ in batch.rows]
+    position = [index for batch in batches for index in range(len(batch.rows))]
+    try:
+        return _record_batch(kind, schema, (mono, wall, position), rows), 0
+    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
+        fit = [index for index, row in enumerate(rows) if _fits(kind, schema, row)]
+    times = tuple([column[index] for index in fit] for column in (mono, wall, position))
+    kept = [rows[index] for index in fit]
+    return _record_batch(kind, schema, times, kept), len(rows) - len(kept)
+
+
+def _fits(kind: type[Row], schema: pa.Schema, row: tuple[Any, ...]) -> bool:
+    try:
+        _record_batch(kind, schema, ([0.0], [0.0], [0]), [row])
+    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _record_batch(
+    kind: type[Row], schema: pa.Schema, times: Sequence[Sequence[float]], rows: Sequence[Any]
+) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields_of(kind))
+    arrays = [
+        pa.array(values, type=field.type)
+        for values, field in zip(times, list(schema)[:3], strict=True)
+    ]
+    for name, values in zip(fields_of(kind), columns, strict=True):
+        arrays.append(_array(kind, name, values, schema.field(name).type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(kind: type[Row], name: str, values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    if name in _shape(kind).mappings:
+        values = [None if value is None else json.dumps(dict(value)) for value in values]
+    elif arrow == pa.string():
+        try:
+            if not any(value is not None and value.startswith("\0") for value in values):
+                return pa.array(values, type=arrow)
+        except UnicodeEncodeError:
+            pass
+        values = [None if value is None else escape(value) for value in values]
+    elif arrow == pa.list_(pa.string()):
+        values = [None if value is None else [escape(each) for each in value] for value in values]
+    return pa.array(values, type=arrow)
+
+
+def decode(kind: type[Row], found: pa.Table) -> list[Row]:
+    """Rows of a table, in its order; columns it lacks are `None`."""
+    columns: list[Iterable[Any]] = []
+    for name in fields_of(kind):
+        if name not in found.column_names:
+            columns.append([None] * found.num_rows)
+            continue
+        columns.append(_python(kind, name, found.column(name)))
+    return [kind(*values) for values in zip(*columns, strict=True)]
+
+
+def _python(kind: type[Row], name: str, column: pa.ChunkedArray) -> Iterable[Any]:
+    values: list[Any] = column.to_pylist()
+    if name in _shape(kind).mappings:
+        return [{} if value is None else json.loads(value) for value in values]
+    if pa.types.is_list(column.type):
+        texts = pa.types.is_string(column.type.value_type)
+        return [
+            None if value is None else tuple(unescape(each) if texts else each for each in value)
+            for value in values
+        ]
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        return [
+            unescape(value) if value is not None and value[:1] == "\0" else value
+            for value in values
+        ]
+    return values
+
+
+def escape(text: str) -> str:
+    """Text that UTF-8 can hold; most is itself."""
+    if not text.startswith("\0") and _SURROGATE.search(text) is None:
+        return text
+    doubled = text.replace("\\", "\\\\")
+    return "\0" + _SURROGATE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", doubled)
+
+
+def unescape(text: str) -> str:
+    """What `escape` was given."""
+    if not text.startswith("\0"):
+        return text
+    return _ESCAPED.sub(
+        lambda found: "\\" if found[1] == "\\" else chr(0xDC00 + int(found[1][1:], 16)), text[1:]
+    )
