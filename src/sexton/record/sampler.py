@@ -9,12 +9,10 @@ and the others go on.
 from __future__ import annotations
 
 import os
-import queue
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sexton.errors import (
@@ -29,6 +27,7 @@ from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState, Window
 from sexton.record.moving import MovingFiles
+from sexton.record.worker import Answer, Worker
 from sexton.sources.host import ON_THE_NODE, ONLY_LIVE, Host
 from sexton.sources.reader import Files
 from sexton.sources.registry import Reading, Source, all_sources
@@ -44,8 +43,11 @@ _STATES: tuple[tuple[type[SourceError], str], ...] = (
 _SLACK_S = 0.02
 _NEVER_S = 1e18
 _MOST_EVENTS = 500
+Keep = Callable[[type[Row], Batch[Any]], None]
 #: How long closing waits for a call that was interrupted.
 _PATIENCE_S = 2.0
+#: A source that may take longer than this is not waited for while recording.
+_PROMPT_S = 1.0
 
 
 def default_sources(*asked: str) -> tuple[Source, ...]:
@@ -60,50 +62,16 @@ class _Seat:
     source: Source
     due_s: float
     reading: Reading | None = None
-    stuck: threading.Event | None = None
+    answer: Answer | None = None
+    asked_s: float = 0.0
+    taken: bool = True
     state: str = "absent"
     detail: str = "not read yet"
     grant: str | None = None
     reads: int = 0
     failures: int = 0
     spent_s: float = 0.0
-
-
-@dataclass(slots=True)
-class _Answer:
-    rows: list[Row] = field(default_factory=list)
-    error: BaseException | None = None
-    done: threading.Event = field(default_factory=threading.Event)
-
-
-class _Worker:
-    """A thread that runs one call at a time, so that the caller can stop waiting for it."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], _Answer] | None] = (
-            queue.SimpleQueue()
-        )
-        self._thread = threading.Thread(target=self._loop, name="sexton-source", daemon=True)
-        self._thread.start()
-
-    def call(self, function: Callable[[], Iterable[Row]]) -> _Answer:
-        answer = _Answer()
-        self._calls.put((function, answer))
-        return answer
-
-    def stop(self, patience_s: float = 0.0) -> None:
-        """End it after the call it is in; wait for that, but not for longer than so."""
-        self._calls.put(None)
-        self._thread.join(patience_s)
-
-    def _loop(self) -> None:
-        while (item := self._calls.get()) is not None:
-            function, answer = item
-            try:
-                answer.rows.extend(function())
-            except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
-                answer.error = error
-            answer.done.set()
+    rests: bool = False
 
 
 def _place(error: BaseException) -> str:
@@ -117,12 +85,18 @@ def _place(error: BaseException) -> str:
 class Sampler:
     """Reads sources on their schedule into a window. Use as a context manager."""
 
-    def __init__(self, host: Host, sources: Sequence[Source] | None = None) -> None:
+    def __init__(
+        self, host: Host, sources: Sequence[Source] | None = None, keep: Keep | None = None
+    ) -> None:
+        """`keep` is given every reading instead of the window in memory: a recorder's disk."""
         self.host = host
         self._batches: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
+        self._give = keep or (lambda kind, batch: self._batches[kind].append(batch))
         chosen = default_sources() if sources is None else sources
         self._seats = [_Seat(source, due_s=0.0) for source in chosen]
-        self._worker = _Worker()
+        self._worker = Worker()
+        #: In a recorder, a second thread for sources that may take long: nobody waits for them.
+        self._aside = Worker() if keep is not None else None
 
     def __enter__(self) -> Sampler:
         return self
@@ -137,6 +111,8 @@ class Sampler:
         instance, a child) must be waited for, or nobody would close it.
         """
         self._worker.stop(_PATIENCE_S)
+        if self._aside is not None:
+            self._aside.stop(_PATIENCE_S)
         for seat in self._seats:
             if seat.reading is not None and not self._is_stuck(seat):
                 seat.reading.close()
@@ -178,6 +154,7 @@ class Sampler:
         It may where less than half a period is left: a process table read twice within a second
         costs as much as two seconds' worth of it and tells less.
         """
+        self._look_aside()
         for seat in self._seats:
             if seat.due_s <= now + _SLACK_S:
                 if before_s - now <= seat.source.period_s / 2 + _SLACK_S:
@@ -193,6 +170,37 @@ class Sampler:
         for seat in self._seats:
             if seat.source.period_s:
                 self._read(seat)
+
+    @property
+    def next_due_s(self) -> float:
+        """When something wants to be read next (monotonic seconds)."""
+        return min((seat.due_s for seat in self._seats), default=_NEVER_S)
+
+    def pace(self, source_id: str, period_s: float) -> None:
+        """Read a source so often from now on; if that is sooner than planned, at once."""
+        for seat in self._seats:
+            if seat.source.id == source_id and seat.source.period_s != period_s:
+                seat.source = replace(seat.source, period_s=period_s)
+                seat.due_s = min(seat.due_s, time.monotonic() + period_s)
+
+    def read_now(self, source_ids: Collection[str]) -> None:
+        """Read these out of turn; their schedule stays."""
+        for seat in self._seats:
+            if seat.source.id in source_ids and not seat.rests:
+                self._read(seat)
+
+    def rest(self, source_id: str, why: str) -> None:
+        """Read a source no more, and say why, until it is woken."""
+        for seat in self._seats:
+            if seat.source.id == source_id and not seat.rests:
+                seat.rests, seat.due_s = True, _NEVER_S
+                seat.state, seat.detail, seat.grant = "skipped", why, ""
+
+    def wake(self, source_id: str) -> None:
+        """Read it again on its schedule."""
+        for seat in self._seats:
+            if seat.source.id == source_id and seat.rests:
+                seat.rests, seat.due_s = False, time.monotonic()
 
     def forget(self, before_mono_s: float, events: Collection[type[Row]] = ()) -> None:
         """Drop batches older than that, but the newest of each; for screens that run for hours.
@@ -228,30 +236,56 @@ class Sampler:
         )
 
     def _is_stuck(self, seat: _Seat) -> bool:
-        return seat.stuck is not None and not seat.stuck.is_set()
+        return seat.answer is not None and not seat.answer.done.is_set()
 
     def _read(self, seat: _Seat) -> None:
         if self._is_stuck(seat):
             return
+        if self._aside is not None and seat.source.deadline_s > _PROMPT_S:
+            self._ask(seat, self._aside)
+            return
+        answer = self._ask(seat, self._worker)
+        if answer.done.wait(seat.source.deadline_s):
+            self._take(seat)
+        else:
+            self._give_up(seat)
+            self._worker = Worker()  # the old one still waits; it ends with its call
 
+    def _ask(self, seat: _Seat, worker: Worker) -> Answer:
         def collect() -> Iterable[Row]:
             if seat.reading is None:
                 seat.reading = seat.source.open(self.host)
             return seat.reading.collect()
 
-        began = time.perf_counter()
-        answer = self._worker.call(collect)
-        seat.stuck = answer.done
-        if not answer.done.wait(seat.source.deadline_s):
-            seat.state = "timeout"
-            seat.detail = f"no answer in {seat.source.deadline_s:g} s; left alone"
-            self._worker = _Worker()  # the old one still waits; it ends with its call
-            return
-        seat.spent_s += time.perf_counter() - began
-        if answer.error is not None:
-            self._failed(seat, answer.error)
-            return
-        self._keep(seat, answer.rows)
+        seat.answer, seat.asked_s, seat.taken = worker.call(collect), time.monotonic(), False
+        return seat.answer
+
+    def _take(self, seat: _Seat) -> None:
+        assert seat.answer is not None
+        seat.taken = True
+        seat.spent_s += seat.answer.spent_s
+        if seat.answer.error is not None:
+            self._failed(seat, seat.answer.error)
+        elif not seat.rests:
+            self._keep(seat, seat.answer)
+
+    def _give_up(self, seat: _Seat) -> None:
+        seat.state = "timeout"
+        seat.detail = f"no answer in {seat.source.deadline_s:g} s; left alone"
+
+    def _look_aside(self) -> None:
+        """Take in what slow sources answered meanwhile; leave those behind that hang."""
+        for seat in self._seats:
+            if seat.answer is None or seat.taken:
+                continue
+            if seat.answer.done.is_set():
+                self._take(seat)
+            elif self._aside is not None and seat.state != "timeout":
+                # They stand in line behind each other: only the one being asked can hang.
+                waited_s = time.monotonic() - max(seat.asked_s, self._aside.since_s)
+                if self._aside.busy_with is seat.answer and waited_s > seat.source.deadline_s:
+                    self._give_up(seat)
+                    self._aside = self._aside.successor()
 
     def _failed(self, seat: _Seat, error: BaseException) -> None:
         seat.failures += 1
@@ -265,15 +299,15 @@ class Sampler:
         seat.state = "failed"
         seat.detail = f"{type(error).__name__}: {error}{_place(error)}"
 
-    def _keep(self, seat: _Seat, rows: list[Row]) -> None:
+    def _keep(self, seat: _Seat, answer: Answer) -> None:
         seat.reads += 1
         seat.state, seat.detail = "ok", ""
-        mono_s, wall_s = self.host.moment or (time.monotonic(), time.time())
+        mono_s, wall_s = self.host.moment or answer.moment
         sorted_rows: dict[type[Row], list[Row]] = {kind: [] for kind in seat.source.rows}
-        for row in rows:
+        for row in answer.rows:
             sorted_rows[type(row)].append(row)
         for kind, items in sorted_rows.items():
-            self._batches[kind].append(Batch(mono_s, wall_s, tuple(items)))
+            self._give(kind, Batch(mono_s, wall_s, tuple(items)))
 
 
 def _grant(seat: _Seat) -> str:

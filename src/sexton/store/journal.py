@@ -15,18 +15,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.window import Batch, SourceState
-from sexton.store.layout import write_all
-from sexton.store.schema import FORMAT, MONO, WALL, encode, schema_of, tables
+from sexton.store.layout import read_plain, sync_directory, write_all
+from sexton.store.schema import FORMAT, MONO, SCHEMA, WALL, check_format, encode, schema_of
 
 JOURNAL = "journal"
 READING = "reading"
@@ -40,6 +42,7 @@ READINGS = pa.schema(
     metadata={"sexton.table": READING, "sexton.format": str(FORMAT)},
 )
 _MOST_JOURNAL = 64 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -67,8 +70,8 @@ class _Stream:
     """One table's stream, and how much of it the journal vouches for."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self.descriptor = os.open(path, flags, 0o600)
+        self.path = path
+        self.descriptor = -1
         self.end = 0
         self._sink = _Sink()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=_OPTIONS)
@@ -76,6 +79,26 @@ class _Stream:
     def encode(self, batch: pa.RecordBatch) -> bytes:
         self._writer.write_batch(batch)
         return self._sink.take()
+
+    def append(self, content: bytes) -> list[int]:
+        """Write and sync; the new end and the checksum, for the journal. The file is made here,
+        where a disk that has no room for it is a failed flush like any other."""
+        if self.descriptor < 0:
+            self.descriptor = os.open(self.path, _NEW, 0o600)
+        # At its place, not behind what is there: a torn write may have left something.
+        write_all(self.descriptor, content, self.end)
+        os.fdatasync(self.descriptor)
+        return [self.end + len(content), zlib.crc32(content)]
+
+    def rewind(self) -> None:
+        """Back to what the journal vouches for."""
+        if self.descriptor >= 0:
+            os.ftruncate(self.descriptor, self.end)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 class OpenSegment:
@@ -87,15 +110,18 @@ class OpenSegment:
         self._streams: dict[str, _Stream] = {}
         #: Encoded but not yet on disk: an Arrow stream cannot be rewound, its bytes can wait.
         self._waiting: dict[str, bytes] = {}
+        self._waiting_rows = 0
         self._states: object = None
         directory.mkdir(mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._journal = os.open(directory / JOURNAL, flags, 0o600)
+        self._journal = -1
         self._journal_end = 0
         try:
-            self._vouch(dict(header))
-        except OSError:
+            self._journal = os.open(directory / JOURNAL, _NEW, 0o600)
+            self._vouch({"schema": SCHEMA, **header})
+            sync_directory(directory.parent)
+        except OSError:  # leave nothing half made: the next attempt uses the same name
             self.close()
+            shutil.rmtree(directory, ignore_errors=True)
             raise
 
     def flush(
@@ -108,11 +134,11 @@ class OpenSegment:
         lost = self._encode(pending)
         ends: dict[str, list[int]] = {}
         try:
+            fresh = any(self._streams[name].descriptor < 0 for name in self._waiting)
             for name, content in self._waiting.items():
-                stream = self._streams[name]
-                write_all(stream.descriptor, content)
-                os.fdatasync(stream.descriptor)
-                ends[name] = [stream.end + len(content), zlib.crc32(content)]
+                ends[name] = self._streams[name].append(content)
+            if fresh:
+                sync_directory(self.directory)
             line: dict[str, Any] = {"ends": ends}
             told = [[*state[:5], state.asked] for state in states]
             if told != self._states:
@@ -125,7 +151,7 @@ class OpenSegment:
             self.bytes += end - self._streams[name].end
             self._streams[name].end = end
         self._states = told
-        self._waiting = {}
+        self._waiting, self._waiting_rows = {}, 0
         return lost
 
     @property
@@ -133,23 +159,22 @@ class OpenSegment:
         """What failed flushes left in memory."""
         return sum(map(len, self._waiting.values()))
 
-    def drop_waiting(self) -> bool:
-        """Forget what could not be written. The streams' first piece holds their schema, so
-        a stream that never reached the disk is started anew."""
-        dropped = bool(self._waiting)
+    def drop_waiting(self) -> int:
+        """Forget what could not be written; how many rows that were. A stream's first piece holds
+        its schema, so one that never reached the disk is started anew."""
+        dropped = self._waiting_rows
         for name in self._waiting:
-            stream = self._streams[name]
-            if stream.end == 0:
-                os.close(stream.descriptor)
-                del self._streams[name]
+            if self._streams[name].end == 0:
+                stream = self._streams.pop(name)
+                stream.close()
                 with contextlib.suppress(OSError):
-                    (self.directory / f"{name}.arrows").unlink()
-        self._waiting = {}
+                    stream.path.unlink()
+        self._waiting, self._waiting_rows = {}, 0
         return dropped
 
     def close(self) -> None:
         for stream in self._streams.values():
-            os.close(stream.descriptor)
+            stream.close()
         self._streams = {}
         if self._journal >= 0:
             os.close(self._journal)
@@ -164,6 +189,7 @@ class OpenSegment:
             if any(batch.rows for batch in batches):
                 encoded, refused = encode(kind, batches)
                 lost += refused
+                self._waiting_rows += encoded.num_rows
                 self._wait(name, schema_of(kind), encoded)
         if listed:
             columns = [
@@ -182,28 +208,31 @@ class OpenSegment:
     def _vouch(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode()
         whole = b"%08x %s\n" % (zlib.crc32(text), text)
-        write_all(self._journal, whole)
+        write_all(self._journal, whole, self._journal_end)
         os.fdatasync(self._journal)
         self._journal_end += len(whole)
         self.bytes += len(whole)
 
     def _rewind(self) -> None:
+        """Give the room back. Where even that fails, the next flush writes over it."""
         for stream in self._streams.values():
             with contextlib.suppress(OSError):
-                os.ftruncate(stream.descriptor, stream.end)
-                os.lseek(stream.descriptor, stream.end, os.SEEK_SET)
+                stream.rewind()
         with contextlib.suppress(OSError):
             os.ftruncate(self._journal, self._journal_end)
-            os.lseek(self._journal, self._journal_end, os.SEEK_SET)
 
 
 class Recovered(NamedTuple):
-    """What an open segment's journal vouches for."""
+    """What an open segment's journal vouches for. `cut` says where the journal itself ends early.
+
+    `tables` may hold some that this version does not know.
+    """
 
     header: dict[str, Any]
     tables: dict[str, pa.Table]
     states: list[list[Any]]
     problems: list[str]
+    cut: str = ""
 
 
 def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
@@ -212,12 +241,17 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     `only` names the tables wanted; the others are not looked at.
     """
     try:
-        lines = list(_lines(directory / JOURNAL))
+        content = read_plain(directory / JOURNAL, _MOST_JOURNAL)
     except OSError as error:
         raise StoreError(f"{directory.name}: journal: {error.strerror}") from None
+    lines, length = whole_lines(content)
     if not lines:
         raise StoreError(f"{directory.name}: its journal has no whole line")
     header, flushes = lines[0], lines[1:]
+    try:
+        check_format(header.get("schema", SCHEMA))
+    except (StoreError, ValueError) as error:
+        raise StoreError(f"{directory.name}: {error}") from None
     states: list[list[Any]] = []
     pieces: dict[str, list[tuple[int, int, int]]] = {}
     ends: dict[str, int] = {}
@@ -231,12 +265,9 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     for name, parts in pieces.items():
         if only is not None and name not in only:
             continue
-        if name != READING and name not in tables():
-            problems.append(f"{directory.name}/{name}.arrows: a table this version does not know")
-            continue
         try:
-            content, bad = _vouched(directory / f"{name}.arrows", parts)
-            found[name] = pa.ipc.open_stream(content).read_all()
+            kept, bad = _vouched(directory / f"{name}.arrows", parts)
+            found[name] = pa.ipc.open_stream(kept).read_all()
         except (OSError, StoreError, pa.ArrowException) as error:
             problems.append(f"{directory.name}/{name}.arrows: {_first_line(error)}")
             continue
@@ -244,28 +275,73 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
             problems.append(
                 f"{directory.name}/{name}.arrows: {bad} of {len(parts)} flushes damaged, skipped"
             )
-    return Recovered(header, found, states, problems)
+    if READING in pieces and (only is None or READING in only) and problems:
+        listed = found.get(READING)
+        found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
+    return Recovered(header, found, states, problems, _cut(directory.name, content[length:]))
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Lines up to the first one that is torn or damaged: those after it cannot be placed."""
-    with path.open("rb") as stream:
-        content = stream.read(_MOST_JOURNAL)
+def _cut(name: str, left: bytes) -> str:
+    """What is behind the journal's last line that counts, in words."""
+    if not left:
+        return ""
+    later = sum(1 for line in left.split(b"\n")[1:] if whole_lines(line)[0])
+    if not later:
+        return f"{name}/{JOURNAL}: its last line is torn, one flush is lost"
+    return f"{name}/{JOURNAL}: a line is damaged, {later} flushes after it are lost with it"
+
+
+def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
+    """The list of readings, and those that only their rows tell of, since the list is damaged."""
+    every = [readings]
+    for name, content in found.items():
+        if name == READING or MONO not in content.column_names:
+            continue
+        listed = readings.filter(pc.equal(readings.column("table"), name)).column(MONO)
+        times = content.select([MONO, WALL]).group_by([MONO, WALL]).aggregate([([], "count_all")])
+        new = times.filter(pc.invert(pc.is_in(times.column(MONO), value_set=listed)))
+        columns = [
+            pa.array([name] * new.num_rows, pa.string()),
+            new.column(MONO),
+            new.column(WALL),
+            new.column("count_all").cast(pa.int32()),
+        ]
+        every.append(pa.table(columns, schema=READINGS))
+    return pa.concat_tables([each.cast(READINGS) for each in every])
+
+
+def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The lines of a journal that count, and how many bytes of it they are.
+
+    They end at the first one that is torn or damaged: those after it cannot be placed.
+    """
     found = []
+    length = 0
     for line in content.split(b"\n"):
         checksum, _, text = line.partition(b" ")
         try:
             if int(checksum, 16) != zlib.crc32(text):
                 break
-            found.append(json.loads(text))
-        except ValueError:
+            found.append(_checked(json.loads(text)))
+        except (ValueError, TypeError, RecursionError):
             break
-    return found
+        length += len(line) + 1
+    return found, min(length, len(content))
+
+
+def _checked(line: dict[str, Any]) -> dict[str, Any]:
+    """A journal line that is of the shape of one: a foreign file may have a checksum too."""
+    if not isinstance(line, dict) or any(len(state) < 6 for state in line.get("states", ())):
+        raise ValueError("not a line of a journal")
+    for name, (end, checksum) in dict(line.get("ends", {})).items():
+        if "/" in name or not isinstance(end, int) or not isinstance(checksum, int) or end < 0:
+            raise ValueError("not a line of a journal")
+    return line
 
 
 def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[bytes, int]:
     """The stream's bytes without the damaged flushes, and how many those are."""
-    content = path.read_bytes()
+    content = read_plain(path, max(end for _, end, _ in parts))
     good = [
         content[start:end]
         for start, end, checksum in parts

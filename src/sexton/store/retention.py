@@ -64,10 +64,7 @@ class Keeper:
 
         `now` is (monotonic, wall) seconds; `elsewhere` are bytes outside ``segments/`` that count.
         """
-        self._look()
-        pins, _ = pins_in(self.directory)
-        for each in self._kept.values():
-            each.pins = [pin for pin in pins if pin.holds(each)]
+        pins = self._look()
         order = sorted(self._kept.values(), key=lambda each: each.sequence)
         for each in order:
             if not each.pins and _age(each, now, boot_id) > self.limits.age_s:
@@ -89,6 +86,16 @@ class Keeper:
                 path.unlink(missing_ok=True)
         return given_up
 
+    def drop_oldest(self) -> str:
+        """Give up the oldest segment that nothing pins, to make room; its name, or nothing."""
+        self._look()
+        loose = [each for each in self._kept.values() if not each.pins]
+        oldest = min(loose, key=lambda each: each.sequence, default=None)
+        if oldest is None:
+            return ""
+        self._delete(oldest)
+        return oldest.path.name
+
     def _bound_pins(self, pins: list[Pin]) -> list[str]:
         given_up = []
         most = self.limits.most_bytes * PINNED_SHARE
@@ -102,14 +109,18 @@ class Keeper:
                 each.pins = [other for other in each.pins if other.id != pin.id]
         return given_up
 
-    def _look(self) -> None:
-        """Take in segments that are new, and forget those that are gone."""
+    def _look(self) -> list[Pin]:
+        """Take in segments that are new, forget those that are gone; every pin, oldest first."""
         place = self.directory / "segments"
         names = {each.text: each for each in segments_in(place)}
         for gone in self._kept.keys() - names.keys():
             del self._kept[gone]
         for text in names.keys() - self._kept.keys():
             self._kept[text] = _kept(place / text, names[text])
+        pins, _ = pins_in(self.directory)
+        for each in self._kept.values():
+            each.pins = [pin for pin in pins if pin.holds(each)]
+        return pins
 
     def _delete(self, kept: _Kept) -> None:
         path = kept.path

@@ -1,0 +1,150 @@
+"""What the recorder may cost, measured on itself, and what it gives up when it costs more.
+
+The share of one core over the last minute counts everything: our threads, the children, and the
+time the kernel spends on our behalf in probes. Over the limit, the costliest source is first read
+four times less often and, if that was not enough, not at all; below half of it for ten minutes, the
+last one given up comes back. Every step is told in the recording and in the status.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sexton.model.window import SourceState
+from sexton.record.schedule import ESSENTIAL
+
+#: Per cent of one core. A core of a big machine is a smaller part of it, and has more to be read.
+LEAST_PERCENT = 2.0
+CORES_PER_PERCENT = 16
+MEMORY_BYTES = 200 << 20
+_OVER_S = 60.0
+_CALM_S = 600.0
+_SLOWER = 4.0
+
+
+def default_percent() -> float:
+    """The limit where nobody set one.
+
+    >>> default_percent() >= LEAST_PERCENT
+    True
+    """
+    return max(LEAST_PERCENT, (os.cpu_count() or 1) / CORES_PER_PERCENT)
+
+
+class Spent(NamedTuple):
+    """Seconds of CPU used so far, by whom."""
+
+    own_s: float
+    children_s: float
+    kernel_s: float
+
+    @property
+    def all_s(self) -> float:
+        return self.own_s + self.children_s + self.kernel_s
+
+
+class Verdict(NamedTuple):
+    """What to do about a source: `action` is "slow", "rest" or "restore"."""
+
+    action: str
+    source: str
+    why: str
+
+
+class Budget:
+    """Looks at the cost every few seconds; one change at a time, then a minute to see it work."""
+
+    def __init__(self, percent: float | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
+        self.percent = default_percent() if percent is None else percent
+        self.memory_bytes = memory_bytes
+        self._history: deque[tuple[float, Spent, dict[str, float]]] = deque()
+        self._given_up: list[tuple[str, str]] = []
+        self._changed_s = 0.0
+        self._calm_since: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Per cent of one core over the last minute; `None` before there is one to speak of."""
+        if len(self._history) < 2:
+            return None
+        (start, before, _), (end, after, _) = self._history[0], self._history[-1]
+        return 100 * (after.all_s - before.all_s) / (end - start)
+
+    @property
+    def given_up(self) -> tuple[tuple[str, str], ...]:
+        """Sources that are slowed ("slow") or left out ("rest") now."""
+        return tuple(self._given_up)
+
+    def judge(
+        self, spent: Spent, states: Iterable[SourceState], dear: Mapping[str, float] | None = None
+    ) -> Verdict | None:
+        """What to change now, if anything. `dear` adds costs that no source's reading shows."""
+        now = time.monotonic()
+        costs = {each.id: each.spent_s for each in states}
+        costs.update(dear or {})
+        self._history.append((now, spent, costs))
+        while now - self._history[0][0] > _OVER_S + 5:
+            self._history.popleft()
+        share, watched = self.share, now - self._history[0][0]
+        if share is None or watched < _OVER_S * 0.9 or now - self._changed_s < _OVER_S:
+            return None
+        over_memory = own_rss() > self.memory_bytes
+        if share > self.percent or over_memory:
+            self._calm_since = None
+            why = f"{share:.1f} % of a core, limit {self.percent:.1f} %"
+            if over_memory:
+                why = f"{own_rss() >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
+            return self._give_up(costs, why)
+        if share > self.percent / 2 or not self._given_up:
+            self._calm_since = None
+            return None
+        self._calm_since = self._calm_since or now
+        if now - self._calm_since < _CALM_S:
+            return None
+        self._changed_s = self._calm_since = now
+        _, source = self._given_up.pop()
+        return Verdict("restore", source, f"{share:.1f} % of a core for ten minutes")
+
+    def _give_up(self, costs: Mapping[str, float], why: str) -> Verdict | None:
+        before = self._history[0][2]
+        resting = {name for action, name in self._given_up if action == "rest"}
+        moved = {
+            name: cost - before.get(name, 0.0)
+            for name, cost in costs.items()
+            if name not in ESSENTIAL and name not in resting
+        }
+        dearest = max(moved, key=lambda name: moved[name], default=None)
+        if dearest is None or moved[dearest] <= 0:
+            return None
+        action = "rest" if ("slow", dearest) in self._given_up else "slow"
+        self._given_up = [each for each in self._given_up if each[1] != dearest]
+        self._given_up.append((action, dearest))
+        self._changed_s = time.monotonic()
+        return Verdict(action, dearest, why)
+
+
+def slower(period_s: float) -> float:
+    """The period of a source that costs too much."""
+    return period_s * _SLOWER
+
+
+def own_cpu_s() -> float:
+    """All our threads."""
+    return time.process_time()
+
+
+def waited_children_s() -> float:
+    """Children that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def own_rss() -> int:
+    """Resident bytes now."""
+    with open("/proc/self/statm", "rb") as stream:
+        return int(stream.read().split()[1]) * resource.getpagesize()

@@ -1,0 +1,336 @@
+"""The daemon around the sampling loop: what it reads goes to disk, and alarms are raised.
+
+One thread samples and decides, one writes (`sexton.store.writer`), one waits for slow sources
+(`sexton.record.sampler`). Nothing here blocks on the node: not on a disk, not on D-Bus, not on a
+program. Companions (stacks, ring, shipping) live beside the loop and are asked once a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from sexton import __version__
+from sexton.model.cpu import Interrupt
+from sexton.model.net import NicQueue
+from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.row import Row, table
+from sexton.model.text import printable
+from sexton.model.window import Batch
+from sexton.record import budget as budgets
+from sexton.record.budget import Budget, Spent
+from sexton.record.marks import Note, take_marks
+from sexton.record.sampler import Sampler
+from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
+from sexton.record.triggers import Raised, Triggers
+from sexton.sources.host import Host
+from sexton.sources.reader import text
+from sexton.sources.registry import Source
+from sexton.store.layout import Lock, prepare
+from sexton.store.pins import Pin, add_pin
+from sexton.store.retention import Limits
+from sexton.store.takeover import take_over
+from sexton.store.writer import SEGMENT_S, Writer
+
+FLUSH_S = 5.0
+JUDGE_S = 10.0
+#: What an alarm keeps beyond retention, before and after it, and for how long it looks closer.
+PIN_BEFORE_S = 300.0
+PIN_AFTER_S = 120.0
+CLOSER_S = 60.0
+_CLOCK_JUMP_S = 1.0
+_REPIN_S = 30.0
+
+
+class Companion(Protocol):
+    """Something that lives beside the loop. None of its methods may block or raise."""
+
+    name: str
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+        """Once a second; what it has to tell. `alarm` where one is on."""
+
+    def alarmed(self, pin: Pin) -> None:
+        """An alarm was raised or goes on."""
+
+    def cost(self) -> tuple[float, int]:
+        """CPU seconds of its children so far, and their resident bytes."""
+
+    def rest(self) -> None:
+        """It costs too much: stop until further notice."""
+
+    def close(self) -> None:
+        """Give back everything."""
+
+    def status(self) -> dict[str, Any]:
+        """For status.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person asked for."""
+
+    directory: Path
+    limits: Limits
+    seconds: float | None = None
+    probe: bool = True
+    trace: bool = True
+    cpu_percent: float | None = None
+    memory_bytes: int = budgets.MEMORY_BYTES
+    segment_s: float = SEGMENT_S
+    flush_s: float = FLUSH_S
+
+
+@dataclass(slots=True)
+class _Clock:
+    """When what is due next (monotonic seconds)."""
+
+    beat: float
+    flush: float
+    judge: float
+    offset: float = field(default_factory=lambda: time.time() - time.monotonic())
+
+
+class Recorder:
+    """Records one node into one directory. Use as a context manager."""
+
+    def __init__(
+        self,
+        host: Host,
+        options: Options,
+        companions: Sequence[Companion] = (),
+        sources: Sequence[Source] | None = None,
+    ) -> None:
+        self.options = options
+        self.host = host
+        self.stopping = threading.Event()
+        self._companions = list(companions)
+        self._lock: Lock | None = None
+        prepare(options.directory)
+        self._lock = Lock(options.directory)
+        self._triggers = Triggers()
+        self._budget = Budget(options.cpu_percent, options.memory_bytes)
+        self._pins: dict[tuple[str, str], Pin] = {}
+        self._alarm_until = 0.0
+        self._alarms = 0
+        self._nic_irqs: frozenset[str] = frozenset()
+        self._kernel_s = 0.0
+        self._recent: list[Note] = []
+        self._began_s = time.monotonic()
+        left = take_over(options.directory)
+        self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
+        chosen = recorded_sources(probe=options.probe, trace=options.trace)
+        self._sources = tuple(chosen if sources is None else sources)
+        self._writer = Writer(options.directory, self._header(), options.limits, options.segment_s)
+        self._sampler = Sampler(host, self._sources, self._keep)
+        for words in left:
+            self._note("taken over", words)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything, seal what was read, and let the directory go."""
+        for each in self._companions:
+            each.close()
+        self._sampler.close()
+        whole = self._writer.close(self._sampler.states())
+        self._status("stopped" if whole else "stopped; the disk refused the last minutes")
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be written now; empty when all is well."""
+        return self._writer.written.problem
+
+    def run(self) -> None:
+        """Until `stopping` is set, or for as long as asked."""
+        now = time.monotonic()
+        end_s = float("inf") if self.options.seconds is None else now + self.options.seconds
+        clock = _Clock(now + EVERY_S, now + self.options.flush_s, now + JUDGE_S)
+        while not self.stopping.is_set() and time.monotonic() < end_s:
+            self._sampler.read_due(time.monotonic())
+            now = time.monotonic()
+            if now >= clock.beat:
+                self._beat(now, clock)
+            if now >= clock.flush:
+                clock.flush = now + self.options.flush_s
+                self._writer.flush(self._sampler.states())
+                self._status("recording")
+            if now >= clock.judge:
+                clock.judge = now + JUDGE_S
+                self._judge()
+            wake = min(self._sampler.next_due_s, clock.beat, clock.flush, end_s)
+            self.stopping.wait(max(0.0, wake - time.monotonic()))
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "boot_id": self.boot_id,
+            "host": os.uname().nodename,
+            "sexton": __version__,
+            "providers": {table(kind): each.id for each in self._sources for kind in each.rows},
+            "periods": {each.id: each.period_s for each in self._sources},
+        }
+
+    def _keep(self, kind: type[Row], batch: Batch[Any]) -> None:
+        """Every reading passes here, on its way from the sampler to the disk."""
+        if kind is NicQueue:
+            self._nic_irqs = frozenset(str(row.irq) for row in batch.rows)
+        elif kind is Interrupt and self._nic_irqs:
+            rows = tuple(row for row in batch.rows if row.irq in self._nic_irqs)
+            batch = Batch(batch.mono_s, batch.wall_s, rows)
+        elif kind.__name__ == "ProbeCost" and batch.rows:
+            self._kernel_s = max(self._kernel_s, batch.rows[-1].run_ns / 1e9)
+        self._writer.append(kind, batch)
+        for raised in self._triggers.feed(kind, batch):
+            self._alarm(raised)
+
+    def _beat(self, now: float, clock: _Clock) -> None:
+        clock.beat = max(clock.beat + EVERY_S, now)
+        offset = time.time() - time.monotonic()
+        if abs(offset - clock.offset) >= _CLOCK_JUMP_S:
+            self._note("clock", f"the wall clock moved by {offset - clock.offset:+,.1f} s")
+            clock.offset = offset
+        for mark in take_marks(self.options.directory):
+            self._tell(Mark(mark))
+            self._alarm(Raised("mark", mark, mark, now))
+        while self._writer.written.notes:
+            self._note(*self._writer.written.notes.popleft())
+        self._look_closer(now)
+        for each in self._companions:
+            for row in each.beat(now, now < self._alarm_until):
+                self._tell(row)
+
+    def _look_closer(self, now: float) -> None:
+        """While an alarm is on, tables every second; afterwards as planned."""
+        wanted = EVERY_S if now < self._alarm_until else None
+        given_up = {name for _, name in self._budget.given_up}
+        for each in self._sources:
+            if each.id in CLOSER and each.id not in given_up:
+                self._sampler.pace(each.id, wanted or each.period_s)
+
+    def _alarm(self, raised: Raised) -> None:
+        now = raised.mono_s
+        self._alarm_until = now + CLOSER_S
+        self.host.memo["alarm_until"] = self._alarm_until
+        key = (raised.kind, raised.about)
+        pin = self._pins.get(key)
+        if raised.goes_on and pin is not None:
+            if now + PIN_AFTER_S - pin.end_s < _REPIN_S:
+                return
+            pin = replace(pin, end_s=now + PIN_AFTER_S)
+        else:
+            self._alarms += 1
+            pin = Pin(
+                id=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{raised.kind}-{self._alarms}",
+                kind=raised.kind,
+                about=raised.about,
+                detail=raised.detail,
+                boot_id=self.boot_id,
+                start_s=now - PIN_BEFORE_S,
+                end_s=now + PIN_AFTER_S,
+                wall_s=time.time(),
+            )
+            self._tell(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
+            self._sampler.read_now(CLOSER)
+        self._pins = {**dict(list(self._pins.items())[-100:]), key: pin}
+        try:
+            add_pin(self.options.directory, pin)
+        except OSError as error:
+            self._note("disk", f"could not pin {raised.kind}: {error.strerror}")
+        for each in self._companions:
+            each.alarmed(pin)
+
+    def _judge(self) -> None:
+        costs = {each.name: each.cost() for each in self._companions}
+        children_s = budgets.waited_children_s() + sum(cpu for cpu, _ in costs.values())
+        spent = Spent(budgets.own_cpu_s(), children_s, self._kernel_s)
+        written = self._writer.written
+        self._tell(
+            RecorderCost(
+                cpu_ms=round(spent.own_s * 1000),
+                children_cpu_ms=round(spent.children_s * 1000),
+                kernel_ms=round(spent.kernel_s * 1000) if self.options.probe else None,
+                rss_bytes=budgets.own_rss(),
+                children_rss_bytes=sum(rss for _, rss in costs.values()),
+                written_bytes=written.bytes,
+                held_bytes=self._writer.held_bytes,
+            )
+        )
+        dear = {name: cpu for name, (cpu, _) in costs.items()}
+        verdict = self._budget.judge(spent, self._sampler.states(), dear)
+        if verdict is None:
+            return
+        words = {"slow": "read less often", "rest": "not read any more", "restore": "back"}
+        told = f"{verdict.source} {words[verdict.action]}: {verdict.why}"
+        self._note("restored" if verdict.action == "restore" else "shed", told)
+        self._apply(verdict, told)
+
+    def _apply(self, verdict: budgets.Verdict, told: str) -> None:
+        for companion in self._companions:
+            if companion.name == verdict.source:
+                companion.rest()
+                return
+        period = next((each.period_s for each in self._sources if each.id == verdict.source), 1.0)
+        if verdict.action == "slow":
+            self._sampler.pace(verdict.source, budgets.slower(period))
+        elif verdict.action == "rest":
+            self._sampler.rest(verdict.source, told)
+        else:
+            self._sampler.wake(verdict.source)
+            self._sampler.pace(verdict.source, period)
+
+    def _tell(self, row: Row) -> None:
+        self._writer.append(type(row), Batch(time.monotonic(), time.time(), (row,)))
+
+    def _note(self, kind: str, words: str) -> None:
+        self._tell(RecorderNote(kind, words))
+        self._recent = [*self._recent[-49:], Note(time.time(), kind, printable(words))]
+
+    def _status(self, state: str) -> None:
+        written = self._writer.written
+        share = self._budget.share
+        told = {
+            "schema": "sexton.recorder/1",
+            "state": state,
+            "pid": os.getpid(),
+            "since": round(time.time() - (time.monotonic() - self._began_s), 3),
+            "at": round(time.time(), 3),
+            "cpu_percent_of_a_core": None if share is None else round(share, 2),
+            "cpu_limit_percent": self._budget.percent,
+            "rss_bytes": budgets.own_rss(),
+            "held_bytes": self._writer.held_bytes,
+            "written_bytes": written.bytes,
+            "segments_sealed": written.segments,
+            "lost_rows": written.lost_rows,
+            "problem": written.problem,
+            "alarm": time.monotonic() < self._alarm_until,
+            "alarms": self._alarms,
+            "shed": [{"source": name, "how": how} for how, name in self._budget.given_up],
+            "sources": {
+                state: sorted(each.id for each in self._sampler.states() if each.state == state)
+                for state in sorted({each.state for each in self._sampler.states()})
+            },
+            "companions": {each.name: each.status() for each in self._companions},
+            "notes": [note._asdict() for note in self._recent[-20:]],
+        }
+        path = self.options.directory / "status.json"
+        aside = path.with_name(".new-status.json")
+        try:  # not synced: it is for people who look now, and worth nothing after a crash
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(json.dumps(told).encode())
+            aside.rename(path)
+        except OSError:
+            pass  # a full disk: the recording itself says so

@@ -1,0 +1,56 @@
+"""What a recorder reads, and how often.
+
+A source's own period is what ten seconds of `diagnose` want. Over hours less is enough for some:
+what moves within a second is read every second, walks and tables every ten, what hardly changes
+once per segment (so that each two minutes stand alone), and what is dear once an hour. While an
+alarm is on, the tables are read every second too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sexton.record.sampler import default_sources
+from sexton.sources.registry import Source, left_out
+from sexton.store.writer import SEGMENT_S
+
+EVERY_S = 1.0
+TABLES_S = 10.0
+HOURLY_S = 3600.0
+#: Once an hour: they ask the journal, or make the kernel walk, however carefully.
+_DEAR = (
+    "cgroupfs.walk_cost",
+    "cgroupfs.residual",
+    "debugfs.lru_gen",
+    "kmsg.journal",
+    "kmsg.sessions",
+)
+#: Read every second while an alarm is on, and at once when it is raised.
+CLOSER = ("procfs.tasks", "cgroupfs.census", "procfs.interrupts", "systemd.units")
+#: Never shed: without them nothing else could be explained.
+ESSENTIAL = ("procfs.stat", "kmsg.log", "procfs.cgroups", "cgroupfs.root_stat", "procfs.node")
+#: Counted in the kernel's log of a recorder, but with a life of its own there.
+_NOT_SAMPLED = ("perf.stacks",)
+
+
+def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source, ...]:
+    """The sources of a recording with the period each is read at."""
+    chosen = []
+    for each in default_sources("--probe"):
+        if each.id in _NOT_SAMPLED:
+            continue
+        if each.id.startswith("bpf.") and not probe:
+            each = left_out(each, "left out by --no-probe", "sexton record  # without --no-probe")
+        if each.id.startswith("tracefs.") and not trace:
+            each = left_out(each, "left out by --no-trace", "sexton record  # without --no-trace")
+        chosen.append(replace(each, period_s=period_of(each)))
+    return tuple(chosen)
+
+
+def period_of(source: Source) -> float:
+    """How often a recorder reads a source when all is calm."""
+    if source.id in _DEAR:
+        return HOURLY_S
+    if source.period_s == 0:
+        return SEGMENT_S
+    return EVERY_S if source.period_s <= EVERY_S else TABLES_S

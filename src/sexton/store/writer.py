@@ -1,0 +1,234 @@
+"""The writing side of a recording: a thread between the sampler and the disk.
+
+The sampler must not wait for a disk, which may be full, read-only, or asleep. So readings are
+handed over every few seconds and written by a thread of their own; what cannot be written waits in
+memory, bounded, and goes out when it can. What had to be dropped is counted and told.
+
+Per segment: flushes go to the open segment; when it is full it is sealed, then retention looks
+after age and bytes. When the disk is full the oldest unpinned segment makes room for the newest
+minutes, one per attempt: a flight recorder's last minutes are worth more than its first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import queue
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sexton.model.row import Row
+from sexton.model.window import Batch, SourceState
+from sexton.store.journal import OpenSegment
+from sexton.store.layout import segment_name, segments_in
+from sexton.store.retention import Keeper, Limits
+from sexton.store.sealed import seal
+
+SEGMENT_S = 120.0
+#: What may wait in memory for a disk that refuses, as rows not yet encoded and as bytes that are.
+MOST_WAITING_ROWS = 200_000
+MOST_WAITING_BYTES = 16 << 20
+_PATIENCE_S = 20.0
+
+Pending = Mapping[type[Row], Sequence[Batch[Any]]]
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of the readings so far; `problem` is why the last attempt failed."""
+
+    bytes: int = 0
+    segments: int = 0
+    lost_rows: int = 0
+    refused_rows: int = 0
+    problem: str = ""
+    notes: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=1000))
+
+
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    pending: Pending
+    states: Sequence[SourceState]
+    moment: tuple[float, float]
+    last: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(len(batch.rows) for batches in self.pending.values() for batch in batches)
+
+
+class Writer:
+    """Takes readings from one thread and puts them on disk from another."""
+
+    def __init__(
+        self,
+        directory: Path,
+        header: Mapping[str, Any],
+        limits: Limits,
+        segment_s: float = SEGMENT_S,
+    ) -> None:
+        self.directory = directory
+        self.written = Written()
+        self._header = dict(header)
+        self._segment_s = segment_s
+        self._keeper = Keeper(directory, limits)
+        self._boot_id = str(header.get("boot_id", ""))
+        self._pending: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
+        self._flushes: queue.SimpleQueue[_Flush] = queue.SimpleQueue()
+        self._backlog: deque[_Flush] = deque()
+        self._open: OpenSegment | None = None
+        self._opened_s = 0.0
+        self._sequence = max((each.sequence for each in self._existing()), default=0)
+        self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, kind: type[Row], batch: Batch[Any]) -> None:
+        """Take one reading; it goes out with the next flush."""
+        self._pending[kind].append(batch)
+
+    def flush(self, states: Sequence[SourceState]) -> None:
+        """Hand over what was appended since the last time. Does not wait."""
+        self._hand_over(states, last=False)
+
+    def close(self, states: Sequence[SourceState]) -> bool:
+        """Hand over the rest, seal, and wait for that; false where the disk did not let us."""
+        self._hand_over(states, last=True)
+        self._thread.join(_PATIENCE_S)
+        return not self._thread.is_alive() and not self.written.problem
+
+    @property
+    def held_bytes(self) -> int:
+        """What the recording takes on disk, as last looked at."""
+        return self._keeper.bytes + (self._open.bytes if self._open is not None else 0)
+
+    @property
+    def open_segment(self) -> Path | None:
+        """Where the newest minutes are."""
+        return self._open.directory if self._open is not None else None
+
+    def _existing(self) -> list[Any]:
+        return [*segments_in(self.directory / "open"), *segments_in(self.directory / "segments")]
+
+    def _hand_over(self, states: Sequence[SourceState], last: bool) -> None:
+        pending, self._pending = self._pending, defaultdict(list)
+        moment = (time.monotonic(), time.time())
+        self._flushes.put(_Flush(pending, tuple(states), moment, last))
+
+    def _loop(self) -> None:
+        while True:
+            flush = self._flushes.get()
+            self._backlog.append(flush)
+            while not self._flushes.empty():  # a slow disk: take all that came meanwhile
+                flush = self._flushes.get()
+                self._backlog.append(flush)
+            try:
+                self._work(flush)
+                self.written.problem = ""
+            except OSError as error:
+                self._refused(error, flush)
+            except Exception as error:  # noqa: BLE001 - the thread must live: told, and counted
+                self._broken(error)
+            if flush.last:
+                self._end(flush)
+                return
+
+    def _work(self, now: _Flush) -> None:
+        if self._open is not None and now.moment[0] - self._opened_s >= self._segment_s:
+            self._seal(now)
+        while self._backlog:
+            flush = self._backlog[0]
+            if self._open is None:
+                self._start(flush)
+            assert self._open is not None
+            before = self._open.bytes
+            # Past this line the rows are with the open segment, whether or not the disk took them.
+            self._backlog.popleft()
+            self.written.refused_rows += self._open.flush(flush.pending, flush.states)
+            self.written.bytes += self._open.bytes - before
+
+    def _start(self, flush: _Flush) -> None:
+        name = segment_name(self._sequence + 1, flush.moment[1])
+        header = {**self._header, "sequence": name.sequence}
+        self._open = OpenSegment(self.directory / "open" / name.text, header)
+        self._sequence = name.sequence
+        self._opened_s = flush.moment[0]
+
+    def _seal(self, now: _Flush) -> None:
+        assert self._open is not None
+        if self._open.waiting_bytes:
+            self._open.flush({}, now.states)
+        opened, self._open = self._open, None
+        opened.close()
+        self._seal_directory(opened.directory)
+        self._tidy(now)
+
+    def _seal_directory(self, opened: Path) -> None:
+        whole, problems = seal(opened, self.directory / "segments")
+        for problem in problems:
+            self.written.notes.append(("disk", problem))
+        if whole is not None:
+            self.written.segments += 1
+            self.written.bytes += sum(each.stat().st_size for each in whole.iterdir())
+
+    def _tidy(self, now: _Flush) -> None:
+        elsewhere = self._open.bytes if self._open is not None else 0
+        for words in self._keeper.tidy(now.moment, self._boot_id, elsewhere):
+            self.written.notes.append(("disk", words))
+
+    def _refused(self, error: OSError, now: _Flush) -> None:
+        """The disk said no. Make room where that can help, and bound what waits."""
+        words = error.strerror or str(error)
+        if words != self.written.problem:
+            self.written.notes.append(("disk", f"cannot write: {words}"))
+        self.written.problem = words
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            gone = self._keeper.drop_oldest()
+            if gone:
+                self.written.notes.append(("disk", f"{words}: gave up {gone} to make room"))
+            with contextlib.suppress(OSError):
+                self._tidy(now)
+        self._seal_leftovers()
+        waiting = sum(flush.rows for flush in self._backlog)
+        while self._backlog and waiting > MOST_WAITING_ROWS:
+            dropped = self._backlog.popleft()
+            waiting -= dropped.rows
+            self._lost(dropped.rows)
+        if self._open is not None and self._open.waiting_bytes > MOST_WAITING_BYTES:
+            self._lost(self._open.drop_waiting())
+
+    def _broken(self, error: Exception) -> None:
+        """A bug of ours, or of Arrow's: this flush is lost, the next one has a segment anew."""
+        rows = sum(flush.rows for flush in self._backlog)
+        self._backlog.clear()
+        self.written.problem = f"{type(error).__name__}: {error}".split("\n")[0]
+        if self._open is not None:
+            rows += self._open.drop_waiting()
+            self._open.close()
+            self._open = None
+        self.written.lost_rows += rows
+        self.written.notes.append(("lost", f"{rows:,} rows or more: {self.written.problem}"))
+
+    def _seal_leftovers(self) -> None:
+        """Segments whose sealing failed earlier."""
+        current = self._open.directory.name if self._open is not None else ""
+        for name in segments_in(self.directory / "open"):
+            if name.text != current:
+                with contextlib.suppress(OSError):
+                    self._seal_directory(self.directory / "open" / name.text)
+
+    def _lost(self, rows: int) -> None:
+        if rows:
+            self.written.lost_rows += rows
+            self.written.notes.append(("lost", f"{rows:,} rows: {self.written.problem}"))
+
+    def _end(self, now: _Flush) -> None:
+        try:
+            if self._open is not None:
+                self._seal(now)
+        except OSError as error:
+            self.written.problem = error.strerror or str(error)
