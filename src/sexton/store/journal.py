@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.window import Batch, SourceState
-from sexton.store.layout import read_plain, sync_directory, write_all
+from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
 from sexton.store.schema import FORMAT, MONO, SCHEMA, WALL, check_format, encode, schema_of
 
 JOURNAL = "journal"
@@ -41,7 +41,7 @@ READINGS = pa.schema(
     ],
     metadata={"sexton.table": READING, "sexton.format": str(FORMAT)},
 )
-_MOST_JOURNAL = 64 << 20
+MOST_JOURNAL = 64 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -112,16 +112,19 @@ class OpenSegment:
         self._waiting: dict[str, bytes] = {}
         self._waiting_rows = 0
         self._states: object = None
-        directory.mkdir(mode=0o700)
         self._journal = -1
         self._journal_end = 0
+        aside = directory.with_name(f"{ASIDE}{directory.name}")  # no reader meets one that is empty
+        shutil.rmtree(aside, ignore_errors=True)
         try:
-            self._journal = os.open(directory / JOURNAL, _NEW, 0o600)
+            aside.mkdir(mode=0o700)
+            self._journal = os.open(aside / JOURNAL, _NEW, 0o600)
             self._vouch({"schema": SCHEMA, **header})
+            aside.rename(directory)
             sync_directory(directory.parent)
         except OSError:  # leave nothing half made: the next attempt uses the same name
             self.close()
-            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)
             raise
 
     def flush(
@@ -222,6 +225,10 @@ class OpenSegment:
             os.ftruncate(self._journal, self._journal_end)
 
 
+class Unborn(StoreError):
+    """A segment without one whole flush: its recorder has just begun it, or was killed then."""
+
+
 class Recovered(NamedTuple):
     """What an open segment's journal vouches for. `cut` says where the journal itself ends early.
 
@@ -241,10 +248,12 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     `only` names the tables wanted; the others are not looked at.
     """
     try:
-        content = read_plain(directory / JOURNAL, _MOST_JOURNAL)
+        content = read_plain(directory / JOURNAL, MOST_JOURNAL)
     except OSError as error:
         raise StoreError(f"{directory.name}: journal: {error.strerror}") from None
     lines, length = whole_lines(content)
+    if b"\n" not in content and not any(_size(path) for path in directory.glob("*.arrows")):
+        raise Unborn(f"{directory.name}: its journal was not begun")
     if not lines:
         raise StoreError(f"{directory.name}: its journal has no whole line")
     header, flushes = lines[0], lines[1:]
@@ -279,6 +288,13 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
         listed = found.get(READING)
         found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
     return Recovered(header, found, states, problems, _cut(directory.name, content[length:]))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _cut(name: str, left: bytes) -> str:

@@ -18,9 +18,11 @@ Everything is for its owner alone: process names and kernel messages are nobody 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +60,10 @@ def parse_name(text: str) -> SegmentName | None:
 def prepare(directory: Path) -> None:
     """Make a recording's directories, each for its owner alone."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for parent in reversed(directory.parents):  # `parents=True` would leave them to the umask
+            if not os.path.isdir(parent):
+                parent.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         for name in DIRECTORIES:
             (directory / name).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
@@ -66,12 +71,39 @@ def prepare(directory: Path) -> None:
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
-    """Segments of one directory, oldest first; whatever else lies there is not counted."""
+    """Segments of one directory, oldest first; whatever else lies there is not counted.
+
+    A link to a directory elsewhere is none of ours, whatever it is called.
+    """
     try:
-        names = os.listdir(directory)
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
     return sorted(each for each in map(parse_name, names) if each is not None)
+
+
+def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
+    """At most the first `most` bytes of a plain file; `OSError` where it is something else.
+
+    Nothing in a recording's directory may hold us: no pipe, no device, no link, no file without
+    end. With `exactly`, a file that is longer or shorter is not even read.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file")
+        if exactly and status.st_size != most:
+            raise OSError(errno.EINVAL, f"{status.st_size} bytes, sealed with {most}")
+        content = bytearray()
+        while len(content) < most:
+            piece = stream.read(min(most - len(content), status.st_size + 1))
+            if not piece:
+                break
+            content += piece
+    return bytes(content)
 
 
 class Lock:
@@ -80,20 +112,39 @@ class Lock:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "LOCK"
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._descriptor = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise StoreError(f"{self._path}: {error.strerror}") from None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            self._take()
+        except BlockingIOError:
+            holder = self._holder()
             os.close(self._descriptor)
             who = f"process {holder}" if holder.isdecimal() else "another process"
             raise StoreError(f"{directory}: {who} is recording here already") from None
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StoreError(f"{self._path}: {error.strerror}") from None
         # Told for people; the lock itself is the kernel's. On a full disk it stays untold.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _take(self) -> None:
+        """The lock, or `BlockingIOError`. `is_locked` holds it for an instant: so try again."""
+        for pause_s in (0.01, 0.05, 0.2):
+            try:
+                return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(pause_s)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _holder(self) -> str:
+        try:
+            return os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+        except OSError:  # no plain file
+            return ""
 
     def release(self) -> None:
         os.close(self._descriptor)
@@ -102,13 +153,16 @@ class Lock:
 def is_locked(directory: Path) -> bool:
     """Does a recorder write here now?"""
     try:
-        descriptor = os.open(directory / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(directory / "LOCK", flags)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
     finally:
         os.close(descriptor)
     return False
@@ -118,7 +172,9 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write aside, sync, rename: readers see the old file or the new one, never half."""
     aside = path.with_name(f"{ASIDE}{path.name}")
     try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(FileNotFoundError):  # left behind, or a link to elsewhere
+            aside.unlink()
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             write_all(descriptor, content)
             os.fsync(descriptor)
@@ -131,11 +187,12 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    """All of it, or `OSError`."""
+def write_all(descriptor: int, content: bytes, start: int = 0) -> None:
+    """All of it from `start` on, or `OSError`."""
     view = memoryview(content)
     while view:
-        view = view[os.write(descriptor, view) :]
+        written = os.pwrite(descriptor, view, start)
+        view, start = view[written:], start + written
 
 
 def sync_directory(path: Path) -> None:

@@ -8,16 +8,19 @@ pin gives way (see `sexton.store.retention`).
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sexton.store.layout import write_whole
+from sexton.model.text import printable
+from sexton.store.layout import read_plain, write_whole
 
 _SUFFIX = ".json"
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}", re.ASCII)
 _MOST_BYTES = 1 << 16
 _MOST_PINS = 10_000
 
@@ -54,14 +57,19 @@ class Pin:
 
 def add_pin(directory: Path, pin: Pin) -> None:
     """Keep a pin; one of the same id is replaced (an alarm that goes on moves its end)."""
+    if _ID.fullmatch(pin.id) is None:
+        raise ValueError(f"not a name for a file: {pin.id!r}")
     text = json.dumps({key: value for key, value in asdict(pin).items() if key != "id"})
     write_whole(directory / "pins" / f"{pin.id}{_SUFFIX}", text.encode())
 
 
-def drop_pin(directory: Path, pin: Pin) -> None:
-    """Let a pin go."""
-    with contextlib.suppress(OSError):
-        (directory / "pins" / f"{pin.id}{_SUFFIX}").unlink()
+def drop_pin(directory: Path, pin: Pin) -> bool:
+    """Let a pin go; false where the disk does not let us."""
+    try:
+        (directory / "pins" / f"{pin.id}{_SUFFIX}").unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def pins_in(directory: Path) -> tuple[list[Pin], list[str]]:
@@ -76,20 +84,28 @@ def pins_in(directory: Path) -> tuple[list[Pin], list[str]]:
         if name.startswith("."):
             continue
         try:
-            with (directory / "pins" / name).open("rb") as stream:
-                told = json.loads(stream.read(_MOST_BYTES))
-            found.append(
-                Pin(
-                    id=name.removesuffix(_SUFFIX),
-                    kind=str(told["kind"]),
-                    about=str(told["about"]),
-                    detail=str(told["detail"]),
-                    boot_id=str(told["boot_id"]),
-                    start_s=float(told["start_s"]),
-                    end_s=float(told["end_s"]),
-                    wall_s=float(told["wall_s"]),
-                )
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            problems.append(f"pins/{name}: not a pin, skipped")
-    return sorted(found, key=lambda pin: pin.wall_s), problems
+            found.append(_pin(directory / "pins" / name))
+        except FileNotFoundError:  # let go just now
+            continue
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            problems.append(printable(f"pins/{name}: not a pin, skipped"))
+    return sorted(found, key=lambda pin: (pin.wall_s, pin.id)), problems
+
+
+def _pin(path: Path) -> Pin:
+    if path.suffix != _SUFFIX or _ID.fullmatch(path.stem) is None:
+        raise ValueError("not a pin's name")
+    told = json.loads(read_plain(path, _MOST_BYTES))
+    pin = Pin(
+        id=path.stem,
+        kind=str(told["kind"]),
+        about=str(told["about"]),
+        detail=str(told["detail"]),
+        boot_id=str(told["boot_id"]),
+        start_s=float(told["start_s"]),
+        end_s=float(told["end_s"]),
+        wall_s=float(told["wall_s"]),
+    )
+    if not all(map(math.isfinite, (pin.start_s, pin.end_s, pin.wall_s))):
+        raise ValueError("no span of time")
+    return pin

@@ -19,9 +19,17 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
-from sexton.store.journal import READING, Recovered, recover
+from sexton.store.journal import (
+    JOURNAL,
+    READING,
+    READINGS,
+    Recovered,
+    Unborn,
+    recover,
+    with_unlisted,
+)
 from sexton.store.layout import ASIDE, SegmentName, parse_name
-from sexton.store.schema import MONO, POSITION, WALL, decode, tables
+from sexton.store.schema import MONO, POSITION, WALL, decode, schema_of, tables
 from sexton.store.sealed import MANIFEST, read_manifest, read_table, spans_of
 
 
@@ -34,16 +42,19 @@ class Segment:
         self.sequence = name.sequence
         self._problems = problems
         self._recovered: Recovered | None = None
-        self.sealed = (path / MANIFEST).exists()
+        self.sealed = _is_there(path / MANIFEST) or not _is_there(path / JOURNAL)
         if self.sealed:
             self.manifest = read_manifest(path)
         else:
             self._recovered = recover(path)
-            for problem in self._recovered.problems:
+            for problem in (*self._recovered.problems, self._recovered.cut):
                 self._tell(problem)
             self.manifest = self._as_manifest(self._recovered)
+        for unknown in self.manifest["tables"].keys() - {READING, *tables()}:
+            self._tell(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
-            raise StoreError(f"{self.name}: holds no reading")
+            damaged = self.sealed or problems
+            raise (StoreError if damaged else Unborn)(f"{self.name}: holds no reading")
         self.start = _moment(self.manifest["start"])
         self.end = _moment(self.manifest["end"])
         self.boot_id: str = str(self.manifest.get("boot_id", ""))
@@ -60,7 +71,8 @@ class Segment:
     def bytes(self) -> int:
         """What it takes on disk."""
         try:
-            return sum(entry.stat().st_size for entry in os.scandir(self.path))
+            entries = os.scandir(self.path)
+            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
         except OSError:
             return 0
 
@@ -69,7 +81,7 @@ class Segment:
         """How every source fared, as of its last flush."""
         return tuple(
             SourceState(name, path, state, detail, grant, asked=bool(asked))
-            for name, path, state, detail, grant, asked in self.manifest.get("states", ())
+            for name, path, state, detail, grant, asked, *_ in self.manifest.get("states", ())
         )
 
     @property
@@ -83,24 +95,35 @@ class Segment:
         """One table as it lies on disk; `None` where there is none or it is damaged."""
         return self._table(table(kind), columns)
 
+    def readings(self) -> pa.Table | None:
+        """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
+        return self._table(READING, None)
+
     def batches(self, kind: type[Row]) -> list[Batch[Any]]:
         """Every reading of one row type, oldest first, each in its own order.
 
-        A reading that had rows which cannot be read is left out: it was not empty.
+        A reading that had rows which cannot be read is left out: it was not empty. Readings of one
+        moment are one: nothing tells their rows apart.
         """
         if not self.has(kind):
             return []
+        found = self._table(table(kind), None) if self.rows(kind) else None
+        if found is not None:
+            for extra in set(found.column_names) - set(schema_of(kind).names):
+                self._tell(f"{table(kind)}.{extra}: a column this version does not know, skipped")
         readings = self._table(READING, None)
-        if readings is None:
-            return []
+        if readings is None:  # damaged: then its rows tell of every reading that had some
+            known = {} if found is None else {table(kind): found}
+            readings = with_unlisted(READINGS.empty_table(), known)
         listed = readings.filter(pa.compute.equal(readings.column("table"), table(kind)))
-        rows = _grouped(kind, self._table(table(kind), None)) if self.rows(kind) else {}
+        rows = _grouped(kind, found)
         times = zip(
             *(listed.column(name).to_pylist() for name in (MONO, WALL, "rows")), strict=True
         )
+        moments = {mono: (wall, number) for mono, wall, number in sorted(times)}
         return [
             Batch(mono, wall, rows.get(mono, ()))
-            for mono, wall, number in sorted(times)
+            for mono, (wall, number) in moments.items()
             if mono in rows or not number
         ]
 
@@ -116,9 +139,13 @@ class Segment:
             self._tell(str(error))
             return None
 
+    def tell_to(self, problems: list[str]) -> None:
+        """Where problems go that are met from now on."""
+        self._problems = problems
+
     def _tell(self, problem: str) -> None:
         shown = printable(problem)
-        if shown not in self._problems:
+        if shown and shown not in self._problems:
             self._problems.append(shown)
 
     @staticmethod
@@ -145,9 +172,13 @@ class Recording:
         self.path = path
         self.problems: list[str] = []
         self.segments: list[Segment] = []
-        if not path.is_dir():
-            raise StoreError(f"{path}: no such directory")
-        if not (path / "segments").is_dir() and not (path / "open").is_dir():
+        try:
+            names = os.listdir(path)
+        except FileNotFoundError:
+            raise StoreError(f"{path}: no such directory") from None
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}") from None
+        if not {"segments", "open"} & {*names}:
             raise StoreError(f"{path}: not a recording: it has neither segments/ nor open/")
         found: dict[str, Segment] = {}
         for place in ("open", "segments"):  # one that was sealed just now is better there
@@ -168,11 +199,20 @@ class Recording:
                 if not entry.name.startswith(ASIDE):  # else: being written, or its writer died
                     self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
                 continue
+            problems: list[str] = []
             try:
-                yield Segment(Path(entry.path), name, self.problems)
+                segment = Segment(Path(entry.path), name, problems)
+            except Unborn:
+                continue
             except StoreError as error:
-                if Path(entry.path).exists():  # else it was sealed or retired under our eyes
-                    self.problems.append(printable(f"{error}"))
+                segment = None
+                problems.append(printable(str(error)))
+            if not _is_there(Path(entry.path)):
+                continue  # sealed or retired under our eyes
+            self.problems += [each for each in problems if each not in self.problems]
+            if segment is not None:
+                segment.tell_to(self.problems)
+                yield segment
 
 
 def _grouped(kind: type[Row], found: pa.Table | None) -> dict[float, tuple[Row, ...]]:
@@ -188,6 +228,11 @@ def _grouped(kind: type[Row], found: pa.Table | None) -> dict[float, tuple[Row, 
         moment: tuple(rows[start:end])
         for moment, start, end in zip(moments.tolist(), starts.tolist(), ends, strict=True)
     }
+
+
+def _is_there(path: Path) -> bool:
+    """`Path.exists` raises where a directory above it is closed to us."""
+    return os.path.lexists(path)
 
 
 def _moment(pair: Sequence[float]) -> tuple[float, float]:

@@ -6,23 +6,35 @@ share; then the oldest pin gives way, and that is said. So the directory is boun
 happens: a flapping NIC cannot pin the disk full.
 
 Age is counted on the recording's own clock where the segment is of this boot, else by the wall.
+Files beside the segments (stacks, rings) have the wall's time only: they go when a segment of their
+time would, and a pin holds those written near its moment. What is no plain file or directory of
+ours is neither followed nor deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
-from sexton.store.layout import ASIDE, SegmentName, segments_in
+from sexton.store.layout import SegmentName, segments_in
 from sexton.store.pins import Pin, drop_pin, pins_in
 from sexton.store.recording import Segment
+from sexton.store.sealed import remove
 
 #: Of all bytes, what pinned segments may take.
 PINNED_SHARE = 0.5
 _LOOSE = ("stacks", "rings")
+#: perf's files are dated by their end and at most this long.
+_LOOSE_S = 130.0
+#: perf writes on into it: deleting it would free nothing.
+_UNFINISHED = "perf.data"
+_SYMBOLS = "kallsyms-"
+#: No boot is called so: a damaged segment is held by no pin.
+_NO_BOOT = "\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,18 @@ class _Kept:
     pins: list[Pin]
 
 
+@dataclass(slots=True)
+class _Loose:
+    """A file of its own, dated by the wall clock."""
+
+    path: Path
+    moment_s: float
+    bytes: int
+    pinned: bool
+    #: Counted, and not to be deleted.
+    in_use: bool
+
+
 class Keeper:
     """Knows what lies in a recording without reading it anew each time."""
 
@@ -65,26 +89,68 @@ class Keeper:
         `now` is (monotonic, wall) seconds; `elsewhere` are bytes outside ``segments/`` that count.
         """
         pins = self._look()
-        order = sorted(self._kept.values(), key=lambda each: each.sequence)
-        for each in order:
-            if not each.pins and _age(each, now, boot_id) > self.limits.age_s:
-                self._delete(each)
-        given_up = self._bound_pins(pins)
-        loose = self._loose()
-        for each in order:
-            total = self.bytes + elsewhere + sum(size for _, _, size in loose)
-            if total <= self.limits.most_bytes:
-                break
-            if loose and loose[0][0] < each.end[1]:
-                loose.pop(0)[1].unlink(missing_ok=True)
-            elif each.path.name in self._kept and not each.pins:
-                self._delete(each)
-        while loose and self.bytes + elsewhere + sum(s for *_, s in loose) > self.limits.most_bytes:
-            loose.pop(0)[1].unlink(missing_ok=True)
-        for moment, path, _ in loose:
-            if now[1] - moment > self.limits.age_s:
-                path.unlink(missing_ok=True)
+        self._age_out(now, boot_id)
+        given_up = self._bound_pins(pins, elsewhere, boot_id)
+        left, _ = pins_in(self.directory)
+        loose = self._loose(left, boot_id)
+        self._age_out_loose(loose, now)
+        self._bound(loose, elsewhere)
+        for pin in left:
+            if not self._is_of_use(pin, now, boot_id):
+                drop_pin(self.directory, pin)
         return given_up
+
+    def _order(self) -> list[_Kept]:
+        return sorted(self._kept.values(), key=lambda each: each.sequence)
+
+    def _age_out(self, now: tuple[float, float], boot_id: str) -> None:
+        younger_s = float("inf")
+        for each in reversed(self._order()):
+            age_s = _age(each, now, boot_id)
+            if each.boot_id == _NO_BOOT:  # the wall may have jumped: never before the next one
+                age_s = min(age_s, younger_s)
+            younger_s = age_s
+            if not each.pins and age_s > self.limits.age_s:
+                self._delete(each)
+
+    def _age_out_loose(self, loose: list[_Loose], now: tuple[float, float]) -> None:
+        kept = [each for each in self._kept.values() if not each.pins and each.boot_id != _NO_BOOT]
+        # By their own clock these are young enough, and so is what is younger than they.
+        oldest = min((each.start[1] for each in kept), default=float("inf"))
+        for each in list(loose):
+            old = now[1] - each.moment_s > self.limits.age_s and each.moment_s < oldest
+            if old and not each.pinned and not each.in_use:
+                self._unlink(each, loose)
+
+    def _bound(self, loose: list[_Loose], elsewhere: int) -> None:
+        """Oldest first, files beside the segments before the segment they are as old as."""
+        waiting = [each for each in loose if not each.pinned and not each.in_use]
+        for each in [*self._order(), None]:
+            until = float("inf") if each is None else each.end[1]
+            while waiting and waiting[0].moment_s < until and self._over(loose, elsewhere):
+                self._unlink(waiting.pop(0), loose)
+            if not self._over(loose, elsewhere):
+                return
+            if each is not None and not each.pins:
+                self._delete(each)
+
+    def _over(self, loose: list[_Loose], elsewhere: int) -> bool:
+        beside = sum(each.bytes for each in loose)
+        return self.bytes + elsewhere + beside > self.limits.most_bytes
+
+    @staticmethod
+    def _unlink(each: _Loose, loose: list[_Loose]) -> None:
+        loose.remove(each)
+        with contextlib.suppress(OSError):  # a disk that is read-only now: later, then
+            each.path.unlink()
+
+    def _is_of_use(self, pin: Pin, now: tuple[float, float], boot_id: str) -> bool:
+        """Does it hold something, or may it yet? Else it would lie there for ever."""
+        if any(pin.holds(each) for each in self._kept.values()):
+            return True
+        if pin.boot_id == boot_id:
+            return now[0] - pin.end_s <= self.limits.age_s
+        return False
 
     def drop_oldest(self) -> str:
         """Give up the oldest segment that nothing pins, to make room; its name, or nothing."""
@@ -96,14 +162,22 @@ class Keeper:
         self._delete(oldest)
         return oldest.path.name
 
-    def _bound_pins(self, pins: list[Pin]) -> list[str]:
+    def _bound_pins(self, pins: list[Pin], elsewhere: int, boot_id: str) -> list[str]:
         given_up = []
-        most = self.limits.most_bytes * PINNED_SHARE
+        room = self.limits.most_bytes - elsewhere
+        most = min(self.limits.most_bytes * PINNED_SHARE, max(room, 0))
+        left = list(pins)
         for pin in pins:  # the oldest first
+            beside = [each for each in self._loose(left, boot_id) if each.pinned]
             held = sum(each.bytes for each in self._kept.values() if each.pins)
-            if held <= most:
+            if held + sum(each.bytes for each in beside) <= most:
                 break
-            drop_pin(self.directory, pin)
+            left.remove(pin)
+            holds = any(pin in each.pins for each in self._kept.values())
+            if not holds and not any(_is_near(pin, each.moment_s) for each in beside):
+                continue  # nothing yet: its minutes are being recorded
+            if not drop_pin(self.directory, pin):
+                continue
             given_up.append(f"{pin.kind} {pin.about}: pinned minutes take more than their share")
             for each in self._kept.values():
                 each.pins = [other for other in each.pins if other.id != pin.id]
@@ -123,17 +197,11 @@ class Keeper:
         return pins
 
     def _delete(self, kept: _Kept) -> None:
-        path = kept.path
-        aside = path.with_name(f"{ASIDE}{path.name}")
-        try:
-            path.rename(aside)  # so that no reader meets half a segment
-        except OSError:
-            aside = path
-        shutil.rmtree(aside, ignore_errors=True)
-        self._kept.pop(path.name, None)
+        remove(kept.path)
+        self._kept.pop(kept.path.name, None)
 
-    def _loose(self) -> list[tuple[float, Path, int]]:
-        """Files that belong to no segment, oldest first: (UNIX time, path, bytes)."""
+    def _loose(self, pins: list[Pin], boot_id: str) -> list[_Loose]:
+        """Files that belong to no segment, oldest first."""
         found = []
         for place in _LOOSE:
             try:
@@ -145,8 +213,20 @@ class Keeper:
                     status = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                found.append((status.st_mtime, Path(entry.path), status.st_size))
-        return sorted(found)
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                pinned = any(_is_near(pin, status.st_mtime) for pin in pins)
+                symbols = entry.name.startswith(_SYMBOLS) and boot_id in entry.name
+                in_use = entry.name == _UNFINISHED or symbols
+                path, room = Path(entry.path), _room(status)
+                found.append(_Loose(path, status.st_mtime, room, pinned and not in_use, in_use))
+        return sorted(found, key=lambda each: (each.moment_s, each.path))
+
+
+def _is_near(pin: Pin, moment_s: float) -> bool:
+    """Was a file that was closed at `moment_s` written within the pin's reach of its moment?"""
+    reach_s = pin.end_s - pin.start_s
+    return pin.wall_s - reach_s <= moment_s <= pin.wall_s + reach_s + _LOOSE_S
 
 
 def _kept(path: Path, name: SegmentName) -> _Kept:
@@ -154,7 +234,7 @@ def _kept(path: Path, name: SegmentName) -> _Kept:
         found = Segment(path, name, [])
         boot_id, start, end = found.boot_id, found.start, found.end
     except StoreError:  # `sexton recording verify` names it; it ages like the others
-        boot_id, start = "", (0.0, 0.0)
+        boot_id, start = _NO_BOOT, (0.0, 0.0)
         try:
             end = (0.0, path.stat().st_mtime)
         except OSError:
@@ -163,11 +243,15 @@ def _kept(path: Path, name: SegmentName) -> _Kept:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of the files right in a directory."""
+    """What the files right in a directory take on disk: small ones take a whole block each."""
     try:
-        return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(directory))
+        return sum(_room(entry.stat(follow_symlinks=False)) for entry in os.scandir(directory))
     except OSError:
         return 0
+
+
+def _room(status: os.stat_result) -> int:
+    return max(status.st_size, status.st_blocks * 512)
 
 
 def _age(kept: _Kept, now: tuple[float, float], boot_id: str) -> float:

@@ -27,19 +27,32 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
 import sexton.model
+from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
 
 FORMAT = 1
+#: What every file that vouches for others says it is.
+SCHEMA = f"sexton.recording/{FORMAT}"
 MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
-_SURROGATE = re.compile("[\udc80-\udcff]")
-_ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4})")
+#: What Arrow and we ourselves raise for a value that is not of its column's type.
+_UNFIT = (
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
 
 
 @cache
@@ -129,7 +142,7 @@ def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBat
     position = [index for batch in batches for index in range(len(batch.rows))]
     try:
         return _record_batch(kind, schema, (mono, wall, position), rows), 0
-    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
+    except _UNFIT:
         fit = [index for index, row in enumerate(rows) if _fits(kind, schema, row)]
     times = tuple([column[index] for index in fit] for column in (mono, wall, position))
     kept = [rows[index] for index in fit]
@@ -139,7 +152,7 @@ def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBat
 def _fits(kind: type[Row], schema: pa.Schema, row: tuple[Any, ...]) -> bool:
     try:
         _record_batch(kind, schema, ([0.0], [0.0], [0]), [row])
-    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
+    except _UNFIT:
         return False
     return True
 
@@ -169,7 +182,17 @@ def _array(kind: type[Row], name: str, values: Sequence[Any], arrow: pa.DataType
         values = [None if value is None else escape(value) for value in values]
     elif arrow == pa.list_(pa.string()):
         values = [None if value is None else [escape(each) for each in value] for value in values]
+    elif pa.types.is_integer(arrow):
+        _refuse_fractions(values)
+    elif pa.types.is_list(arrow) and pa.types.is_integer(arrow.value_type):
+        _refuse_fractions(chain.from_iterable(value for value in values if value is not None))
     return pa.array(values, type=arrow)
+
+
+def _refuse_fractions(values: Iterable[Any]) -> None:
+    """Arrow would cut 1.5 down to 1 and say nothing."""
+    if float in set(map(type, values)):
+        raise TypeError("a fraction where whole numbers belong")
 
 
 def decode(kind: type[Row], found: pa.Table) -> list[Row]:
@@ -205,14 +228,37 @@ def escape(text: str) -> str:
     """Text that UTF-8 can hold; most is itself."""
     if not text.startswith("\0") and _SURROGATE.search(text) is None:
         return text
-    doubled = text.replace("\\", "\\\\")
-    return "\0" + _SURROGATE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", doubled)
+    return "\0" + _SURROGATE.sub(_escaped, text.replace("\\", "\\\\"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    # A raw byte is written as one; JSON (the journal's) can hold other halves of a pair.
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def unescape(text: str) -> str:
     """What `escape` was given."""
     if not text.startswith("\0"):
         return text
-    return _ESCAPED.sub(
-        lambda found: "\\" if found[1] == "\\" else chr(0xDC00 + int(found[1][1:], 16)), text[1:]
-    )
+    return _ESCAPED.sub(_unescaped, text[1:])
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] == "\\":
+        return "\\"
+    return chr(int(found[1][1:], 16) + (0xDC00 if found[1][0] == "x" else 0))
+
+
+def check_format(told: object) -> None:
+    """`ValueError` where this is no recording's name, `StoreError` where a newer Sexton wrote it.
+
+    >>> check_format("sexton.recording/9")
+    Traceback (most recent call last):
+    sexton.errors.StoreError: written by a newer Sexton (sexton.recording/9)
+    """
+    name, _, number = str(told).rpartition("/")
+    if name != SCHEMA.rpartition("/")[0] or not number.isdecimal():
+        raise ValueError("not a recording of ours")
+    if int(number) > FORMAT:
+        raise StoreError(f"written by a newer Sexton ({told})")

@@ -18,6 +18,7 @@ import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,26 +28,27 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.store.journal import READING, recover
-from sexton.store.layout import ASIDE, sync_directory, write_all
-from sexton.store.schema import FORMAT, MONO, TIME, WALL, tables
+from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
+from sexton.store.schema import MONO, POSITION, SCHEMA, TIME, WALL, check_format, tables
 
 MANIFEST = "manifest.json"
-SCHEMA = f"sexton.recording/{FORMAT}"
 _ZSTD_LEVEL = 3
 _MOST_MANIFEST = 16 << 20
-_DELTA = (pa.types.is_int32, pa.types.is_int64, pa.types.is_uint64)
+_COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
 
 
 class Contents(NamedTuple):
     """What a segment is made of: its header, its tables, and how each source fared.
 
     `readings` lists every reading of every table (see `journal.READINGS`), the empty ones too.
+    `unknown` are tables of a later version, by name: kept as they are for one that knows them.
     """
 
     header: Mapping[str, Any]
     tables: Mapping[type[Row], pa.Table]
     readings: pa.Table
     states: Sequence[Sequence[Any]] = ()
+    unknown: Mapping[str, pa.Table] = MappingProxyType({})
 
 
 def write_segment(segments: Path, name: str, contents: Contents) -> Path:
@@ -58,6 +60,8 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
         described = {READING: _write(aside, READING, contents.readings)}
         for kind, found in contents.tables.items():
             described[table(kind)] = _write(aside, table(kind), ordered(kind, found))
+        for unknown, found in contents.unknown.items():
+            described[unknown] = _write(aside, unknown, found)
         spans = spans_of(contents.readings)
         for key, span in spans.items():
             described.setdefault(key, {"rows": 0}).update(span)
@@ -75,7 +79,7 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
         whole = segments / name
         aside.rename(whole)
         sync_directory(segments)
-    except OSError:
+    except (OSError, pa.ArrowException):
         shutil.rmtree(aside, ignore_errors=True)
         raise
     return whole
@@ -84,28 +88,66 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
 def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     """Turn an open segment into a sealed one; `None` where nothing in it can be read.
 
-    Safe to repeat after a crash at any point: what was sealed already is only tidied up.
+    Safe to repeat after a crash at any point: what was sealed already is only tidied up. What is
+    there and cannot be read is not deleted: it goes to the sealed ones as it is, where it is named,
+    a Sexton that can read it finds it, and retention bounds it.
     """
     whole = segments / opened.name
-    if (whole / MANIFEST).exists():
-        shutil.rmtree(opened, ignore_errors=True)
+    if _is_sealed(whole):
+        remove(opened)
         return whole, []
     try:
         found = recover(opened)
     except StoreError as error:
-        shutil.rmtree(opened, ignore_errors=True)
-        return None, [str(error)]
+        return None, [str(error), *_set_aside(opened, whole)]
+    problems = [*found.problems, *filter(None, [found.cut])]
     readings = found.tables.pop(READING, None)
-    if readings is None:
-        shutil.rmtree(opened, ignore_errors=True)
-        return None, [*found.problems, f"{opened.name}: no whole flush"]
+    if readings is None or not readings.num_rows:
+        if problems:
+            return None, [*problems, *_set_aside(opened, whole)]
+        remove(opened)
+        return None, [f"{opened.name}: no whole flush"]
     kinds = tables()
-    made = {kinds[name]: content for name, content in found.tables.items()}
-    whole = write_segment(
-        segments, opened.name, Contents(found.header, made, readings, found.states)
-    )
-    shutil.rmtree(opened, ignore_errors=True)
-    return whole, found.problems
+    made = {kinds[name]: content for name, content in found.tables.items() if name in kinds}
+    unknown = {name: content for name, content in found.tables.items() if name not in kinds}
+    contents = Contents(found.header, made, readings, found.states, unknown)
+    if whole.is_dir() and not whole.is_symlink():  # damaged: what is open is the better copy
+        remove(whole)
+    whole = write_segment(segments, opened.name, contents)
+    remove(opened)
+    return whole, problems
+
+
+def remove(segment: Path) -> None:
+    """Delete a segment's directory, out of the readers' sight first: none meets half of one."""
+    aside = segment.with_name(f"{ASIDE}{segment.name}")
+    try:
+        segment.rename(aside)
+    except OSError:
+        aside = segment
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _is_sealed(whole: Path) -> bool:
+    if whole.is_symlink():
+        return False
+    try:
+        read_manifest(whole)
+    except StoreError:
+        return False
+    return True
+
+
+def _set_aside(opened: Path, whole: Path) -> list[str]:
+    """Keep what cannot be read; an empty one is a recorder that was killed as it began."""
+    streams = [path for path in opened.glob("*.arrows") if not path.is_symlink()]
+    if not any(path.stat().st_size for path in streams):
+        remove(opened)
+        return []
+    if os.path.lexists(whole):
+        return [f"{opened.name}: left where it is"]
+    opened.rename(whole)
+    return [f"{opened.name}: kept as it is, under {whole.parent.name}/"]
 
 
 def ordered(kind: type[Row], found: pa.Table) -> pa.Table:
@@ -126,8 +168,7 @@ def ordered(kind: type[Row], found: pa.Table) -> pa.Table:
 def read_manifest(directory: Path) -> dict[str, Any]:
     """A sealed segment's manifest; `StoreError` where it is missing, damaged or from the future."""
     try:
-        with (directory / MANIFEST).open("rb") as stream:
-            content = stream.read(_MOST_MANIFEST)
+        content = read_plain(directory / MANIFEST, _MOST_MANIFEST)
     except OSError as error:
         raise StoreError(f"{directory.name}: {MANIFEST}: {error.strerror}") from None
     checksum, _, text = content.partition(b"\n")
@@ -135,12 +176,37 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         if int(checksum, 16) != zlib.crc32(text):
             raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
         told: dict[str, Any] = json.loads(text)
-        number = int(str(told["schema"]).rpartition("/")[2])
-    except (ValueError, KeyError, TypeError):
+        newer = _refused(told)
+        if not newer:
+            _check(told)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreError(f"{directory.name}: {MANIFEST} makes no sense") from None
-    if number > FORMAT:
-        raise StoreError(f"{directory.name}: written by a newer Sexton ({told['schema']})")
+    if newer:
+        raise StoreError(f"{directory.name}: {newer}")
     return told
+
+
+def _refused(told: Mapping[str, Any]) -> str:
+    try:
+        check_format(told["schema"])
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def _check(told: Mapping[str, Any]) -> None:
+    """Is it of a manifest's shape? A foreign file may have a checksum too."""
+    for name, described in told["tables"].items():
+        if "/" in name or not isinstance(described, dict):
+            raise ValueError("not a table")
+        if "crc32" in described:
+            int(described["bytes"]), int(described["rows"])
+    if any(len(state) < 6 for state in told.get("states", ())):
+        raise ValueError("not a source's state")
+    for edge in ("start", "end"):
+        if told[edge] is not None:
+            mono, wall = told[edge]
+            float(mono), float(wall)
 
 
 def read_table(
@@ -155,7 +221,7 @@ def read_table(
         return None
     path = directory / f"{name}.parquet"
     try:
-        content = path.read_bytes()
+        content = read_plain(path, int(described["bytes"]), exactly=True)
     except OSError as error:
         raise StoreError(f"{directory.name}/{path.name}: {error.strerror}") from None
     if zlib.crc32(content) != described["crc32"]:
@@ -171,10 +237,10 @@ def read_table(
 
 def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
     schema = content.schema
-    delta = {
-        field.name: "DELTA_BINARY_PACKED"
+    plain = {
+        field.name: _encoding(name, field)
         for field in schema
-        if any(is_type(field.type) for is_type in _DELTA)
+        if field.name == POSITION or any(is_type(field.type) for is_type in _COUNTERS)
     }
     sink = pa.BufferOutputStream()
     pq.write_table(
@@ -182,14 +248,26 @@ def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
         sink,
         compression="zstd",
         compression_level=_ZSTD_LEVEL,
-        use_dictionary=[field.name for field in schema if field.name not in delta],
-        column_encoding=delta or None,
+        use_dictionary=[field.name for field in schema if field.name not in plain],
+        column_encoding=plain or None,
         write_statistics=[each for each in TIME if each in schema.names] or False,
         store_schema=False,
     )
     written = sink.getvalue().to_pybytes()
     _store(directory / f"{name}.parquet", written)
     return {"rows": content.num_rows, "bytes": len(written), "crc32": zlib.crc32(written)}
+
+
+def _encoding(name: str, field: pa.Field) -> str:
+    """How an integer column is kept.
+
+    What tells things apart repeats or counts up: its differences are nothing. Counters jump from
+    thing to thing every 120 rows, which would widen a whole block of differences; split into
+    byte streams, the high bytes of neighbours are equal and compress to nothing.
+    """
+    kind = tables().get(name)
+    same = field.name == POSITION or (kind is not None and field.name in kind.entity)
+    return "DELTA_BINARY_PACKED" if same else "BYTE_STREAM_SPLIT"
 
 
 def spans_of(readings: pa.Table) -> dict[str, dict[str, Any]]:

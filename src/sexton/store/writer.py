@@ -83,6 +83,7 @@ class Writer:
         self._backlog: deque[_Flush] = deque()
         self._open: OpenSegment | None = None
         self._opened_s = 0.0
+        self._told_refused = 0
         self._sequence = max((each.sequence for each in self._existing()), default=0)
         self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
         self._thread.start()
@@ -148,8 +149,17 @@ class Writer:
             before = self._open.bytes
             # Past this line the rows are with the open segment, whether or not the disk took them.
             self._backlog.popleft()
-            self.written.refused_rows += self._open.flush(flush.pending, flush.states)
+            self._refused_rows(self._open.flush(flush.pending, flush.states))
             self.written.bytes += self._open.bytes - before
+
+    def _refused_rows(self, rows: int) -> None:
+        """Values that no column can hold, from a source that lies: told first, then at doublings,
+        since it may do so every second."""
+        self.written.refused_rows += rows
+        if self.written.refused_rows >= max(1, 2 * self._told_refused):
+            self._told_refused = self.written.refused_rows
+            words = f"{self._told_refused:,} rows so far held values that no column can"
+            self.written.notes.append(("lost", words))
 
     def _start(self, flush: _Flush) -> None:
         name = segment_name(self._sequence + 1, flush.moment[1])

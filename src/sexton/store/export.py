@@ -1,0 +1,328 @@
+"""Parts of a recording for others: a file per table, or a smaller recording.
+
+Tables come as Parquet (as they are stored, in the order of time), as JSON lines or as CSV. In the
+last two every text is escaped as everything Sexton prints (`sexton.model.text.printable`), and in
+CSV a text that a spreadsheet would take for a formula is led by an apostrophe. Everything streams,
+one table of one segment at a time, is written aside and renamed when it is whole, and is for its
+owner alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from sexton.errors import StoreError
+from sexton.model.row import Row, table
+from sexton.model.text import printable
+from sexton.store.layout import ASIDE, parse_name, sync_directory, write_all
+from sexton.store.pieces import Piece, loose_pieces, pieces_of
+from sexton.store.pins import Pin, add_pin
+from sexton.store.recording import Recording, Segment
+from sexton.store.schema import MONO, POSITION, WALL, schema_of, tables, unescape
+
+FORMATS = ("parquet", "jsonl", "csv")
+_ROWS = 10_000
+_FORMULA = ("=", "+", "-", "@")
+
+Tick = Callable[[int, int], None]
+
+
+class Span(NamedTuple):
+    """From `start_s` to `end_s`: UNIX seconds, or with a `boot_id` that boot's monotonic ones."""
+
+    start_s: float
+    end_s: float
+    boot_id: str = ""
+
+    def touches(self, segment: Segment) -> bool:
+        clock = 0 if self.boot_id else 1
+        edges = sorted((segment.start[clock], segment.end[clock]))  # wall clocks jump
+        same = not self.boot_id or segment.boot_id == self.boot_id
+        return same and edges[0] <= self.end_s and edges[1] >= self.start_s
+
+    def of(self, content: pa.Table) -> pa.Table:
+        """The rows that were read in it."""
+        clock = content.column(MONO if self.boot_id else WALL)
+        return content.filter(
+            pc.and_(pc.greater_equal(clock, self.start_s), pc.less_equal(clock, self.end_s))
+        )
+
+
+def span_of(pin: Pin) -> Span:
+    """What a pin holds."""
+    return Span(pin.start_s, pin.end_s, pin.boot_id)
+
+
+def touched(recording: Recording, spans: Sequence[Span]) -> list[Segment]:
+    """Segments that touch one of the spans; all of them where none is given."""
+    return [
+        segment
+        for segment in recording.segments
+        if not spans or any(span.touches(segment) for span in spans)
+    ]
+
+
+class Wanted(NamedTuple):
+    """What to export: no tables are all that have rows, no spans all of the time."""
+
+    tables: Sequence[type[Row]] = ()
+    spans: Sequence[Span] = ()
+    format: str = "parquet"
+    force: bool = False
+
+
+class Exported(NamedTuple):
+    """One file that was made."""
+
+    path: Path
+    rows: int
+
+
+def export_tables(
+    recording: Recording, out: Path, wanted: Wanted, tick: Tick | None = None
+) -> list[Exported]:
+    """One file per table in the directory `out`. What cannot be read ends in
+    `recording.problems`; `StoreError` where a file is there already, `OSError` from writing."""
+    segments = touched(recording, wanted.spans)
+    kinds = list(wanted.tables) or [
+        kind for _, kind in sorted(tables().items()) if any(each.rows(kind) for each in segments)
+    ]
+    targets = {kind: out / f"{table(kind)}.{wanted.format}" for kind in kinds}
+    if not wanted.force:
+        _refuse_existing(targets.values())
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = []
+    for number, (kind, target) in enumerate(targets.items()):
+        rows = 0
+        with _written_aside(target) as stream:
+            writer = _WRITERS[wanted.format](stream, schema_of(kind))
+            for place, segment in enumerate(segments):
+                if tick is not None:
+                    tick(number * len(segments) + place, len(targets) * len(segments))
+                if segment.rows(kind):
+                    rows += _copy(segment, kind, wanted.spans, writer)
+            writer.close()
+        made.append(Exported(target, rows))
+    return made
+
+
+def _copy(segment: Segment, kind: type[Row], spans: Sequence[Span], writer: _Writer) -> int:
+    stored = segment.table(kind)
+    if stored is None:  # damaged, and told
+        return 0
+    content = conformed(stored, schema_of(kind))
+    if spans:
+        parts = [span.of(content) for span in spans if span.touches(segment)]
+        content = parts[0] if len(parts) == 1 else _united(parts)
+    content = content.sort_by([(MONO, "ascending"), (POSITION, "ascending")])
+    if content.num_rows:
+        writer.write(content)
+    return int(content.num_rows)
+
+
+def _united(parts: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several spans, each once, where the spans overlap."""
+    whole = pa.concat_tables(parts)
+    keys = zip(whole.column(MONO).to_pylist(), whole.column(POSITION).to_pylist(), strict=True)
+    first = {key: index for index, key in reversed(list(enumerate(keys)))}
+    return whole.take(pa.array(sorted(first.values()), pa.int64()))
+
+
+def conformed(content: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table of any version in today's columns: what it lacks is null, what is new is left out."""
+    columns = [
+        content.column(field.name).cast(field.type)
+        if field.name in content.column_names
+        else pa.nulls(content.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+class _Writer(Protocol):
+    def write(self, content: pa.Table) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Parquet:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(stream, schema, compression="zstd")
+
+    def write(self, content: pa.Table) -> None:
+        self._writer.write_table(content)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Lines:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+        self._stream = stream
+        self._names = schema.names
+
+    def write(self, content: pa.Table) -> None:
+        told = pa.table([_finite(_escaped(each)) for each in content.columns], self._names)
+        for batch in told.to_batches(max_chunksize=_ROWS):
+            lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in batch.to_pylist())
+            self._stream.write("".join(lines).encode())
+
+    def close(self) -> None:
+        pass
+
+
+class _Csv:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+        told = [
+            pa.field(field.name, pa.string() if pa.types.is_list(field.type) else field.type)
+            for field in schema
+        ]
+        self._names = schema.names
+        self._writer = pyarrow.csv.CSVWriter(stream, pa.schema(told))
+
+    def write(self, content: pa.Table) -> None:
+        columns = [_no_formula(_flat(_escaped(each))) for each in content.columns]
+        for batch in pa.table(columns, self._names).to_batches(max_chunksize=_ROWS):
+            self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+_WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], _Writer]] = {
+    "parquet": _Parquet,
+    "jsonl": _Lines,
+    "csv": _Csv,
+}
+
+
+def _escaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_string(column.type):
+        return _each(column, lambda text: printable(unescape(text)))
+    if column.type == pa.list_(pa.string()):
+        values = [
+            None if value is None else [printable(unescape(text)) for text in value]
+            for value in column.to_pylist()
+        ]
+        return pa.chunked_array([pa.array(values, column.type)])
+    return column
+
+
+def _each(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.ChunkedArray:
+    """Texts changed, each distinct one once: names repeat with every reading."""
+    coded = column.combine_chunks().dictionary_encode()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks()
+    changed = pa.array([change(text) for text in coded.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([changed.take(coded.indices)])
+
+
+def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """JSON has no NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+
+
+def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_list(column.type):
+        return column
+    values = [None if value is None else json.dumps(value) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(values, pa.string())])
+
+
+def _no_formula(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_string(column.type):
+        return column
+    return _each(column, lambda text: f"'{text}" if text.startswith(_FORMULA) else text)
+
+
+def export_recording(
+    recording: Recording, out: Path, segments: Sequence[Segment], pins: Sequence[Pin]
+) -> tuple[int, int]:
+    """Whole segments as a recording of their own, with the pins that hold them and the rings and
+    stacks of their time; how many files and bytes that was.
+
+    `StoreError` where `out` is there already: a recording is never merged into another.
+    """
+    _refuse_existing([out])
+    aside = out.with_name(f"{ASIDE}{out.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        aside.mkdir(mode=0o700)
+        for name in ("segments", "open", "pins"):
+            (aside / name).mkdir(mode=0o700)
+        written = [size for segment in segments for size in _placed(aside, recording, segment)]
+        written += [_place(aside, piece) for piece in loose_pieces(recording.path, segments)]
+        for pin in pins:
+            if any(pin.holds(segment) for segment in segments):
+                add_pin(aside, pin)
+        sync_directory(aside)
+        aside.rename(out)
+    except (OSError, StoreError):
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return len(written), sum(written)
+
+
+def _placed(aside: Path, recording: Recording, segment: Segment) -> list[int]:
+    """The sizes of a segment's files, copied. One that is sealed meanwhile is taken sealed."""
+    try:
+        return [_place(aside, piece) for piece in pieces_of(segment)]
+    except StoreError:
+        name = parse_name(segment.name)
+        sealed = recording.path / "segments" / segment.name
+        if segment.sealed or name is None or not sealed.is_dir():
+            raise
+        shutil.rmtree(aside / "open" / segment.name, ignore_errors=True)
+        return [_place(aside, piece) for piece in pieces_of(Segment(sealed, name, []))]
+
+
+def _place(root: Path, piece: Piece) -> int:
+    path = root / piece.name
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        end = 0
+        for chunk in piece.read():
+            write_all(descriptor, chunk, end)
+            end += len(chunk)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return piece.length
+
+
+def _refuse_existing(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if os.path.lexists(path):
+            raise StoreError(f"{path}: is there already")
+
+
+@contextmanager
+def _written_aside(target: Path) -> Iterator[IO[bytes]]:
+    aside = target.with_name(f"{ASIDE}{target.name}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(aside, flags, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        aside.rename(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise

@@ -1,0 +1,137 @@
+"""The files a part of a recording is made of, in an order in which they can be copied.
+
+What vouches for others comes last: a segment's manifest after its tables, an open segment's journal
+after its streams. So a copy that was cut short is a recording too, with less in it. Of an open
+segment only what its journal vouches for is copied: the recorder may write on meanwhile.
+
+Files are named by the manifest and the journal alone. Whatever else lies there is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sexton.errors import StoreError
+from sexton.store.journal import JOURNAL, MOST_JOURNAL, whole_lines
+from sexton.store.layout import read_plain
+from sexton.store.pins import Spanned
+from sexton.store.recording import Segment
+from sexton.store.sealed import MANIFEST
+
+#: perf's files are at most this long, and dated by their end; a ring's dump is shorter.
+_STACKS_S = 130.0
+_LOOSE = ("rings", "stacks")
+#: perf writes on into it.
+_UNFINISHED = "perf.data"
+_SYMBOLS = "kallsyms-"
+#: A recording may come from anywhere: what is no table's name must not become a path.
+_TABLE = re.compile(r"[a-z0-9_]+", re.ASCII)
+CHUNK = 1 << 20
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Piece(NamedTuple):
+    """A file to copy: its place in a recording, where it is, and how many bytes of it count."""
+
+    name: str
+    path: Path
+    length: int
+
+    def read(self) -> Iterator[bytes]:
+        """What counts of it; `StoreError` where it has become shorter, or is no plain file."""
+        left = self.length
+        try:
+            # A pipe that bears the name of a table must not hold us.
+            descriptor = os.open(self.path, _READ)
+            with os.fdopen(descriptor, "rb") as stream:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise StoreError(f"{self.name}: not a plain file")
+                while left:
+                    chunk = stream.read(min(left, CHUNK))
+                    if not chunk:
+                        raise StoreError(f"{self.name}: shorter than it was")
+                    left -= len(chunk)
+                    yield chunk
+        except OSError as error:
+            raise StoreError(f"{self.name}: {error.strerror}") from None
+
+
+def pieces_of(segment: Segment) -> list[Piece]:
+    """A segment's files, the one that vouches for the others last.
+
+    `StoreError` where it is gone: sealed or retired meanwhile.
+    """
+    if segment.sealed:
+        place = f"segments/{segment.name}"
+        names = [
+            f"{name}.parquet"
+            for name, told in segment.manifest["tables"].items()
+            if "crc32" in told and _TABLE.fullmatch(name)
+        ]
+        sizes = {name: _size(segment.path / name) for name in [*names, MANIFEST]}
+        return [
+            Piece(f"{place}/{name}", segment.path / name, size)
+            for name, size in sizes.items()
+            if size is not None
+        ]
+    return pieces_of_open(segment.path)
+
+
+def pieces_of_open(path: Path) -> list[Piece]:
+    """An open segment's files, as far as its journal vouches for them."""
+    place = f"open/{path.name}"
+    try:
+        lines, length = whole_lines(read_plain(path / JOURNAL, MOST_JOURNAL))
+    except OSError as error:
+        raise StoreError(f"{place}/{JOURNAL}: {error.strerror}") from None
+    ends: dict[str, int] = {}
+    for line in lines:
+        ends.update({name: end for name, (end, _) in line.get("ends", {}).items()})
+    found = []
+    for name, end in ends.items():
+        file = f"{name}.arrows"
+        size = _size(path / file)
+        if size is not None and _TABLE.fullmatch(name):
+            found.append(Piece(f"{place}/{file}", path / file, min(end, size)))
+    return [*found, Piece(f"{place}/{JOURNAL}", path / JOURNAL, length)]
+
+
+def loose_pieces(directory: Path, segments: Sequence[Spanned]) -> list[Piece]:
+    """Rings and closed stacks from the time of these segments, by the wall clock they are dated by;
+    and the symbols that the stacks' addresses mean."""
+    spans = [(each.start[1], each.end[1]) for each in segments]
+    boots = {each.boot_id for each in segments}
+    found: list[Piece] = []
+    for place in _LOOSE:
+        for entry in _plain_files(directory / place):
+            if entry.name.startswith(".") or entry.name == _UNFINISHED:
+                continue
+            status = entry.stat(follow_symlinks=False)
+            end = status.st_mtime
+            if entry.name.startswith(_SYMBOLS):
+                wanted = any(boot and boot in entry.name for boot in boots)
+            else:
+                wanted = any(start <= end and end - _STACKS_S <= last for start, last in spans)
+            if wanted:
+                found.append(Piece(f"{place}/{entry.name}", Path(entry.path), status.st_size))
+    return sorted(found)
+
+
+def _plain_files(place: Path) -> list[os.DirEntry[str]]:
+    try:
+        return [entry for entry in os.scandir(place) if entry.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _size(path: Path) -> int | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,247 @@
+"""What a recording holds, without reading it: manifests, and the few rows it keeps on itself.
+
+A *gap* is a stretch in which nothing was read: the recorder was not running, the machine was down.
+A *jump* is where the wall clock moved against the monotonic one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from sexton.model.node import Node
+from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.row import Row
+from sexton.model.window import SourceState
+from sexton.store.layout import is_locked, read_plain
+from sexton.store.pins import Pin, pins_in
+from sexton.store.recording import Recording, Segment
+from sexton.store.schema import tables
+
+#: Something is read every second; a machine that is held for a few is no gap.
+GAP_S = 10.0
+_JUMP_S = 1.0
+_MOST_STATUS = 1 << 20
+R = TypeVar("R", bound=Row)
+
+
+class Gap(NamedTuple):
+    """From one reading to the next (UNIX seconds by the clock of then). `seconds` is `None` where
+    only the wall clock could tell and it went backwards."""
+
+    start: float
+    end: float
+    seconds: float | None
+    reboot: bool
+
+
+class Jump(NamedTuple):
+    """When the wall clock moved, and by how much."""
+
+    at: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class TableSum:
+    """One table over all segments; `period_s` is `None` below two readings."""
+
+    rows: int = 0
+    bytes: int = 0
+    readings: int = 0
+    watched_s: float = 0.0
+    pairs: int = 0
+
+    @property
+    def period_s(self) -> float | None:
+        return self.watched_s / self.pairs if self.pairs else None
+
+
+class Told(NamedTuple):
+    """A row that the recorder wrote on itself, and when."""
+
+    wall_s: float
+    row: Any
+
+
+class SourceSum(NamedTuple):
+    """How a source fared at last, and in how many segments it was in which state."""
+
+    last: SourceState
+    segments: dict[str, int]
+
+
+class CostSum(NamedTuple):
+    """The recorder's own cost over the recording; `cpu_share` is of one core, children included."""
+
+    cpu_share: float | None
+    kernel_share: float | None
+    most_bytes: int
+    written_bytes: int
+
+
+@dataclass(slots=True)
+class Summary:
+    """What `sexton recording info` shows."""
+
+    path: Path
+    node: Node | None = None
+    host: str = ""
+    sexton: str = ""
+    recording_now: bool = False
+    status: dict[str, Any] | None = None
+    start: tuple[float, float] | None = None
+    end: tuple[float, float] | None = None
+    watched_s: float = 0.0
+    boots: list[str] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    jumps: list[Jump] = field(default_factory=list)
+    sealed: int = 0
+    opened: int = 0
+    bytes: int = 0
+    pinned_bytes: int = 0
+    tables: dict[str, TableSum] = field(default_factory=dict)
+    sources: list[SourceSum] = field(default_factory=list)
+    alarms: list[Told] = field(default_factory=list)
+    marks: list[Told] = field(default_factory=list)
+    notes: list[Told] = field(default_factory=list)
+    pins: list[Pin] = field(default_factory=list)
+    cost: CostSum | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_an_hour(self) -> float | None:
+        return self.bytes / self.watched_s * 3600 if self.watched_s >= 1 else None
+
+
+def summarise(recording: Recording) -> Summary:
+    """Go over the manifests once."""
+    found = Summary(recording.path, recording_now=is_locked(recording.path))
+    found.status = _status(recording.path)
+    found.pins, not_pins = pins_in(recording.path)
+    states: dict[str, Counter[str]] = {}
+    last: dict[str, SourceState] = {}
+    before: Segment | None = None
+    for segment in recording.segments:
+        _count(found, segment)
+        for state in segment.states:
+            last[state.id] = state
+            states.setdefault(state.id, Counter())[state.state] += 1
+        if before is not None:
+            _between(found, before, segment)
+        before = segment
+    if before is not None:
+        found.start, found.end = recording.segments[0].start, before.end
+        found.host = str(before.manifest.get("host", ""))
+        found.sexton = str(before.manifest.get("sexton", ""))
+        found.sources = [SourceSum(last[key], dict(states[key])) for key in sorted(last)]
+    found.alarms = _told(recording.segments, Alarm)
+    found.marks = _told(recording.segments, Mark)
+    found.notes = _told(recording.segments, RecorderNote)
+    nodes = _told([each for each in recording.segments if each.rows(Node)][-1:], Node)
+    found.node = nodes[-1].row if nodes else None
+    found.cost = _cost(recording.segments)
+    found.problems = [*recording.problems, *not_pins]
+    return found
+
+
+def _count(found: Summary, segment: Segment) -> None:
+    found.sealed += segment.sealed
+    found.opened += not segment.sealed
+    size = segment.bytes
+    found.bytes += size
+    if any(pin.holds(segment) for pin in found.pins):
+        found.pinned_bytes += size
+    found.watched_s += max(segment.end[0] - segment.start[0], 0.0)
+    if segment.boot_id not in found.boots:
+        found.boots.append(segment.boot_id)
+    known = tables()
+    for name, told in segment.manifest["tables"].items():
+        if name not in known:
+            continue
+        total = found.tables.setdefault(name, TableSum())
+        total.rows += told.get("rows", 0)
+        total.bytes += told.get("bytes", 0)
+        readings = told.get("batches", 0)
+        total.readings += readings
+        if readings > 1:
+            total.watched_s += told["last"][0] - told["first"][0]
+            total.pairs += readings - 1
+
+
+def _between(found: Summary, one: Segment, other: Segment) -> None:
+    start, end = one.end, other.start
+    if one.boot_id != other.boot_id:
+        gone = end[1] - start[1]
+        found.gaps.append(Gap(start[1], end[1], gone if gone >= 0 else None, True))
+        return
+    gone = end[0] - start[0]
+    if gone > GAP_S:
+        found.gaps.append(Gap(start[1], end[1], gone, False))
+    elif gone > 0:
+        found.watched_s += gone
+    moved = (other.start[1] - other.start[0]) - (one.start[1] - one.start[0])
+    if abs(moved) > _JUMP_S:
+        found.jumps.append(Jump(end[1], moved))
+
+
+def _told(segments: Sequence[Segment], kind: type[R]) -> list[Told]:
+    """Rows of a table that few segments have, with their times."""
+    return [
+        Told(batch.wall_s, row)
+        for segment in segments
+        if segment.rows(kind)
+        for batch in segment.batches(kind)
+        for row in batch.rows
+    ]
+
+
+def _cost(segments: Sequence[Segment]) -> CostSum | None:
+    """From what the recorder's counters grew by, segment by segment: they start anew with it."""
+    columns = ("read_mono_s", *RecorderCost.__slots__)
+    spent_ms = kernel_ms = watched_s = 0.0
+    kernel_known = False
+    most = written = 0
+    for rows in _costs(segments, columns):
+        first, last = rows[0], rows[-1]
+        most = max(most, *(each["rss_bytes"] + each["children_rss_bytes"] for each in rows))
+        written += max(last["written_bytes"] - first["written_bytes"], 0)
+        gone = last["read_mono_s"] - first["read_mono_s"]
+        used = _cpu(last) - _cpu(first)
+        if gone > 0 and used >= 0:
+            watched_s += gone
+            spent_ms += used
+            if None not in (first["kernel_ms"], last["kernel_ms"]):
+                kernel_known = True
+                kernel_ms += last["kernel_ms"] - first["kernel_ms"]
+    if not most and not watched_s:
+        return None
+    return CostSum(
+        spent_ms / 1000 / watched_s if watched_s else None,
+        kernel_ms / 1000 / watched_s if watched_s and kernel_known else None,
+        most,
+        written,
+    )
+
+
+def _costs(segments: Sequence[Segment], columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    for segment in segments:
+        content = segment.table(RecorderCost, columns) if segment.rows(RecorderCost) else None
+        if content is not None and content.num_rows:
+            yield content.sort_by("read_mono_s").to_pylist()
+
+
+def _cpu(row: dict[str, Any]) -> int:
+    return cast("int", row["cpu_ms"] + row["children_cpu_ms"])
+
+
+def _status(path: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads(read_plain(path / "status.json", _MOST_STATUS))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None

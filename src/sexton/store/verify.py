@@ -1,0 +1,302 @@
+"""Is a recording whole? Reads every byte of it and says what is not as it was written.
+
+Three kinds of trouble are told apart. *Damaged*: a file is not what was sealed or flushed, or is
+missing. *Foreign*: something that no recorder put there; readers skip it. *Torn*: a recorder was
+killed while it wrote; at most its last flush is lost, and that is how a recording is meant to
+end, so it is told and is no error. Counters that go backwards are none either: they are raw, and
+kernels reset them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sexton.errors import StoreError
+from sexton.model.text import count, printable, seconds
+from sexton.store.journal import JOURNAL, READING, recover, whole_lines
+from sexton.store.layout import ASIDE, DIRECTORIES, is_locked, parse_name
+from sexton.store.pins import pins_in
+from sexton.store.schema import tables
+from sexton.store.sealed import MANIFEST, read_manifest, read_table
+
+DAMAGED, FOREIGN, TORN = "damaged", "foreign", "torn"
+FLUSH_S = 5.0
+_FILES = ("LOCK", "status.json", "shipped.json")
+_STACKS = re.compile(r"perf\.data(\.[0-9]{14,20}(-torn)?(\.[0-9]+)?)?|kallsyms-[0-9a-f-]+\.gz")
+_PERF_MAGIC = b"PERFILE2"
+
+Tick = Callable[[int, int], None]
+
+
+class Trouble(NamedTuple):
+    """What is wrong with one place: `kind` is "damaged", "foreign" or "torn"."""
+
+    kind: str
+    place: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was read, and what was found. `whole` is false where something is damaged or foreign."""
+
+    segments: int = 0
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    recording_now: bool = False
+    troubles: list[Trouble] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        return all(each.kind == TORN for each in self.troubles)
+
+    def tell(self, kind: str, place: str, detail: str) -> None:
+        self.troubles.append(Trouble(kind, printable(place), printable(detail)))
+
+
+def verify(directory: Path, tick: Tick | None = None) -> Verified:
+    """Read all of it; `StoreError` where it is no recording at all."""
+    if not directory.is_dir():
+        raise StoreError(f"{directory}: no such directory")
+    if not (directory / "segments").is_dir() and not (directory / "open").is_dir():
+        raise StoreError(f"{directory}: not a recording: it has neither segments/ nor open/")
+    found = Verified(recording_now=is_locked(directory))
+    for entry in _entries(directory, found):
+        expected = (
+            entry.is_dir(follow_symlinks=False)
+            if entry.name in DIRECTORIES
+            else (entry.name in _FILES and entry.is_file(follow_symlinks=False))
+        )
+        if not expected:
+            _unexpected(found, entry.name, entry.name)
+    sealed = _segments(directory, "segments", found)
+    opened = _segments(directory, "open", found)
+    total = len(sealed) + len(opened)
+    for number, path in enumerate(sealed):
+        if tick is not None:
+            tick(number, total)
+        _sealed(path, found)
+    for number, path in enumerate(opened):
+        if tick is not None:
+            tick(len(sealed) + number, total)
+        _opened(path, found)
+    _beside(directory, found)
+    return found
+
+
+def _entries(place: Path, found: Verified) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(place), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        found.tell(DAMAGED, place.name, error.strerror or "cannot be read")
+        return []
+
+
+def _unexpected(found: Verified, name: str, place: str) -> None:
+    if not name.startswith(ASIDE):
+        found.tell(FOREIGN, place, "no recorder wrote this; readers skip it")
+    elif not found.recording_now:
+        found.tell(TORN, place, "was being written when the recorder ended; readers skip it")
+
+
+def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
+    segments = []
+    for entry in _entries(directory / place, found):
+        if parse_name(entry.name) is None or not entry.is_dir(follow_symlinks=False):
+            _unexpected(found, entry.name, f"{place}/{entry.name}")
+        else:
+            segments.append(Path(entry.path))
+    return segments
+
+
+def _sealed(path: Path, found: Verified) -> None:
+    place = f"segments/{path.name}"
+    found.segments += 1
+    listing = {entry.name: entry for entry in _entries(path, found)}
+    plain = listing.pop(MANIFEST, None)
+    if plain is None or not plain.is_file(follow_symlinks=False):
+        if path.exists():  # else retention took it just now
+            found.tell(DAMAGED, place, f"{MANIFEST} is missing")
+        return
+    try:
+        manifest = read_manifest(path)
+    except StoreError as error:
+        found.tell(DAMAGED, place, _without(str(error), path.name))
+        return
+    found.bytes += plain.stat().st_size
+    if manifest.get("segment") != path.name:
+        found.tell(DAMAGED, place, f"its manifest is that of {manifest.get('segment')}")
+    for name, told in manifest["tables"].items():
+        if "crc32" not in told:
+            continue
+        file = f"{name}.parquet"
+        entry = listing.pop(file, None)
+        if entry is None or not entry.is_file(follow_symlinks=False):
+            if path.exists():
+                found.tell(DAMAGED, f"{place}/{file}", "is missing" if entry is None else "no file")
+            continue
+        found.files += 1
+        found.bytes += entry.stat().st_size
+        try:
+            content = read_table(path, name, manifest)
+        except StoreError as error:
+            found.tell(DAMAGED, f"{place}/{file}", _without(str(error), f"{path.name}/{file}"))
+            continue
+        rows = 0 if content is None else content.num_rows
+        if rows != told.get("rows"):
+            found.tell(DAMAGED, f"{place}/{file}", f"{rows} rows, sealed with {told.get('rows')}")
+        found.rows += rows if name != READING else 0
+    for name in listing:
+        _unexpected(found, name, f"{place}/{name}")
+
+
+def _opened(path: Path, found: Verified) -> None:
+    place = f"open/{path.name}"
+    found.segments += 1
+    listing = {entry.name: entry for entry in _entries(path, found)}
+    for name, entry in list(listing.items()):
+        known = name == JOURNAL or name.removesuffix(".arrows") in {READING, *tables()}
+        if not known or not entry.is_file(follow_symlinks=False):
+            del listing[name]
+            _unexpected(found, name, f"{place}/{name}")
+    if JOURNAL not in listing:
+        if path.exists():  # else it was sealed just now
+            found.tell(DAMAGED, place, f"{JOURNAL} is missing: nothing in it counts")
+        return
+    try:
+        content = (path / JOURNAL).read_bytes()
+        recovered = recover(path)
+    except (OSError, StoreError) as error:
+        if path.exists():
+            kind = TORN if _stillborn(path) else DAMAGED
+            found.tell(kind, place, _without(str(error), path.name))
+        return
+    lines, length = whole_lines(content)
+    for problem in recovered.problems:
+        where, _, detail = problem.partition(": ")
+        found.tell(DAMAGED, f"open/{where}", detail)
+    found.files += len(recovered.tables)
+    found.rows += sum(each.num_rows for name, each in recovered.tables.items() if name != READING)
+    ends = {name: end for line in lines for name, (end, _) in line.get("ends", {}).items()}
+    found.bytes += length + sum(ends.values())
+    _tail(found, place, content[length:], _behind(listing, ends))
+
+
+def _behind(listing: dict[str, os.DirEntry[str]], ends: dict[str, int]) -> int:
+    """Bytes in the streams that the journal does not vouch for."""
+    behind = 0
+    for name, entry in listing.items():
+        if name != JOURNAL:
+            try:
+                size = entry.stat(follow_symlinks=False).st_size
+            except OSError:
+                continue
+            behind += max(size - ends.get(name.removesuffix(".arrows"), 0), 0)
+    return behind
+
+
+def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
+    """What is behind the journal's last whole line."""
+    later = left.partition(b"\n")[2]
+    if later and whole_lines(later)[0]:
+        lost = sum(1 for line in later.split(b"\n") if whole_lines(line)[0])
+        span = seconds(lost * FLUSH_S)
+        detail = f"a line is damaged; {count(lost, 'flush', 'flushes')} after it lost (some {span})"
+        found.tell(DAMAGED, f"{place}/{JOURNAL}", detail)
+    elif (left or behind) and not found.recording_now:
+        detail = f"the last flush was not finished: at most {FLUSH_S:.0f} s lost"
+        found.tell(TORN, place, detail)
+
+
+def _stillborn(path: Path) -> bool:
+    """Was the recorder ended before it had written the segment's first line?"""
+    try:
+        return b"\n" not in (path / JOURNAL).read_bytes()
+    except OSError:
+        return True
+
+
+def _beside(directory: Path, found: Verified) -> None:
+    """Pins, marks, rings, stacks and the status."""
+    for problem in pins_in(directory)[1]:
+        found.tell(FOREIGN, *problem.split(": ", 1))
+    for place, check in (("marks", _json), ("rings", _ring), ("stacks", _stacks)):
+        for entry in _entries(directory / place, found):
+            if entry.name.startswith("."):
+                continue
+            if not entry.is_file(follow_symlinks=False):
+                _unexpected(found, entry.name, f"{place}/{entry.name}")
+                continue
+            found.files += 1
+            found.bytes += entry.stat().st_size
+            for kind, detail in check(entry):
+                found.tell(kind, f"{place}/{entry.name}", detail)
+    for name in ("status.json", "shipped.json"):
+        try:
+            status = (directory / name).lstat()
+            if stat.S_ISREG(status.st_mode):
+                json.loads((directory / name).read_bytes())
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            found.tell(DAMAGED, name, "cannot be read as JSON")
+
+
+def _json(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
+    if not entry.name.endswith(".json"):
+        yield FOREIGN, "not a mark; readers skip it"
+        return
+    try:
+        json.loads(Path(entry.path).read_bytes())
+    except FileNotFoundError:  # the recorder took it in
+        return
+    except (OSError, ValueError):
+        yield DAMAGED, "cannot be read as JSON"
+
+
+def _ring(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
+    if not entry.name.endswith(".parquet"):
+        yield FOREIGN, "not a ring; readers skip it"
+        return
+    try:
+        source = pq.ParquetFile(entry.path)
+        for _ in source.iter_batches(use_threads=False):
+            pass
+    except FileNotFoundError:
+        return
+    except (OSError, pa.ArrowException) as error:
+        yield DAMAGED, str(error).split("\n")[0]
+
+
+def _stacks(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
+    if _STACKS.fullmatch(entry.name) is None:
+        yield FOREIGN, "not perf's; readers skip it"
+        return
+    if not re.search(r"\.[0-9]{14,20}(\.[0-9]+)?$", entry.name):
+        return  # open, torn, or the symbols
+    try:
+        with open(entry.path, "rb") as stream:
+            if stream.read(8) != _PERF_MAGIC:
+                yield DAMAGED, "does not begin as perf's files do"
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield DAMAGED, error.strerror or "cannot be read"
+
+
+def _without(text: str, prefix: str) -> str:
+    """The place is told beside it already."""
+    return text.removeprefix(f"{prefix}: ")

@@ -1,0 +1,204 @@
+"""Everything that can be wrong with a recording, told apart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.errors import StoreError
+from sexton.store.verify import DAMAGED, FOREIGN, TORN, verify
+from tests.support.recordings import manifest_of, resign, simple, write_open, write_sealed
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Two sealed segments and an open one of two flushes."""
+    place = tmp_path / "rec"
+    write_sealed(place, [simple(100.0)], 1)
+    write_sealed(place, [simple(200.0)], 2)
+    write_open(place, [simple(300.0), simple(305.0)], 3)
+    return place
+
+
+def told(place: Path) -> list[tuple[str, str]]:
+    return [(each.kind, each.place) for each in verify(place).troubles]
+
+
+def only(place: Path, kind: str) -> str:
+    """The place of the only trouble, which is of this kind."""
+    found = verify(place).troubles
+    assert [each.kind for each in found] == [kind], found
+    return found[0].place
+
+
+def sealed(place: Path) -> Path:
+    return sorted((place / "segments").iterdir())[0]
+
+
+def opened(place: Path) -> Path:
+    (found,) = (place / "open").iterdir()
+    return found
+
+
+def test_a_recording_that_nobody_touched_is_whole_and_counted(recording: Path):
+    found = verify(recording)
+    assert found.troubles == []
+    assert found.whole
+    assert found.segments == 3
+    assert found.rows == 4 * (4 + 3)
+    assert found.bytes > 1000
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path):
+    with pytest.raises(StoreError, match="not a recording"):
+        verify(tmp_path)
+    with pytest.raises(StoreError, match="no such directory"):
+        verify(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["core_times.parquet", "reading.parquet", "manifest.json"])
+def test_one_flipped_bit_in_a_sealed_file_is_found_and_named(recording: Path, name: str):
+    path = sealed(recording) / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    place = only(recording, DAMAGED)
+    assert place.startswith(f"segments/{sealed(recording).name}")
+    assert name == "manifest.json" or place.endswith(name)
+
+
+@pytest.mark.parametrize("name", ["core_times.parquet", "manifest.json"])
+def test_a_missing_file_is_damage(recording: Path, name: str):
+    (sealed(recording) / name).unlink()
+    assert only(recording, DAMAGED)
+
+
+def test_a_truncated_file_is_damage(recording: Path):
+    path = sealed(recording) / "mark.parquet"
+    os.truncate(path, path.stat().st_size - 10)
+    assert only(recording, DAMAGED).endswith("mark.parquet")
+
+
+def test_a_pipe_that_bears_a_tables_name_does_not_hold_us(recording: Path):
+    path = sealed(recording) / "core_times.parquet"
+    path.unlink()
+    os.mkfifo(path)
+    assert only(recording, DAMAGED).endswith("core_times.parquet")
+
+
+def test_a_manifest_that_belongs_elsewhere_is_damage(recording: Path):
+    segment = sealed(recording)
+    resign(segment, {**manifest_of(segment), "segment": "00000009-20200101T000000Z"})
+    assert only(recording, DAMAGED) == f"segments/{segment.name}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        "segments/core",
+        "segments/{sealed}/evil.parquet",
+        "open/{opened}/x.arrows",
+        "pins/junk.json",
+        "marks/readme",
+        "stacks/vmcore",
+        "rings/ring.txt",
+    ],
+)
+def test_a_foreign_file_is_named_and_counted(recording: Path, name: str):
+    name = name.format(sealed=sealed(recording).name, opened=opened(recording).name)
+    (recording / name).write_bytes(b"not ours")
+    assert only(recording, FOREIGN) == name
+    assert not verify(recording).whole
+
+
+def test_a_foreign_name_cannot_disturb_a_terminal(recording: Path):
+    (recording / "segments" / "\x1b[2J\n").write_text("")
+    assert only(recording, FOREIGN) == "segments/\\x1b[2J\\n"
+
+
+def test_a_link_to_another_segment_is_foreign(recording: Path):
+    (recording / "segments" / "00000009-20200101T000000Z").symlink_to(sealed(recording))
+    assert only(recording, FOREIGN) == "segments/00000009-20200101T000000Z"
+
+
+@given(cut=st.integers(1, 60))
+def test_a_torn_tail_is_told_as_what_it_is_and_is_no_error(tmp_path_factory, cut: int):
+    place = tmp_path_factory.mktemp("torn") / "rec"
+    write_open(place, [simple(300.0), simple(305.0)], 3)
+    journal = opened(place) / "journal"
+    os.truncate(journal, journal.stat().st_size - 1 - cut)
+    found = verify(place)
+    assert [each.kind for each in found.troubles] == [TORN]
+    assert "at most 5 s lost" in found.troubles[0].detail
+    assert found.whole
+    assert found.rows == 2 * 2 + 3
+
+
+def test_bytes_behind_the_last_flush_are_a_torn_tail_too(recording: Path):
+    with (opened(recording) / "mark.arrows").open("ab") as stream:
+        stream.write(b"half a flush")
+    assert only(recording, TORN) == f"open/{opened(recording).name}"
+
+
+def test_while_a_recorder_runs_a_tail_is_not_even_told(recording: Path):
+    with (opened(recording) / "mark.arrows").open("ab") as stream:
+        stream.write(b"half a flush")
+    (recording / "segments" / ".new-00000004-20200101T000000Z").mkdir()
+    with (recording / "LOCK").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = verify(recording)
+        assert found.recording_now
+        assert found.troubles == []
+    assert {kind for kind, _ in told(recording)} == {TORN}
+
+
+def test_a_flipped_bit_in_a_flush_is_damage(recording: Path):
+    path = opened(recording) / "core_times.arrows"
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    assert only(recording, DAMAGED) == f"open/{opened(recording).name}/core_times.arrows"
+
+
+def test_a_damaged_journal_line_with_whole_ones_after_it_is_damage(recording: Path):
+    path = opened(recording) / "journal"
+    lines = path.read_bytes().split(b"\n")
+    lines[1] = b"0" + lines[1][1:] if lines[1][:1] != b"0" else b"1" + lines[1][1:]
+    path.write_bytes(b"\n".join(lines))
+    found = verify(recording)
+    assert f"open/{opened(recording).name}/journal" in {each.place for each in found.troubles}
+    assert not found.whole
+
+
+def test_a_segment_whose_first_line_was_never_finished_is_torn(recording: Path):
+    place = recording / "open" / "00000004-20200101T000000Z"
+    place.mkdir()
+    (place / "journal").write_bytes(b"1234")
+    assert only(recording, TORN) == f"open/{place.name}"
+
+
+def test_a_torn_status_is_damage_and_a_good_one_is_not(recording: Path):
+    (recording / "status.json").write_text(json.dumps({"state": "recording"}))
+    assert told(recording) == []
+    (recording / "status.json").write_text('{"state": ')
+    assert only(recording, DAMAGED) == "status.json"
+
+
+def test_a_stack_file_that_perf_did_not_write_is_damage(recording: Path):
+    (recording / "stacks" / "perf.data.20261115101500").write_bytes(b"PERFILE2 and so on")
+    assert told(recording) == []
+    (recording / "stacks" / "perf.data.20261115101700").write_bytes(b"zeros")
+    assert only(recording, DAMAGED) == "stacks/perf.data.20261115101700"
+
+
+def test_progress_goes_through_every_segment(recording: Path):
+    seen: list[tuple[int, int]] = []
+    verify(recording, lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 3), (1, 3), (2, 3)]
