@@ -1,0 +1,86 @@
+"""``python -m lab.synthetic DIR``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab.synthetic.plan import CAUSES, TWINS, Plan
+from lab.synthetic.writing import Told, write
+
+_DEFAULT = Plan()
+
+
+def _minutes(text: str) -> float:
+    return float(text) * 60
+
+
+def _span(text: str) -> tuple[float, float]:
+    """``AT:LENGTH`` in minutes, as seconds."""
+    at, _, length = text.partition(":")
+    return float(at) * 60, float(length) * 60
+
+
+def _jump(text: str) -> tuple[float, float]:
+    """``AT:HOURS``, the first in minutes."""
+    at, _, hours = text.partition(":")
+    return float(at) * 60, float(hours)
+
+
+def _moment(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lab.synthetic", description="Make up a recording.")
+    parser.add_argument("directory", type=Path)
+    for name in ("cores", "seed", "processes", "cgroups", "nics", "queues", "units"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(_DEFAULT, name))
+    parser.add_argument("--hours", type=float, default=_DEFAULT.hours)
+    parser.add_argument("--start", type=_moment, default=_DEFAULT.start, metavar="ISO-TIME")
+    parser.add_argument(
+        "--plant", default="", metavar="NAMES", help=f"of {', '.join((*CAUSES, *TWINS))}"
+    )
+    parser.add_argument("--walks", type=int, help="how often the planted cause comes")
+    parser.add_argument("--walk-s", type=float, default=_DEFAULT.walk_s, metavar="S")
+    parser.add_argument(
+        "--gap-at", type=_span, action="append", default=[], metavar="MINUTE:MINUTES"
+    )
+    parser.add_argument("--reboot-at", type=_minutes, metavar="MINUTE")
+    parser.add_argument(
+        "--jump-at", type=_jump, action="append", default=[], metavar="MINUTE:HOURS"
+    )
+    parser.add_argument("--json", action="store_true", help="print all that was planted")
+    return parser
+
+
+def _text(told: Told) -> str:
+    whole = sum(told.bytes.values())
+    lines = [f"{told.directory}: {told.segments} segments, {whole:,} bytes"]
+    for name, size in sorted(told.bytes.items(), key=lambda each: -each[1]):
+        lines.append(f"  {name:<16} {told.rows[name]:>12,} rows {size:>12,} bytes")
+    for each in told.planted:
+        about = " ".join(f"{kind}={name}" for kind, name in each.entities.items())
+        lines.append(f"  planted {each.cause} {about} at {each.start[1]:.3f}..{each.end[1]:.3f}")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    asked = vars(_parser().parse_args(argv))
+    directory, as_json = asked.pop("directory"), asked.pop("json")
+    asked["plant"] = tuple(name for name in asked["plant"].split(",") if name)
+    asked["gaps"], asked["jumps"] = tuple(asked.pop("gap_at")), tuple(asked.pop("jump_at"))
+    try:
+        told = write(directory, Plan(**asked))
+    except (ValueError, FileExistsError) as error:
+        print(f"lab.synthetic: {error}", file=sys.stderr)
+        return 2
+    print(told.json() if as_json else _text(told))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

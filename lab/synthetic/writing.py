@@ -1,0 +1,140 @@
+"""Segment after segment, two at a time at most: a recording of any length in the same memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab.synthetic.columns import Pieces
+from lab.synthetic.cores import Cores
+from lab.synthetic.memory import Memory
+from lab.synthetic.network import Network
+from lab.synthetic.plan import Plan, Planted, Schedule, Ticks
+from lab.synthetic.services import HOST, Services
+from lab.synthetic.tasks import Tasks
+from sexton import __version__
+from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.row import table
+from sexton.sources.registry import all_sources
+from sexton.store.layout import prepare, segment_name
+from sexton.store.pins import add_pin
+from sexton.store.sealed import Contents, read_manifest, write_segment
+
+_ABSENT = {
+    "bpf.softirq_wait": "bpftrace is not installed",
+    "cgroupfs.root_stat": "memory is on cgroup v1, which has no cgroup.stat",
+    "cgroupfs.stat": "memory is on cgroup v1, which has no cgroup.stat",
+    "debugfs.lru_gen": "this kernel has no lru_gen",
+}
+_WRITERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was made: where, how much of each table, and everything that was planted."""
+
+    directory: Path
+    segments: int
+    rows: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+    planted: tuple[Planted, ...] = ()
+    boots: tuple[str, ...] = ()
+
+    def of(self, cause: str) -> list[Planted]:
+        """Every time one cause was planted, in order."""
+        return [each for each in self.planted if each.cause == cause]
+
+    def json(self) -> str:
+        return json.dumps({**asdict(self), "directory": str(self.directory)}, indent=1)
+
+
+def write(directory: Path, plan: Plan) -> Told:
+    """Make up a recording there; the directory must hold none yet."""
+    prepare(directory)
+    segments = directory / "segments"
+    if any(segments.iterdir()):
+        raise FileExistsError(f"{directory}: there is a recording already")
+    schedule = Schedule(plan)
+    node = _Node(schedule)
+    every = schedule.segments()
+    rows: Counter[str] = Counter()
+    size: Counter[str] = Counter()
+    running: deque[Future[Path]] = deque()
+
+    def finish(done: Future[Path]) -> None:
+        for name, described in read_manifest(done.result())["tables"].items():
+            rows[name] += described.get("rows", 0)
+            size[name] += described.get("bytes", 0)
+
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        for number, ticks in enumerate(every, 1):
+            contents = node.segment(ticks)
+            name = segment_name(number, float(ticks.wall[0])).text
+            while len(running) >= _WRITERS:
+                finish(running.popleft())
+            running.append(writers.submit(write_segment, segments, name, contents))
+        while running:
+            finish(running.popleft())
+    for pin in node.services.pins:
+        add_pin(directory, pin)
+    boots = tuple(node.services.boot_id(boot) for boot in sorted({each.boot for each in every}))
+    return Told(directory, len(every), dict(rows), dict(size), schedule.planted(), boots)
+
+
+class _Node:
+    """Everything that moves on the node, between one segment and the next."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        seed = schedule.plan.seed
+        rngs = [np.random.default_rng([seed, 2, each]) for each in range(6)]
+        self._rng = rngs[0]
+        self._cores = Cores(schedule, rngs[1])
+        self._network = Network(schedule, rngs[2])
+        self._memory = Memory(schedule, rngs[3])
+        self._tasks = Tasks(schedule, rngs[4])
+        self.services = Services(schedule, rngs[5])
+        self._boot: int | None = None
+        self._header = _header()
+        self._read: frozenset[str] = frozenset()
+
+    def segment(self, ticks: Ticks) -> Contents:
+        if self._boot is not None and self._boot != ticks.boot:
+            for each in (self._cores, self._network, self._memory, self._tasks, self.services):
+                each.forget()
+        self._boot = ticks.boot
+        pieces = Pieces(ticks, self._rng)
+        traffic = self._network.traffic(ticks)
+        self._cores.write(pieces, traffic)
+        self._network.write(pieces, traffic)
+        homes = self._memory.paths
+        self._memory.write(pieces)
+        self._tasks.write(pieces, homes)
+        self.services.write(pieces)
+        header = {**self._header, "boot_id": self.services.boot_id(ticks.boot)}
+        self._read |= pieces.read
+        return Contents(header, pieces.tables, pieces.listing(), _states(self._read))
+
+
+def _header() -> dict[str, Any]:
+    providers = {table(kind): source.id for source in all_sources() for kind in source.rows}
+    providers |= {table(kind): "recorder" for kind in (Alarm, Mark, RecorderCost, RecorderNote)}
+    return {"host": HOST, "sexton": __version__, "providers": providers}
+
+
+def _states(read: frozenset[str]) -> list[list[Any]]:
+    """How every source fared: those that gave a table so far are fine."""
+    found = []
+    for source in all_sources():
+        state, detail = "skipped", "nobody asked for it"
+        if any(table(kind) in read for kind in source.rows):
+            state, detail = "ok", ""
+        elif source.id in _ABSENT:
+            state, detail = "absent", _ABSENT[source.id]
+        found.append([source.id, source.path, state, detail, "", False])
+    return found
