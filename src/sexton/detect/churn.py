@@ -126,10 +126,10 @@ def _from_directories(window: Window) -> Churn | None:
 
 def _cut_short(window: Window) -> bool:
     """Were more directories counted than kept? Then a missing one means nothing."""
-    for census, directories in zip(
-        window.batches(CgroupCensus) or (), window.batches(CgroupDir) or (), strict=False
-    ):
-        live = census.rows[0].live if census.rows else None
+    censuses = window.batches(CgroupCensus) or ()
+    counts = {batch.mono_s: batch.rows[0].live for batch in censuses if batch.rows}
+    for directories in window.batches(CgroupDir) or ():
+        live = counts.get(directories.mono_s)  # both are told by one reading
         # Some come and go while they are listed; a cut list lacks a good part.
         if live is not None and len(directories.rows) * 1.1 + 10 < live:
             return True

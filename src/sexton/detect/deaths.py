@@ -8,6 +8,7 @@ since an ordinary release waits for RCU and a worker thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from sexton.detect.threshold import Threshold
@@ -63,8 +64,12 @@ class Deaths(NamedTuple):
         return death.released_s is None and self.end_s - death.died_s >= GRACE.value
 
 
+@lru_cache(maxsize=1)
 def deaths(window: Window) -> Deaths | None:
-    """Every death of the window; `None` where nothing was traced."""
+    """Every death of the window; `None` where nothing was traced.
+
+    Kept for the last window: half a dozen ask for it, and a night has many deaths.
+    """
     batches = window.batches(CgroupEvent)
     if batches is None:
         return None

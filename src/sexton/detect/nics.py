@@ -94,7 +94,8 @@ def _counters(window: Window) -> Iterator[Counter]:
 
 def _moves(window: Window) -> Mapping[tuple[str, str], int]:
     moved: dict[tuple[str, str], int] = defaultdict(int)
-    for _, step in steps(window.batches(NicCounter) or (), lambda row: (row.nic, row.counter)):
+    batches = window.batches(NicCounter) or ()
+    for _, step in steps(batches, lambda row: (row.nic, row.counter), over_gaps=True):
         # A driver that was loaded again counts from zero: that step tells nothing.
         moved[step.after.nic, step.after.counter] += step.delta("value") or 0
     return moved

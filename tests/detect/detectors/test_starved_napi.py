@@ -11,6 +11,7 @@ from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.finding import Severity, Verdict
 from sexton.model.net import NetDevice, Nic, NicCounter, NicQueue
 from sexton.model.row import Row
+from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.window import Window
 from tests.support.log import NOT_CALLED, PAUSED, RESET, events, log
 from tests.support.windows import EPOCH, make_window
@@ -245,3 +246,96 @@ def test_a_kernel_without_a_net_rx_row_is_not_silent():
         softirq = SoftirqCount(5, 0, 0, None, 0, 0, 0, 0, 0)
         readings.append((NOW + second, [ETH0, Q5, core, softirq, log()]))
     assert detect(make_window(readings)).verdict is Verdict.ABSENT
+
+
+def probed(*seconds: tuple[int | None, int | None], before: Sequence[Row] = (), core: int = 5):
+    """NET_RX of a core, second by second: the longest wait that ended, and one under way, in us."""
+    readings = [(NOW, [ETH0, Q5, log(), *before, ProbeCost("on", False, "", "", *[None] * 6)])]
+    for second, (longest, pending) in enumerate(seconds, 1):
+        wait = SoftirqWait(core, "NET_RX", 9, 9, 9, longest, pending, (9,))
+        cost = ProbeCost("on", True, "", "run_time_ns", 9, 9, 1.0, 5, 0.1, 1.0)
+        readings.append((NOW + second, [wait, cost]))
+    return readings
+
+
+@pytest.mark.parametrize(
+    ("longest", "pending", "verdict", "severity"),
+    [
+        (999_999, None, Verdict.ABSENT, Severity.INFO),
+        (1_000_000, None, Verdict.PRESENT, Severity.WARNING),
+        (None, 1_000_000, Verdict.PRESENT, Severity.WARNING),
+        (4_999_999, None, Verdict.PRESENT, Severity.WARNING),
+        (5_000_000, None, Verdict.PRESENT, Severity.CRITICAL),
+        (None, 5_000_000, Verdict.PRESENT, Severity.CRITICAL),
+    ],
+)
+def test_the_limits_of_a_measured_wait(longest, pending, verdict, severity):
+    finding = detect(make_window(probed((3, None), (longest, pending))))
+    assert (finding.verdict, finding.severity) == (verdict, severity)
+
+
+def test_a_wait_under_way_warns_before_the_driver_resets_anything():
+    finding = detect(make_window(probed((3, 600_000), (None, 1_600_000))))
+    assert finding.summary == (
+        "NET_RX waited 1.6 s and had not run yet for its turn of core 5, which polls eth0:5"
+    )
+    assert finding.entities == {
+        "nic": ("eth0",),
+        "queue": ("eth0:5",),
+        "core": ("5",),
+        "irq": ("61",),
+    }
+    assert finding.start == pytest.approx(EPOCH + NOW + 2 - 1.6)
+    assert finding.evidence[0].value == "1.6 s, and had not ended"
+    assert PROBE not in [each.grant for each in finding.missing]
+
+
+def test_a_wait_on_a_core_without_a_queue_names_the_core():
+    finding = detect(make_window(probed((2_000_000, None), core=3)))
+    assert finding.summary == "NET_RX waited 2.0 s for its turn of core 3"
+    assert finding.entities == {"core": ("3",)}
+
+
+def test_a_probe_that_saw_nothing_says_how_long_the_longest_wait_was_and_is_not_asked_for():
+    finding = detect(make_window(probed((80, None), (30, 2))))
+    assert finding.verdict is Verdict.ABSENT
+    assert (finding.evidence[0].value, finding.evidence[0].number) == ("80 µs", pytest.approx(8e-5))
+    assert PROBE not in [each.grant for each in finding.missing]
+
+
+def test_a_probe_that_rested_is_not_believed_for_the_time_it_did():
+    rested = ProbeCost("1 s in 10", False, "0.7 % of core 3", "run_time_ns", 9, 9, 1.0, 3, 0.07, 1)
+    finding = detect(make_window([*probed((80, None)), (NOW + 2, [rested])]))
+    assert finding.verdict is Verdict.ABSENT
+    assert "waits while the probe rested: it took 0.7 % of core 3" in finding.missing[-1].what
+
+
+def test_the_probe_alone_is_enough_to_tell():
+    readings = [
+        (at, [row for row in rows if isinstance(row, Nic | SoftirqWait | ProbeCost)])
+        for at, rows in probed((80, None))
+    ]
+    assert detect(make_window(readings)).verdict is Verdict.ABSENT
+
+
+def test_where_the_probe_watched_a_silence_starves_nobody():
+    live = Live().seconds(2, 60, 0.1, packets=900).seconds(5, 0, 1.0, packets=800)
+    live.seconds(2, 60, 0.1, packets=900)
+    assert detect(live.window).verdict is Verdict.PRESENT
+    quiet = probed(*[(80, None)] * 9)
+    assert detect(make_window([*live.readings, *quiet])).verdict is Verdict.ABSENT
+    late = [each for each in quiet if each[0] > NOW + 3]  # it may have begun before the probe
+    finding = detect(make_window([*live.readings, *late]))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
+
+
+def test_a_longer_wait_that_the_driver_told_of_lately_comes_first():
+    told_lately = events([STARVED], NOW - 60)
+    finding = detect(make_window(probed((2_000_000, None), before=told_lately)))
+    assert "NAPI of queue eth0:5 waited 6.6 s" in finding.summary
+    assert finding.severity is Severity.CRITICAL
+    assert [round(each.number, 1) for each in finding.evidence[:2]] == [2.0, 6.6]
+    long_ago = events([STARVED], NOW - 3 * 86400)
+    finding = detect(make_window(probed((2_000_000, None), before=long_ago)))
+    assert "NET_RX waited 2.0 s" in finding.summary
+    assert finding.severity is Severity.WARNING

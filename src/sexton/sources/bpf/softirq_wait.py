@@ -1,0 +1,316 @@
+"""How long raised network softirqs wait for their core, by a BPF program of our own.
+
+Two small programs sit at the raw tracepoints ``irq:softirq_raise`` and ``irq:softirq_entry``
+(include/trace/events/irq.h; the vector's number is their one argument) and measure, per core and
+for NET_TX and NET_RX only, the time from the oldest raise to the entry. There is no compiler, no
+bpftrace and no child process: the programs are assembled here and go to the kernel through bpf(2),
+which takes 2 ms. They live as long as this process. What they count comes back in one piece; a
+reading, made readable::
+
+    core 0  NET_RX  raises 91,204  waits 90,877  total 61 ms  longest 0.4 ms  pending -
+    core 1  NET_RX  raises 17      waits 12      total 1.9 s  longest 3 us    pending 1.2 s
+
+Quirks: several raises before one entry are one wait. A wait that began before the probe is seen
+from its next raise on. NAPI in threads (``/sys/class/net/*/threaded``) and busy polling raise no
+softirq and are not seen. On a real-time kernel softirqs run in threads, and waiting for those is
+counted too. A core that comes online is measured anew: what was raised there before it went is
+another core's by then. A per-CPU map holds a value for every *possible* core, in their order, which
+may have holes; rows are given for online cores, and for a vector from its first raise there.
+
+The probe's cost inside the kernel is measured for a second in ten (`cost`) and bounded (`duty`):
+over 0.5 % of any core it watches one second in ten, then not at all until the recorder raises
+an alarm, which it does by ``host.memo["alarm_until"]`` (monotonic seconds). While it does not watch
+there are no waits to tell of: no rows, never zeros. A `ProbeCost` at every reading says which it
+was, and why. Where the kernel cannot measure (before 5.8, or without CAP_SYS_ADMIN) the cost is
+estimated from the number of events, and says so.
+
+Without it, `/proc/softirqs` and `/proc/stat` still show a core that polled nothing while it was
+held in the kernel; that sees only whole seconds, and not whether anything waited.
+
+>>> possible("0-1,4\\n")
+(0, 1, 4)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sexton.errors import SourceError, SourceMalformed
+from sexton.model.cpu import SoftirqCount
+from sexton.model.row import Row
+from sexton.model.softirq import ProbeCost, SoftirqWait
+from sexton.sources.bpf import syscalls
+from sexton.sources.bpf.cost import Cost, Measured, events, settle
+from sexton.sources.bpf.duty import ON, SAMPLED, Charge, Duty, Orders
+from sexton.sources.bpf.program import (
+    TURN_BYTES,
+    VALUE_BYTES,
+    VECTORS,
+    Tally,
+    entry_program,
+    raise_program,
+    read_tally,
+    without_notes,
+)
+from sexton.sources.host import Host
+from sexton.sources.procfs import softirqs
+from sexton.sources.procfs.irq_affinity import cpu_list
+from sexton.sources.reader import text
+from sexton.sources.registry import source
+
+PATH = "bpf(2): softirq_raise, softirq_entry"
+POSSIBLE = "/sys/devices/system/cpu/possible"
+ONLINE = "/sys/devices/system/cpu/online"
+#: Where the recorder writes until when it wants all the detail there is, in monotonic seconds.
+ALARM = "alarm_until"
+ALARM_S = 60.0
+#: Two readings may come right after one another; what happened in between is no second's cost.
+SHORTEST_SAMPLE_S = 0.5
+
+
+def possible(content: str, path: str = POSSIBLE) -> tuple[int, ...]:
+    """A list of cores; at least one."""
+    try:
+        cpus = cpu_list(content)
+    except ValueError:
+        raise SourceMalformed(path, 1, "not a list of cores") from None
+    if not cpus:
+        raise SourceMalformed(path, 1, "no core at all")
+    return cpus
+
+
+class Probe:
+    """The programs and maps in the kernel; attached or resting."""
+
+    def __init__(self, cpus: int) -> None:
+        self._size = cpus * VALUE_BYTES
+        self._held: list[int] = []
+        self._attached: list[int] = []
+        self._turn = 1
+        try:
+            self._waits = self._hold(
+                syscalls.create_map(syscalls.PERCPU_ARRAY, VALUE_BYTES, b"sexton_waits")
+            )
+            self._turns = self._hold(
+                syscalls.create_map(syscalls.ARRAY, TURN_BYTES, b"sexton_turn")
+            )
+            entry = syscalls.load(entry_program(self._waits, self._turns), b"sexton_entry")
+            self._entry = self._hold(entry)
+            self._raise = self._hold(syscalls.load(raise_program(self._waits), b"sexton_raise"))
+        except SourceError:
+            self.close()
+            raise
+
+    @property
+    def is_attached(self) -> bool:
+        return bool(self._attached)
+
+    def attach(self) -> None:
+        """Begin to measure. The entry first: a raise whose entry was missed would wait forever."""
+        self.detach()
+        syscalls.update(self._waits, without_notes(syscalls.lookup(self._waits, self._size)))
+        self.next_turn()
+        self._attached.append(syscalls.attach(b"softirq_entry", self._entry))
+        self._attached.append(syscalls.attach(b"softirq_raise", self._raise))
+
+    def detach(self) -> None:
+        """Cease to measure; programs and counts stay."""
+        while self._attached:
+            os.close(self._attached.pop())
+
+    def next_turn(self) -> int:
+        """Begin a turn of longest waits; gives the one that ended."""
+        ended = self._turn
+        self._turn += 1
+        syscalls.update(self._turns, struct.pack("=Q", self._turn))
+        return ended
+
+    def read(self) -> bytes:
+        """What was counted, core after core."""
+        return syscalls.lookup(self._waits, self._size)
+
+    def runs(self) -> syscalls.Runs | None:
+        """What both programs have cost together."""
+        both = syscalls.runs(self._entry), syscalls.runs(self._raise)
+        if both[0] is None or both[1] is None:
+            return None
+        return syscalls.Runs(both[0].run_ns + both[1].run_ns, both[0].times + both[1].times)
+
+    def close(self) -> None:
+        """Take everything out of the kernel."""
+        self.detach()
+        while self._held:
+            os.close(self._held.pop())
+
+    def _hold(self, descriptor: int) -> int:
+        self._held.append(descriptor)
+        return descriptor
+
+
+class _Sample(NamedTuple):
+    """How things stood when the kernel was asked to count; `stats` keeps it counting."""
+
+    began_s: float
+    stats: int | None
+    runs: syscalls.Runs | None
+    network: dict[int, int]
+    others: tuple[SoftirqCount, ...]
+
+
+@source(
+    PATH,
+    rows=(SoftirqWait, ProbeCost),
+    period_s=1.0,
+    grant=f"sudo sexton diagnose --probe  # {syscalls.GRANT}",
+    asked_by="--probe",
+)
+class SoftirqWaits:
+    """Watches from its first reading on; gives rows from the second."""
+
+    def __init__(self, host: Host) -> None:
+        host.require_live(PATH)
+        self._host = host
+        self._cpus = possible(text(host.files, POSSIBLE))
+        self._online: tuple[int, ...] = ()
+        self._duty = Duty()
+        self._cost: Cost | None = None
+        self._sample: _Sample | None = None
+        self._spent_ns = 0.0
+        self._read_s = 0.0
+        self._probe = Probe(len(self._cpus))
+
+    def trigger(self) -> None:
+        """Watch for the next minute, whatever it costs."""
+        until = time.monotonic() + ALARM_S
+        self._host.memo[ALARM] = max(self._host.memo.get(ALARM, 0.0), until)
+
+    def collect(self) -> Iterable[Row]:
+        online = possible(text(self._host.files, ONLINE), ONLINE)
+        came = set(online) - set(self._online)
+        watched = self._probe.is_attached and not came
+        rows: list[SoftirqWait] = []
+        if watched:
+            turn = self._probe.next_turn()
+            content = self._probe.read()
+            rows = list(self._rows(content, turn, time.monotonic_ns()))
+            self._judge(content)
+        self._online = online
+        now = time.monotonic()
+        if watched and self._cost is not None:
+            self._spent_ns += (now - self._read_s) * self._cost.whole_ns / self._cost.seconds
+        self._read_s = now
+        pending_s = max((row.pending_us or 0 for row in rows), default=0) / 1e6
+        alarm = self._host.memo.get(ALARM, 0.0) > now
+        self._follow(self._duty.orders(now, alarm, pending_s), fresh=bool(came))
+        return [*rows, self._told(watched)]
+
+    def close(self) -> None:
+        self._stop_counting()
+        self._probe.close()
+
+    def _rows(self, content: bytes, turn: int, now_ns: int) -> Iterator[SoftirqWait]:
+        online = frozenset(self._online)
+        for place, cpu in enumerate(self._cpus):
+            if cpu not in online:
+                continue
+            for vector, name in enumerate(VECTORS):
+                tally = read_tally(content, place, vector)
+                if tally is not None:
+                    yield _row(cpu, name, tally, (turn, now_ns))
+
+    def _follow(self, orders: Orders, fresh: bool) -> None:
+        """Do as was decided; `fresh`: cores came, so what is noted may be of before."""
+        if fresh or not orders.watch:
+            self._stop_counting()
+        if not orders.watch:
+            self._probe.detach()
+            return
+        if fresh or not self._probe.is_attached:
+            self._probe.attach()
+        if orders.sample and self._sample is None:
+            self._sample = _Sample(
+                began_s=time.monotonic(),
+                stats=syscalls.enable_stats(),
+                runs=self._probe.runs(),
+                network=self._network(self._probe.read()),
+                others=self._softirqs(),
+            )
+
+    def _judge(self, content: bytes) -> None:
+        """What the sampled second cost, if this was one."""
+        sample, ended_s = self._sample, time.monotonic()
+        if sample is None or ended_s - sample.began_s < SHORTEST_SAMPLE_S:
+            return
+        runs = self._probe.runs()
+        network = {
+            cpu: times - sample.network[cpu] for cpu, times in self._network(content).items()
+        }
+        measured = None
+        if runs is not None and sample.runs is not None:
+            times = runs.times - sample.runs.times
+            # Somebody else may have set the sysctl, so that it counts without our asking.
+            if sample.stats is not None or times:
+                sampled = SAMPLED if self._duty.mode == ON else 1.0
+                measured = Measured(runs.run_ns - sample.runs.run_ns, times, sampled)
+        self._stop_counting()
+        by_core = events(network, sample.others, self._softirqs())
+        self._cost = settle(by_core, ended_s - sample.began_s, measured)
+        charge = Charge(self._cost.worst_core, self._cost.worst_percent, self._cost.seconds)
+        self._duty.charge(charge, ended_s)
+
+    def _network(self, content: bytes) -> dict[int, int]:
+        found = {}
+        for place, cpu in enumerate(self._cpus):
+            tallies = (read_tally(content, place, vector) for vector in range(len(VECTORS)))
+            found[cpu] = sum(each.raises + each.waits for each in tallies if each is not None)
+        return found
+
+    def _softirqs(self) -> tuple[SoftirqCount, ...]:
+        try:
+            return tuple(softirqs.parse(text(self._host.files, softirqs.PATH)))
+        except SourceError:  # then the network's own events alone tell the cores apart
+            return ()
+
+    def _stop_counting(self) -> None:
+        if self._sample is not None and self._sample.stats is not None:
+            os.close(self._sample.stats)
+        self._sample = None
+
+    def _told(self, watched: bool) -> ProbeCost:
+        duty, cost = self._duty, self._cost
+        if cost is None:
+            return ProbeCost(duty.mode, watched, duty.why, "", *[None] * 6)
+        return ProbeCost(
+            mode=duty.mode,
+            watched=watched,
+            why=duty.why,
+            method=cost.method,
+            run_ns=cost.run_ns,
+            runs=cost.runs,
+            sampled_s=cost.seconds,
+            worst_core=cost.worst_core,
+            worst_core_percent=duty.average_percent,
+            spent_ms=self._spent_ns / 1e6,
+        )
+
+
+def _row(cpu: int, vector: str, tally: Tally, moment: tuple[int, int]) -> SoftirqWait:
+    turn, now_ns = moment
+    longest = tally.longest_ns(turn)
+    used = len(tally.buckets)
+    while used and not tally.buckets[used - 1]:
+        used -= 1
+    return SoftirqWait(
+        cpu=cpu,
+        vector=vector,
+        raises=tally.raises,
+        waits=tally.waits,
+        total_us=tally.total_ns // 1000,
+        longest_us=None if longest is None else longest // 1000,
+        pending_us=max(0, now_ns - tally.raised_ns) // 1000 if tally.raised_ns else None,
+        buckets=tally.buckets[:used],
+    )

@@ -1,0 +1,228 @@
+"""bpf(2), by its number: the dozen of its commands that we need, without a library.
+
+Arguments are one `union bpf_attr` per command (include/uapi/linux/bpf.h), of which we fill the
+beginning: the kernel takes any length and wants what it does not know to be zero. Everything that
+is made here is a file descriptor of this process, closed on exec: when the process ends, in
+whatever way, programs and maps end with it. Nothing is pinned.
+
+Quirks: kernels before 5.11 charge maps to RLIMIT_MEMLOCK and answer EPERM when it is used up, the
+same as to someone without the right; so the limit is raised once, and only after such an answer.
+A program the verifier refuses comes back as EINVAL or EACCES with the reason in a log, whose last
+words are the reason; EPERM there means the right is lacking. `run_time_ns` and `run_cnt` of a
+program stand still unless somebody holds BPF_ENABLE_STATS (5.8) or set the sysctl.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import struct
+from functools import cache
+from typing import NamedTuple
+
+from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.sources.reader import failure
+
+PATH = "bpf(2)"
+GRANT = "as root, or with CAP_BPF and CAP_PERFMON (before Linux 5.8: CAP_SYS_ADMIN)"
+ARRAY, PERCPU_ARRAY = 2, 6
+LICENSE = b"Dual MIT/GPL\0"
+MAP_CREATE, LOOKUP, UPDATE, PROG_LOAD, INFO_BY_FD, RAW_TRACEPOINT, STATS = 0, 1, 2, 5, 15, 17, 32
+RAW_TRACEPOINT_PROGRAM = 17
+_NUMBERS = {
+    "x86_64": 321,
+    "aarch64": 280,
+    "riscv64": 280,
+    "loongarch64": 280,
+    "ppc64le": 361,
+    "ppc64": 361,
+    "s390x": 351,
+}
+_LOG_BYTES = 1 << 16
+#: Through `run_cnt` of `struct bpf_prog_info`; where they stand in it.
+_INFO_BYTES, _NAME_AT, _RUN_AT = 208, 64, 192
+
+
+class Runs(NamedTuple):
+    """What a program cost while anybody counted: nanoseconds in it, and how often it ran."""
+
+    run_ns: int
+    times: int
+
+
+def number(machine: str, pointer_bytes: int) -> int:
+    """The system call's number; a 32-bit Python would speak another dialect of it.
+
+    >>> number("aarch64", 8)
+    280
+    """
+    found = _NUMBERS.get(machine)
+    if found is None or pointer_bytes != 8:
+        raise SourceAbsent(PATH, f"not known how to call it on {machine}", grant="")
+    return found
+
+
+def call(command: int, attributes: bytes | bytearray) -> int:
+    """One command; raises `OSError`. The buffers that `attributes` points to must be held.
+
+    What the kernel writes back is found in `attributes` where that is a bytearray.
+    """
+    library, which = _kernel()
+    held = attributes if isinstance(attributes, bytearray) else bytearray(attributes)
+    buffer = (ctypes.c_char * len(held)).from_buffer(held)
+    arguments = (ctypes.c_int(command), buffer, ctypes.c_uint(len(held)))
+    answer = library.syscall(ctypes.c_long(which), *arguments)
+    if answer < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return int(answer)
+
+
+def create_map(kind: int, value_bytes: int, name: bytes) -> int:
+    """A map of one value, under key 0; gives its descriptor."""
+    attributes = struct.pack("=7I16s", kind, 4, value_bytes, 1, 0, 0, 0, name)
+    try:
+        return call(MAP_CREATE, attributes)
+    except OSError as error:
+        if error.errno != errno.EPERM or not _unlock_memory():
+            raise refused(error) from None
+    try:
+        return call(MAP_CREATE, attributes)
+    except OSError as error:
+        raise refused(error) from None
+
+
+def load(code: bytes, name: bytes) -> int:
+    """A raw tracepoint program; gives its descriptor."""
+    program = ctypes.create_string_buffer(code, len(code))
+    granted = ctypes.create_string_buffer(LICENSE)
+    log = ctypes.create_string_buffer(_LOG_BYTES)
+    head = (RAW_TRACEPOINT_PROGRAM, len(code) // 8, _address(program), _address(granted))
+
+    def attempt(level: int, room: int) -> int:
+        where = _address(log) if room else 0
+        return call(PROG_LOAD, struct.pack("=IIQQIIQII16s", *head, level, room, where, 0, 0, name))
+
+    try:
+        return attempt(0, 0)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EACCES):
+            raise refused(error) from None
+    try:
+        return attempt(1, _LOG_BYTES)  # a log costs time, so only for a program that was refused
+    except OSError as error:
+        raise SourceMalformed(PATH, 0, refusal(log.value, error)) from None
+
+
+def refusal(log: bytes, error: OSError) -> str:
+    """The verifier's last word; behind the reason it only counts what it did.
+
+    >>> refusal(b"0: (95) exit\\nR0 !read_ok\\nprocessed 1 insns\\n", OSError(13, ""))
+    'the verifier refused our program: R0 !read_ok'
+    """
+    lines = [line for line in log.decode("utf-8", "replace").splitlines() if line.strip()]
+    words = [line for line in lines if not line.startswith(("processed ", "verification time"))]
+    last = words[-1] if words else os.strerror(error.errno or 0)
+    return f"the verifier refused our program: {last.strip()}"
+
+
+def attach(tracepoint: bytes, program: int) -> int:
+    """Run `program` at each hit; closing the descriptor ends that."""
+    name = ctypes.create_string_buffer(tracepoint)
+    try:
+        return call(RAW_TRACEPOINT, struct.pack("=QII", _address(name), program, 0))
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            what = f"this kernel has no tracepoint {tracepoint.decode()}"
+            raise SourceAbsent(PATH, what, grant="") from None
+        raise refused(error) from None
+
+
+def lookup(descriptor: int, size: int) -> bytes:
+    """What a map of one value holds; of a per-CPU map, one value after the other."""
+    key, value = ctypes.create_string_buffer(4), ctypes.create_string_buffer(size)
+    try:
+        call(LOOKUP, struct.pack("=IxxxxQQQ", descriptor, _address(key), _address(value), 0))
+    except OSError as error:
+        raise refused(error) from None
+    return value.raw
+
+
+def update(descriptor: int, content: bytes) -> None:
+    """Put another value there."""
+    key = ctypes.create_string_buffer(4)
+    value = ctypes.create_string_buffer(content, len(content))
+    try:
+        call(UPDATE, struct.pack("=IxxxxQQQ", descriptor, _address(key), _address(value), 0))
+    except OSError as error:
+        raise refused(error) from None
+
+
+def enable_stats() -> int | None:
+    """Have the kernel count what programs cost, until the descriptor is closed.
+
+    `None` where it cannot: before 5.8, or without CAP_SYS_ADMIN, which this alone needs.
+    """
+    try:
+        return call(STATS, struct.pack("=I", 0))
+    except OSError:
+        return None
+
+
+def runs(program: int) -> Runs | None:
+    """What a program has cost; `None` where the kernel does not tell (before 5.1)."""
+    answer = information(program)
+    if answer is None or len(answer) < _INFO_BYTES:
+        return None
+    return Runs(*struct.unpack_from("=QQ", answer, _RUN_AT))
+
+
+def program_name(program: int) -> str:
+    """The name a program was loaded under."""
+    answer = information(program) or b""
+    return answer[_NAME_AT : _NAME_AT + 16].partition(b"\0")[0].decode("ascii", "replace")
+
+
+def information(program: int) -> bytes | None:
+    """The beginning of `struct bpf_prog_info`, as much as this kernel fills."""
+    answer = ctypes.create_string_buffer(_INFO_BYTES)
+    attributes = bytearray(struct.pack("=IIQ", program, _INFO_BYTES, _address(answer)))
+    try:
+        call(INFO_BY_FD, attributes)
+    except OSError:
+        return None
+    _, filled, _ = struct.unpack("=IIQ", attributes)
+    return answer.raw[: int(filled)]
+
+
+def refused(error: OSError) -> SourceError:
+    """What bpf(2) says no with, in words."""
+    if error.errno == errno.ENOSYS:
+        return SourceAbsent(PATH, "this kernel is built without it (CONFIG_BPF_SYSCALL)", grant="")
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return SourceDenied(PATH, f"not permitted: {GRANT}; lockdown or seccomp may forbid it too")
+    if error.errno == errno.EINVAL:
+        what = "this kernel does not know the command (raw tracepoints came with Linux 4.17)"
+        return SourceAbsent(PATH, what, grant="")
+    return failure(PATH, error)
+
+
+@cache
+def _kernel() -> tuple[ctypes.CDLL, int]:
+    which = number(os.uname().machine, ctypes.sizeof(ctypes.c_void_p))
+    return ctypes.CDLL(None, use_errno=True), which
+
+
+def _unlock_memory() -> bool:
+    try:
+        before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY,) * 2)
+    except (OSError, ValueError):  # Python says ValueError where the hard limit may not be raised
+        return False
+    return before[0] != resource.RLIM_INFINITY
+
+
+def _address(buffer: ctypes.Array[ctypes.c_char]) -> int:
+    return ctypes.addressof(buffer)

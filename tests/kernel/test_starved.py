@@ -1,0 +1,44 @@
+"""A core of this machine is held with its softirqs off, for real, and the diagnosis says so."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from sexton.detect.detectors.starved_napi import detect
+from sexton.model.finding import Severity, Verdict
+from sexton.model.net import Nic, NicQueue
+from sexton.model.softirq import SoftirqWait
+from sexton.record.sampler import Sampler
+from sexton.sources.host import open_host
+from sexton.sources.registry import giving
+from tests.sources.bpf.hold import held_core
+
+
+@pytest.mark.root
+def test_a_starved_softirq_is_found_on_its_core_and_on_no_other():
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("one core cannot watch itself starve")
+    with (
+        held_core(cores[-1]) as hold,
+        Sampler(open_host(), giving(SoftirqWait, Nic, NicQueue)) as it,
+    ):
+        began = threading.Timer(1.2, hold.begin)
+        os.sched_setaffinity(0, {cores[0]})
+        try:
+            began.start()
+            window = it.run(4.5)
+        finally:
+            began.join()
+            os.sched_setaffinity(0, cores)
+        if hold.seconds() < 1:
+            pytest.skip("this kernel ends a BPF loop too soon to hold a core")
+    finding = detect(window)
+    assert finding.verdict is Verdict.PRESENT, finding.summary
+    assert finding.severity is Severity.WARNING
+    assert f"NET_RX waited 2.0 s for its turn of core {cores[-1]}" in finding.summary
+    assert finding.entities["core"] == (str(cores[-1]),)
+    assert not any("bpftrace" in each.grant for each in finding.missing)
