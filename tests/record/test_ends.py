@@ -11,7 +11,7 @@ import pytest
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.model.memory import VmCounter
 from sexton.model.row import Row
-from sexton.record import sampler as sampler_module
+from sexton.record import worker
 from sexton.record.sampler import Sampler
 from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.reader import LiveFiles
@@ -53,8 +53,8 @@ def test_what_is_being_opened_when_we_are_interrupted_is_closed(
 ) -> None:
     source = Source("test.slow", "/slow", (VmCounter,), 1.0, 5.0, "", Slow)
     sampler = Sampler(HOST, [source])
-    plain = sampler_module._Answer
-    monkeypatch.setattr(sampler_module, "_Answer", lambda: plain(done=Interrupted()))
+    plain = worker.Answer
+    monkeypatch.setattr(worker, "Answer", lambda: plain(done=Interrupted()))
     with pytest.raises(KeyboardInterrupt):
         sampler.run(1)
     assert OPENED[0].open

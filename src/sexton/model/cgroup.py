@@ -80,6 +80,15 @@ class CgroupStat(Row):
 
 
 @row
+class RootCgroupStat(Row):
+    """`cgroup.stat` (v2) of the hierarchy's root, where memory is on it: the whole node's."""
+
+    descendants: int
+    dying: int
+    dying_memory: int | None
+
+
+@row
 class CgroupThrottle(Row):
     """`cpu.stat` of one cgroup: how often its CPU quota stopped it."""
 

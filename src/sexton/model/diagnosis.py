@@ -43,12 +43,20 @@ class Cost(NamedTuple):
     touched: str
 
 
+class Replayed(NamedTuple):
+    """The recording an answer comes from, and what its reader should know of that span."""
+
+    recording: str
+    notes: tuple[str, ...]
+    condensed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Findings in order of severity, chains in order of strength.
 
     `nics` are the physical interfaces with driver and version: resets depend on them as much as on
-    the kernel.
+    the kernel. `replayed` is `None` where the node itself was watched.
     """
 
     node: Node | None
@@ -63,6 +71,7 @@ class Diagnosis:
     hierarchy: str | None = None
     nics: tuple[str, ...] = ()
     cost: Cost | None = None
+    replayed: Replayed | None = None
 
     @property
     def by_id(self) -> Mapping[str, Finding]:

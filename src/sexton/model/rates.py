@@ -47,12 +47,18 @@ def delta(before: int | None, after: int | None) -> int | None:
 
 
 def steps(
-    batches: Sequence[Batch[R]], key: Callable[[R], Hashable]
+    batches: Sequence[Batch[R]], key: Callable[[R], Hashable], *, over_gaps: bool = False
 ) -> Iterator[tuple[Hashable, Step[R]]]:
-    """Every entity's step between neighbouring readings; entities that came or went give none."""
+    """Every entity's step between neighbouring readings; entities that came or went give none.
+
+    Where readings between two are not here there is no step: its rate would average what nobody
+    looked at. Who adds up and makes no rate asks for those too (`over_gaps`).
+    """
     for earlier, later in pairwise(batches):
         if later.mono_s <= earlier.mono_s:
             continue  # a doubled reading has no rate
+        if not (later.follows or over_gaps):
+            continue
         known = {key(row): row for row in earlier.rows}
         for row in later.rows:
             before = known.get(key(row))

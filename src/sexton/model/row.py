@@ -14,6 +14,7 @@ from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
 RowType = TypeVar("RowType")
+_tables: dict[str, str] = {}
 
 
 class Row:
@@ -92,7 +93,10 @@ def table(row_type: type[Row]) -> str:
     >>> table(CoreTimes)
     'core_times'
     """
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", row_type.__name__).lower()
+    name = row_type.__name__
+    if name not in _tables:
+        _tables[name] = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return _tables[name]
 
 
 def fields_of(row_type: type[Row]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from sexton.model.node import Node
@@ -39,11 +40,16 @@ class SourceState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[R]):
-    """Rows of one type read at one moment. An empty batch means: looked, nothing there."""
+    """Rows of one type read at one moment. An empty batch means: looked, nothing there.
+
+    `follows` is false where readings between the batch before it and this one are not here: left
+    out of a long window, or never made. Nothing can be said of the time between the two.
+    """
 
     mono_s: float
     wall_s: float
     rows: tuple[R, ...]
+    follows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +62,40 @@ class Columns:
         return self.arrays[name]
 
 
+class Bounds(NamedTuple):
+    """The edges of a window: UNIX seconds, and the same moments on the monotonic clock.
+
+    `clock` are further (monotonic, UNIX) moments at which something was read, for windows that do
+    not hold every reading.
+    """
+
+    start: float
+    end: float
+    start_mono: float
+    end_mono: float
+    clock: tuple[tuple[float, float], ...] = ()
+
+
 class Window:
-    """What is known of one node between `start` and `end` (UNIX seconds)."""
+    """What is known of one node between `start` and `end` (UNIX seconds).
+
+    Where `bounds` are given, batches may be older: what was known when the window began.
+    """
 
     def __init__(
         self,
         batches: Mapping[type[Row], Sequence[Batch[Any]]],
         states: Iterable[SourceState] = (),
         providers: Mapping[type[Row], str] | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self._batches = {kind: tuple(items) for kind, items in batches.items() if items}
         self.states = {state.id: state for state in states}
         self._providers = dict(providers or {})
-        every = [batch for items in self._batches.values() for batch in items]
-        self.start = min((batch.wall_s for batch in every), default=0.0)
-        self.end = max((batch.wall_s for batch in every), default=0.0)
-        self.start_mono = min((batch.mono_s for batch in every), default=0.0)
-        self.end_mono = max((batch.mono_s for batch in every), default=0.0)
+        edges = bounds or bounds_of(self._batches.values())
+        self.start, self.end = edges.start, edges.end
+        self.start_mono, self.end_mono = edges.start_mono, edges.end_mono
+        self._clock = edges.clock
 
     @property
     def seconds(self) -> float:
@@ -111,9 +134,13 @@ class Window:
 
         By the nearest and not by one offset: the wall clock may jump inside a window.
         """
-        every = (batch for items in self._batches.values() for batch in items)
-        near = min(every, key=lambda batch: abs(batch.mono_s - mono_s), default=None)
-        return mono_s if near is None else near.wall_s + (mono_s - near.mono_s)
+        read = ((each.mono_s, each.wall_s) for items in self._batches.values() for each in items)
+        near = min(
+            chain(read, self._clock),
+            key=lambda each: (abs(each[0] - mono_s), each),
+            default=(mono_s, mono_s),
+        )
+        return near[1] + (mono_s - near[0])
 
     def columns(self, kind: type[Row]) -> Columns | None:
         """The table as arrays, for arithmetic over many rows: hours of many cores."""
@@ -130,3 +157,14 @@ class Window:
             [batch.mono_s for batch in items], [len(batch.rows) for batch in items]
         )
         return Columns(arrays)
+
+
+def bounds_of(tables: Iterable[Sequence[Batch[Any]]]) -> Bounds:
+    """From the first to the last of these readings."""
+    every = [batch for items in tables for batch in items]
+    return Bounds(
+        min((batch.wall_s for batch in every), default=0.0),
+        max((batch.wall_s for batch in every), default=0.0),
+        min((batch.mono_s for batch in every), default=0.0),
+        max((batch.mono_s for batch in every), default=0.0),
+    )

@@ -12,10 +12,9 @@ import os
 import resource
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from sexton.model.window import SourceState
 from sexton.record.schedule import ESSENTIAL
 
 #: Per cent of one core. A core of a big machine is a smaller part of it, and has more to be read.
@@ -37,11 +36,12 @@ def default_percent() -> float:
 
 
 class Spent(NamedTuple):
-    """Seconds of CPU used so far, by whom."""
+    """Seconds of CPU used so far, by whom, and the bytes resident now."""
 
     own_s: float
     children_s: float
     kernel_s: float
+    rss_bytes: int
 
     @property
     def all_s(self) -> float:
@@ -64,7 +64,7 @@ class Budget:
         self.memory_bytes = memory_bytes
         self._history: deque[tuple[float, Spent, dict[str, float]]] = deque()
         self._given_up: list[tuple[str, str]] = []
-        self._changed_s = 0.0
+        self._changed_s = -_OVER_S
         self._calm_since: float | None = None
 
     @property
@@ -80,26 +80,24 @@ class Budget:
         """Sources that are slowed ("slow") or left out ("rest") now."""
         return tuple(self._given_up)
 
-    def judge(
-        self, spent: Spent, states: Iterable[SourceState], dear: Mapping[str, float] | None = None
-    ) -> Verdict | None:
-        """What to change now, if anything. `dear` adds costs that no source's reading shows."""
-        now = time.monotonic()
-        costs = {each.id: each.spent_s for each in states}
-        costs.update(dear or {})
-        self._history.append((now, spent, costs))
+    def judge(self, now: float, spent: Spent, costs: Mapping[str, float]) -> Verdict | None:
+        """What to change at `now` (monotonic seconds), if anything.
+
+        `costs` are the seconds each source and companion has used so far.
+        """
+        self._history.append((now, spent, dict(costs)))
         while now - self._history[0][0] > _OVER_S + 5:
             self._history.popleft()
         share, watched = self.share, now - self._history[0][0]
         if share is None or watched < _OVER_S * 0.9 or now - self._changed_s < _OVER_S:
             return None
-        over_memory = own_rss() > self.memory_bytes
+        over_memory = spent.rss_bytes > self.memory_bytes
         if share > self.percent or over_memory:
             self._calm_since = None
             why = f"{share:.1f} % of a core, limit {self.percent:.1f} %"
             if over_memory:
-                why = f"{own_rss() >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
-            return self._give_up(costs, why)
+                why = f"{spent.rss_bytes >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
+            return self._give_up(now, costs, why)
         if share > self.percent / 2 or not self._given_up:
             self._calm_since = None
             return None
@@ -110,7 +108,7 @@ class Budget:
         _, source = self._given_up.pop()
         return Verdict("restore", source, f"{share:.1f} % of a core for ten minutes")
 
-    def _give_up(self, costs: Mapping[str, float], why: str) -> Verdict | None:
+    def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
         before = self._history[0][2]
         resting = {name for action, name in self._given_up if action == "rest"}
         moved = {
@@ -124,7 +122,7 @@ class Budget:
         action = "rest" if ("slow", dearest) in self._given_up else "slow"
         self._given_up = [each for each in self._given_up if each[1] != dearest]
         self._given_up.append((action, dearest))
-        self._changed_s = time.monotonic()
+        self._changed_s = now
         return Verdict(action, dearest, why)
 
 

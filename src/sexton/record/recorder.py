@@ -11,16 +11,18 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sexton import __version__
+from sexton.errors import SourceError
 from sexton.model.cpu import Interrupt
 from sexton.model.net import NicQueue
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row, table
+from sexton.model.softirq import ProbeCost
 from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
@@ -48,6 +50,16 @@ _CLOCK_JUMP_S = 1.0
 _REPIN_S = 30.0
 
 
+class Place(NamedTuple):
+    """What a companion needs to know of the recorder it is made for."""
+
+    host: Host
+    directory: Path
+    node: str
+    boot_id: str
+    most_bytes: int
+
+
 class Companion(Protocol):
     """Something that lives beside the loop. None of its methods may block or raise."""
 
@@ -64,6 +76,9 @@ class Companion(Protocol):
 
     def rest(self) -> None:
         """It costs too much: stop until further notice."""
+
+    def wake(self) -> None:
+        """Go on."""
 
     def close(self) -> None:
         """Give back everything."""
@@ -104,16 +119,16 @@ class Recorder:
         self,
         host: Host,
         options: Options,
-        companions: Sequence[Companion] = (),
+        companions: Sequence[Callable[[Place], Companion]] = (),
         sources: Sequence[Source] | None = None,
     ) -> None:
         self.options = options
         self.host = host
         self.stopping = threading.Event()
-        self._companions = list(companions)
-        self._lock: Lock | None = None
+        #: Companions that were asked for and cannot be had here, in words.
+        self.refused: list[str] = []
         prepare(options.directory)
-        self._lock = Lock(options.directory)
+        self._lock: Lock | None = Lock(options.directory)
         self._triggers = Triggers()
         self._budget = Budget(options.cpu_percent, options.memory_bytes)
         self._pins: dict[tuple[str, str], Pin] = {}
@@ -131,6 +146,7 @@ class Recorder:
         self._sampler = Sampler(host, self._sources, self._keep)
         for words in left:
             self._note("taken over", words)
+        self._companions = self._made(companions)
 
     def __enter__(self) -> Recorder:
         return self
@@ -154,8 +170,8 @@ class Recorder:
         """Why nothing can be written now; empty when all is well."""
         return self._writer.written.problem
 
-    def run(self) -> None:
-        """Until `stopping` is set, or for as long as asked."""
+    def run(self, tick: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Until `stopping` is set, or for as long as asked; `tick` is told the status at times."""
         now = time.monotonic()
         end_s = float("inf") if self.options.seconds is None else now + self.options.seconds
         clock = _Clock(now + EVERY_S, now + self.options.flush_s, now + JUDGE_S)
@@ -167,12 +183,27 @@ class Recorder:
             if now >= clock.flush:
                 clock.flush = now + self.options.flush_s
                 self._writer.flush(self._sampler.states())
-                self._status("recording")
+                told = self._status("recording")
+                if tick is not None:
+                    tick(told)
             if now >= clock.judge:
                 clock.judge = now + JUDGE_S
                 self._judge()
             wake = min(self._sampler.next_due_s, clock.beat, clock.flush, end_s)
             self.stopping.wait(max(0.0, wake - time.monotonic()))
+
+    def _made(self, wanted: Sequence[Callable[[Place], Companion]]) -> list[Companion]:
+        node, limits = os.uname().nodename, self.options.limits
+        place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
+        found = []
+        for make in wanted:
+            try:
+                found.append(make(place))
+            except SourceError as error:
+                grant = f"; {error.grant}" if error.grant else ""
+                self.refused.append(printable(f"{error}{grant}"))
+                self._note("source", str(error))
+        return found
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -190,8 +221,8 @@ class Recorder:
         elif kind is Interrupt and self._nic_irqs:
             rows = tuple(row for row in batch.rows if row.irq in self._nic_irqs)
             batch = Batch(batch.mono_s, batch.wall_s, rows)
-        elif kind.__name__ == "ProbeCost" and batch.rows:
-            self._kernel_s = max(self._kernel_s, batch.rows[-1].run_ns / 1e9)
+        elif kind is ProbeCost and batch.rows:
+            self._kernel_s = max(self._kernel_s, (batch.rows[-1].spent_ms or 0.0) / 1000)
         self._writer.append(kind, batch)
         for raised in self._triggers.feed(kind, batch):
             self._alarm(raised)
@@ -255,7 +286,8 @@ class Recorder:
     def _judge(self) -> None:
         costs = {each.name: each.cost() for each in self._companions}
         children_s = budgets.waited_children_s() + sum(cpu for cpu, _ in costs.values())
-        spent = Spent(budgets.own_cpu_s(), children_s, self._kernel_s)
+        rss = budgets.own_rss() + sum(rss for _, rss in costs.values())
+        spent = Spent(budgets.own_cpu_s(), children_s, self._kernel_s, rss)
         written = self._writer.written
         self._tell(
             RecorderCost(
@@ -268,8 +300,9 @@ class Recorder:
                 held_bytes=self._writer.held_bytes,
             )
         )
-        dear = {name: cpu for name, (cpu, _) in costs.items()}
-        verdict = self._budget.judge(spent, self._sampler.states(), dear)
+        dear = {each.id: each.spent_s for each in self._sampler.states()}
+        dear.update((name, cpu) for name, (cpu, _) in costs.items())
+        verdict = self._budget.judge(time.monotonic(), spent, dear)
         if verdict is None:
             return
         words = {"slow": "read less often", "rest": "not read any more", "restore": "back"}
@@ -280,7 +313,7 @@ class Recorder:
     def _apply(self, verdict: budgets.Verdict, told: str) -> None:
         for companion in self._companions:
             if companion.name == verdict.source:
-                companion.rest()
+                companion.wake() if verdict.action == "restore" else companion.rest()
                 return
         period = next((each.period_s for each in self._sources if each.id == verdict.source), 1.0)
         if verdict.action == "slow":
@@ -298,7 +331,7 @@ class Recorder:
         self._tell(RecorderNote(kind, words))
         self._recent = [*self._recent[-49:], Note(time.time(), kind, printable(words))]
 
-    def _status(self, state: str) -> None:
+    def _status(self, state: str) -> dict[str, Any]:
         written = self._writer.written
         share = self._budget.share
         told = {
@@ -313,7 +346,7 @@ class Recorder:
             "held_bytes": self._writer.held_bytes,
             "written_bytes": written.bytes,
             "segments_sealed": written.segments,
-            "lost_rows": written.lost_rows,
+            "lost_rows": written.lost_rows + written.refused_rows,
             "problem": written.problem,
             "alarm": time.monotonic() < self._alarm_until,
             "alarms": self._alarms,
@@ -334,3 +367,4 @@ class Recorder:
             aside.rename(path)
         except OSError:
             pass  # a full disk: the recording itself says so
+        return told

@@ -16,11 +16,14 @@ from typing import Any, NamedTuple
 
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.detectors.zombie_memcgs import MANY, RATIO
+from sexton.detect.waits import WAIT
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent
+from sexton.model.net import Nic
 from sexton.model.rates import delta
 from sexton.model.row import Row
+from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
 
@@ -55,6 +58,7 @@ class Triggers:
         self._cores: dict[int, tuple[float, CoreTimes]] = {}
         self._held_since: dict[int, float] = {}
         self._zombies = 0
+        self._nics: dict[str, str] = {}
         self._lasting: dict[tuple[str, str], tuple[float, float]] = {}
 
     def feed(self, kind: type[Row], batch: Batch[Any]) -> list[Raised]:
@@ -62,10 +66,13 @@ class Triggers:
         if kind is CoreTimes:
             found = list(self._core_times(batch))
         elif kind is KernelEvent:
-            found = list(_kernel_events(batch))
+            found = list(self._kernel_events(batch))
+        elif kind is Nic:
+            self._nics = {row.bus_address: row.name for row in batch.rows if row.bus_address}
+            return []
         elif kind is CgroupCensus:
             found = list(self._census(batch))
-        elif kind.__name__ == "SoftirqWait":
+        elif kind is SoftirqWait:
             found = list(_waits(batch))
         else:
             return []
@@ -104,6 +111,19 @@ class Triggers:
                 words = f"core {row.cpu} in the kernel for {held_s:.1f} s"
                 yield Raised("held_core", f"core {row.cpu}", words, batch.mono_s)
 
+    def _kernel_events(self, batch: Batch[KernelEvent]) -> Iterator[Raised]:
+        for row in batch.rows:
+            kind = _FAMILIES.get(row.family)
+            if kind is None or row.mono_us is None:
+                continue
+            if batch.mono_s - row.mono_us / 1e6 > _FRESH_S:
+                continue
+            # Some lines of one reset name the interface, others only where it is plugged in.
+            bus = str(row.fields.get("bus", ""))
+            about = row.fields.get("nic") or self._nics.get(bus) or bus or row.fields.get("cpu")
+            words = shorten(printable(row.message), _SHOWN)
+            yield Raised(kind, printable(str(about or "")), words, batch.mono_s)
+
     def _census(self, batch: Batch[CgroupCensus]) -> Iterator[Raised]:
         for row in batch.rows:
             if row.dying is None or row.live is None or row.dying < MANY.value:
@@ -115,19 +135,9 @@ class Triggers:
                 yield Raised("zombie_memcgs", f"{row.dying:,}", words, batch.mono_s)
 
 
-def _kernel_events(batch: Batch[KernelEvent]) -> Iterator[Raised]:
-    for row in batch.rows:
-        kind = _FAMILIES.get(row.family)
-        if kind is None or row.mono_us is None or batch.mono_s - row.mono_us / 1e6 > _FRESH_S:
-            continue
-        about = str(row.fields.get("nic") or row.fields.get("bus") or row.fields.get("cpu") or "")
-        words = shorten(printable(row.message), _SHOWN)
-        yield Raised(kind, printable(about), words, batch.mono_s)
-
-
-def _waits(batch: Batch[Any]) -> Iterator[Raised]:
+def _waits(batch: Batch[SoftirqWait]) -> Iterator[Raised]:
     for row in batch.rows:
         waited_us = max(row.longest_us or 0, row.pending_us or 0)
-        if waited_us >= 1_000_000:
+        if waited_us >= WAIT.value * 1e6:
             words = f"{row.vector} of core {row.cpu} waited {waited_us / 1e6:.1f} s"
             yield Raised("softirq_wait", f"core {row.cpu}", words, batch.mono_s)

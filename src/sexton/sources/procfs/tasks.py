@@ -66,6 +66,8 @@ class Tasks:
         self._began_s = 0.0
         self._burnt_ms: dict[tuple[int, int], int] = {}
         self._followed: dict[tuple[int, int], int] = {}
+        #: Each process's last line and what it meant: most of a node sleeps, and says the same.
+        self._known: dict[str, tuple[bytes, Process]] = {}
 
     def collect(self) -> Iterator[Process | Thread]:
         began_s, self._began_s = self._began_s, time.monotonic()
@@ -78,6 +80,7 @@ class Tasks:
 
     def _processes(self) -> list[Process]:
         read = self._files.read
+        before, self._known = self._known, {}
         found: list[Process] = []
         denied: SourceDenied | None = None
         for name in self._files.names("/proc"):
@@ -91,8 +94,13 @@ class Tasks:
             except SourceDenied as error:
                 denied = error
                 continue
-            if content:
-                found.append(parse_process(content, path))
+            if not content:
+                continue
+            known = before.get(name)
+            if known is None or known[0] != content:
+                known = (content, parse_process(content, path))
+            self._known[name] = known
+            found.append(known[1])
         if denied and not found:
             raise denied
         if not found:  # at least we ourselves run: no process at all means no procfs

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _CLEAR = "\r\x1b[K"
 
@@ -26,4 +28,69 @@ def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[flo
         yield tick
     finally:
         sys.stderr.write(_CLEAR)
+        sys.stderr.flush()
+
+
+@contextmanager
+def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
+    """For work whose length is known in steps: told (done, total), shown from two seconds on."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    started = shown = time.monotonic()
+
+    def tick(done: int, total: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - started < 2 or now - shown < 0.1:
+            return
+        shown = now
+        filled = 20 * done // max(total, 1)
+        bar = "━" * filled + "─" * (20 - filled)
+        sys.stderr.write(f"{_CLEAR} {doing} {bar} {done:,} of {total:,}")
+        sys.stderr.flush()
+
+    try:
+        yield tick
+    finally:
+        if shown > started:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+
+@contextmanager
+def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    """What a recorder does, on standard error: a line that moves, or one line when piped."""
+    from sexton.model.text import printable, size
+    from sexton.model.text import seconds as duration
+
+    place = printable(directory)
+    if not sys.stderr.isatty():
+        print(f"sexton: recording into {place}", file=sys.stderr)
+        yield None
+        return
+    alarms = 0
+
+    def tick(told: dict[str, Any]) -> None:
+        nonlocal alarms
+        if told["alarms"] > alarms:
+            alarms = told["alarms"]
+            sys.stderr.write(f"{_CLEAR} alarm {alarms}: sexton recording info {place}\n")
+        share = told["cpu_percent_of_a_core"]
+        parts = [
+            f"recording into {place} for {duration(told['at'] - told['since'])}",
+            f"{size(told['held_bytes'])} held",
+            f"{size(told['rss_bytes'])} of memory",
+            *([] if share is None else [f"{share:.1f} % of a core"]),
+            *([f"cannot write: {told['problem']}"] if told["problem"] else []),
+        ]
+        sys.stderr.write(f"{_CLEAR} {' · '.join(parts)} · Ctrl-C ends it")
+        sys.stderr.flush()
+
+    sys.stderr.write(f" recording into {place} · Ctrl-C ends it")
+    sys.stderr.flush()
+    try:
+        yield tick
+    finally:
+        sys.stderr.write(f"{_CLEAR} sealing what was recorded\n")
         sys.stderr.flush()

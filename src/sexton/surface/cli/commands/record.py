@@ -19,13 +19,20 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.surface.cli.options import add_root, seconds
+from sexton.surface.cli.options import add_json
+
+_YEAR_S = 366 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="where to; made if it is not there")
     parser.add_argument(
-        "--seconds", type=seconds, metavar="N", help="stop by itself (default: go on)"
+        "--preflight",
+        action="store_true",
+        help="list every file, event, capability and cost, and start nothing",
+    )
+    parser.add_argument(
+        "--seconds", type=_seconds, metavar="N", help="stop by itself (default: go on)"
     )
     parser.add_argument(
         "--retain", type=_age, default=12 * 3600.0, metavar="AGE", help="how far back (default 12h)"
@@ -33,19 +40,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", type=_bytes, default=2 << 30, metavar="BYTES", help="how much room (default 2G)"
     )
-    add_root(parser)
+    parser.add_argument(
+        "--stacks", action="store_true", help="kernel and user stacks by perf, 97 times a second"
+    )
+    parser.add_argument(
+        "--no-probe", action="store_true", help="measure no softirq waits through BPF"
+    )
+    parser.add_argument(
+        "--no-ring", action="store_true", help="keep no ring of scheduler and network events"
+    )
+    parser.add_argument(
+        "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
+    )
+    parser.add_argument(
+        "--ship", metavar="URL", help="copy pinned minutes to a directory or s3://, gs://… at once"
+    )
+    parser.add_argument(
+        "--cpu",
+        type=_percent,
+        metavar="PERCENT",
+        help="of one core; above it the costliest source is given up (default 2, or cores / 16)",
+    )
+    add_json(parser)
+
+
+def _seconds(text: str) -> float:
+    value = _duration(text)
+    if not 0 < value <= _YEAR_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not more than 0 and at most a year")
+    return value
 
 
 def _age(text: str) -> float:
+    value = _duration(text)
+    if not 60 <= value <= _YEAR_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between a minute and a year")
+    return value
+
+
+def _duration(text: str) -> float:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     number, unit = (text[:-1], text[-1:]) if text[-1:] in units else (text, "s")
     try:
-        value = float(number) * units[unit]
+        return float(number) * units[unit]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an age like 12h, 90m or 3d") from None
-    if not 60 <= value <= 366 * 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between a minute and a year")
-    return value
+        raise argparse.ArgumentTypeError(f"{text!r} is no time like 12h, 90m or 45") from None
 
 
 def _bytes(text: str) -> int:
@@ -61,14 +100,58 @@ def _bytes(text: str) -> int:
     return int(value)
 
 
+def _percent(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of per cent") from None
+    if not 0.1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 100 per cent")
+    return value
+
+
 def run(args: argparse.Namespace) -> int:
+    import os
+    import signal
+    import sys
     from pathlib import Path
 
+    from sexton.surface.cli.options import need_recorder
+
+    need_recorder()
+    if args.preflight:
+        from sexton.surface.reports.preflight import run_preflight
+
+        return run_preflight(args)
+
+    from sexton.errors import CommandError
+    from sexton.record.companions import chosen
     from sexton.record.recorder import Options, Recorder
     from sexton.sources.host import open_host
     from sexton.store.retention import Limits
+    from sexton.surface.cli.progress import recorder_line
 
-    options = Options(Path(args.directory), Limits(args.retain, args.size), args.seconds)
-    with Recorder(open_host(args.root), options) as recorder:
-        recorder.run()
-    return 2 if recorder.problem else 0
+    if args.json:
+        raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
+    os.nice(10)
+    options = Options(
+        Path(args.directory),
+        Limits(args.retain, args.size),
+        args.seconds,
+        probe=not args.no_probe,
+        trace=not args.no_trace,
+        cpu_percent=args.cpu,
+    )
+    made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
+    with Recorder(open_host(), options, made) as recorder:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # not under nohup
+                signal.signal(number, lambda *_: recorder.stopping.set())
+        for words in recorder.refused:
+            print(f"sexton: going on without {words}", file=sys.stderr)
+        with recorder_line(args.directory) as tick:
+            recorder.run(tick)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C means it
+    if recorder.problem:
+        raise CommandError(f"{args.directory}: could not write the end: {recorder.problem}")
+    return 0

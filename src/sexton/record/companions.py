@@ -1,0 +1,163 @@
+"""What lives beside the sampling loop: rolling stacks, the event ring, shipping.
+
+Each is made after the recording's lock is held, asked once a second, and closed before the last
+flush. One that cannot be had is told and missed; the recorder goes on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sexton.errors import SourceError
+from sexton.model.recorder import RecorderNote
+from sexton.model.row import Row
+from sexton.model.trace import RingState
+from sexton.record.kallsyms import snapshot_kallsyms
+from sexton.record.recorder import Companion, Place
+from sexton.record.ring_dump import Dumping
+from sexton.record.ship import Shipper
+from sexton.record.stacks import RollingStacks, Rotation
+from sexton.sources.tracefs.ring import EventRing
+from sexton.store.pins import Pin
+
+#: What the ring tells of itself, and how often it is looked after.
+_TEND_S = 10.0
+_POLL_S = 5.0
+#: One dump for alarms that come close together: the ring holds ten seconds.
+_DUMP_AGAIN_S = 30.0
+
+Made = Callable[[Place], Companion]
+
+
+def chosen(*, stacks: bool, ring: bool, ship: str | None) -> list[Made]:
+    """The companions a person asked for."""
+    made: list[Made] = []
+    if stacks:
+        made.append(Stacks)
+    if ring:
+        made.append(Ring)
+    if ship:
+        made.append(lambda place: Shipper(ship, place.node, place.directory))
+    return made
+
+
+class Stacks:
+    """perf, rotated; its files wait in ``stacks/`` for whoever decodes them."""
+
+    name = "perf.stacks"
+
+    def __init__(self, place: Place) -> None:
+        rotation = Rotation(keep_bytes=place.most_bytes // 2)
+        self._stacks = RollingStacks(place.host, str(place.directory), rotation)
+        self._stacks.start()
+        self._resting = False
+        self._told = self._stacks.state()
+        self._polled_s = 0.0
+        with contextlib.suppress(SourceError, OSError):  # without it names are missing, not stacks
+            snapshot_kallsyms(place.host, str(place.directory), place.boot_id)
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:  # noqa: ARG002 - a companion's
+        if self._resting or now_s - self._polled_s < _POLL_S:
+            return ()
+        self._polled_s = now_s
+        self._stacks.poll()
+        before, self._told = self._told, self._stacks.state()
+        if self._told.deaths > before.deaths:
+            return (RecorderNote("source", f"perf ended: {self._told.reason}; started again"),)
+        return ()
+
+    def alarmed(self, pin: Pin) -> None:
+        """Its files are there already; retention spares those of the pinned minutes."""
+
+    def cost(self) -> tuple[float, int]:
+        spent = self._stacks.cost()
+        return spent.cpu_s, spent.rss_bytes
+
+    def rest(self) -> None:
+        self._resting = True
+        self._stacks.stop()
+
+    def wake(self) -> None:
+        if self._resting:
+            self._resting = False
+            with contextlib.suppress(SourceError):
+                self._stacks.start()
+
+    def close(self) -> None:
+        self._stacks.stop()
+
+    def status(self) -> dict[str, Any]:
+        return {**self._stacks.state()._asdict(), "resting": self._resting}
+
+
+class Ring:
+    """The last seconds event by event, dumped when an alarm is raised."""
+
+    name = "tracefs.ring"
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._ring = EventRing(place.host)
+        self._state: RingState = self._ring.arm()
+        self._tended_s = 0.0
+        self._dumping: Dumping | None = None
+        self._dumped_s = -_DUMP_AGAIN_S
+        self._dumps = 0
+        self._paused = False
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+        told: list[Row] = []
+        if self._dumping is not None and (end := self._dumping.poll()) is not None:
+            self._dumping = None
+            words = end.reason or f"ring dumped in {end.seconds:.1f} s: {Path(end.path).name}"
+            told.append(RecorderNote("detail", words))
+        if now_s - self._tended_s >= _TEND_S:
+            self._tended_s = now_s
+            self._state = self._ring.tend()
+            told.append(self._state)
+        elif alarm and self._state.mode == "paused" and not self._paused:
+            self._resume("an alarm is on")
+        return told
+
+    def alarmed(self, pin: Pin) -> None:
+        now = time.monotonic()
+        if self._dumping is not None or now - self._dumped_s < _DUMP_AGAIN_S or self._paused:
+            return
+        self._dumped_s = now
+        self._dumps += 1
+        out = self._place.directory / "rings" / f"{pin.id}.parquet"
+        with contextlib.suppress(SourceError, OSError):
+            self._dumping = Dumping(self._ring, str(out))
+
+    def cost(self) -> tuple[float, int]:
+        return 0.0, 0  # what it costs is the kernel's, estimated and bounded by the ring itself
+
+    def rest(self) -> None:
+        self._paused = True
+        self._ring.pause("the recorder is over its budget")
+
+    def wake(self) -> None:
+        self._paused = False
+        self._resume("back in the budget")
+
+    def close(self) -> None:
+        if self._dumping is not None:
+            self._dumping.close()
+        self._ring.close()
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "mode": self._state.mode,
+            "reason": self._state.reason,
+            "events_per_s": self._state.events_per_s,
+            "dumps": self._dumps,
+        }
+
+    def _resume(self, why: str) -> None:
+        with contextlib.suppress(SourceError, OSError):
+            self._ring.resume(why)
+            self._state = self._ring.state(None)

@@ -1,0 +1,356 @@
+"""A long span as a window that fits in memory, chosen so that the detectors judge the same.
+
+What is kept, and why that is enough:
+
+- of every table its first and last readings, a few pairs in between, and the first and last that
+  had any rows: counters over the whole span, what there is *now*, rates here and there;
+- events whole, but for cgroup events past `MOST_EVENTS`, of which the newest stay: a contiguous
+  stretch, so that their rate stays true;
+- every second in which a core was held in the kernel, of that core alone; and around the longest
+  of them, around alarms and around what the kernel log tells, everything that changes by the
+  second, the threads among it;
+- single readings that `sexton.record.changes` names.
+
+Rates are made between neighbours only (`Batch.follows`), so what was left out is never averaged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sexton.detect.stems import container
+from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
+from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
+from sexton.model.event import KernelEvent, KernelLog, ServiceEvent
+from sexton.model.memory import Pressure
+from sexton.model.net import NetDevice, NicQueue, TcpCounters
+from sexton.model.recorder import Alarm, Mark, RecorderNote
+from sexton.model.row import Row
+from sexton.model.softirq import ProbeCost, SoftirqWait
+from sexton.model.task import ProcessCgroup, Thread
+from sexton.model.text import count
+from sexton.model.unit import RestartMark, Unit
+from sexton.model.window import Batch
+from sexton.record import changes
+from sexton.record.shelf import Pick, Shelf, events, take
+from sexton.record.survey import Cores, Held, Silent, survey_cores, survey_polls
+from sexton.store.schema import tables
+
+EVENTS: tuple[type[Row], ...] = (KernelEvent, ServiceEvent, RestartMark, Mark, Alarm, RecorderNote)
+MOST_EVENTS = 100_000
+#: What an episode is told by, second by second.
+_CLOSE_UP: tuple[type[Row], ...] = (
+    CoreTimes,
+    SoftirqCount,
+    SoftirqWait,
+    SoftnetCpu,
+    NetDevice,
+    TcpCounters,
+    Pressure,
+    Thread,
+)
+_TOLD = ("nic_reset", "nic_watchdog", "nic_starved", "soft_lockup", "hard_lockup", "rcu_stall")
+_EPISODES = 12
+_AROUND_S = 15.0
+#: An episode that lasts longer is shown by its beginning and its end.
+_LONGEST_S = 120.0
+_MOST_HELD = 150_000
+_MOST_DIRECTORIES = 60_000
+_PAIRS = 12
+_PAIR_ROWS = 4_000
+#: A row of `/proc/interrupts` holds a number per core.
+_HEAVY = 50
+_THREADS_READ = 120
+
+
+class Condensed(NamedTuple):
+    """Batches by row, moments for the window's clock, and what the reader should know."""
+
+    batches: dict[type[Row], list[Batch[Any]]]
+    clock: tuple[tuple[float, float], ...]
+    notes: tuple[str, ...]
+
+
+class _Choice:
+    """Readings chosen so far, by table and by segment."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self._starts = [book.segment.start[0] for book in shelf.books]
+        self._whole: dict[type[Row], dict[int, set[float]]] = defaultdict(lambda: defaultdict(set))
+        self._things: dict[type[Row], dict[int, dict[float, set[Hashable]]]] = defaultdict(
+            lambda: defaultdict(lambda: defaultdict(set))
+        )
+        self._linked: dict[type[Row], set[float]] = defaultdict(set)
+
+    def place(self, mono_s: float) -> int:
+        return max(bisect_right(self._starts, mono_s) - 1, 0)
+
+    def readings(self, kind: type[Row], moments: Iterable[float], linked: bool = False) -> None:
+        for mono in filter(self.shelf.span.holds, moments):
+            self._whole[kind][self.place(mono)].add(mono)
+            if linked:
+                self._linked[kind].add(mono)
+
+    def things(self, kind: type[Row], found: Mapping[float, Iterable[Hashable]]) -> None:
+        for mono, keys in found.items():
+            if self.shelf.span.holds(mono):
+                self._things[kind][self.place(mono)][mono].update(keys)
+
+    def link(self, kind: type[Row]) -> None:
+        """Nothing happened between the readings chosen, but where the recorder was away."""
+        for place, chosen in self._whole[kind].items():
+            book = self.shelf.books[place]
+            first = set() if book.joined else set(book.moments(kind).mono[:1].tolist())
+            self._linked[kind] |= chosen - first
+
+    def stretch(self, kind: type[Row], start: float, end: float) -> list[float]:
+        """Every reading between two moments."""
+        found: list[float] = []
+        for book in self.shelf.books[self.place(start) : self.place(end) + 1]:
+            mono = self.shelf.inside(kind, book)
+            found += mono[(mono >= start) & (mono <= end)].tolist()
+        return found
+
+    def edges(self, kind: type[Row]) -> None:
+        """The first two and the last four, and the first and the last with rows."""
+        books = self.shelf.having(kind)
+        if not books:
+            return
+        self.readings(kind, self.shelf.inside(kind, books[0])[:2].tolist())
+        self.readings(kind, self.shelf.inside(kind, books[-1])[-4:].tolist())
+        for order, which in ((books, 0), (books[::-1], -1)):
+            for book in order:
+                if book.segment.rows(kind):
+                    found = book.moments(kind)
+                    filled = np.intersect1d(found.mono[found.rows > 0],
+                                            self.shelf.inside(kind, book))  # fmt: skip
+                    if len(filled):
+                        self.readings(kind, [float(filled[which])])
+                        break
+
+    def grid(self, kind: type[Row]) -> None:
+        """Pairs of neighbours, evenly over the span; fewer of large tables."""
+        books = self.shelf.having(kind)
+        rows = sum(book.segment.rows(kind) for book in books)
+        each = max(rows / max(sum(book.numbers(kind) for book in books), 1), 1.0)
+        each *= _HEAVY if kind is Interrupt else 1
+        pairs = int(min(_PAIRS, _PAIR_ROWS / 2 / each))
+        span = self.shelf.span
+        for moment in np.linspace(span.start[0], span.end[0], pairs + 2)[1:-1].tolist():
+            book = self.shelf.books[self.place(moment)]
+            mono = self.shelf.inside(kind, book)
+            at = min(int(np.searchsorted(mono, moment)), max(len(mono) - 2, 0))
+            self.readings(kind, mono[at : at + 2].tolist())
+
+    def take(self, kind: type[Row]) -> list[Batch[Any]]:
+        whole, things = self._whole[kind], self._things[kind]
+        linked = self._linked[kind]
+        picks = {
+            place: Pick(whole.get(place, ()), things.get(place, {}), linked)
+            for place in {*whole, *things}
+        }
+        return take(self.shelf, kind, picks)
+
+
+def condense(shelf: Shelf) -> Condensed:
+    """What a long span's window holds."""
+    choice = _Choice(shelf)
+    notes: list[str] = []
+    batches: dict[type[Row], list[Batch[Any]]] = {}
+    for kind in EVENTS:
+        batches[kind] = events(shelf, kind, MOST_EVENTS)[0]
+    traced = _cgroup_events(shelf, batches, notes)
+    cores = survey_cores(shelf)
+    kinds = [kind for kind in tables().values() if shelf.having(kind) and kind not in batches]
+    for kind in kinds:
+        choice.edges(kind)
+        choice.grid(kind)
+    silent = _served(choice, cores)
+    _held(choice, cores, notes)
+    _silences(choice, silent)
+    episodes = _episodes(shelf, cores, silent, batches)
+    for start, end in episodes:
+        for kind in _CLOSE_UP:
+            choice.readings(kind, choice.stretch(kind, start, end))
+    _slow_tables(choice, kinds, notes, traced=traced)
+    for kind in kinds:
+        batches[kind] = choice.take(kind)
+    _occupants(choice, batches)
+    return Condensed(batches, tuple(_clock(choice, episodes)), tuple(notes))
+
+
+def _cgroup_events(
+    shelf: Shelf, batches: dict[type[Row], list[Batch[Any]]], notes: list[str]
+) -> bool:
+    """Births and deaths, the newest where they are too many; false where nobody traced them."""
+    traced, cut = events(shelf, CgroupEvent, MOST_EVENTS)
+    if not traced:
+        return False
+    batches[CgroupEvent] = traced
+    lost, _ = events(shelf, CgroupEventGap, MOST_EVENTS)
+    if cut:
+        lost = [batch for batch in lost if batch.mono_s >= traced[0].mono_s]
+        minutes = (traced[-1].mono_s - traced[0].mono_s) / 60
+        notes.append(f"cgroup events are judged by their last {minutes:.0f} min only: too many")
+    batches[CgroupEventGap] = lost
+    return True
+
+
+def _served(choice: _Choice, cores: Cores) -> list[Silent]:
+    """Where cores that serve a NIC queue polled nothing; the queues are those known last."""
+    last = choice.take(NicQueue)
+    rows = [row for batch in last[-1:] for row in batch.rows]
+    found = survey_polls(choice.shelf, cores, {row.cpus[0] for row in rows if len(row.cpus) == 1})
+    for silent in found:
+        irqs = {str(row.irq) for row in rows if row.cpus == (silent.core,)}
+        for start, end in silent.steps:
+            near = choice.stretch(Interrupt, start - 1.5, end + 1.5)
+            choice.things(Interrupt, dict.fromkeys(near, irqs))
+    return found
+
+
+def _held(choice: _Choice, cores: Cores, notes: list[str]) -> None:
+    """Core times of every held core while it was held, and a step on either side."""
+    times = cores.times
+    found: dict[float, set[Hashable]] = defaultdict(set)
+    room = _MOST_HELD
+    left = 0
+    for held in sorted(cores.held, key=lambda each: (not each.is_long, -each.seconds)):
+        if not held.is_long:
+            break
+        numbers = range(max(held.first - 2, 0), min(held.last + 2, len(times)))
+        room -= len(numbers)
+        if room < 0:
+            left += 1
+            continue
+        for number in numbers:
+            found[float(times[number])].add(held.core)
+        if times[held.last] - times[held.first - 1] > _LONGEST_S:
+            # So long a stall needs no second of it, but who held the core all the time.
+            seen = choice.stretch(Thread, float(times[held.first - 1]), float(times[held.last]))
+            at = np.unique(np.linspace(0, len(seen) - 1, _THREADS_READ).astype(int)) if seen else ()
+            choice.readings(Thread, [seen[each] for each in at], linked=True)
+    for core, number in cores.telling:
+        found[float(times[number - 1])].add(core)
+        found[float(times[number])].add(core)
+    choice.things(CoreTimes, found)
+    if left:
+        notes.append(
+            f"{count(left, 'shorter stretch', 'shorter stretches')} of held cores left out"
+        )
+
+
+def _silences(choice: _Choice, found: Sequence[Silent]) -> None:
+    for silent in found:
+        near: dict[float, set[Hashable]] = defaultdict(set)
+        for start, end in silent.steps:
+            for kind in (SoftirqCount, CoreTimes):
+                moments = choice.stretch(kind, start - 1.5, end + 1.5)
+                choice.things(kind, {each: {silent.core} for each in moments})
+            choice.readings(NetDevice, choice.stretch(NetDevice, start - 1.5, end + 1.5))
+        for start, end in silent.slowest:
+            near[start].add(silent.core)
+            near[end].add(silent.core)
+        choice.things(SoftirqCount, near)
+
+
+def _episodes(
+    shelf: Shelf,
+    cores: Cores,
+    silent: Sequence[Silent],
+    batches: Mapping[type[Row], Sequence[Batch[Any]]],
+) -> list[tuple[float, float]]:
+    """What is told second by second: the longest stall of each core, alarms, the log's lines."""
+    longest: dict[int, Held] = {}
+    for held in cores.held:
+        if held.is_long and (held.core not in longest
+                             or held.seconds > longest[held.core].seconds):  # fmt: skip
+            longest[held.core] = held
+    worst = sorted(longest.values(), key=lambda each: -each.seconds)[:_EPISODES]
+    times = cores.times
+    stalls = [(float(times[each.first - 1]), float(times[each.last])) for each in worst]
+    stalls += [max(each.steps, key=lambda step: step[1] - step[0]) for each in silent]
+    told = [batch.mono_s for batch in batches.get(Alarm, ())]
+    told += [
+        row.mono_us / 1e6
+        for batch in batches.get(KernelEvent, ())
+        for row in batch.rows
+        if row.family in _TOLD and row.mono_us is not None and shelf.span.holds(row.mono_us / 1e6)
+    ]
+    spans = list(_padded([*stalls, *((at, at) for at in sorted(told)[-_EPISODES:])]))
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _padded(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    for start, end in spans:
+        if end - start > _LONGEST_S:
+            yield start - _AROUND_S, start + _LONGEST_S / 2
+            yield end - _LONGEST_S / 2, end + _AROUND_S
+        else:
+            yield start - _AROUND_S, end + _AROUND_S
+
+
+def _slow_tables(
+    choice: _Choice, kinds: Sequence[type[Row]], notes: list[str], *, traced: bool
+) -> None:
+    shelf = choice.shelf
+    if Unit in kinds:
+        choice.things(Unit, changes.of_units(shelf))
+    if SoftirqWait in kinds:
+        choice.things(SoftirqWait, changes.of_waits(shelf))
+    if ProbeCost in kinds:
+        choice.readings(ProbeCost, changes.of_probe(shelf))
+        choice.link(ProbeCost)
+    if CgroupCensus in kinds:
+        choice.readings(CgroupCensus, changes.of_census(shelf))
+    if CgroupDir in kinds and not traced:
+        books = shelf.having(CgroupDir)
+        rows = sum(book.segment.rows(CgroupDir) for book in books)
+        each = max(rows / max(sum(book.numbers(CgroupDir) for book in books), 1), 1.0)
+        moments, cut = changes.of_directories(shelf, int(_MOST_DIRECTORIES / each))
+        choice.readings(CgroupDir, moments)
+        if cut:
+            notes.append("directories came and went too often to compare every count of them")
+    if KernelLog in kinds:
+        for before, book in zip(shelf.books, shelf.books[1:], strict=False):
+            if not book.joined:  # the recorder started anew, and its count of lost lines with it
+                choice.readings(KernelLog, shelf.inside(KernelLog, before)[-1:].tolist())
+                choice.readings(KernelLog, shelf.inside(KernelLog, book)[:1].tolist())
+
+
+def _occupants(choice: _Choice, batches: dict[type[Row], list[Batch[Any]]]) -> None:
+    """Scopes that look deserted by what was kept, and were not all the time."""
+    counted = batches.get(CgroupDir)
+    if not counted or ProcessCgroup not in batches:
+        return
+    lived = {row.path for batch in batches[ProcessCgroup] for row in batch.rows if not row.deleted}
+    paths = {
+        row.path
+        for row in counted[-1].rows
+        if not row.children and row.path not in lived
+        and (row.path.endswith(".scope") or container(row.path) is not None)
+    }  # fmt: skip
+    if paths:
+        choice.things(ProcessCgroup, changes.of_occupants(choice.shelf, paths))
+        batches[ProcessCgroup] = choice.take(ProcessCgroup)
+
+
+def _clock(
+    choice: _Choice, episodes: Iterable[tuple[float, float]]
+) -> Iterator[tuple[float, float]]:
+    shelf = choice.shelf
+    for start, end in episodes:
+        for book in shelf.books[choice.place(start) : choice.place(end) + 1]:
+            yield from book.clock(max(start, shelf.span.start[0]), min(end, shelf.span.end[0]))

@@ -1,0 +1,249 @@
+"""Where `--ship` copies to: a directory, or object storage through pyarrow's filesystems.
+
+Both are asked for very little: put a file whole, get a small one, delete one. A directory is
+written as a recording is: aside, synced, renamed, for its owner alone. In object storage a file is
+there when its upload is complete.
+
+A URL may hold keys (``s3://KEY:SECRET@bucket/…``), so none is ever told as it was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from sexton.errors import StoreError
+from sexton.model.text import printable
+from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
+
+#: Schemes that pyarrow was tried with, or that need nothing but a different name.
+SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
+_PROBE_S = 30.0
+#: Of each attempt; the SDK makes several.
+_CONNECT_S, _REQUEST_S = 5.0, 10.0
+#: Asked for where the URL does not: small files in one request, and an end to retrying.
+_ASKED = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=30"}
+_AWS = re.compile(r".*AWS Error (\w+) during \w+ operation: (.*)")
+#: Before an @ and behind a ? there may be keys, and a key may hold slashes.
+_KEYS = re.compile(r"(?<=://)\S*@|(?<=\?)\S+")
+_LONGEST = 200
+
+
+class Destination(Protocol):
+    """Names are relative, with slashes. All raise `OSError`, and may take long."""
+
+    def put(self, name: str, chunks: Iterable[bytes]) -> None: ...
+    def get(self, name: str, most: int) -> bytes | None: ...
+    def delete(self, name: str) -> None: ...
+    def delete_all(self, place: str) -> None: ...
+
+
+def shown(url: str) -> str:
+    """A URL without its keys, safe to print.
+
+    >>> shown("s3://AKIA:secret/with/slash@bucket/x?region=eu"), shown("/mnt/box")
+    ('s3://…@bucket/x', '/mnt/box')
+    """
+    scheme, colon, rest = url.partition("://")
+    if not colon:
+        return printable(url)
+    rest = rest.partition("?")[0]
+    keys, at, place = rest.rpartition("@")
+    return printable(f"{scheme}://…@{place}" if at and keys else f"{scheme}://{rest}")
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong, without keys and without the essay that SDKs write.
+
+    >>> one_line(OSError("When … 'k': AWS Error NO_SUCH_BUCKET during Put operation: none here"))
+    'NO_SUCH_BUCKET: none here'
+    """
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    text = printable(_KEYS.sub("…", text.split("\n")[0]))
+    if found := _AWS.fullmatch(text):  # not which request of the many an upload takes
+        text = f"{found[1]}: {found[2]}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def open_destination(url: str, recording: Path) -> Destination:
+    """Check that `url` can be written to, now and not when it matters; `StoreError` if not."""
+    opened: Destination = _within(lambda: _opened(url, recording), url)
+    probe = f".sexton-probe-{secrets.token_hex(4)}"
+
+    def write_and_delete() -> None:
+        opened.put(probe, [b"sexton\n"])
+        opened.delete(probe)
+
+    _within(write_and_delete, url)
+    return opened
+
+
+def _opened(url: str, recording: Path) -> Destination:
+    scheme, colon, _ = url.partition("://")
+    if not colon or scheme == "file":
+        path = Path(unquote(urlsplit(url).path) if colon else url)
+        if not path.is_absolute():
+            raise StoreError(f"--ship {shown(url)}: give a full path, or a URL such as s3://bucket")
+        inside = (path.resolve(), *path.resolve().parents)
+        if recording.resolve() in inside:
+            raise StoreError(f"--ship {shown(url)}: lies within the recording itself")
+        return Directory(path)
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
+        raise StoreError(f"--ship {shown(url)}: neither a directory nor one of {known}")
+    return Objects(url)
+
+
+def _within(action: Callable[[], Any], url: str) -> Any:
+    """Its result, or `StoreError` where it fails or does not answer."""
+    import pyarrow as pa
+
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(action())
+        except (OSError, StoreError, pa.ArrowException) as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="sexton-ship-probe", daemon=True)
+    thread.start()
+    thread.join(_PROBE_S)
+    if not outcome:
+        raise StoreError(f"--ship {shown(url)}: no answer within {_PROBE_S:.0f} s")
+    if isinstance(outcome[0], StoreError):
+        raise outcome[0]
+    if isinstance(outcome[0], Exception):
+        raise StoreError(f"--ship {shown(url)}: {one_line(outcome[0])}")
+    return outcome[0]
+
+
+class Directory:
+    """A directory that is there already: a mount, most often."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._device = path.stat().st_dev
+        if not path.is_dir():
+            raise StoreError(f"--ship {printable(str(path))}: not a directory")
+
+    def put(self, name: str, chunks: Iterable[bytes]) -> None:
+        if self.path.stat().st_dev != self._device:  # unmounted: never fill what is below
+            raise OSError(0, f"{self.path} is not the filesystem it was at the start")
+        target = self.path / name
+        self._prepare(target.parent)
+        aside = target.with_name(f"{ASIDE}{target.name}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(aside, flags, 0o600)
+        try:
+            try:
+                end = 0
+                for chunk in chunks:
+                    write_all(descriptor, chunk, end)
+                    end += len(chunk)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            aside.rename(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            raise
+        sync_directory(target.parent)
+
+    def get(self, name: str, most: int) -> bytes | None:
+        try:
+            return read_plain(self.path / name, most)
+        except FileNotFoundError:
+            return None
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def delete_all(self, place: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path / place)
+
+    def _prepare(self, place: Path) -> None:
+        for each in [*reversed(place.relative_to(self.path).parents), place.relative_to(self.path)]:
+            with contextlib.suppress(FileExistsError):
+                (self.path / each).mkdir(mode=0o700)
+
+
+class Objects:
+    """Object storage. Keys come from the environment, a role or a file, as the provider's own
+    tools take them; at best not from the URL, which `ps` shows."""
+
+    def __init__(self, url: str) -> None:
+        files, place = _file_system(url)
+        self._files = _limited(files)
+        self._root = place.rstrip("/")
+        if not self._root:
+            raise StoreError(f"--ship {shown(url)}: names no bucket")
+
+    def put(self, name: str, chunks: Iterable[bytes]) -> None:
+        path = f"{self._root}/{name}"
+        stream = self._files.open_output_stream(path)
+        try:
+            for chunk in chunks:
+                stream.write(chunk)
+        except BaseException:
+            # Closing completes the upload, of half a file: have it gone again.
+            with contextlib.suppress(OSError):
+                stream.close()
+                self._files.delete_file(path)
+            raise
+        stream.close()
+
+    def get(self, name: str, most: int) -> bytes | None:
+        try:
+            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
+                content: bytes = stream.read(most)
+        except FileNotFoundError:
+            return None
+        return content
+
+    def delete(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.delete_file(f"{self._root}/{name}")
+
+    def delete_all(self, place: str) -> None:
+        # Not file by file: after each, pyarrow would leave an empty object for the directory.
+        with contextlib.suppress(FileNotFoundError):
+            self._files.delete_dir(f"{self._root}/{place}")
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    more = _ASKED.get(url.partition("://")[0], "")
+    if more and more.partition("=")[0] not in url:
+        try:
+            found: tuple[Any, str] = fs.FileSystem.from_uri(
+                f"{url}{'&' if '?' in url else '?'}{more}"
+            )
+            return found
+        except pa.ArrowInvalid:  # an older pyarrow that does not know it, or a bad URL: see below
+            pass
+    found = fs.FileSystem.from_uri(url)
+    return found
+
+
+def _limited(files: Any) -> Any:
+    """The same file system with limits on its requests, which no URL can ask for: without them a
+    server that stopped answering is waited for, and asked again, for minutes."""
+    if files.type_name != "s3":
+        return files
+    make, (known, *_) = files.__reduce__()  # what pickling would keep of it: its arguments
+    if not isinstance(known, dict):
+        return files
+    return make({**known, "connect_timeout": _CONNECT_S, "request_timeout": _REQUEST_S})

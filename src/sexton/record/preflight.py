@@ -1,0 +1,365 @@
+"""What a recorder would do on this node, told before it does any of it.
+
+Every file is read as the recorder would read it, under the same guard and bounds, twice: the first
+reading opens, the second costs what all that follow will. What would change the node is only
+looked at from outside: no trace instance is made, no BPF program loaded, no perf started, no
+directory made, no lock taken for longer than it takes to see that it is free.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sexton.errors import SourceError
+from sexton.model.cpu import Interrupt
+from sexton.model.net import NicQueue
+from sexton.model.row import table
+from sexton.model.softirq import ProbeCost, SoftirqWait
+from sexton.model.window import SourceState
+from sexton.record import budget
+from sexton.record.destination import shown
+from sexton.record.footprint import bytes_an_hour, stacks_bytes_an_hour
+from sexton.record.perf_child import AS_ROOT, INSTALL
+from sexton.record.rights import Parts, Right, effective, has, rights
+from sexton.record.sampler import Sampler
+from sexton.record.schedule import CLOSER, TABLES_S, recorded_sources
+from sexton.record.stacks import HERTZ
+from sexton.sources.bpf.program import VALUE_BYTES
+from sexton.sources.host import Host
+from sexton.sources.reader import text
+from sexton.sources.registry import Source
+from sexton.sources.tracefs.detached import detached
+from sexton.sources.tracefs.instance import BUFFER_KB, GRANT, find_tracefs
+from sexton.sources.tracefs.ring import EVENTS, buffer_kb
+from sexton.store.layout import DIRECTORIES, is_locked
+from sexton.store.retention import PINNED_SHARE, Limits
+
+#: Resident after some minutes, measured; the budget sheds above its own limit.
+EXPECTED_RSS = 120 << 20
+#: Encoding and sealing, of one row, measured as CPU time of the writer (Linux 6.18, one core).
+WRITE_S = 8e-6
+_PERF_PAGES = 128 + 1
+_CGROUP_EVENTS = ("cgroup:cgroup_mkdir", "cgroup:cgroup_rmdir", "cgroup:cgroup_release")
+_PROBED = ("irq:softirq_raise", "irq:softirq_entry")
+#: Sources that change the node when they are opened: told of as events, and never opened here.
+_NOT_OPENED = ("bpf.", "tracefs.")
+_KERNELS_OWN = (("proc",), ("sys",))
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+NOT_READ = (
+    "arguments and environments of processes",
+    "contents of packets",
+    "contents of files but /proc, /sys, /dev/kmsg, os-release, cloud-init and the journal",
+)
+#: Where that is not the whole truth.
+_BUT = "PID 1's, for the word container="
+_BUT_PERF = "perf's own arguments, to find one we left behind"
+
+
+class Wanted(NamedTuple):
+    """What a person asked of the recorder."""
+
+    directory: Path
+    limits: Limits
+    parts: Parts = Parts()
+    cpu_percent: float | None = None
+    memory_bytes: int = budget.MEMORY_BYTES
+    ship: str = ""
+
+
+class Planned(NamedTuple):
+    """A source: how often it is read, and what a reading cost just now.
+
+    `read_s` is `None` where there was none to be had: `state`, `detail` and `grant` say why.
+    `closer`: every second while an alarm is on.
+    """
+
+    id: str
+    path: str
+    period_s: float
+    closer: bool
+    state: str
+    detail: str
+    grant: str
+    read_s: float | None
+    rows: int
+
+    @property
+    def share(self) -> float:
+        """Of one core."""
+        return (self.read_s or 0.0) / self.period_s
+
+
+class KernelUse(NamedTuple):
+    """Events taken from the kernel and the memory that takes there; `problem` is empty if it can.
+
+    `problem` is by what can be seen from outside: only arming it is the proof.
+    """
+
+    what: str
+    events: tuple[str, ...]
+    buffer_bytes: int
+    how: str
+    problem: str
+    grant: str
+
+
+class Program(NamedTuple):
+    """A child the recorder would start."""
+
+    name: str
+    what: str
+    problem: str
+    grant: str
+
+
+class Room(NamedTuple):
+    """The disk under the recording; `free_bytes` is `None` where nobody would say."""
+
+    place: str
+    free_bytes: int | None
+    an_hour: float
+    stacks_an_hour: float
+    limits: Limits
+    pinned_share: float
+
+    @property
+    def full(self) -> float:
+        """What it will come to, by age or by size, whichever is less."""
+        hours = self.limits.age_s / 3600
+        return min(self.limits.most_bytes, hours * (self.an_hour + self.stacks_an_hour))
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """All of it. `problem` is why the recorder could not start, and empty where it could."""
+
+    directory: str
+    problem: str
+    reads: tuple[Planned, ...]
+    kernel: tuple[KernelUse, ...]
+    programs: tuple[Program, ...]
+    rights: tuple[Right, ...]
+    room: Room
+    cores: int
+    written_share: float
+    cpu_percent: float
+    memory_bytes: int
+    ship: str
+    not_read: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """Of one core, reading and writing."""
+        return sum(each.share for each in self.reads) + self.written_share
+
+    @property
+    def kernel_bytes(self) -> int:
+        """Buffers in the kernel, of what can be had."""
+        return sum(each.buffer_bytes for each in self.kernel if not each.problem)
+
+
+def preflight(host: Host, wanted: Wanted) -> Preflight:
+    """Look, and change nothing."""
+    parts = wanted.parts
+    sources = recorded_sources(probe=parts.probe, trace=parts.trace)
+    reads, rows = _read(host, sources)
+    periods = {table(kind): each.period_s for each in sources for kind in each.rows}
+    cores = os.cpu_count() or 1
+    kernel = _kernel(host, parts, cores)
+    if any(each.events == _PROBED and not each.problem for each in kernel):
+        rows[table(SoftirqWait)], rows[table(ProbeCost)] = 2 * cores, 1
+    rows_a_second = sum(number / periods[name] for name, number in rows.items())
+    stacks = stacks_bytes_an_hour(cores, HERTZ) if parts.stacks else 0.0
+    room = Room(
+        *_free(wanted.directory),
+        bytes_an_hour(rows, periods),
+        stacks,
+        wanted.limits,
+        PINNED_SHARE,
+    )
+    return Preflight(
+        directory=str(wanted.directory),
+        problem=why_not(host, wanted.directory),
+        reads=reads,
+        kernel=kernel,
+        programs=_programs(host, parts),
+        rights=rights(host, parts),
+        room=room,
+        cores=cores,
+        written_share=rows_a_second * WRITE_S,
+        cpu_percent=budget.default_percent() if wanted.cpu_percent is None else wanted.cpu_percent,
+        memory_bytes=wanted.memory_bytes,
+        ship=shown(wanted.ship) if wanted.ship else "",
+        not_read=_not_read(parts),
+    )
+
+
+def why_not(host: Host, directory: Path) -> str:
+    """Why a recorder could not start here, in a line; empty where it could."""
+    if not host.live:
+        return "a recorder records the node it runs on: leave --root away"
+    place = _nearest(directory)
+    if not place.is_dir():
+        return f"{place}: not a directory"
+    if place.parts[1:2] in _KERNELS_OWN:
+        return f"{place}: the kernel's own, no place for files"
+    for each in (place, *(directory / name for name in ("LOCK", *DIRECTORIES))):
+        if os.path.lexists(each) and not os.access(each, _needed(each), effective_ids=True):
+            return f"{each}: {_refusal(each)}"
+    if is_locked(directory):
+        return f"{directory}: {_holder(directory)} is recording here already"
+    return ""
+
+
+def _needed(path: Path) -> int:
+    return os.W_OK | os.X_OK if path.is_dir() else os.W_OK
+
+
+def _refusal(path: Path) -> str:
+    read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    return "read-only file system" if read_only else "this user may not write there"
+
+
+def _holder(directory: Path) -> str:
+    try:
+        told = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
+    except OSError:
+        told = ""
+    return f"process {told}" if told.isdecimal() else "another process"
+
+
+def _nearest(directory: Path) -> Path:
+    """The directory, or the first of its parents that is there."""
+    whole = directory.absolute()
+    return next(each for each in (whole, *whole.parents) if os.path.lexists(each))
+
+
+def _free(directory: Path) -> tuple[str, int | None]:
+    place = _nearest(directory)
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return str(place), None
+    return str(place), found.f_bavail * found.f_frsize
+
+
+def _read(host: Host, sources: Sequence[Source]) -> tuple[tuple[Planned, ...], dict[str, int]]:
+    """Each source as it fared, and the rows that a reading of each table gave.
+
+    What is read once an hour is read once.
+    """
+    opened = [each for each in sources if not each.id.startswith(_NOT_OPENED)]
+    often = {each.id for each in opened if each.period_s <= TABLES_S}
+    with Sampler(host, opened) as sampler:
+        sampler.run(0)
+        first = {each.id: each for each in sampler.states()}
+        sampler.read_now({name for name in often if first[name].state == "ok"})
+        second = {each.id: each for each in sampler.states()}
+        window = sampler.window()
+    rows = {table(kind): len(window.latest(kind) or ()) for each in opened for kind in each.rows}
+    queues = rows.get(table(NicQueue))
+    if queues:  # only the NIC's interrupts are kept
+        rows[table(Interrupt)] = min(queues, rows.get(table(Interrupt), 0))
+    of_source = {each.id: sum(rows[table(kind)] for kind in each.rows) for each in opened}
+    planned = (
+        _planned(each, (first[each.id], second[each.id]), of_source[each.id]) for each in opened
+    )
+    return tuple(planned), rows
+
+
+def _planned(source: Source, states: tuple[SourceState, SourceState], rows: int) -> Planned:
+    first, last = states
+    read_s = None
+    if last.state == "ok":
+        again = last.reads - first.reads
+        read_s = last.spent_s - first.spent_s if again else first.spent_s
+    return Planned(
+        id=source.id,
+        path=source.path,
+        period_s=source.period_s,
+        closer=source.id in CLOSER,
+        state=last.state,
+        detail=last.detail,
+        grant=last.grant,
+        read_s=read_s,
+        rows=rows,
+    )
+
+
+def _kernel(host: Host, parts: Parts, cores: int) -> tuple[KernelUse, ...]:
+    used = []
+    tracing = _tracing(host) if parts.trace or parts.ring else ("", "")
+    if parts.trace:
+        how = f"private trace instance, {BUFFER_KB} kB a core, memory's hierarchy only"
+        size = BUFFER_KB * 1024 * cores
+        used.append(KernelUse("cgroup events", _CGROUP_EVENTS, size, how, *tracing))
+    if parts.ring:
+        each = buffer_kb(cores)
+        names = tuple(name.replace("/", ":") for name in EVENTS)
+        how = f"second instance, overwriting, {each:,} kB a core, read at alarms"
+        used.append(KernelUse("event ring", names, each * 1024 * cores, how, *tracing))
+    held = effective(host)
+    if parts.probe:
+        how = "two BPF programs, cost bounded"
+        problem = "" if has(held, "CAP_BPF", "CAP_PERFMON") else "needs CAP_BPF and CAP_PERFMON"
+        grant = "sudo sexton record" if problem else ""
+        size = VALUE_BYTES * cores
+        used.append(KernelUse("softirq probe", _PROBED, size, how, problem, grant))
+    if parts.stacks:
+        how = f"perf at {HERTZ} Hz on every core, {_PERF_PAGES * 4} kB a core"
+        problem, grant = _perf(host)
+        size = _PERF_PAGES * 4096 * cores
+        used.append(KernelUse("stacks", ("cpu-clock",), size, how, problem, grant))
+    return tuple(used)
+
+
+def _tracing(host: Host) -> tuple[str, str]:
+    """What stands against a trace instance, and what would help; both empty where nothing does."""
+    try:
+        place = find_tracefs(host)
+        instances = f"{place}/instances"
+        if os.access(instances, os.W_OK | os.X_OK, effective_ids=True):
+            return "", ""
+        problem = f"{instances} may not be written"
+    except SourceError as error:
+        problem = str(error)
+    try:
+        os.close(detached("tracefs"))  # as the recorder would: seen by nobody, gone when closed
+    except OSError:
+        return problem, f"{GRANT}; sudo sexton record"
+    return "", ""
+
+
+def _perf(host: Host) -> tuple[str, str]:
+    if shutil.which("perf", path=_PATH) is None:
+        return "perf is not installed", INSTALL
+    try:
+        free = int(text(host.files, "/proc/sys/kernel/perf_event_paranoid")) < 0
+    except (SourceError, ValueError):
+        free = False
+    if free or has(effective(host), "CAP_PERFMON"):
+        return "", ""
+    return "needs CAP_PERFMON, or kernel.perf_event_paranoid below 0", AS_ROOT
+
+
+def _programs(host: Host, parts: Parts) -> tuple[Program, ...]:
+    missing = shutil.which("journalctl", path=_PATH) is None
+    problem = "not installed: restarts before the recording stay unknown" if missing else ""
+    found = [Program("journalctl", "what units and sessions did, once an hour", problem, "")]
+    own = "costly files, off the NIC's cores"
+    if parts.ring:
+        own += "; at an alarm the ring, into a file"
+    found.append(Program("this interpreter", own, "", ""))
+    if parts.stacks:
+        found.append(Program("perf", "record, without end, nice 19, dies with us", *_perf(host)))
+    return tuple(found)
+
+
+def _not_read(parts: Parts) -> tuple[str, ...]:
+    but = f"{_BUT}, and {_BUT_PERF}" if parts.stacks else _BUT
+    return (f"{NOT_READ[0]} (but {but})", *NOT_READ[1:])

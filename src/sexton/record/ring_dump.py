@@ -1,0 +1,145 @@
+"""The event ring, written to a file by a child, so that the recorder never waits for it.
+
+``python -m sexton.record.ring_dump INSTANCE OUT SINCE_NS`` reads a held instance core by core,
+merges them by time and writes Parquet (zstd) with a `TraceEvent`'s columns: aside, synced, renamed,
+0600. It holds some thousand events in memory at a time, whatever the size of the ring.
+
+The instance is usually reached through a mount that hangs nowhere, by a descriptor of the recorder:
+``/proc/self/fd/7/instances/…``. The child inherits it under the same number, so the path holds for
+both. Names are kept as the store keeps them (`sexton.store.schema.escape`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from itertools import islice
+from typing import NamedTuple
+
+from sexton.errors import SextonError
+from sexton.model.row import fields_of
+from sexton.model.trace import TraceEvent
+from sexton.sources.runner import Manners, Running, start
+from sexton.sources.tracefs.ring import EventRing, events
+
+_BATCH = 16_384
+_PATIENCE_S = 120.0
+
+
+class DumpEnd(NamedTuple):
+    """How a dump ended: `path` is there if `reason` is empty."""
+
+    path: str
+    seconds: float
+    reason: str
+
+
+class Dumping:
+    """A dump under way; the ring stands still until it ends."""
+
+    def __init__(self, ring: EventRing, path: str, seconds: float = 10.0) -> None:
+        """Hold the ring and begin; raises `SourceError` where no child can be started."""
+        self._ring = ring
+        self._path = path
+        self._began_s = time.monotonic()
+        since_ns = ring.hold() - int(seconds * 1e9)
+        keep = () if ring.mount is None else (ring.mount,)
+        manners = Manners(nice=19, private=True, heard=True, dies_with_us=True, keep=keep)
+        command = [sys.executable, "-m", __name__, ring.path, path, str(max(0, since_ns))]
+        self._end: DumpEnd | None = None
+        self._child: Running | None = None
+        try:
+            self._child = start(command, manners)
+        finally:
+            if self._child is None:
+                ring.release()
+
+    def poll(self) -> DumpEnd | None:
+        """`None` while it works; once it is done, how it ended."""
+        if self._child is None:
+            return self._end
+        status = self._child.status()
+        if status is not None:
+            said = self._child.words().strip().rpartition("\n")[2]
+            return self._finish("" if status == 0 else said or f"ended with {status}")
+        if time.monotonic() - self._began_s > _PATIENCE_S:
+            return self._finish(f"not done after {_PATIENCE_S:g} s; ended")
+        return None
+
+    def close(self) -> None:
+        """Give it up, where it is not done yet."""
+        if self._child is not None:
+            self._finish("given up")
+
+    def _finish(self, why: str) -> DumpEnd:
+        assert self._child is not None
+        self._child.stop(patience_s=1.0)
+        self._child = None
+        self._ring.release()
+        if why:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._path}.tmp")
+        self._end = DumpEnd(self._path, time.monotonic() - self._began_s, why)
+        return self._end
+
+
+def write_dump(instance: str, out: str, since_ns: int) -> int:
+    """Write the events of a held instance to `out`; how many."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from sexton.store.schema import escape
+
+    names = fields_of(TraceEvent)
+    types = (pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.string(), pa.string())
+    schema = pa.schema(list(zip(names, types, strict=True)))
+    aside = f"{out}.tmp"
+    written = 0
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                found = events(instance, since_ns)
+                while rows := list(islice(found, _BATCH)):
+                    mono, cpu, pid, comm, event, detail = zip(*rows, strict=True)
+                    texts = ([escape(each) for each in column] for column in (comm, event, detail))
+                    columns = [mono, cpu, pid, *texts]
+                    batch = pa.record_batch(
+                        [pa.array(v, t) for v, t in zip(columns, types, strict=True)],
+                        schema=schema,
+                    )
+                    writer.write_batch(batch)
+                    written += len(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(aside, out)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+    _sync_folder(os.path.dirname(out) or ".")
+    return written
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def main(arguments: list[str]) -> int:
+    instance, out, since_ns = arguments
+    try:
+        print(write_dump(instance, out, int(since_ns)))
+    except (SextonError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,353 @@
+"""Pinned minutes, off the node at once: ``sexton record DIR --ship URL``.
+
+For every pin of the recording there will be ``URL/<node>/<pin>/``, a recording in its own right,
+with the segments that the pin holds and the rings and stacks of their time: what
+``sexton diagnose --from`` reads. The open segment goes as soon as the alarm is raised, as far as
+its journal vouches for it, and again while the pin lasts; sealed, it replaces that copy.
+``shipped.json`` lists what is there with checksums, is written after the files it lists, and says
+``"whole": true`` when nothing more will come.
+
+The pins are the queue: they are on disk, bounded by retention, and outlive a restart, so what
+could not be sent is sent by the next recorder as long as its pin lives. The newest goes first. One
+thread does all of it; the recorder never waits for it. A failure is tried again after 1, 2, 4 …
+300 s, and at once (at most every second) when another alarm is raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sexton.errors import StoreError
+from sexton.model.recorder import RecorderNote
+from sexton.model.row import Row
+from sexton.model.text import seconds
+from sexton.record.destination import Destination, one_line, open_destination, shown
+from sexton.store.layout import segments_in
+from sexton.store.pieces import Piece, loose_pieces, pieces_of, pieces_of_open
+from sexton.store.pins import Pin, pins_in
+from sexton.store.recording import Segment
+
+SCHEMA = "sexton.shipped/1"
+SHIPPED = "shipped.json"
+#: How often the open segment goes again while a pin lasts.
+AGAIN_S = 15.0
+#: After a pin's end: its last segment is sealed by then, and perf's last file closed.
+SETTLED_S = 150.0
+_IDLE_S = 60.0
+_LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 300.0
+_STUCK_S = 60.0
+_CLOSE_S = 5.0
+_MOST_PINS = 1000
+_MOST_LISTING = 16 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(slots=True)
+class _Held:
+    """A segment's span, for as long as it lies there."""
+
+    boot_id: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What is at the destination for one pin; `seen` are local files known to be in `files`."""
+
+    files: dict[str, list[int]] = field(default_factory=dict)
+    seen: set[tuple[str, int, int]] = field(default_factory=set)
+    told: object = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """For the status. `shipped` and `waiting` are pins, `failed` attempts."""
+
+    shipped: int = 0
+    waiting: int = 0
+    failed: int = 0
+    files: int = 0
+    bytes: int = 0
+    last_error: str = ""
+
+
+def safe_name(text: str) -> str:
+    """A node's or a pin's name as a part of a path.
+
+    >>> safe_name("ip-10-0-0-1.ec2"), safe_name("../a b"), safe_name("..")
+    ('ip-10-0-0-1.ec2', '_._a_b', '_.')
+    """
+    plain = _UNSAFE.sub("_", text)[:120]
+    return f"_{plain[1:]}" if plain.startswith(".") or not plain else plain
+
+
+class Shipper:
+    """A companion of the recorder. Raises `StoreError` where `url` cannot be written to."""
+
+    name = "ship"
+
+    def __init__(self, url: str, node_name: str, directory: Path, boot_id: str = "") -> None:
+        self.counts = Counts()
+        self.url = shown(url)
+        self._to: Destination = open_destination(url, directory)
+        self._node = safe_name(node_name)
+        self._directory = directory
+        self._held: dict[str, _Held] = {}
+        self._open: list[tuple[str, Path]] = []
+        self._sent: dict[str, _Sent] = {}
+        self._whole: set[tuple[str, float]] = set()
+        #: This boot's, as soon as anything tells: a pin of it may still grow.
+        self._boot_id = boot_id
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._resting = False
+        self._busy_since: float | None = None
+        self._notes: list[str] = []
+        self._told_stuck = False
+        self._thread = threading.Thread(target=self._run, name="sexton-ship", daemon=True)
+        self._thread.start()
+
+    # What the recorder calls, each at once.
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:  # noqa: ARG002 - a companion's
+        """What became of it since the last beat."""
+        since = self._busy_since
+        if since is not None and now_s - since > _STUCK_S and not self._told_stuck:
+            self._told_stuck = True
+            self._notes.append(f"{self.url} has not answered for {seconds(now_s - since)}")
+        elif since is None:
+            self._told_stuck = False
+        notes, self._notes = self._notes, []
+        return [RecorderNote("ship", words) for words in notes]
+
+    def alarmed(self, pin: Pin) -> None:
+        """There is something to send."""
+        self._boot_id = pin.boot_id
+        self._wake.set()
+
+    def cost(self) -> tuple[float, int]:
+        """It has no children; its thread counts as the recorder."""
+        return 0.0, 0
+
+    def rest(self) -> None:
+        """Nothing to give up: what costs is an alarm, and that is what it is for."""
+
+    def wake(self) -> None:
+        """Nothing was given up."""
+
+    def close(self) -> None:
+        """Some seconds for what waits; the next recorder sends the rest."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(_CLOSE_S)
+
+    def status(self) -> dict[str, Any]:
+        """For status.json."""
+        since = self._busy_since
+        busy_s = 0.0 if since is None else time.monotonic() - since
+        return {"url": self.url, **asdict(self.counts), "busy_s": round(busy_s, 1)}
+
+    # What its thread does.
+
+    def _run(self) -> None:
+        import pyarrow as pa
+
+        wait_s = 0.0
+        while True:
+            last = self._closing.is_set()
+            self._wake.clear()
+            self._busy_since = time.monotonic()
+            try:
+                again_s = self._round()
+                if wait_s:
+                    self._notes.append(f"{self.url} takes what is sent again")
+                wait_s = 0.0
+                self.counts.last_error = ""
+            except (OSError, StoreError, pa.ArrowException) as error:
+                self.counts.failed += 1
+                self.counts.last_error = one_line(error)
+                if not wait_s:
+                    self._notes.append(f"{self.url}: {self.counts.last_error}; tried again")
+                wait_s = again_s = min(max(wait_s * 2, _LEAST_WAIT_S), _MOST_WAIT_S)
+            self._busy_since = None
+            if last:
+                return
+            if not self._closing.wait(_LEAST_WAIT_S):
+                self._wake.wait(max(again_s - _LEAST_WAIT_S, 0.0))
+
+    def _round(self) -> float:
+        """Send what is not there yet; when to look again."""
+        pins, _ = pins_in(self._directory)
+        pins = pins[-_MOST_PINS:]
+        ids = {pin.id for pin in pins}
+        self._sent = {key: sent for key, sent in self._sent.items() if key in ids}
+        self._whole = {key for key in self._whole if key[0] in ids}
+        waiting = [pin for pin in reversed(pins) if (pin.id, pin.end_s) not in self._whole]
+        self.counts.waiting = len(waiting)
+        self.counts.shipped = len(pins) - len(waiting)
+        if not waiting:
+            return _IDLE_S
+        self._look()
+        for pin in waiting:
+            if self._ship(pin):
+                self._whole.add((pin.id, pin.end_s))
+                self._sent.pop(pin.id, None)
+                self.counts.waiting -= 1
+                self.counts.shipped += 1
+        return AGAIN_S if self.counts.waiting else _IDLE_S
+
+    def _look(self) -> None:
+        """Know the span of every sealed segment, each read once."""
+        place = self._directory / "segments"
+        names = {each.text: each for each in segments_in(place)}
+        self._held = {text: held for text, held in self._held.items() if text in names}
+        for text in names.keys() - self._held.keys():
+            try:
+                found = Segment(place / text, names[text], [])
+            except StoreError:  # damaged, or gone: `recording verify` tells
+                continue
+            self._held[text] = _Held(found.boot_id, found.start, found.end)
+        self._open = self._open_now()
+
+    def _ship(self, pin: Pin) -> bool:
+        """Send one pin's files; true when nothing more will come."""
+        root = f"{self._node}/{safe_name(pin.id)}"
+        sent = self._sent.get(pin.id)
+        if sent is None:
+            sent = self._sent[pin.id] = _listing(self._to.get(f"{root}/{SHIPPED}", _MOST_LISTING))
+        settled, pieces = self._wanted(pin)
+        if not pieces:
+            return settled  # retention was quicker, or nothing is flushed yet
+        for piece in pieces:
+            self._send(root, piece, sent)
+        self._forget_open(root, sent)
+        listing = {"schema": SCHEMA, "node": self._node, "pin": pin.id, "whole": settled}
+        if sent.told != (settled, sorted(sent.files.items())):
+            content = json.dumps({**listing, "files": sent.files}).encode()
+            self._to.put(f"{root}/{SHIPPED}", [content])
+            sent.told = (settled, sorted(sent.files.items()))
+        return settled
+
+    def _wanted(self, pin: Pin) -> tuple[bool, list[Piece]]:
+        """Whether the pin's minutes are over and sealed, and the files it holds now."""
+        held = {text: each for text, each in self._held.items() if pin.holds(each)}
+        ends = [each.end[0] for each in self._held.values() if each.boot_id == pin.boot_id]
+        opened = [] if pin.end_s < max(ends, default=pin.end_s) else self._opened(pin)
+        spans: list[_Held] = list(held.values())
+        if opened:
+            now = (time.monotonic(), time.time())
+            start = (pin.start_s, now[1] - max(now[0] - pin.start_s, 0.0))
+            spans.append(_Held(pin.boot_id, start, now))
+        pieces: list[Piece] = []
+        for path in opened:
+            pieces += _still_there(path, None)
+        for text in sorted(held, reverse=True):
+            pieces += _still_there(self._directory / "segments" / text, text)
+        if not pieces:
+            return not opened, []
+        pieces += loose_pieces(self._directory, spans)
+        file = self._directory / "pins" / f"{pin.id}.json"
+        try:
+            pieces.append(Piece(f"pins/{file.name}", file, file.stat().st_size))
+        except OSError:
+            return True, []  # retention let it go just now
+        earlier = self._boot_id not in ("", pin.boot_id)
+        over = earlier or time.monotonic() > pin.end_s + SETTLED_S
+        return over and not opened, pieces
+
+    def _opened(self, pin: Pin) -> list[Path]:
+        return [path for boot, path in self._open if boot == pin.boot_id]
+
+    def _open_now(self) -> list[tuple[str, Path]]:
+        """Open segments and their boots; the one that is written now is the last."""
+        found = []
+        for name in segments_in(self._directory / "open"):
+            path = self._directory / "open" / name.text
+            boot = _boot_of(path)
+            if boot and name.text not in self._held:
+                found.append((boot, path))
+                self._boot_id = boot
+        return found
+
+    def _send(self, root: str, piece: Piece, sent: _Sent) -> None:
+        try:
+            status = piece.path.stat()
+            key = (piece.name, piece.length, status.st_mtime_ns)
+            if key in sent.seen:
+                return
+            described = [piece.length, _checksum(piece)]
+        except (OSError, StoreError):
+            return  # sealed or retired meanwhile: the next round sees what became of it
+        if sent.files.get(piece.name) != described:
+            self._to.put(f"{root}/{piece.name}", piece.read())
+            self.counts.files += 1
+            self.counts.bytes += piece.length
+            sent.files[piece.name] = described
+            self._busy_since = time.monotonic()
+        sent.seen.add(key)
+
+    def _forget_open(self, root: str, sent: _Sent) -> None:
+        """The copy of an open segment has had its day when the sealed one is there."""
+        copies = {name.split("/")[1] for name in sent.files if name.startswith("open/")}
+        for segment in sorted(copies):
+            if f"segments/{segment}/manifest.json" in sent.files:
+                with contextlib.suppress(OSError):  # readers take the sealed one anyhow
+                    self._to.delete_all(f"{root}/open/{segment}")
+                for name in [each for each in sent.files if each.startswith(f"open/{segment}/")]:
+                    del sent.files[name]
+
+
+def _still_there(path: Path, sealed: str | None) -> Iterator[Piece]:
+    """A segment's files; none where it was sealed or retired under our eyes."""
+    try:
+        if sealed is None:
+            yield from pieces_of_open(path)
+        else:
+            name = next(each for each in segments_in(path.parent) if each.text == sealed)
+            yield from pieces_of(Segment(path, name, []))
+    except (StoreError, StopIteration):
+        return
+
+
+def _boot_of(path: Path) -> str:
+    from sexton.store.journal import JOURNAL, whole_lines
+    from sexton.store.layout import read_plain
+
+    try:
+        first = read_plain(path / JOURNAL, 1 << 20).partition(b"\n")[0]
+    except OSError:
+        return ""
+    lines, _ = whole_lines(first)
+    return str(lines[0].get("boot_id", "")) if lines else ""
+
+
+def _checksum(piece: Piece) -> int:
+    checksum = 0
+    for chunk in piece.read():
+        checksum = zlib.crc32(chunk, checksum)
+    return checksum
+
+
+def _listing(content: bytes | None) -> _Sent:
+    """What an earlier recorder sent; nothing where the list cannot be read."""
+    sent = _Sent()
+    if content is None:
+        return sent
+    try:
+        told = json.loads(content)
+        for name, (length, checksum) in told["files"].items():
+            sent.files[str(name)] = [int(length), int(checksum)]
+        sent.told = (bool(told["whole"]), sorted(sent.files.items()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return _Sent()
+    return sent

@@ -1,0 +1,194 @@
+"""Which part of a recording is meant: one boot, from one moment to another.
+
+People ask in wall time, and wall clocks jump; monotonic clocks do not, but each boot has its own.
+So a question in wall time becomes a span of one boot's monotonic clock here, and everything that
+person should know about the answer becomes a note: other boots, a clock that was set back so that
+a time came twice, hours in which nothing was recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sexton.errors import StoreError
+from sexton.model.text import count, seconds
+from sexton.store.recording import Recording, Segment
+from sexton.store.schema import MONO, WALL
+
+#: Readings come every second; longer without any, and nobody was recording.
+GAP_S = 15.0
+#: Clocks are slewed by less than this between two readings; more is a jump.
+_JUMP_S = 1.0
+_MOST_NOTES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `start` to `end`, each (monotonic, UNIX) seconds, both inclusive, of one boot.
+
+    `turns` are the wall times at which the clock jumped or the recorder paused.
+    """
+
+    boot_id: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+    notes: tuple[str, ...] = ()
+    turns: tuple[float, ...] = ()
+
+    def touches(self, segment: Segment) -> bool:
+        """Does the segment have a part in it?"""
+        inside = segment.start[0] <= self.end[0] and segment.end[0] >= self.start[0]
+        return inside and segment.boot_id == self.boot_id
+
+    def holds(self, mono_s: float) -> bool:
+        return self.start[0] <= mono_s <= self.end[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Unbroken recording of one boot, with a clock that did not jump."""
+
+    boot_id: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+    def part(self, earliest: float, latest: float) -> _Stretch | None:
+        """What of it lies between two wall times."""
+        if self.end[1] < earliest or self.start[1] > latest:
+            return None
+        start, end = self.start, self.end
+        if start[1] < earliest:
+            start = (start[0] + earliest - start[1], earliest)
+        if end[1] > latest:
+            end = (end[0] - (end[1] - latest), latest)
+        return _Stretch(self.boot_id, start, end)
+
+
+def everything(recording: Recording) -> Span:
+    """All of the last boot."""
+    stretches = _stretches(recording)
+    last = stretches[-1].boot_id
+    mine = [each for each in stretches if each.boot_id == last]
+    notes = [*_other_boots(recording, stretches, mine), *_breaks(mine)]
+    return Span(last, mine[0].start, mine[-1].end, tuple(notes), _turns(mine))
+
+
+def between(recording: Recording, earliest: float, latest: float) -> Span:
+    """What was recorded between two wall times; `StoreError` where that is nothing."""
+    stretches = _stretches(recording)
+    parts = [part for each in stretches if (part := each.part(earliest, latest)) is not None]
+    if not parts:
+        raise StoreError(
+            f"nothing was recorded from {moment(earliest)} to {moment(latest)}; {reach(recording)}"
+        )
+    mine = [parts[-1]]
+    notes = []
+    for part in reversed(parts[:-1]):
+        if part.boot_id != mine[0].boot_id:
+            break
+        if part.end[1] > mine[0].start[1] + _JUMP_S:
+            notes.append(
+                f"the clock was set back: {moment(mine[0].start[1])} to"
+                f" {moment(min(part.end[1], mine[-1].end[1]))} came twice, the later is judged"
+            )
+            break
+        mine.insert(0, part)
+    notes = [*_other_boots(recording, parts, mine), *notes, *_breaks(mine)]
+    return Span(mine[0].boot_id, mine[0].start, mine[-1].end, tuple(notes), _turns(mine))
+
+
+def _turns(mine: Sequence[_Stretch]) -> tuple[float, ...]:
+    return tuple(wall for a, b in pairwise(mine) for wall in (a.end[1], b.start[1]))
+
+
+def edges(recording: Recording) -> tuple[float, float]:
+    """The first and the last wall time in it."""
+    stretches = _stretches(recording)
+    walls = [wall for each in stretches for wall in (each.start[1], each.end[1])]
+    return min(walls), max(walls)
+
+
+def reach(recording: Recording) -> str:
+    """In words: where it begins and ends."""
+    first, last = edges(recording)
+    return f"the recording reaches from {moment(first)} to {moment(last)}"
+
+
+def moment(wall_s: float) -> str:
+    """A wall time as this machine's people read it."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return f"{wall_s:.0f}"
+
+
+def _stretches(recording: Recording) -> list[_Stretch]:
+    found: list[_Stretch] = []
+    for segment in recording.segments:
+        for each in _within(segment):
+            last = found[-1] if found else None
+            if last is not None and last.boot_id == each.boot_id and _goes_on(last, each):
+                found[-1] = _Stretch(last.boot_id, last.start, each.end)
+            else:
+                found.append(each)
+    if not found:
+        raise StoreError(f"{recording.path}: nothing is recorded here yet")
+    return found
+
+
+def _goes_on(last: _Stretch, each: _Stretch) -> bool:
+    jumped = abs(_offset(each.start) - _offset(last.end)) > _JUMP_S
+    return not jumped and each.start[0] - last.end[0] <= GAP_S
+
+
+def _offset(pair: tuple[float, float]) -> float:
+    return pair[1] - pair[0]
+
+
+def _within(segment: Segment) -> Iterator[_Stretch]:
+    """A segment, in parts where the clock jumped inside it."""
+    if abs(_offset(segment.end) - _offset(segment.start)) <= _JUMP_S:
+        yield _Stretch(segment.boot_id, segment.start, segment.end)
+        return
+    readings = segment.readings()
+    columns = () if readings is None else (readings.column(name) for name in (MONO, WALL))
+    moments = sorted(zip(*(column.to_pylist() for column in columns), strict=True))
+    start = before = segment.start
+    for each in [*moments, segment.end]:
+        if abs(_offset(each) - _offset(before)) > _JUMP_S:
+            yield _Stretch(segment.boot_id, start, before)
+            start = each
+        before = each
+    yield _Stretch(segment.boot_id, start, segment.end)
+
+
+def _other_boots(
+    recording: Recording, stretches: Sequence[_Stretch], mine: Sequence[_Stretch]
+) -> Iterator[str]:
+    others = {each.boot_id for each in stretches} - {mine[0].boot_id}
+    if others:
+        boots = count(len(others) + 1, "boot")
+        first = min(
+            each.start[1] for each in _stretches(recording) if each.boot_id == mine[0].boot_id
+        )
+        yield f"{boots} in this span; judged is the last, recorded since {moment(first)}"
+
+
+def _breaks(mine: Sequence[_Stretch]) -> Iterator[str]:
+    told = []
+    for before, after in pairwise(mine):
+        if after.start[0] - before.end[0] > GAP_S:
+            told.append(
+                f"nothing was recorded from {moment(before.end[1])} to {moment(after.start[1])}"
+            )
+        by = _offset(after.start) - _offset(before.end)
+        if abs(by) > _JUMP_S:
+            way = "forward" if by > 0 else "back"
+            told.append(f"the wall clock was set {way} by {seconds(abs(by))}, to"
+                        f" {moment(after.start[1])}")  # fmt: skip
+    yield from told[:_MOST_NOTES]
+    if len(told) > _MOST_NOTES:
+        yield f"and {len(told) - _MOST_NOTES} more gaps or jumps like these"

@@ -1,0 +1,320 @@
+"""Rolling stacks: one ``perf record`` that goes on for months in files of two minutes.
+
+The open file is ``DIR/stacks/perf.data``; perf renames it to ``perf.data.<local time of its end>``
+when it starts the next, without losing a sample between the two, and each stands alone. They are
+kept raw (0600) until the profile engine decodes them.
+
+- perf runs at a low priority (`NICE`) and is told to die with us, so that a ``kill -9`` of the
+  recorder makes it finish its file and go. `Manners.dies_with_us` watches the *thread* that calls
+  `start` and `poll`, which has to live as long as the recorder: its main loop.
+- What a killed recorder left is taken over: an old perf is ended, its open file set aside as
+  ``…-torn`` and given the head that it lacks (`sexton.record.torn`).
+- A perf that dies, or no longer rotates, is started again after 1, 2, 4 … 60 s; each death is
+  counted and its last words kept. A full disk is such a death.
+- The bound in bytes deletes the oldest closed files, and is checked at each `poll`. perf's own
+  ``--switch-max-files`` stands behind it, for a recorder that was stopped and does not poll.
+
+File times are wall time: the end on the monotonic clock is made from them, and kept between the
+poll that did not see the file yet and the one that did, so that a jump of the clock does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Container
+from typing import NamedTuple
+
+from sexton.errors import SourceError
+from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
+from sexton.record.torn import mend
+from sexton.sources.host import Host
+from sexton.sources.reader import text
+from sexton.sources.runner import Manners, Running, start
+
+#: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
+#: rotations, and would lose samples exactly when the node is in trouble.
+NICE = 10
+HERTZ = 97  # and not 100, which would march in step with the kernel's own ticks
+_MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
+_OPEN = "perf.data"
+_CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
+_LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
+#: How much later than due a rotation may come on a busy node.
+_SLACK_S = 30.0
+#: One that lived this long is no longer dying at its start: the next death waits 1 s again.
+_SETTLED_S = 60.0
+
+
+class Rotation(NamedTuple):
+    """How stacks are taken and how many of them are kept; 400 files are 13 hours."""
+
+    segment_s: int = 120
+    hertz: int = HERTZ
+    keep_bytes: int = 1 << 30
+    keep_files: int = 400
+
+
+class Closed(NamedTuple):
+    """A file that perf has finished; `whole` is false where it was killed over it.
+
+    `mono_end_s` is `None` for one that is older than this boot.
+    """
+
+    path: str
+    mono_end_s: float | None
+    bytes: int
+    whole: bool
+
+
+class StacksState(NamedTuple):
+    """What became of perf so far; `reason` is why it last died, as it said itself."""
+
+    alive: bool
+    deaths: int
+    reason: str
+    again_in_s: float | None
+    deleted_files: int
+    deleted_bytes: int
+    taken_over: int
+
+
+class ChildCost(NamedTuple):
+    """CPU time of every perf so far, user and system, and the memory of the one that runs."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+class RollingStacks:
+    """One perf, kept alive by `poll`, which the recorder calls every few seconds."""
+
+    def __init__(self, host: Host, directory: str, rotation: Rotation = Rotation()) -> None:  # noqa: B008
+        host.require_live("perf record")
+        self.folder = os.path.join(os.path.realpath(directory), "stacks")
+        self._host = host
+        self._rotation = rotation
+        self._command: list[str] = []
+        self._running: Running | None = None
+        self._began_s = self._rotated_s = 0.0
+        self._wait_s = _LEAST_WAIT_S
+        self._again_s: float | None = None
+        self._seen: set[str] = set()
+        self._polled_s: float | None = None
+        self._deaths = self._deleted_files = self._deleted_bytes = self._taken_over = 0
+        self._reason = ""
+        self._spent_s = 0.0
+        self._last = ChildCost(0.0, 0)
+
+    def start(self) -> None:
+        """Take over what is there, find out what perf can do, and begin.
+
+        Raises `SourceAbsent` or `SourceDenied` with the grant that would help.
+        """
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        self._taken_over += end_leftovers(self._host, self.folder)
+        self._set_aside()
+        clear_trials(self.folder)
+        rotation = self._rotation
+        self._command = flags(rotation.hertz, rotation.segment_s, rotation.keep_files, self.folder)
+        self._launch()
+
+    def poll(self, spare: Container[str] = ()) -> list[Closed]:
+        """Files closed since the last call, oldest first, those found at the start among the
+        first; restarts perf where that is due, and keeps the bound. Waits only for one to be ended.
+
+        Files whose names are in `spare` (pinned) are not deleted by the bound.
+        """
+        now_s = time.monotonic()
+        self._tend(now_s)
+        found = self.closed()
+        fresh = [each for each in found if os.path.basename(each.path) not in self._seen]
+        if self._polled_s is not None:
+            earliest_s = self._polled_s
+            fresh = [each._replace(mono_end_s=_within(each, earliest_s, now_s)) for each in fresh]
+        if fresh:
+            self._rotated_s = now_s
+        self._watch(now_s)
+        gone = self._bound(found, spare)
+        self._seen = {os.path.basename(each.path) for each in found} - gone
+        self._polled_s = now_s
+        return [each for each in fresh if os.path.basename(each.path) not in gone]
+
+    def closed(self) -> list[Closed]:
+        """Every closed file there is, oldest first."""
+        ahead_s = time.time() - time.monotonic()
+        found = []
+        for name in _names(self.folder):
+            matched = _CLOSED.fullmatch(name)
+            if matched is None:
+                continue
+            with contextlib.suppress(FileNotFoundError):  # perf deletes its own, too
+                status = os.lstat(f"{self.folder}/{name}")
+                end_s = status.st_mtime - ahead_s
+                end = end_s if end_s > 0 else None
+                whole = matched[1] is None
+                closed = Closed(f"{self.folder}/{name}", end, status.st_size, whole)
+                found.append((status.st_mtime_ns, closed))
+        return [closed for _, closed in sorted(found)]
+
+    def is_alive(self) -> bool:
+        return self._running is not None and self._running.status() is None
+
+    def cost(self) -> ChildCost:
+        """What perf's process used; what sampling costs the sampled is not in it."""
+        if self._running is not None and self._running.status() is None:
+            with contextlib.suppress(SourceError):  # it ended just now: the last reading stands
+                self._last = _cost_of(self._host, self._running.pid)
+        return ChildCost(self._spent_s + self._last.cpu_s, self._last.rss_bytes)
+
+    def state(self) -> StacksState:
+        waits_s = None if self._again_s is None else max(0.0, self._again_s - time.monotonic())
+        return StacksState(
+            alive=self.is_alive(),
+            deaths=self._deaths,
+            reason=self._reason,
+            again_in_s=waits_s,
+            deleted_files=self._deleted_files,
+            deleted_bytes=self._deleted_bytes,
+            taken_over=self._taken_over,
+        )
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        """End perf, which closes its last file: the next `poll` gives it."""
+        self.cost()
+        if self._running is not None:
+            self._running.stop(patience_s)
+            self._running = None
+        self._retire()
+        self._again_s = None
+        self._set_aside()
+
+    def _launch(self) -> None:
+        self._running = start([*self._command, "-o", f"{self.folder}/{_OPEN}"], _MANNERS)
+        self._began_s = time.monotonic()
+        self._again_s = None
+
+    def _tend(self, now_s: float) -> None:
+        """Notice a death, and begin again once the wait is over."""
+        if self._running is not None:
+            self.cost()
+            status = self._running.status()
+            if status is None:
+                self._running.words()  # keeps them short
+                if self._open_bytes() > self._rotation.keep_bytes:
+                    self._bury(now_s, "one file alone passed the bound in bytes")
+            else:
+                said = last_words(self._running.words())
+                self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")
+        elif self._again_s is not None and now_s >= self._again_s:
+            try:
+                self._launch()
+            except SourceError as error:  # perf was taken away meanwhile
+                self._lament(now_s, str(error))
+
+    def _watch(self, now_s: float) -> None:
+        """A perf that took longer to start than a file may take misses its own alarm clock and
+        never rotates (seen with 6.1): such a one is ended, which closes its file."""
+        late_s = now_s - max(self._rotated_s, self._began_s)
+        if self.is_alive() and late_s > 2 * self._rotation.segment_s + _SLACK_S:
+            self._bury(now_s, f"no new file for {late_s:.0f} s")
+
+    def _bury(self, now_s: float, why: str) -> None:
+        assert self._running is not None
+        self._running.stop(patience_s=2.0)
+        self._running = None
+        self._retire()
+        self._set_aside()
+        if now_s - self._began_s >= _SETTLED_S:
+            self._wait_s = _LEAST_WAIT_S
+        self._lament(now_s, why)
+
+    def _lament(self, now_s: float, why: str) -> None:
+        self._deaths += 1
+        self._reason = why
+        self._again_s = now_s + self._wait_s
+        self._wait_s = min(_MOST_WAIT_S, 2 * self._wait_s)
+
+    def _retire(self) -> None:
+        self._spent_s += self._last.cpu_s
+        self._last = ChildCost(0.0, 0)
+
+    def _open_bytes(self) -> int:
+        try:
+            return os.lstat(f"{self.folder}/{_OPEN}").st_size
+        except FileNotFoundError:  # between two files
+            return 0
+
+    def _set_aside(self) -> None:
+        """Give the file of a dead perf a name of its own; the next one would rename it away."""
+        for name in (_OPEN, f"{_OPEN}.old"):
+            path = f"{self.folder}/{name}"
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            if status.st_size == 0:
+                os.unlink(path)
+                continue
+            stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(status.st_mtime))
+            hundredths = status.st_mtime_ns // 10_000_000 % 100
+            torn = _unused(f"{self.folder}/{_OPEN}.{stamp}{hundredths:02}-torn")
+            siblings = [each.path for each in self.closed() if each.whole]
+            os.rename(path, torn)
+            with contextlib.suppress(OSError):  # a full disk, say: it stays as it is
+                mend(torn, siblings[-1] if siblings else None)
+                os.utime(torn, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def _bound(self, found: list[Closed], spare: Container[str]) -> set[str]:
+        """Delete the oldest until what is left fits; the names of those that went."""
+        held = self._open_bytes() + sum(each.bytes for each in found)
+        gone: set[str] = set()
+        for each in found:
+            if held <= self._rotation.keep_bytes:
+                break
+            name = os.path.basename(each.path)
+            if name in spare:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(each.path)
+            held -= each.bytes
+            gone.add(name)
+            self._deleted_files += 1
+            self._deleted_bytes += each.bytes
+        return gone
+
+
+def _within(each: Closed, earliest_s: float, latest_s: float) -> float:
+    made_s = latest_s if each.mono_end_s is None else each.mono_end_s
+    return min(max(made_s, earliest_s), latest_s)
+
+
+def _disk_full(folder: str) -> str:
+    """perf says nothing where it cannot even write a head."""
+    found = os.statvfs(folder)
+    full = found.f_bavail * found.f_frsize < 1 << 16
+    return f"{folder}: No space left on device" if full else ""
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _unused(path: str) -> str:
+    number, free = 0, path
+    while os.path.lexists(free):
+        number += 1
+        free = f"{path}.{number}"
+    return free
+
+
+def _cost_of(host: Host, pid: int) -> ChildCost:
+    fields = text(host.files, f"/proc/{pid}/stat").rpartition(")")[2].split()
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    rss = re.search(r"^VmRSS:\s*(\d+) kB$", text(host.files, f"/proc/{pid}/status"), re.MULTILINE)
+    return ChildCost(cpu_s, int(rss[1]) * 1024 if rss is not None else 0)

@@ -1,0 +1,265 @@
+"""What happened in hours of readings, found without making a row of each.
+
+Twelve hours of 96 cores are four million rows of core times. Here they are columns: one pass over
+every segment makes the kernel's share of every step of every core, by the very arithmetic of
+`saturated_core`, and tells which cores in which seconds are worth being read as rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.model.cpu import CoreTimes, SoftirqCount
+from sexton.record.shelf import Array, Book, Shelf, columns
+from sexton.store.schema import MONO
+
+_TIMES = ("user_ms", "nice_ms", "system_ms", "irq_ms", "softirq_ms")
+#: Four bytes a step are enough for 24 days of kernel time in it.
+_MOST_MS = 2**31 - 1
+#: As in the detector: readings come a little early or late.
+_SLACK = 0.9
+
+
+class Held(NamedTuple):
+    """A core above the limit from the step that ends with reading `first` to that of `last`.
+
+    `seconds` includes what the kernel took of the steps before and after.
+    """
+
+    core: int
+    first: int
+    last: int
+    full: float
+    seconds: float
+
+    @property
+    def is_long(self) -> bool:
+        """Long enough for the detector to speak of it."""
+        return self.full >= HELD.value * _SLACK
+
+
+class Cores(NamedTuple):
+    """The survey's answer. `times` are all readings of core times, by number.
+
+    `telling` are single steps (core, number of the later reading) that the detector quotes where
+    no core was held: the busiest, the longest, the one with most kernel time.
+    """
+
+    times: Array
+    held: tuple[Held, ...]
+    telling: tuple[tuple[int, int], ...]
+
+
+class _Slab(NamedTuple):
+    """One segment: a row per core and a column per reading, `steps` one fewer, -1 where there is
+    none; and the counters at its edges."""
+
+    times: Array
+    cores: Array
+    steps: Array
+    first: Array
+    last: Array
+
+
+def survey_cores(shelf: Shelf) -> Cores:
+    """One pass over the core times of the span."""
+    slabs: list[tuple[bool, _Slab]] = []
+    joined = False
+
+    def read(book: Book) -> _Slab | None:
+        return _slab(shelf, book)
+
+    for book, slab in zip(shelf.books, shelf.each(read), strict=True):
+        joined = joined and book.joined
+        if slab is not None:
+            slabs.append((joined, slab))
+            joined = True
+    if not slabs:
+        return Cores(np.empty(0), (), ())
+    return _judge(*_stitch(slabs))
+
+
+def _slab(shelf: Shelf, book: Book) -> _Slab | None:
+    found = columns(book, CoreTimes, ("cpu", *_TIMES))
+    if found is None or not len(found[MONO]):
+        return None
+    mono = found[MONO]
+    if mono.min() < shelf.span.start[0] or mono.max() > shelf.span.end[0]:
+        inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
+        found = {name: column[inside] for name, column in found.items()}
+        if not inside.any():
+            return None
+    times, cores, values = _grid(found)
+    steps = _steps(values[:, :, :-1], values[:, :, 1:])
+    # Copies: a view would keep all of the segment's columns in memory.
+    edges = values[:, :, 0].copy(), values[:, :, -1].copy()
+    return _Slab(times.copy(), cores.copy(), steps, *edges)
+
+
+def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+    """Readings, cores, and every counter by core and reading, -1 where a core was not there."""
+    mono, cpu = found[MONO], found["cpu"]
+    length = int(np.argmax(cpu != cpu[0])) or len(cpu)
+    if len(cpu) % length == 0:  # as they are sealed: core by core, each with every reading
+        times, cores = mono[:length], cpu[::length]
+        shape = (len(cores), length)
+        whole = (mono.reshape(shape) == times).all() and (cores == cpu.reshape(shape).T).all()
+        if whole and (np.diff(times) > 0).all() and (np.diff(cores) > 0).all():
+            return times, cores, np.stack([found[name].reshape(shape) for name in _TIMES])
+    times, column = np.unique(mono, return_inverse=True)
+    cores, row = np.unique(cpu, return_inverse=True)
+    values = np.full((len(_TIMES), len(cores), len(times)), -1, np.int64)
+    for number, name in enumerate(_TIMES):
+        values[number, row, column] = found[name]
+    return times, cores, values
+
+
+def _steps(before: Array, after: Array) -> Array:
+    """Kernel milliseconds of each step; -1 where a counter went back or was not there."""
+    moved = after - before
+    known = (moved.min(axis=0) >= 0) & (before[0] >= 0)
+    kernel = np.where(known, moved[2] + moved[3] + moved[4], -1)
+    made: Array = np.minimum(kernel, _MOST_MS).astype(np.int32)
+    return made
+
+
+def _stitch(slabs: list[tuple[bool, _Slab]]) -> tuple[Array, Array, Array]:
+    """Readings, cores, and for each the step that leads to each reading."""
+    cores = np.unique(np.concatenate([slab.cores for _, slab in slabs]))
+    times = np.concatenate([slab.times for _, slab in slabs])
+    steps = np.full((len(cores), len(times)), -1, np.int32)
+    at = 0
+    before: _Slab | None = None
+    for joined, slab in slabs:
+        rows = np.searchsorted(cores, slab.cores)
+        if joined and before is not None:
+            both, mine, theirs = np.intersect1d(slab.cores, before.cores, return_indices=True)
+            steps[np.searchsorted(cores, both), at] = _steps(
+                before.last[:, theirs], slab.first[:, mine]
+            )
+        steps[rows, at + 1 : at + len(slab.times)] = slab.steps
+        at += len(slab.times)
+        before = slab
+    return times, cores, steps
+
+
+def _judge(times: Array, cores: Array, steps: Array) -> Cores:
+    known = steps >= 0
+    if not known.any():
+        return Cores(times, (), ())
+    seconds = np.diff(times, prepend=times[0] - 1.0)
+    share = steps / 10 / seconds
+    coarse = int(np.argmax(np.where(known.any(axis=0), seconds, -1.0)))
+    telling = {
+        _first(share, cores),
+        _first(steps, cores),
+        (int(cores[int(np.argmax(known[:, coarse]))]), coarse),
+    }
+    row, number = np.nonzero(share >= KERNEL_SHARE.value)
+    held = []
+    breaks = np.flatnonzero((np.diff(number) != 1) | (np.diff(row) != 0)) + 1
+    for group in np.split(np.arange(len(row)), breaks) if len(row) else ():
+        edges = int(number[group[0]]), int(number[group[-1]])
+        held.append(_run(times, steps[row[group[0]]], int(cores[row[group[0]]]), edges))
+    return Cores(times, tuple(held), tuple(sorted(telling)))
+
+
+def _first(values: Array, cores: Array) -> tuple[int, int]:
+    """Where the greatest of these is; of equals the earliest, as a detector meets them."""
+    row, number = np.nonzero(values == values.max())
+    at = int(np.lexsort((row, number))[0])
+    return int(cores[row[at]]), int(number[at])
+
+
+def _run(times: Array, steps: Array, core: int, edges: tuple[int, int]) -> Held:
+    first, last = edges
+    before = max(int(steps[first - 1]), 0) / 1000 if first > 0 else 0.0
+    after = max(int(steps[last + 1]), 0) / 1000 if last + 1 < len(steps) else 0.0
+    start, end = float(times[first - 1]), float(times[last])
+    return Held(core, first, last, end - start, (end + after) - (start - before))
+
+
+class Silent(NamedTuple):
+    """Steps of one core in which it was held and did not run NET_RX: (start, end) each, and the
+    slowest steps of it elsewhere."""
+
+    core: int
+    steps: tuple[tuple[float, float], ...]
+    slowest: tuple[tuple[float, float], ...]
+
+
+_SLOWEST = 3
+
+
+def survey_polls(shelf: Shelf, cores: Cores, serving: Iterable[int]) -> list[Silent]:
+    """Of the cores that serve a queue: where one was held and polled nothing."""
+    wanted = set(serving)
+    held = [each for each in cores.held if each.core in wanted]
+    if not held:
+        return []
+    suspects = sorted({each.core for each in held})
+    polls: dict[int, list[tuple[Array, Array, Array]]] = {core: [] for core in suspects}
+    last: dict[int, tuple[float, int]] = {}
+
+    def read(book: Book) -> tuple[float, dict[str, Array]] | None:
+        found = columns(book, SoftirqCount, ("cpu", "net_rx"))
+        if found is None:
+            return None
+        mono = found[MONO]
+        inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
+        some = inside & np.isin(found["cpu"], suspects)
+        few = {name: column[some] for name, column in found.items()}
+        return float(mono[inside].max(initial=-1.0)), few
+
+    for book, answer in zip(shelf.books, shelf.each(read), strict=True):
+        if not book.joined:
+            last = {}
+        if answer is None:
+            continue
+        newest, found = answer
+        for core in suspects:
+            mine = found["cpu"] == core
+            mono, ran = found[MONO][mine], found["net_rx"][mine]
+            if core in last:
+                mono, ran = np.insert(mono, 0, last[core][0]), np.insert(ran, 0, last[core][1])
+            if len(mono) > 1:
+                order = np.argsort(mono, kind="stable")
+                mono, ran = mono[order], ran[order]
+                polls[core].append((mono[:-1], mono[1:], np.diff(ran)))
+            last.pop(core, None)
+            if len(mono) and mono[-1] == newest:
+                last[core] = float(mono[-1]), int(ran[-1])
+    times = cores.times
+    return [
+        silent
+        for core in suspects
+        if polls[core]
+        and (silent := _silent(core, polls[core], [
+            (float(times[each.first - 1]), float(times[each.last]))
+            for each in held if each.core == core
+        ]))
+    ]  # fmt: skip
+
+
+def _silent(
+    core: int, pieces: list[tuple[Array, Array, Array]], held: list[tuple[float, float]]
+) -> Silent | None:
+    start, end, ran = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    touching = np.zeros(len(start), bool)
+    for began, ended in held:
+        touching |= (start < ended) & (end > began)
+    silent = touching & (ran == 0)
+    if not silent.any():
+        return None
+    # A counter that went back tells of no poll, for the detector as for us.
+    rate = np.where(silent, np.inf, np.maximum(ran, 0) / (end - start))
+    slowest = [at for at in np.argsort(rate, kind="stable")[:_SLOWEST] if np.isfinite(rate[at])]
+    return Silent(
+        core,
+        tuple(zip(start[silent].tolist(), end[silent].tolist(), strict=True)),
+        tuple((float(start[at]), float(end[at])) for at in slowest),
+    )

@@ -1,0 +1,73 @@
+"""What the recorder gives up when it costs more than it may."""
+
+from __future__ import annotations
+
+from sexton.record.budget import Budget, Spent, Verdict
+
+
+def judged(budget: Budget, minutes: float, rates: dict[str, float], rss: int = 0) -> list[Verdict]:
+    """Verdicts over `minutes` in which each source uses `rates` (CPU seconds a second)."""
+    start = getattr(budget, "_now", 1000.0)
+    costs = getattr(budget, "_costs", dict.fromkeys(rates, 0.0))
+    found = []
+    now = start
+    while now < start + minutes * 60:
+        now += 10
+        costs = {name: costs.get(name, 0.0) + 10 * rate for name, rate in rates.items()}
+        verdict = budget.judge(now, Spent(sum(costs.values()), 0.0, 0.0, rss), costs)
+        if verdict is not None:
+            found.append(verdict)
+    return found
+
+
+def test_below_its_limit_nothing_is_given_up() -> None:
+    assert judged(Budget(2.0), 30, {"procfs.tasks": 0.01}) == []
+
+
+def test_over_its_limit_the_costliest_source_is_slowed_and_then_left_out() -> None:
+    budget = Budget(1.0)
+    told = judged(budget, 5, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
+    assert [(each.action, each.source) for each in told[:3]] == [
+        ("slow", "procfs.tasks"),
+        ("rest", "procfs.tasks"),
+        ("slow", "procfs.vmstat"),
+    ]
+    assert "limit 1.0 %" in told[0].why
+
+
+def test_each_change_gets_a_minute_to_work_before_the_next() -> None:
+    told = judged(Budget(1.0), 3.4, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
+    assert len(told) == 3
+
+
+def test_what_everything_else_rests_on_is_never_given_up() -> None:
+    assert judged(Budget(0.1), 10, {"procfs.stat": 0.05, "kmsg.log": 0.05}) == []
+
+
+def test_memory_counts_like_time() -> None:
+    told = judged(Budget(50.0, memory_bytes=100 << 20), 1.5, {"procfs.tasks": 0.01}, rss=101 << 20)
+    assert told[0].why == "101 MB of memory, limit 100 MB"
+
+
+def test_time_the_kernel_spends_on_our_behalf_counts() -> None:
+    budget = Budget(1.0)
+    found = [
+        budget.judge(now, Spent(0.0, 0.0, 0.05 * now, 0), {"bpf.softirq_wait": 0.05 * now})
+        for now in range(0, 100, 10)
+    ]
+    assert [each.source for each in found if each] == ["bpf.softirq_wait"]
+
+
+def test_what_was_given_up_comes_back_after_ten_calm_minutes() -> None:
+    budget = Budget(1.0)
+    told = []
+    spent = 0.0
+    for now in range(0, 1500, 10):
+        spent += 0.5 if now < 80 else 0.01  # 5 % of a core, then 0.1 %
+        verdict = budget.judge(now, Spent(spent, 0.0, 0.0, 0), {"procfs.tasks": spent})
+        if verdict is not None:
+            told.append((now, verdict.action))
+    (slowed_at, slowed), (back_at, back) = told
+    assert (slowed, back) == ("slow", "restore")
+    assert back_at - slowed_at >= 600
+    assert budget.given_up == ()

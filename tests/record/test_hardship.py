@@ -1,0 +1,170 @@
+"""A recorder on a node in trouble: a full disk, deaths by the thousand, a storm of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lab.graveyard import own_cgroup
+from sexton.model.cgroup import CgroupEvent, CgroupEventGap
+from sexton.model.cpu import CoreTimes
+from sexton.model.recorder import RecorderNote
+from sexton.model.task import Process
+from sexton.sources.registry import giving
+from sexton.store.recording import Recording
+from tests.record.running import every, moments, options, recording, wait_until
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for a few segments."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "sexton-test", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take all the room there is left."""
+    with path.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(bytes(4096))
+    assert os.statvfs(path).f_bavail == 0
+
+
+def test_a_full_disk_stops_nothing_and_what_waited_is_there_afterwards(small_disk: Path) -> None:
+    place = small_disk / "r"
+    with recording(options(place), giving(CoreTimes)) as recorder:
+        wait_until(lambda: recorder._writer.written.segments >= 1)
+        fill(small_disk / "filler")
+        full_s = time.monotonic()
+        wait_until(lambda: recorder.problem)
+        assert recorder.problem == os.strerror(errno.ENOSPC)
+        time.sleep(2)
+        (small_disk / "filler").unlink()
+        wait_until(lambda: not recorder.problem)
+        time.sleep(1)
+    found = Recording(place)
+    assert found.problems == []
+    assert any(full_s < moment < full_s + 2 for moment in moments(place, CoreTimes)), (
+        "what was read while the disk was full waited in memory"
+    )
+    told = [note.detail for note in every(place, RecorderNote) if note.kind == "disk"]
+    assert any("cannot write: No space left" in words for words in told)
+
+
+def test_a_disk_that_stays_full_costs_old_minutes_and_never_the_recorder(small_disk: Path) -> None:
+    place = small_disk / "r"
+    with recording(options(place, segment_s=0.6, flush_s=0.2), giving(CoreTimes)) as recorder:
+        wait_until(lambda: recorder._writer.written.segments >= 3)
+        first = Recording(place).segments[0].name
+        fill(small_disk / "filler")
+        wait_until(lambda: not (place / "segments" / first).exists())
+        newest = time.monotonic()
+        wait_until(lambda: max(moments(place, CoreTimes), default=0.0) > newest)
+    told = [note.detail for note in every(place, RecorderNote)]
+    assert any("to make room" in words for words in told)
+
+
+def test_two_thousand_cgroups_a_minute_die_and_every_death_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    made = 400
+    with own_cgroup("sexton-test") as (_, parent), recording(options(place)) as recorder:
+        wait_until(lambda: _is_traced(recorder))
+        for number in range(made):
+            grave = parent / f"death-{number}"
+            grave.mkdir()
+            grave.rmdir()
+            time.sleep(0.03)  # 2,000 a minute
+        time.sleep(2)
+    deaths = [
+        event.path.rpartition("/")[2]
+        for event in every(place, CgroupEvent)
+        if event.kind == "rmdir" and "/death-" in event.path
+    ]
+    lost = sum(gap.lost for gap in every(place, CgroupEventGap))
+    assert lost == 0
+    assert sorted(deaths) == sorted(f"death-{number}" for number in range(made))
+
+
+def _is_traced(recorder: object) -> bool:
+    states = {each.id: each.state for each in recorder._sampler.states()}  # type: ignore[attr-defined]
+    return states["tracefs.cgroup_events"] == "ok"
+
+
+_STORM = """
+import os, sys, time
+end = time.monotonic() + float(sys.argv[1])
+born = 0
+while time.monotonic() < end:
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        born += 1
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                break
+        except ChildProcessError:
+            break
+print(born)
+"""
+
+
+def test_a_storm_of_processes_is_survived_at_the_usual_pace(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    with recording(options(place)) as recorder:
+        time.sleep(1)
+        began = time.monotonic()
+        ended = subprocess.run(
+            [sys.executable, "-c", _STORM, "5"], capture_output=True, text=True, check=True
+        )
+        recorder._sampler.read_now(("procfs.tasks",))
+        time.sleep(1)
+        states = {each.id: each for each in recorder._sampler.states()}
+    assert int(ended.stdout) > 500
+    assert states["procfs.tasks"].state == "ok"
+    assert every(place, Process)
+    times = [moment for moment in moments(place, CoreTimes) if moment >= began]
+    assert max(later - earlier for earlier, later in pairwise(times)) < 3
+
+
+def test_a_core_that_goes_and_comes_back_is_survived(tmp_path: Path) -> None:
+    switch = Path("/sys/devices/system/cpu/cpu1/online")
+    if not switch.exists() or switch.read_text().strip() != "1":
+        pytest.skip("this machine has no second core that can be taken offline")
+    place = tmp_path / "r"
+    with recording(options(place)) as recorder:
+        time.sleep(2)
+        try:
+            switch.write_text("0")
+            time.sleep(2.5)
+        finally:
+            switch.write_text("1")
+        time.sleep(2.5)
+        states = {each.id: each for each in recorder._sampler.states()}
+    cores = [
+        {row.cpu for row in batch.rows}
+        for each in Recording(place).segments
+        for batch in each.batches(CoreTimes)
+    ]
+    assert {0, 1} in cores
+    assert {0} in cores
+    assert cores[-1] == {0, 1}
+    for name in ("procfs.stat", "procfs.softirqs", "procfs.softnet_stat", "procfs.interrupts"):
+        assert states[name].state == "ok", states[name]

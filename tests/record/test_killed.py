@@ -1,0 +1,165 @@
+"""Killed a hundred times at random moments: nothing sealed is lost, every recording is valid."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+#: An interpreter of its own, so that forking is cheap and safe: each child is a whole recorder
+#: with quick flushes and segments, killed after a random time; then its directory is looked at.
+_KENNEL = r"""
+import json, os, random, signal, sys, time
+from pathlib import Path
+from sexton.model.cpu import CoreTimes
+from sexton.record.recorder import Options, Recorder
+from sexton.sources.host import open_host
+from sexton.sources.registry import giving
+from sexton.store.layout import prepare, segments_in
+from sexton.store.recording import Recording
+from sexton.store.retention import Limits
+
+place, rounds = Path(sys.argv[1]), int(sys.argv[2])
+prepare(place)
+chosen = random.Random(int(sys.argv[3]))
+sealed = {}
+told = {"problems": [], "lost": [], "flushed": 0, "segments": 0, "born": 0}
+
+def record():
+    from dataclasses import replace
+    sources = [replace(each, period_s=0.01) for each in giving(CoreTimes)]
+    options = Options(place, Limits(3600.0, 1 << 30), probe=False, segment_s=0.15, flush_s=0.03)
+    with Recorder(open_host(), options, (), sources) as recorder:
+        recorder.run()
+
+for number in range(rounds):
+    child = os.fork()
+    if child == 0:
+        try:
+            record()
+        finally:
+            os._exit(7)
+    time.sleep(chosen.uniform(0.05, 0.6))
+    journals = list(place.glob("open/*/journal"))
+    lines = sum(path.read_bytes().count(b"\n") - 1 for path in journals if path.exists())
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    if not os.WIFSIGNALED(status):
+        told["problems"].append(f"round {number}: ended by itself with {status}")
+    found = Recording(place)
+    told["problems"] += found.problems
+    told["born"] += bool(found.segments)
+    for segment in found.segments:
+        rows = sum(len(batch.rows) for batch in segment.batches(CoreTimes))
+        if segment.sealed:
+            sealed.setdefault(segment.name, rows)
+    told["problems"] += found.problems
+    there = {each.text for each in segments_in(place / "segments")}
+    told["lost"] += [name for name in sealed if name not in there]
+    if lines > 0 and not found.segments:
+        told["lost"].append(f"round {number}: {lines} flushes")
+    told["flushed"] += max(lines, 0)
+again = Recording(place)
+for segment in again.segments:
+    rows = sum(len(batch.rows) for batch in segment.batches(CoreTimes))
+    if segment.name in sealed and rows != sealed[segment.name]:
+        told["lost"].append(f"{segment.name}: {sealed[segment.name]} rows, now {rows}")
+times = [b.mono_s for s in again.segments for b in s.batches(CoreTimes)]
+told["ordered"] = times == sorted(times) and len(set(times)) == len(times)
+told["segments"] = len(again.segments)
+print(json.dumps(told))
+"""
+
+
+def test_a_hundred_kills_at_random_moments_lose_nothing_that_was_sealed(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _KENNEL, str(tmp_path / "r"), "100", "20261115"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    told = json.loads(ended.stdout)
+    assert told["problems"] == []
+    assert told["lost"] == []
+    assert told["ordered"]
+    assert told["born"] > 30, "most rounds lived long enough to record something"
+    assert told["segments"] > 30
+    assert told["flushed"] > 100
+
+
+def started(place: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A recorder as a person starts it, once it records."""
+    command = [sys.executable, "-m", "sexton", "record", str(place), *options]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE)
+    end = time.monotonic() + 30
+    while not (place / "status.json").exists():
+        assert child.poll() is None, child.stderr and child.stderr.read().decode()
+        assert time.monotonic() < end, "it did not begin to record"
+        time.sleep(0.1)
+    return child
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid:
+                found.append(int(name))
+    return found
+
+
+@pytest.mark.root
+def test_after_a_kill_no_child_survives_and_the_next_start_takes_over(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    child = started(place, "--stacks")
+    try:
+        deadline = time.monotonic() + 20
+        while not children_of(child.pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        offspring = children_of(child.pid)
+        assert offspring, "perf runs beside the recorder"
+    finally:
+        child.kill()
+        child.wait()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in offspring):
+        assert time.monotonic() < deadline, "a child outlived the recorder"
+        time.sleep(0.1)
+    again = started(place)
+    again.terminate()
+    assert again.wait(40) in (0, 143)
+    told = subprocess.run(
+        [sys.executable, "-m", "sexton", "recording", "verify", str(place), "--json"],
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    info = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "sexton", "recording", "info", str(place), "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    assert "taken over" in json.dumps(info)
+
+
+def test_asked_to_end_it_seals_what_it_has_and_ends_in_order(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    child = started(place)
+    child.terminate()
+    assert child.wait(40) == 0
+    assert not list(place.glob("open/*"))
+    assert len(list(place.glob("segments/*/manifest.json"))) == 1
+    assert json.loads((place / "status.json").read_text())["state"] == "stopped"

@@ -1,0 +1,230 @@
+"""The recorder at work on this machine: what it keeps, what alarms it, what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sexton.errors import StoreError
+from sexton.explain.diagnosis import diagnose
+from sexton.model.cpu import CoreTimes
+from sexton.model.memory import VmCounter
+from sexton.model.net import NicCounter
+from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.row import Row
+from sexton.model.task import Process
+from sexton.model.window import Batch, Window
+from sexton.record import recorder as recorders
+from sexton.record.replay import window as replayed
+from sexton.record.span import everything
+from sexton.sources.host import open_host
+from sexton.store.layout import is_locked
+from sexton.store.marks import leave_mark, remark_now
+from sexton.store.pins import pins_in
+from sexton.store.recording import Recording
+from sexton.store.retention import Limits
+from sexton.store.writer import Writer
+from sexton.surface.reports.diagnosis_json import diagnosis_json
+from tests.record.running import every, moments, options, recording, source, wait_until
+
+
+def findings(window: Window) -> str:
+    return json.dumps(diagnosis_json(diagnose(window))["findings"], indent=1)
+
+
+@pytest.mark.root
+def test_over_the_same_interval_replay_and_live_give_the_same_findings(tmp_path: Path) -> None:
+    kept: dict[type[Row], list[Batch[Row]]] = {}
+    place = tmp_path / "r"
+
+    class Listening(Writer):
+        """The recorder's writer, with somebody who listens in: what a live window would hold."""
+
+        def append(self, kind: type[Row], batch: Batch[Row]) -> None:
+            kept.setdefault(kind, []).append(batch)
+            super().append(kind, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorders, "Writer", Listening)
+        with recording(options(place)) as recorder:
+            time.sleep(9)
+    states = recorder._sampler.states()
+    providers = {kind: each.id for each in recorder._sources for kind in each.rows}
+    found = Recording(place)
+    assert len(found.segments) >= 3
+    again = replayed(found, everything(found))
+    assert not again.condensed
+    live = Window(kept, states, providers)
+    assert {kind: again.window.batches(kind) for kind in kept} == {
+        kind: live.batches(kind) for kind in kept
+    }
+    assert findings(again.window) == findings(live)
+
+
+@pytest.mark.root
+def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    with recording(options(place)) as recorder:
+        time.sleep(1.5)
+        # In real time, so that a test machine's other work does not take its share.
+        command = ["chrt", "-f", "1", "taskset", "-c", "0"]
+        command += ["dd", "if=/dev/zero", "of=/dev/null", "bs=4M"]
+        busy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: recorder._alarms, most_s=30)
+            began = time.monotonic()
+            time.sleep(4)
+        finally:
+            busy.kill()
+            busy.wait()
+    alarm = every(place, Alarm)[0]
+    assert (alarm.kind, alarm.about) == ("held_core", "core 0")
+    pin = pins_in(place)[0][0]
+    assert pin.start_s <= began - 290
+    assert pin.end_s >= began + 100
+    closely = [moment for moment in moments(place, Process) if moment >= began - 0.5]
+    assert len(closely) >= 4, "the process table is read every second while the alarm is on"
+    assert any(row.pid == busy.pid for row in every(place, Process))
+
+
+def test_a_mark_becomes_a_row_an_alarm_and_a_pin_and_its_file_goes(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    with recording(options(place), [calm()]) as recorder:
+        leave_mark(place, remark_now("job 17 died\x1b[2J", recorder.boot_id))
+        (place / "marks" / "junk").write_bytes(b"\xff not a mark")
+        wait_until(lambda: recorder._alarms)
+        wait_until(lambda: not os.listdir(place / "marks"))
+    (mark,) = every(place, Mark)
+    assert mark.text.startswith("job 17 died")
+    assert "\x1b" not in mark.text
+    assert every(place, Alarm)[0].kind == "mark"
+    assert pins_in(place)[0][0].about == mark.text
+
+
+def calm() -> object:
+    return source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
+
+
+def test_a_second_recorder_on_one_directory_refuses_and_harms_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    with recording(options(place), [calm()]):
+        assert is_locked(place)
+        with pytest.raises(StoreError, match=f"process {os.getpid()} is recording here already"):
+            recorders.Recorder(open_host(), options(place))
+        time.sleep(0.5)
+    assert not is_locked(place)
+    assert every(place, VmCounter)
+
+
+@pytest.mark.parametrize("deadline_s", [0.3, 3.0])
+def test_a_source_that_hangs_for_a_minute_stops_no_other(tmp_path: Path, deadline_s: float) -> None:
+    def hang() -> list[Row]:
+        time.sleep(60)
+        return []
+
+    place = tmp_path / "r"
+    hanging = source("test.hanging", NicCounter, hang, deadline_s=deadline_s)
+    with recording(options(place), [hanging, calm()]) as recorder:
+        time.sleep(deadline_s + 2.5)
+        state = {each.id: each for each in recorder._sampler.states()}["test.hanging"]
+        assert state.state == "timeout"
+    times = moments(place, VmCounter)
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    assert len(times) > 15
+    assert max(steps) < 1.2, "only a prompt source is waited for, and only for its deadline"
+    told = {each.id: each for each in Recording(place).segments[-1].states}
+    assert "no answer" in told["test.hanging"].detail
+
+
+def test_a_source_that_lies_or_breaks_stops_no_other_and_is_counted(tmp_path: Path) -> None:
+    def lie() -> list[Row]:
+        return [NicCounter("eth0", "huge", 1 << 80), NicCounter("eth0", "fine", (1 << 64) - 1)]
+
+    def fail() -> list[Row]:
+        raise RuntimeError("a bug")
+
+    place = tmp_path / "r"
+    sources = [
+        source("test.lying", NicCounter, lie),
+        source("test.broken", CoreTimes, fail),
+        calm(),
+    ]
+    with recording(options(place), sources) as recorder:
+        time.sleep(1.5)
+    assert {row.counter for row in every(place, NicCounter)} == {"fine"}
+    assert recorder._writer.written.refused_rows > 3
+    assert any(note.kind == "lost" for note in every(place, RecorderNote))
+    states = {each.id: each for each in Recording(place).segments[-1].states}
+    assert states["test.broken"].state == "failed"
+    assert "a bug" in states["test.broken"].detail
+
+
+def test_a_wall_clock_moved_by_hours_loses_nothing_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "r"
+    real, moved_s = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + moved_s[0])  # a fake clock, truly moved
+    with recording(options(place, limits=Limits(600.0, 1 << 30)), [calm()]):
+        time.sleep(1.5)
+        moved_s[0] = 5 * 3600.0
+        time.sleep(3)
+        moved_s[0] = -7 * 3600.0
+        time.sleep(3)
+    times = moments(place, VmCounter)
+    assert times == sorted(times)
+    assert len(times) > 45
+    told = [note.detail for note in every(place, RecorderNote) if note.kind == "clock"]
+    assert told == ["the wall clock moved by +18,000.0 s", "the wall clock moved by -43,200.0 s"]
+
+
+def test_it_tells_its_own_cost_and_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorders, "JUDGE_S", 0.5)
+    place = tmp_path / "r"
+    with recording(options(place), [calm()]) as recorder:
+        wait_until(lambda: (place / "status.json").exists())
+        time.sleep(1.5)
+        told = json.loads((place / "status.json").read_text())
+        assert told["state"] == "recording"
+        assert told["pid"] == os.getpid()
+        assert told["sources"] == {"ok": ["test.calm"]}
+        assert recorder.problem == ""
+    cost = every(place, RecorderCost)[-1]
+    assert cost.cpu_ms > 0
+    assert cost.rss_bytes > 1 << 20
+    assert cost.written_bytes > 0
+    assert json.loads((place / "status.json").read_text())["state"] == "stopped"
+
+
+def test_over_its_budget_it_sheds_the_costliest_source_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "JUDGE_S", 0.2)
+    monkeypatch.setattr(recorders.budgets, "_OVER_S", 0.8)
+
+    def burn() -> list[Row]:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        return [NicCounter("eth0", "burnt", 1)]
+
+    place = tmp_path / "r"
+    sources = [source("test.dear", NicCounter, burn), calm()]
+    with recording(options(place, cpu_percent=5.0), sources) as recorder:
+        wait_until(lambda: ("rest", "test.dear") in recorder._budget.given_up)
+        reads = {each.id: each.reads for each in recorder._sampler.states()}
+        time.sleep(1)
+        now = {each.id: each for each in recorder._sampler.states()}
+        assert now["test.dear"].reads == reads["test.dear"]
+        assert now["test.dear"].state == "skipped"
+        assert now["test.calm"].reads > reads["test.calm"]
+        wait_until(lambda: json.loads((place / "status.json").read_text())["shed"])
+    told = [note.detail for note in every(place, RecorderNote) if note.kind == "shed"]
+    assert told[0].startswith("test.dear read less often: ")
+    assert told[1].startswith("test.dear not read any more: ")

@@ -1,0 +1,130 @@
+"""What raises an alarm, and what does not."""
+
+from __future__ import annotations
+
+from sexton.model.cgroup import CgroupCensus
+from sexton.model.cpu import CoreTimes
+from sexton.model.event import KernelEvent
+from sexton.model.net import Nic
+from sexton.model.softirq import SoftirqWait
+from sexton.model.window import Batch
+from sexton.record.triggers import CALM_S, LONGEST_S, Raised, Triggers
+
+
+def core(cpu: int, system_ms: int, user_ms: int = 0, softirq_ms: int = 0) -> CoreTimes:
+    return CoreTimes(cpu, user_ms, 0, system_ms, 0, 0, 0, softirq_ms, 0)
+
+
+def watched(seconds: int, system: int = 0, user: int = 0, softirq: int = 0) -> list[Raised]:
+    """Alarms while core 5 spends so many ms a second and core 0 sleeps."""
+    triggers = Triggers()
+    return [
+        raised
+        for now in range(seconds + 1)
+        for raised in triggers.feed(
+            CoreTimes,
+            Batch(float(now), 0.0, (core(0, 0), core(5, now * system, now * user, now * softirq))),
+        )
+    ]
+
+
+def test_a_core_held_in_the_kernel_for_two_seconds_is_told_once_and_then_goes_on() -> None:
+    told = watched(6, system=960)
+    assert told[0] == Raised("held_core", "core 5", "core 5 in the kernel for 2.0 s", 2.0)
+    assert [each.goes_on for each in told] == [False, True, True, True, True]
+
+
+def test_softirq_time_holds_a_core_as_well() -> None:
+    assert watched(3, system=400, softirq=550)[0].about == "core 5"
+
+
+def test_one_second_is_a_burst_and_user_time_is_work() -> None:
+    assert watched(1, system=1000) == []
+    assert watched(10, user=1000) == []
+    assert watched(10, system=800) == []
+
+
+def test_counters_that_start_again_raise_nothing() -> None:
+    triggers = Triggers()
+    told = [
+        raised
+        for now, spent in enumerate((9_000_000, 9_000_960, 0, 960, 5))
+        for raised in triggers.feed(CoreTimes, Batch(float(now), 0.0, (core(5, spent),)))
+    ]
+    assert told == []
+
+
+def test_what_lasts_stops_being_an_alarm_until_it_was_calm() -> None:
+    told = watched(int(LONGEST_S) + 300, system=1000)
+    assert told[-1].mono_s <= LONGEST_S + 2.0
+    triggers = Triggers()
+    held = {0: 0, 1: 1000, 2: 2000, int(CALM_S) + 10: 2000, int(CALM_S) + 11: 3000}
+    held[int(CALM_S) + 12] = 4000
+    again = [
+        raised.goes_on
+        for now, spent in held.items()
+        for raised in triggers.feed(CoreTimes, Batch(float(now), 0.0, (core(5, spent),)))
+    ]
+    assert again == [False, False]
+
+
+def event(family: str, mono_us: int | None, **fields: int | str) -> KernelEvent:
+    return KernelEvent("some_pattern", family, "a line\x1b[2J", mono_us, None, fields)
+
+
+def test_a_nic_reset_and_a_soft_lockup_are_told_by_whom_they_concern() -> None:
+    rows = (event("nic_reset", 99_000_000, nic="eth0"), event("soft_lockup", 99_500_000, cpu=3))
+    told = Triggers().feed(KernelEvent, Batch(100.0, 0.0, rows))
+    assert [(each.kind, each.about) for each in told] == [
+        ("nic_reset", "eth0"),
+        ("soft_lockup", "3"),
+    ]
+    assert "\x1b" not in told[0].detail
+
+
+def test_the_lines_of_one_reset_are_one_alarm_whether_they_name_the_nic_or_its_place() -> None:
+    triggers = Triggers()
+    nic = Nic("eth0", True, "ena", None, "0000:20:03.0", "up")
+    assert triggers.feed(Nic, Batch(1.0, 0.0, (nic,))) == []
+    rows = (
+        event("nic_starved", 99_000_000, nic="eth0", bus="0000:20:03.0"),
+        event("nic_reset", 99_100_000, bus="0000:20:03.0"),
+    )
+    told = triggers.feed(KernelEvent, Batch(100.0, 0.0, rows))
+    assert {each.about for each in told} == {"eth0"}
+
+
+def test_lines_from_before_the_recorder_raise_nothing() -> None:
+    rows = (event("nic_reset", 5_000_000, nic="eth0"), event("nic_reset", None, nic="eth0"))
+    assert Triggers().feed(KernelEvent, Batch(100.0, 0.0, rows)) == []
+
+
+def census(dying: int | None, live: int) -> Batch[CgroupCensus]:
+    row = CgroupCensus("v1", 1, "/sys/fs/cgroup/memory", "node", None, live, dying, "x", None)
+    return Batch(1.0, 0.0, (row,))
+
+
+def test_zombies_are_told_past_the_limit_and_at_each_doubling() -> None:
+    triggers = Triggers()
+    told = [
+        bool(triggers.feed(CgroupCensus, census(dying, 240)))
+        for dying in (None, 20, 499, 500, 600, 999, 1000, 1999, 2000)
+    ]
+    assert told == [False, False, False, True, False, False, True, False, True]
+
+
+def test_many_zombies_beside_more_live_ones_raise_nothing() -> None:
+    assert Triggers().feed(CgroupCensus, census(5_000, 4_000)) == []
+
+
+def test_a_second_of_waiting_is_told_before_the_driver_loses_patience() -> None:
+    def row(cpu: int, longest: int | None, pending: int | None) -> SoftirqWait:
+        return SoftirqWait(cpu, "NET_RX", 10, 10, 100, longest, pending, (10,))
+
+    rows = (row(0, 900_000, None), row(1, 1_200_000, None), row(2, None, 2_000_000))
+    told = Triggers().feed(SoftirqWait, Batch(1.0, 0.0, rows))
+    assert [(each.kind, each.about) for each in told] == [
+        ("softirq_wait", "core 1"),
+        ("softirq_wait", "core 2"),
+    ]
+    assert told[1].detail == "NET_RX of core 2 waited 2.0 s"
