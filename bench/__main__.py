@@ -2,39 +2,76 @@
 
 Every number is a ratio against a peer measured in the same run, with the promise beside it. A
 promise that is missed is printed as missed; nothing here asserts, so that a slow machine fails no
-test.
+test. ``python -m bench recorder`` measures the recorder alone, ``python -m bench house`` the rest:
+such a part is written to a file of its own, since the README shows whole runs only.
 """
 
 from __future__ import annotations
 
+import argparse
 import compileall
 import os
 import platform
 import re
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import sexton
 from bench.crowd import crowd
-from bench.measure import Measured, census, diagnose_cost, start_up, watchers
+from bench.measure import census, diagnose_cost, start_up, watchers
+from bench.recorder.plan import add_options, plan
+from bench.recorder.report import measure
+from bench.table import HEAD, Measured
 
-OUT = Path(__file__).parent / "out" / "table.md"
+OUT = Path(__file__).parent / "out"
 README = Path(__file__).parents[1] / "README.md"
 _BLOCK = re.compile(r"(<!-- bench table: begin -->\n).*?(<!-- bench table: end -->)", re.DOTALL)
+WHAT = ("house", "recorder")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "what", nargs="*", metavar="WHAT", help=f"of {', '.join(WHAT)}; all if none"
+    )
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    wanted = options.what or list(WHAT)
+    if set(wanted) - set(WHAT):
+        parser.error(f"there is only {' and '.join(WHAT)}")
+    planned = plan(options)
     if os.geteuid() != 0:
         print("make bench makes 10,000 cgroups of its own: run it as root", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, _leave)
     compileall.compile_dir(Path(sexton.__file__).parent, quiet=2)  # as installed, not as edited
     results: list[Measured] = []
+    beside: list[str] = []
 
     def take(measured: Measured) -> None:
         results.append(measured)
         print(measured.row(), flush=True)
 
-    print(_HEAD, flush=True)
+    print(HEAD, flush=True)
+    if "house" in wanted:
+        _house(take)
+    if "recorder" in wanted:
+        beside = measure(planned, take).beside
+        for text in beside:
+            print(f"\n{text}", flush=True)
+    _write(results, beside, None if set(wanted) == set(WHAT) else wanted[0])
+    missed, unmeasured = (
+        sum(each.missed for each in results),
+        sum(each.unmeasured for each in results),
+    )
+    print(f"{missed} promise(s) missed, {unmeasured} not measured")
+    return 0
+
+
+def _house(take: Callable[[Measured], None]) -> None:
     take(start_up())
     take(census(10_000))
     with crowd(processes=1_000, cgroups=1_000):
@@ -42,21 +79,26 @@ def main() -> int:
             take(measured)
         for measured in watchers(5):
             take(measured)
-    OUT.parent.mkdir(exist_ok=True)
-    rows = "\n".join(each.row() for each in results)
+
+
+def _write(results: list[Measured], beside: list[str], part: str | None) -> None:
     where = f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    table = f"Measured by `make bench` on Linux {where}.\n\n{_HEAD}\n{rows}\n"
-    OUT.write_text(table)
-    README.write_text(_BLOCK.sub(lambda found: f"{found[1]}{table}{found[2]}", README.read_text()))
-    missed = [each for each in results if each.missed]
-    print(
-        f"\nwrote {OUT.relative_to(OUT.parents[2])} and README.md; {len(missed)} promise(s) missed"
-    )
-    return 0
+    rows = "\n".join([HEAD, *(each.row() for each in results)])
+    text = "\n\n".join([f"Measured by `make bench` on Linux {where}.", rows, *beside]) + "\n"
+    OUT.mkdir(exist_ok=True)
+    if part is not None:
+        (OUT / f"{part}.md").write_text(text)
+        print(f"\nwrote bench/out/{part}.md")
+        return
+    (OUT / "table.md").write_text(text)
+    README.write_text(_BLOCK.sub(lambda found: f"{found[1]}{text}{found[2]}", README.read_text()))
+    print("\nwrote bench/out/table.md and README.md")
 
 
-_HEAD = """\
-| what | here | peer | ratio | promised |
-|---|---|---|---|---|"""
+def _leave(number: int, _: FrameType | None) -> None:
+    """Ends by way of every clean-up: a thousand processes must not outlive us."""
+    raise SystemExit(128 + number)
 
-raise SystemExit(main())
+
+if __name__ == "__main__":
+    raise SystemExit(main())

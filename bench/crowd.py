@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
 
 
 def memory_root() -> Path:
@@ -18,9 +21,9 @@ def memory_root() -> Path:
 
 
 @contextmanager
-def grove(cgroups: int) -> Iterator[Path]:
+def grove(cgroups: int, under: Path | None = None) -> Iterator[Path]:
     """A tree of so many live cgroups: branches of a hundred leaves, as slices and pods are."""
-    root = memory_root() / f"sexton-bench-{os.getpid()}"
+    root = (under or memory_root()) / f"sexton-bench-{os.getpid()}"
     made = [root]
     root.mkdir()
     try:
@@ -44,19 +47,54 @@ def grove(cgroups: int) -> Iterator[Path]:
 @contextmanager
 def crowd(processes: int, cgroups: int) -> Iterator[None]:
     """So many sleeping processes beside so many live cgroups."""
-    children: list[int] = []
-    with grove(cgroups):
-        try:
-            for _ in range(processes):
-                child = os.fork()
-                if child == 0:
-                    signal.pause()
+    with grove(cgroups), children(processes, _sleep):
+        time.sleep(1)
+        yield
+
+
+@contextmanager
+def burning(processes: int, share: float, cores: set[int]) -> Iterator[None]:
+    """A few processes that each take about `share` of a core, kept on `cores`."""
+
+    def burn() -> None:
+        os.sched_setaffinity(0, cores)
+        while True:
+            until = time.perf_counter() + share / 10
+            while time.perf_counter() < until:
+                pass
+            time.sleep((1 - share) / 10)
+
+    with children(processes, burn):
+        yield
+
+
+@contextmanager
+def children(number: int, work: Callable[[], object]) -> Iterator[list[int]]:
+    """Forks so many children that do `work`; they go when this ends, or when we are killed."""
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+    made: list[int] = []
+    try:
+        for _ in range(number):
+            child = os.fork()
+            if child == 0:
+                # Whatever happens in here, this copy of us must not clean up what the parent made.
+                try:
+                    for each in (signal.SIGINT, signal.SIGTERM):
+                        signal.signal(each, signal.SIG_DFL)
+                    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                    if os.getppid() == parent:
+                        work()
+                finally:
                     os._exit(0)
-                children.append(child)
-            time.sleep(1)
-            yield
-        finally:
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-            for child in children:
-                os.waitpid(child, 0)
+            made.append(child)
+        yield made
+    finally:
+        for child in made:
+            os.kill(child, signal.SIGKILL)
+        for child in made:
+            os.waitpid(child, 0)
+
+
+def _sleep() -> None:
+    signal.pause()

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from bench.crowd import grove
+from bench.programs import SEXTON, find
+from bench.table import Measured
 from sexton.sources.reader import LiveFiles, walk
-
-SEXTON = str(Path(sys.executable).with_name("sexton"))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A line of the table; `promise` is the highest ratio (or value) we promised."""
-
-    what: str
-    here: str
-    peer: str
-    ratio: float | None
-    promise: float | None
-    promised: str
-
-    @property
-    def missed(self) -> bool:
-        return self.ratio is not None and self.promise is not None and self.ratio > self.promise
-
-    def row(self) -> str:
-        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
-        peer = self.peer.replace("|", "\\|")
-        kept = "" if self.promise is None else (" **missed**" if self.missed else " kept")
-        return f"| {self.what} | {self.here} | {peer} | {ratio} | {self.promised}{kept} |"
 
 
 def start_up(rounds: int = 20) -> Measured:
@@ -109,10 +84,11 @@ def watchers(seconds: int) -> Iterator[Measured]:
         "mpstat -P ALL": ["mpstat", "-P", "ALL", "1", str(seconds)],
     }
     for name, argv in peers.items():
-        if shutil.which(argv[0]) is None:
+        found = find(argv[0])
+        if found is None:
             yield Measured(f"diagnose against {name}", "", "not installed here", None, None, "")
             continue
-        theirs, _ = _cost(argv)
+        theirs, _ = _cost([found, *argv[1:]])
         yield Measured(
             f"diagnose against {name}, CPU over {seconds} s",
             f"{ours:.2f} s",

@@ -90,7 +90,8 @@ class Node:
         made[CgroupDir].append(CgroupDir("/", 1, 2))
         made[CgroupDir] += [CgroupDir(path, n, 0) for path, n in self.directories.items()]
         live = len(self.directories) + 1
-        dying = None if chance.random() < 0.3 else 600 + at
+        unknown = chance.random() < 0.3 or not 30 < at < SECONDS - 30
+        dying = None if unknown else 600 + at
         made[CgroupCensus].append(
             CgroupCensus("v1", 1, "/m", "node", 9000, live, dying, "count", None)
         )
@@ -129,8 +130,7 @@ def written(place: Path, seed: int, traced: bool) -> Recording:
         for at in range(part * SECONDS // PARTS, (part + 1) * SECONDS // PARTS):
             mono = 5000.0 + at + node.chance.random() / 50
             rows = node.second(at)
-            if at % 5 == 0:
-                rows |= node.scan(at)
+            scanned = node.scan(at) if at % 5 == 0 else {}
             if at % (SECONDS // PARTS) == 0:
                 rows |= fixed
             if traced:
@@ -139,6 +139,9 @@ def written(place: Path, seed: int, traced: bool) -> Recording:
                 ] * (node.chance.random() < 0.1)
             for kind, some in rows.items():
                 batches[kind].append(Batch(mono, WALL_S + mono, tuple(some)))
+            for kind, some in scanned.items():  # a little later, and by a clock that is slewed
+                wall = WALL_S + mono + 0.3 + node.chance.random() / 1000
+                batches[kind].append(Batch(mono + 0.3, wall, tuple(some)))
         write_sealed(place, [batches], part + 1)
     return Recording(place)
 

@@ -1,6 +1,8 @@
 """Running programs: a deadline, a bound, and nothing left behind."""
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +16,7 @@ from sexton.errors import (
     SourceSkipped,
     SourceTimeout,
 )
-from sexton.sources.runner import run
+from sexton.sources.runner import Manners, run, start
 
 
 def alive(pid):
@@ -124,4 +126,62 @@ def test_no_descriptor_is_left_open():
     run(["true"], deadline_s=10)
     with pytest.raises(SourceTimeout):
         run(["sleep", "300"], deadline_s=0.2)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_child_that_works_beside_us_is_nice_private_heard_and_ends(tmp_path):
+    script = f"echo said >&2; nice; nice > {tmp_path}/nice; exec sleep 300"
+    child = start(["sh", "-c", script], Manners(nice=7, private=True, heard=True))
+    made = tmp_path / "nice"
+    assert int(written(made)) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert child.words() == "said\n"
+    assert child.status() is None
+    child.stop(patience_s=10)
+    assert child.status() == -signal.SIGINT
+    assert gone(child.pid)
+
+
+def test_endless_words_are_cut_and_go_on_from_the_start():
+    child = start(["sh", "-c", "while echo yyyyyyyyyyyyyyy >&2; do :; done"], Manners(heard=True))
+    try:
+        while os.fstat(child._errors).st_size <= 1 << 16:
+            time.sleep(0.01)
+        assert len(child.words()) == 4096
+        while os.fstat(child._errors).st_size == 0:
+            time.sleep(0.01)
+        assert child.words().startswith("yyy"), "no hole at the start"
+    finally:
+        child.stop(patience_s=1)
+
+
+def test_a_descriptor_is_handed_down_only_if_asked(tmp_path):
+    readable, writable = os.pipe()
+    with os.fdopen(readable) as pipe:
+        child = start(["sh", "-c", f"echo x > /proc/self/fd/{writable}"], Manners(keep=(writable,)))
+        os.close(writable)
+        assert pipe.read() == "x\n"
+        child.stop()
+
+
+def test_a_child_told_to_dies_with_us_even_by_kill_9():
+    program = (
+        "from sexton.sources.runner import Manners, start\nimport signal\n"
+        "print(start(['sleep', '300'], Manners(dies_with_us=True)).pid, flush=True)\n"
+        "signal.pause()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    assert alive(child)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(child)
+
+
+def test_starting_leaves_no_descriptor_open_even_where_it_fails():
+    before = len(os.listdir("/proc/self/fd"))
+    start(["true"], Manners(heard=True)).stop()
+    with pytest.raises(SourceAbsent):
+        start(["sexton-no-such-program"], Manners(heard=True))
     assert len(os.listdir("/proc/self/fd")) == before

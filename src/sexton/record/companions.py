@@ -41,7 +41,7 @@ def chosen(*, stacks: bool, ring: bool, ship: str | None) -> list[Made]:
     if ring:
         made.append(Ring)
     if ship:
-        made.append(lambda place: Shipper(ship, place.node, place.directory))
+        made.append(lambda place: Shipper(ship, place.node, place.directory, place.boot_id))
     return made
 
 
@@ -49,6 +49,7 @@ class Stacks:
     """perf, rotated; its files wait in ``stacks/`` for whoever decodes them."""
 
     name = "perf.stacks"
+    outlasts = False
 
     def __init__(self, place: Place) -> None:
         rotation = Rotation(keep_bytes=place.most_bytes // 2)
@@ -98,6 +99,7 @@ class Ring:
     """The last seconds event by event, dumped when an alarm is raised."""
 
     name = "tracefs.ring"
+    outlasts = False
 
     def __init__(self, place: Place) -> None:
         self._place = place

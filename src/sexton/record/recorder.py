@@ -61,9 +61,13 @@ class Place(NamedTuple):
 
 
 class Companion(Protocol):
-    """Something that lives beside the loop. None of its methods may block or raise."""
+    """Something that lives beside the loop. None of its methods may block or raise.
+
+    One that `outlasts` the recording is closed after the last segment was sealed.
+    """
 
     name: str
+    outlasts: bool
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
         """Once a second; what it has to tell. `alarm` where one is on."""
@@ -146,7 +150,12 @@ class Recorder:
         self._sampler = Sampler(host, self._sources, self._keep)
         for words in left:
             self._note("taken over", words)
-        self._companions = self._made(companions)
+        self._companions: list[Companion] = []
+        try:
+            self._accompany(companions)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Recorder:
         return self
@@ -157,9 +166,13 @@ class Recorder:
     def close(self) -> None:
         """Stop everything, seal what was read, and let the directory go."""
         for each in self._companions:
-            each.close()
+            if not each.outlasts:
+                each.close()
         self._sampler.close()
         whole = self._writer.close(self._sampler.states())
+        for each in self._companions:
+            if each.outlasts:
+                each.close()
         self._status("stopped" if whole else "stopped; the disk refused the last minutes")
         if self._lock is not None:
             self._lock.release()
@@ -192,18 +205,16 @@ class Recorder:
             wake = min(self._sampler.next_due_s, clock.beat, clock.flush, end_s)
             self.stopping.wait(max(0.0, wake - time.monotonic()))
 
-    def _made(self, wanted: Sequence[Callable[[Place], Companion]]) -> list[Companion]:
+    def _accompany(self, wanted: Sequence[Callable[[Place], Companion]]) -> None:
         node, limits = os.uname().nodename, self.options.limits
         place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
-        found = []
         for make in wanted:
             try:
-                found.append(make(place))
+                self._companions.append(make(place))
             except SourceError as error:
                 grant = f"; {error.grant}" if error.grant else ""
                 self.refused.append(printable(f"{error}{grant}"))
                 self._note("source", str(error))
-        return found
 
     def _header(self) -> dict[str, Any]:
         return {

@@ -95,6 +95,7 @@ class Shipper:
     """A companion of the recorder. Raises `StoreError` where `url` cannot be written to."""
 
     name = "ship"
+    outlasts = True  # the last segment goes, too
 
     def __init__(self, url: str, node_name: str, directory: Path, boot_id: str = "") -> None:
         self.counts = Counts()

@@ -12,7 +12,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from sexton.errors import (
@@ -25,6 +25,7 @@ from sexton.errors import (
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _MOST_ERRORS = 4096
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Ended(NamedTuple):
@@ -35,6 +36,27 @@ class Ended(NamedTuple):
     errors: bytes
 
 
+class Manners(NamedTuple):
+    """How a child behaves that works beside us for long.
+
+    `nice` is added to our own niceness. The I/O priority follows by the kernel's own rule
+    (ioprio_set(2): nice 19 is the last level of best effort); the idle class would be too low for
+    a child that must empty a buffer. `private` files are for their owner alone. `heard`: what it
+    says on standard error is kept, in memory (`Running.words`). `keep`: descriptors it inherits.
+
+    `dies_with_us`: the kernel sends it SIGTERM when we are gone, however we went. It watches the
+    *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from one that
+    lives as long as the process. The kernel forgets it where the program has file capabilities
+    and we are not root: whoever comes next still has to look for leftovers.
+    """
+
+    nice: int = 0
+    private: bool = False
+    heard: bool = False
+    dies_with_us: bool = False
+    keep: tuple[int, ...] = ()
+
+
 def run(
     argv: Sequence[str],
     deadline_s: float,
@@ -42,7 +64,7 @@ def run(
     cpus: Iterable[int] | None = None,
 ) -> Ended:
     """Run `argv`; `cpus` pins it (and only it) to those cores."""
-    child = _spawn(argv, subprocess.PIPE, frozenset(cpus or ()))
+    child = _spawn(argv, (subprocess.PIPE, subprocess.PIPE), _before_exec(cpus, Manners()))
     try:
         output, errors = _gather(child, time.monotonic() + deadline_s, limit)
     except subprocess.TimeoutExpired:
@@ -57,8 +79,28 @@ def run(
 class Running:
     """A child that works beside us until it is told to stop."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], errors: int = -1) -> None:
         self._child = child
+        self._errors = errors
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def status(self) -> int | None:
+        """How it ended (minus the signal's number); `None` while it runs."""
+        return self._child.poll()
+
+    def words(self) -> str:
+        """The end of what it said on standard error, where that is `heard`."""
+        if self._errors < 0:
+            return ""
+        size = os.fstat(self._errors).st_size
+        said = os.pread(self._errors, _MOST_ERRORS, max(0, size - _MOST_ERRORS))
+        if size > 16 * _MOST_ERRORS:  # the offset is the child's too: it goes on at the start
+            os.lseek(self._errors, 0, os.SEEK_SET)
+            os.ftruncate(self._errors, 0)
+        return said.replace(b"\0", b"").decode("utf-8", "surrogateescape")  # a hole, by a race
 
     def stop(self, patience_s: float = 5.0) -> None:
         """Interrupt it as Ctrl-C would, so that it can finish its file; then kill what is left."""
@@ -67,26 +109,68 @@ class Running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(patience_s)
         _end(self._child)
+        if self._errors >= 0:
+            os.close(self._errors)
+            self._errors = -1
 
 
-def start(argv: Sequence[str]) -> Running:
-    """Run `argv` beside us, its words thrown away; whoever starts it stops it."""
-    return Running(_spawn(argv, subprocess.DEVNULL, frozenset()))
+def start(argv: Sequence[str], manners: Manners | None = None) -> Running:
+    """Run `argv` beside us, its words thrown away unless heard; whoever starts it stops it."""
+    manners = manners or Manners()
+    heard = os.memfd_create("sexton-words") if manners.heard else -1
+    try:
+        streams = (subprocess.DEVNULL, heard if manners.heard else subprocess.DEVNULL)
+        child = _spawn(argv, streams, _before_exec(None, manners), manners)
+    except BaseException:
+        if heard >= 0:
+            os.close(heard)
+        raise
+    return Running(child, heard)
 
 
-def _spawn(argv: Sequence[str], output: int, cpus: frozenset[int]) -> subprocess.Popen[bytes]:
+def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], None] | None:
+    """What the child does to itself before it becomes the program; prepared before the fork,
+    because between fork and exec of a threaded process little is safe."""
+    pinned = frozenset(cpus or ())
+    if not (pinned or manners.nice or manners.dies_with_us):
+        return None
+    control = None
+    if manners.dies_with_us:
+        import ctypes  # heavy, and only a recorder has such children
+
+        control = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
     def before_exec() -> None:
-        os.sched_setaffinity(0, cpus)
+        if pinned:
+            os.sched_setaffinity(0, pinned)
+        if manners.nice:
+            os.nice(manners.nice)
+        if control is not None:
+            control(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+            if os.getppid() != parent:  # we were killed before the kernel was asked to watch
+                os._exit(1)
 
+    return before_exec
+
+
+def _spawn(
+    argv: Sequence[str],
+    streams: tuple[int, int],
+    before_exec: Callable[[], None] | None,
+    manners: Manners = Manners(),  # noqa: B008 - an immutable tuple
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdout=streams[0],
+            stderr=streams[1],
             env=_ENVIRONMENT,
             start_new_session=True,
-            preexec_fn=before_exec if cpus else None,
+            preexec_fn=before_exec,
+            pass_fds=manners.keep,
+            umask=0o077 if manners.private else -1,
         )
     except FileNotFoundError:
         raise SourceAbsent(argv[0], "not installed") from None

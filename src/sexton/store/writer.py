@@ -215,7 +215,7 @@ class Writer:
         """A bug of ours, or of Arrow's: this flush is lost, the next one has a segment anew."""
         rows = sum(flush.rows for flush in self._backlog)
         self._backlog.clear()
-        self.written.problem = f"{type(error).__name__}: {error}".split("\n")[0]
+        self.written.problem = _first_line(error)
         if self._open is not None:
             rows += self._open.drop_waiting()
             self._open.close()
@@ -242,3 +242,9 @@ class Writer:
                 self._seal(now)
         except OSError as error:
             self.written.problem = error.strerror or str(error)
+        except Exception as error:  # noqa: BLE001 - as above: it must be told, and not vanish
+            self.written.problem = _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n")[0]

@@ -1,18 +1,18 @@
-"""A private tracing instance that follows memory cgroups from birth to release.
+"""A private tracing instance, and the one that follows memory cgroups from birth to release.
 
 Tracefs is not a tree of plain files: making a directory in ``instances/`` makes a ring buffer,
 writing arms events, and reading ``trace_pipe`` takes records away. So this module opens files of
 its own, on the node itself only, and puts back what it took:
 
-- the instance is named ``sexton-<pid>-<start time>-<n>`` and stays armed after a ``kill -9``, so
+- an instance is named ``sexton-<pid>-<start time>-<n>`` and stays armed after a ``kill -9``, so
   opening first removes those whose process is gone (the kernel refuses, with EBUSY, to remove one
-  whose pipe somebody still reads: another sexton in another pid namespace is safe);
-- its buffer is 64 kB a core, not the 1.4 MB of the default: about a thousand events (6.18), so
-  that a burst of deaths between two readings loses some, which `lost` counts;
+  whose files somebody still holds: another sexton in another pid namespace is safe);
+- its buffer is small: 64 kB a core for cgroups, not the 1.4 MB of the default: about a thousand
+  events (6.18), so that a burst of deaths between two readings loses some, which `lost` counts;
 - its clock is ``mono``, CLOCK_MONOTONIC, so that events join with every other reading;
 - it is reached through a detached mount that nobody else sees (`sexton.sources.tracefs.detached`),
   whether tracefs is mounted or not; where the kernel will not give one, through the node's mount;
-- events are filtered by ``root``, the hierarchy that memory is on (0 is v2).
+- cgroup events are filtered by ``root``, the hierarchy that memory is on (0 is v2).
 
 See the kernel's Documentation/trace/ftrace.rst, "Instances".
 """
@@ -23,7 +23,9 @@ import contextlib
 import errno
 import os
 import re
+from collections.abc import Iterator
 from itertools import count
+from typing import Self
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
 from sexton.sources.cgroupfs.layout import controller
@@ -38,6 +40,7 @@ AS_ROOT = "sudo sexton diagnose"
 BUFFER_KB = 64
 #: What one reading takes at most; the rest stays in the buffer for the next one.
 _MOST_BYTES = 4 << 20
+_CGROUP_RMDIR = "cgroup/cgroup_rmdir"
 _EVENTS = ("cgroup_mkdir", "cgroup_rmdir", "cgroup_release")
 _NAME = re.compile(r"sexton-([0-9]+)-([0-9]+)-[0-9]+", re.ASCII)
 _LOST = re.compile(
@@ -46,26 +49,77 @@ _LOST = re.compile(
 _numbers = count(1)
 
 
-class CgroupTrace:
-    """An armed instance; `close` removes it. Usable as a context manager."""
+class Instance:
+    """A directory of our own in ``instances/``, monotonic and not armed yet; `close` removes it.
+
+    `mount` is the descriptor that `path` goes through where it is a mount of our own: a child that
+    inherits it can use the same path.
+    """
+
+    def __init__(self, host: Host, event: str) -> None:
+        host.require_live(DEFAULT_MOUNT)
+        self._host = host
+        place, self.mount = _place(host, event)
+        instances = f"{place}/instances"
+        self.path = ""
+        try:
+            remove_stale(host, instances)
+            own = f"sexton-{os.getpid()}-{_start_time(host, os.getpid())}-{next(_numbers)}"
+            os.mkdir(f"{instances}/{own}")
+            self.path = f"{instances}/{own}"
+            self.write("trace_clock", "mono")
+        except (OSError, SourceError) as error:
+            Instance.close(self)
+            if isinstance(error, OSError):
+                raise failure(error.filename or instances, error) from None
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, name: str, content: str) -> None:
+        """Into one of the instance's files; `OSError` with its path where the kernel refuses."""
+        path = f"{self.path}/{name}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, content.encode())
+        except OSError as error:
+            raise OSError(error.errno or errno.EIO, error.strerror, path) from None
+        finally:
+            os.close(descriptor)
+
+    def stats(self) -> Iterator[tuple[int, str]]:
+        """Each core's number and its ``stats``; a core that goes away meanwhile is left out."""
+        files = self._host.files
+        for core in files.names(f"{self.path}/per_cpu"):
+            number = core.removeprefix("cpu")
+            if number.isascii() and number.isdigit():
+                with contextlib.suppress(SourceAbsent):
+                    yield int(number), text(files, f"{self.path}/per_cpu/{core}/stats")
+
+    def close(self) -> None:
+        """Take the instance away; its events with it."""
+        if self.path:
+            with contextlib.suppress(OSError):  # next time it is stale, and removed then
+                os.rmdir(self.path)
+        if self.mount is not None:
+            os.close(self.mount)
+            self.mount = None
+
+
+class CgroupTrace(Instance):
+    """An instance armed for memory cgroups. Usable as a context manager."""
 
     def __init__(self, host: Host, buffer_kb: int = BUFFER_KB) -> None:
         host.require_live(DEFAULT_MOUNT)
-        self._host = host
         self.root = _memory_root(host)
         self._pipe = -1
-        place, self._mount = _place(host)
-        instances = f"{place}/instances"
-        remove_stale(host, instances)
-        own = f"sexton-{os.getpid()}-{_start_time(host, os.getpid())}-{next(_numbers)}"
-        self.path = f"{instances}/{own}"
         self._rest = b""
         self._lost = 0
-        try:
-            os.mkdir(self.path)
-        except OSError as error:
-            self.close()
-            raise failure(self.path, error) from None
+        super().__init__(host, _CGROUP_RMDIR)
         try:
             self._arm(buffer_kb)
             self._lost = self._lost_so_far()
@@ -74,12 +128,6 @@ class CgroupTrace:
             if isinstance(error, OSError):
                 raise failure(error.filename or self.path, error) from None
             raise
-
-    def __enter__(self) -> CgroupTrace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def read(self) -> str:
         """Whole lines that came since the last call; never waits."""
@@ -106,52 +154,42 @@ class CgroupTrace:
         return max(0, lost)
 
     def close(self) -> None:
-        """Take the instance away; its events with it."""
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
-        with contextlib.suppress(OSError):  # next time it is stale, and removed then
-            os.rmdir(self.path)
-        if self._mount is not None:
-            os.close(self._mount)
-            self._mount = None
+        super().close()
 
     def _arm(self, buffer_kb: int) -> None:
-        _write(f"{self.path}/buffer_size_kb", str(buffer_kb))
-        _write(f"{self.path}/trace_clock", "mono")
+        self.write("buffer_size_kb", str(buffer_kb))
         # Read before the first event, so that none is missed.
         self._pipe = os.open(f"{self.path}/trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         for event in _EVENTS:
-            _write(f"{self.path}/events/cgroup/{event}/filter", f"root=={self.root}")
-            _write(f"{self.path}/events/cgroup/{event}/enable", "1")
+            self.write(f"events/cgroup/{event}/filter", f"root=={self.root}")
+            self.write(f"events/cgroup/{event}/enable", "1")
 
     def _lost_so_far(self) -> int:
-        files = self._host.files
-        total = 0
-        for core in files.names(f"{self.path}/per_cpu"):
-            counted = text(files, f"{self.path}/per_cpu/{core}/stats")
-            total += sum(int(number) for number in _LOST.findall(counted))
-        return total
+        return sum(int(number) for _, counted in self.stats() for number in _LOST.findall(counted))
 
 
-def find_tracefs(host: Host) -> str:
-    """Where tracefs is mounted, by itself or inside debugfs."""
+def find_tracefs(host: Host, event: str = _CGROUP_RMDIR) -> str:
+    """Where tracefs with that event is mounted, by itself or inside debugfs."""
     mounts = list(mountinfo.parse(text(host.files, f"{host.self_dir}/mountinfo")))
     own = [mount.mount_point for mount in mounts if mount.fstype == "tracefs"]
     inside = [f"{mount.mount_point}/tracing" for mount in mounts if mount.fstype == "debugfs"]
     for place in (*reversed(own), *reversed(inside)):
         try:
-            host.files.status(f"{place}/events/cgroup/cgroup_rmdir")
+            host.files.status(f"{place}/events/{event}")
         except SourceAbsent:
             continue
         return place
     if own or inside:
         where = (own or inside)[-1]
-        raise SourceAbsent(f"{where}/events/cgroup", "this kernel has no cgroup trace events")
+        group = event.partition("/")[0]
+        raise SourceAbsent(f"{where}/events/{group}", f"this kernel has no {group} trace events")
     raise SourceAbsent(DEFAULT_MOUNT, "tracefs is not mounted")
 
 
-def _place(host: Host) -> tuple[str, int | None]:
+def _place(host: Host, event: str) -> tuple[str, int | None]:
     """Where tracefs can be reached: through a mount of our own, else through the node's.
 
     Ours first, since nobody can take it away while we read.
@@ -160,7 +198,7 @@ def _place(host: Host) -> tuple[str, int | None]:
         mount = detached("tracefs")
     except OSError as error:
         try:
-            return find_tracefs(host), None
+            return find_tracefs(host, event), None
         except SourceDenied as denied:
             raise SourceDenied(DEFAULT_MOUNT, denied.detail, grant=AS_ROOT) from None
         except SourceAbsent as absent:
@@ -196,13 +234,3 @@ def _start_time(host: Host, pid: int) -> int | None:
     except SourceError:
         return None
     return int(fields[19])
-
-
-def _write(path: str, content: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, content.encode())
-    except OSError as error:
-        raise OSError(error.errno or errno.EIO, error.strerror, path) from None
-    finally:
-        os.close(descriptor)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 #: In the order a new user meets them.
-VERBS = ("diagnose", "zombies", "top", "sources", "collect")
+VERBS = ("diagnose", "zombies", "top", "record", "recording", "sources", "collect")
 _PACKAGE = "sexton.surface.cli.commands."
 
 _EPILOG = """\

@@ -22,6 +22,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON (docs/json.md)")
 
 
+def need_recorder() -> None:
+    """Recordings are Arrow and Parquet; a node that is only diagnosed does without."""
+    from importlib.util import find_spec
+
+    from sexton.errors import CommandError
+
+    if find_spec("pyarrow") is None:
+        raise CommandError("recordings need pyarrow: pip install 'sexton[recorder]'")
+
+
 def seconds(text: str) -> float:
     """A duration between 0 and an hour."""
     try:

@@ -38,6 +38,13 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
             "peak_bytes": diagnosis.cost.peak_bytes,
             "touched": diagnosis.cost.touched,
         },
+        "replayed": None
+        if diagnosis.replayed is None
+        else {
+            "recording": printable(diagnosis.replayed.recording),
+            "condensed": diagnosis.replayed.condensed,
+            "notes": [printable(each) for each in diagnosis.replayed.notes],
+        },
     }
 
 

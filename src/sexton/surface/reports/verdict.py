@@ -7,6 +7,7 @@ One colour, on the verdict word alone; piped, the same text without it. Every st
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from textwrap import wrap
@@ -41,7 +42,8 @@ def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) ->
     """The whole report; `width` is kept between 60 and 110 columns."""
     width = min(max(width, 60), 110)
     word = _WORDS[diagnosis.exit]
-    lines = [*_block(f"{word}  {_identity(diagnosis)}", width, "      ", first=""), ""]
+    lines = [*_block(f"{word}  {_identity(diagnosis)}", width, "      ", first="")]
+    lines += [*_replayed(diagnosis, width), ""]
     if colour:
         coloured = f"\x1b[1;{_COLOURS[diagnosis.exit]}m{word}\x1b[0m"
         lines[0] = coloured + lines[0].removeprefix(word)
@@ -70,6 +72,24 @@ def _identity(diagnosis: Diagnosis) -> str:
         f"in a container ({node.container})" if node.container else "",
     ]
     return f"{_name(node)}   " + " · ".join(printable(part) for part in parts if part)
+
+
+def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """That this is not now, and which span it is."""
+    told = diagnosis.replayed
+    if told is None:
+        return
+    span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
+    length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
+    yield from _labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
+    yield from _labelled("", [printable(each) for each in told.notes], width)
+
+
+def _clock(wall_s: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return f"{wall_s:.0f}"
 
 
 def _is_about_nics(diagnosis: Diagnosis) -> bool:
@@ -311,8 +331,12 @@ def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     denied = [each for each in diagnosis.sources if each.state == "denied"]
     names = [each.id for each in denied if "on the node" not in each.grant]
     if names:
+        command = (
+            "sudo sexton diagnose adds" if diagnosis.replayed is None else "sudo sexton record"
+        )
+        command += "" if diagnosis.replayed is None else " would have kept"
         yield ""
-        yield from _labelled("AS ROOT", [f"sudo sexton diagnose adds {', '.join(names)}"], width)
+        yield from _labelled("AS ROOT", [f"{command} {', '.join(names)}"], width)
 
 
 def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -323,7 +347,10 @@ def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     checks = count(len(findings), "check") + (f", {unknown} unknown" if unknown else "")
     if cost is not None:
         peak = f" · {cost.peak_bytes / 1e6:.0f} MB" if cost.peak_bytes is not None else ""
-        used = f"{cost.watched_s:.0f} s watched · {cost.cpu_s:.2f} s CPU{peak}"
+        watched = f"{cost.watched_s:.0f} s watched"
+        if diagnosis.replayed is not None:
+            watched = f"{seconds(cost.watched_s)} of readings"
+        used = f"{watched} · {cost.cpu_s:.2f} s CPU{peak}"
         checks = f"{used} · {cost.touched} · {checks}"
     yield ""
     yield from _block(checks, width, " ")

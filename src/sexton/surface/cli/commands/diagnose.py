@@ -10,6 +10,13 @@ against it, what could not be seen and the command that would show it, and what 
   sexton collect > collect.sh           for a node without Python:
   ssh node sh -s < collect.sh | sexton diagnose -
 
+What `sexton record` kept is judged by the same rules, also while it is still recording:
+
+  sexton diagnose --from /var/lib/sexton                      all of it
+  sexton diagnose --from DIR --around 03:12                   five minutes on either side
+  sexton diagnose --from DIR --window 2026-11-15T03:00..04:30 from one time to another
+  sexton diagnose --from DIR --window 20m..                   the last twenty minutes
+
 Nothing is changed. As root a private tracefs instance (64 kB a core) follows cgroup
 deaths and is removed at the end; --no-trace leaves it out.
 Exit: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell.
@@ -20,11 +27,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.surface.cli.options import add_json, add_root, seconds
+from sexton.surface.cli.options import add_json, add_root, need_recorder, seconds
+from sexton.surface.cli.times import add_span
 
 if TYPE_CHECKING:
-    from sexton.model.diagnosis import Cost
+    from pathlib import Path
+
+    from sexton.model.diagnosis import Cost, Diagnosis
     from sexton.model.window import Window
+    from sexton.record.replay import Replay
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,24 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
     )
 
+    parser.add_argument(
+        "--from", dest="recording", metavar="DIR", help="judge a recording instead of this node"
+    )
+    add_span(parser)
+
 
 def run(args: argparse.Namespace) -> int:
     import json
     import shutil
     import sys
 
-    from sexton.errors import CommandError
-    from sexton.explain.diagnosis import diagnose
     from sexton.surface.reports.diagnosis_json import diagnosis_json
     from sexton.surface.reports.verdict import verdict_text
 
-    if args.archive is not None:
-        if args.root != "/":
-            raise CommandError("an archive and --root exclude each other")
-        if args.seconds is not None or args.stacks:
-            raise CommandError("an archive was watched already: --seconds and --stacks say nothing")
-    window, cost = _replay(args.archive) if args.archive is not None else _watch(args)
-    diagnosis = diagnose(window, cost)
+    _check(args)
+    diagnosis = _recorded(args) if args.recording is not None else _seen(args)
     if args.json:
         json.dump(diagnosis_json(diagnosis), sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -73,6 +82,68 @@ def run(args: argparse.Namespace) -> int:
         width = shutil.get_terminal_size((88, 24)).columns
         sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
     return int(diagnosis.exit)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Options that exclude each other."""
+    from sexton.errors import CommandError
+
+    if args.recording is None and (args.around is not None or args.window is not None):
+        raise CommandError("--around and --window speak of a recording: --from DIR names it")
+    if args.recording is not None:
+        if args.archive is not None:
+            raise CommandError("a recording and an archive exclude each other")
+        if args.root != "/":
+            raise CommandError("--from and --root exclude each other")
+        if args.seconds is not None or args.stacks or args.no_trace:
+            raise CommandError(
+                "a recording was made already: --seconds, --stacks and --no-trace say nothing"
+            )
+        need_recorder()
+    if args.archive is not None:
+        if args.root != "/":
+            raise CommandError("an archive and --root exclude each other")
+        if args.seconds is not None or args.stacks:
+            raise CommandError("an archive was watched already: --seconds and --stacks say nothing")
+
+
+def _seen(args: argparse.Namespace) -> Diagnosis:
+    from sexton.explain.diagnosis import diagnose
+
+    return diagnose(*(_replay(args.archive) if args.archive is not None else _watch(args)))
+
+
+def _recorded(args: argparse.Namespace) -> Diagnosis:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from sexton.explain.diagnosis import diagnose
+    from sexton.model.diagnosis import Replayed
+
+    found = _read_back(args, Path(args.recording))
+    diagnosis = diagnose(found.window, _cost(found.window, "replayed from a recording"))
+    told = Replayed(args.recording, found.notes, found.condensed)
+    # What the detectors took counts too: a night of readings is theirs to look at.
+    cost = _cost(found.window, "replayed from a recording")
+    return replace(diagnosis, cost=cost, replayed=told)
+
+
+def _read_back(args: argparse.Namespace, path: Path) -> Replay:
+    from sexton.errors import CommandError
+    from sexton.record.replay import window
+    from sexton.record.span import between, edges, everything, reach
+    from sexton.store.recording import Recording
+    from sexton.surface.cli.progress import steps
+    from sexton.surface.cli.times import asked_span
+
+    recording = Recording(path)
+    try:
+        asked = asked_span(args, edges(recording))
+    except CommandError as error:
+        raise CommandError(f"{error}; {reach(recording)}") from None
+    span = everything(recording) if asked is None else between(recording, *asked)
+    with steps("reading back") as tick:
+        return window(recording, span, tick=tick)
 
 
 def _watch(args: argparse.Namespace) -> tuple[Window, Cost]:

@@ -1,0 +1,51 @@
+"""Our recorder, in the shapes that are promised something."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from bench.recorder.account import Program
+from bench.recorder.peers import Bed, Peer, Run
+
+PLAIN = ("--no-probe", "--no-ring")
+STACKS = ("--stacks", "--no-probe", "--no-ring")
+PROBE = ("--no-ring",)
+FULL = ("--stacks",)
+
+PLAIN_NAME = "sexton record"
+STACKS_NAME = "sexton record --stacks"
+FULL_NAME = "sexton record --stacks, probe and ring"
+
+
+def recorder(sexton: str, name: str, watches: str, flags: tuple[str, ...]) -> Peer:
+    def prepare(bed: Bed) -> Run | str:
+        reason = absent(sexton)
+        if reason:
+            return reason
+        out = bed.directory / "ours"
+        return Run(Program(name, argv(sexton, out, bed.seconds, flags), bed.seconds), out)
+
+    return Peer(name, watches, prepare)
+
+
+def argv(sexton: str, out: Path, seconds: int, flags: tuple[str, ...]) -> tuple[str, ...]:
+    return (sexton, "record", str(out), "--seconds", str(seconds), *flags)
+
+
+def variants(sexton: str) -> dict[str, Peer]:
+    everything = "processes, cgroups, cores, NIC, kernel log"
+    return {
+        "plain": recorder(sexton, PLAIN_NAME, f"{everything}; no stacks, no BPF", PLAIN),
+        "stacks": recorder(sexton, STACKS_NAME, "the same and stacks at 97 Hz", STACKS),
+        "full": recorder(sexton, FULL_NAME, "the same and softirq waits", FULL),
+    }
+
+
+def absent(sexton: str) -> str:
+    """Why our recorder cannot be run, or nothing."""
+    try:
+        asked = subprocess.run([sexton, "record", "--help"], capture_output=True, check=False)
+    except OSError as error:
+        return f"{sexton}: {error.strerror}"
+    return "" if asked.returncode == 0 else "this sexton has no `record` yet"

@@ -1,0 +1,69 @@
+"""How long each part of the recorder's bench takes, and which sexton it measures."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from bench.programs import SEXTON
+
+PARTS = ("watch", "slowdown", "flood", "replay")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Durations in seconds; the defaults keep the whole below eight minutes."""
+
+    sexton: str
+    parts: tuple[str, ...]
+    warm_up_s: int
+    peer_s: int
+    ours_s: int
+    rounds: int
+    settle_s: float
+    slice_s: float
+    flood_s: float
+    cores: int
+    hours: float
+
+    def wants(self, part: str) -> bool:
+        return part in self.parts
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the recorder's bench")
+    group.add_argument("--sexton", default=SEXTON, help="the sexton to measure")
+    group.add_argument(
+        "--parts", default=",".join(PARTS), help=f"which of {','.join(PARTS)} (default: all)"
+    )
+    group.add_argument("--warm-up", type=int, default=4, help="seconds before counting begins")
+    group.add_argument("--peer-seconds", type=int, default=10, help="counted, for each peer")
+    group.add_argument("--our-seconds", type=int, default=30, help="counted, for each of ours")
+    group.add_argument("--rounds", type=int, default=2, help="repetitions of slow-down and flood")
+    group.add_argument("--settle", type=float, default=3, help="seconds until probes are attached")
+    group.add_argument(
+        "--slice", type=float, default=1.5, help="seconds of fixed work a repetition"
+    )
+    group.add_argument("--flood-seconds", type=float, default=2, help="seconds of packets likewise")
+    group.add_argument("--cores", type=int, default=96, help="of the synthetic recording")
+    group.add_argument("--hours", type=float, default=12, help="of the synthetic recording")
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    parts = tuple(each for each in options.parts.split(",") if each)
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        raise SystemExit(f"no such part: {', '.join(sorted(unknown))}; there are {PARTS}")
+    return Plan(
+        sexton=options.sexton,
+        parts=parts,
+        warm_up_s=options.warm_up,
+        peer_s=options.peer_seconds,
+        ours_s=options.our_seconds,
+        rounds=options.rounds,
+        settle_s=options.settle,
+        slice_s=options.slice,
+        flood_s=options.flood_seconds,
+        cores=options.cores,
+        hours=options.hours,
+    )

@@ -1,0 +1,85 @@
+"""Lines of the table: a value, what it is held against, and what was promised."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A line of the table; `promise` is the highest ratio (or value) we promised."""
+
+    what: str
+    here: str
+    peer: str
+    ratio: float | None
+    promise: float | None
+    promised: str
+
+    @property
+    def missed(self) -> bool:
+        return self.ratio is not None and self.promise is not None and self.ratio > self.promise
+
+    @property
+    def unmeasured(self) -> bool:
+        return self.ratio is None and self.promise is not None
+
+    def row(self) -> str:
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        if self.promise is None:
+            kept = ""
+        elif self.unmeasured:
+            kept = " **NOT MEASURED**"
+        else:
+            kept = " **MISSED**" if self.missed else " kept"
+        cells = (self.what, self.here, self.peer, ratio, self.promised + kept)
+        return f"| {' | '.join(map(escaped, cells))} |"
+
+
+def escaped(cell: str) -> str:
+    """Text within a table's cell."""
+    return cell.replace("|", "\\|")
+
+
+HEAD = """\
+| what | here | peer | ratio | promised |
+|---|---|---|---|---|"""
+
+
+def against_limit(what: str, value: float | None, limit: float, unit: str, why: str) -> Measured:
+    """A value held against a promised limit; a promise nobody could measure is not kept.
+
+    >>> against_limit("record, CPU", 0.8, 1, "%", "").row()
+    '| record, CPU | 0.80 % | limit 1 % | 0.80 | ≤ 1 kept |'
+    >>> against_limit("record, CPU", 2, 1, "%", "").row()
+    '| record, CPU | 2.00 % | limit 1 % | 2.00 | ≤ 1 **MISSED** |'
+    >>> against_limit("record, CPU", None, 1, "%", "no such verb").row()
+    '| record, CPU | not run: no such verb | limit 1 % |  | ≤ 1 **NOT MEASURED** |'
+    """
+    peer = f"limit {limit:g} {unit}"
+    if value is None:
+        return Measured(what, f"not run: {why}", peer, None, 1, "≤ 1")
+    digits = 2 if value < 10 else 0
+    return Measured(what, f"{value:.{digits}f} {unit}", peer, value / limit, 1, "≤ 1")
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The median, with the lowest and highest where there are several.
+
+    >>> spread([3, 1, 2], 0)
+    '2 (1–3)'
+    >>> spread([0.125])
+    '0.12'
+    """
+    middle = f"{statistics.median(values):.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+
+
+def tell(line: str) -> None:
+    """A line of progress, apart from the table."""
+    print(line, file=sys.stderr, flush=True)
