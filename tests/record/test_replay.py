@@ -67,10 +67,14 @@ def record(directory: Path, window: Window, batches: Batches, parts: int) -> Non
     edge = max(each.mono_s for items in batches.values() for each in items) + 1.0
     first = min(each.mono_s for items in batches.values() for each in items)
     step = (edge - first) / parts
+    sequence = 0
     for number in range(parts):
         start = first + number * step
         end = edge + 1 if number == parts - 1 else start + step
-        place = directory / "open" / segment_name(number + 1, WALL_S).text
+        if not any(cut(batches, start, end).values()):
+            continue
+        sequence += 1
+        place = directory / "open" / segment_name(sequence, WALL_S).text
         opened = OpenSegment(place, {**HEADER, "providers": providers})
         middle = (start + end) / 2
         for piece in (cut(batches, start, middle), cut(batches, middle, end)):

@@ -102,11 +102,15 @@ def _units(shelf: Shelf, book: Book) -> tuple[list[str], dict[str, Array]] | Non
     rows = {name: table.column(name).fill_null(-1).to_numpy() for name in _UNIT}
     rows |= {MONO: table.column(MONO).to_numpy(), "name": coded.indices.to_numpy()}
     inside = (rows[MONO] >= shelf.span.start[0]) & (rows[MONO] <= shelf.span.end[0])
-    order = np.lexsort((rows[MONO][inside], rows["name"][inside]))
-    if not len(order):
+    if not inside.all():
+        rows = {name: column[inside] for name, column in rows.items()}
+    if not len(rows[MONO]):
         return None
-    texts = coded.dictionary.to_pylist()
-    return texts, {name: column[inside][order] for name, column in rows.items()}
+    same = np.diff(rows["name"])
+    if not ((same > 0) | ((same == 0) & (np.diff(rows[MONO]) > 0))).all():  # not sealed yet
+        order = np.lexsort((rows[MONO], rows["name"]))
+        rows = {name: column[order] for name, column in rows.items()}
+    return coded.dictionary.to_pylist(), rows
 
 
 def of_directories(shelf: Shelf, most: int) -> tuple[list[float], bool]:

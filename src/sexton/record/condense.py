@@ -24,15 +24,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sexton.detect.stems import container
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
-from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
+from sexton.model.cgroup import (
+    CgroupCensus,
+    CgroupDir,
+    CgroupEvent,
+    CgroupEventGap,
+    CgroupThrottle,
+)
+from sexton.model.cpu import CoreTimes, Interrupt, RunQueue, SoftirqCount, SoftnetCpu
 from sexton.model.event import KernelEvent, KernelLog, ServiceEvent
-from sexton.model.memory import Pressure
-from sexton.model.net import NetDevice, NicQueue, TcpCounters
+from sexton.model.memory import Pressure, VmCounter
+from sexton.model.net import NetDevice, NicCounter, NicQueue, TcpCounters
 from sexton.model.recorder import Alarm, Mark, RecorderNote
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
-from sexton.model.task import ProcessCgroup, Thread
+from sexton.model.task import Process, ProcessCgroup, Thread
 from sexton.model.text import count
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.window import Batch
@@ -53,6 +59,18 @@ _CLOSE_UP: tuple[type[Row], ...] = (
     TcpCounters,
     Pressure,
     Thread,
+)
+#: Counters, and what grows: pairs of neighbours here and there tell their pace.
+_PACED: tuple[type[Row], ...] = (
+    *_CLOSE_UP,
+    CgroupCensus,
+    CgroupThrottle,
+    Interrupt,
+    NicCounter,
+    RunQueue,
+    Process,
+    Unit,
+    VmCounter,
 )
 _TOLD = ("nic_reset", "nic_watchdog", "nic_starved", "soft_lockup", "hard_lockup", "rcu_stall")
 _EPISODES = 12
@@ -170,7 +188,8 @@ def condense(shelf: Shelf) -> Condensed:
     kinds = [kind for kind in tables().values() if shelf.having(kind) and kind not in batches]
     for kind in kinds:
         choice.edges(kind)
-        choice.grid(kind)
+        if kind in _PACED:
+            choice.grid(kind)
     silent = _served(choice, cores)
     _held(choice, cores, notes)
     _silences(choice, silent)

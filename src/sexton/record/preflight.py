@@ -41,7 +41,7 @@ from sexton.store.retention import PINNED_SHARE, Limits
 
 #: Resident after some minutes, measured; the budget sheds above its own limit.
 EXPECTED_RSS = 120 << 20
-#: CPU of flushing (9 to 12 µs) and sealing (5 to 6 µs) a row, measured on Linux 6.18 with 280 rows a
+#: CPU of flushing (9 to 12 µs) and sealing (5 to 6 µs) a row, measured on Linux 6.18 at 280 rows a
 #: second. What each table costs whatever its rows is in it, so big nodes are overestimated.
 WRITE_S = 15e-6
 _PERF_PAGES = 128 + 1

@@ -7,6 +7,7 @@ program. Companions (stacks, ring, shipping) live beside the loop and are asked 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -185,6 +186,8 @@ class Recorder:
 
     def run(self, tick: Callable[[dict[str, Any]], None] | None = None) -> None:
         """Until `stopping` is set, or for as long as asked; `tick` is told the status at times."""
+        gc.collect()
+        gc.freeze()  # what was imported stays: it need not be walked again and again
         now = time.monotonic()
         end_s = float("inf") if self.options.seconds is None else now + self.options.seconds
         clock = _Clock(now + EVERY_S, now + self.options.flush_s, now + JUDGE_S)

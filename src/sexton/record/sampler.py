@@ -48,6 +48,8 @@ Keep = Callable[[type[Row], Batch[Any]], None]
 _PATIENCE_S = 2.0
 #: A source that may take longer than this is not waited for while recording.
 _PROMPT_S = 1.0
+#: How long a recorder waits before it looks again for what was not there.
+_LOOK_AGAIN_S = 60.0
 
 
 def default_sources(*asked: str) -> tuple[Source, ...]:
@@ -55,7 +57,7 @@ def default_sources(*asked: str) -> tuple[Source, ...]:
     return tuple(each for each in all_sources() if not each.asked_by or each.asked_by in asked)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Seat:
     """One source's place in the schedule."""
 
@@ -63,7 +65,6 @@ class _Seat:
     due_s: float
     reading: Reading | None = None
     answer: Answer | None = None
-    asked_s: float = 0.0
     taken: bool = True
     state: str = "absent"
     detail: str = "not read yet"
@@ -144,8 +145,7 @@ class Sampler:
             if moving is None:  # the one tree a source may keep hold of
                 self.host.files = moving = MovingFiles(files)
             moving.now, self.host.moment = files, moment
-            for seat in self._seats:
-                self._read(seat)
+            self._read(self._seats)
         return self.window()
 
     def read_due(self, now: float, before_s: float = _NEVER_S) -> None:
@@ -155,21 +155,21 @@ class Sampler:
         costs as much as two seconds' worth of it and tells less.
         """
         self._look_aside()
+        due = []
         for seat in self._seats:
             if seat.due_s <= now + _SLACK_S:
-                if before_s - now <= seat.source.period_s / 2 + _SLACK_S:
+                period = seat.source.period_s
+                if before_s - now <= period / 2 + _SLACK_S:
                     seat.due_s = before_s
                     continue
-                self._read(seat)
-                period = seat.source.period_s
+                due.append(seat)
                 # A late read does not make the next one come early: the schedule moves on.
                 seat.due_s = max(seat.due_s or now, now - period) + period if period else _NEVER_S
+        self._read(due)
 
     def read_all(self) -> None:
         """Read every periodic source once more, for the window's closing edge."""
-        for seat in self._seats:
-            if seat.source.period_s:
-                self._read(seat)
+        self._read([seat for seat in self._seats if seat.source.period_s])
 
     @property
     def next_due_s(self) -> float:
@@ -185,9 +185,8 @@ class Sampler:
 
     def read_now(self, source_ids: Collection[str]) -> None:
         """Read these out of turn; their schedule stays."""
-        for seat in self._seats:
-            if seat.source.id in source_ids and not seat.rests:
-                self._read(seat)
+        wanted = (seat for seat in self._seats if seat.source.id in source_ids)
+        self._read([seat for seat in wanted if not seat.rests])
 
     def rest(self, source_id: str, why: str) -> None:
         """Read a source no more, and say why, until it is woken."""
@@ -238,27 +237,53 @@ class Sampler:
     def _is_stuck(self, seat: _Seat) -> bool:
         return seat.answer is not None and not seat.answer.done.is_set()
 
-    def _read(self, seat: _Seat) -> None:
-        if self._is_stuck(seat):
-            return
-        if self._aside is not None and seat.source.deadline_s > _PROMPT_S:
-            self._ask(seat, self._aside)
-            return
-        answer = self._ask(seat, self._worker)
-        if answer.done.wait(seat.source.deadline_s):
-            self._take(seat)
-        else:
-            self._give_up(seat)
-            self._worker = Worker()  # the old one still waits; it ends with its call
+    def _read(self, seats: Sequence[_Seat]) -> None:
+        """Ask them all, one after the other, and take in what they answer.
 
-    def _ask(self, seat: _Seat, worker: Worker) -> Answer:
+        They are handed to the worker together: waking it for each would cost more than most reads.
+        """
+        free = [seat for seat in seats if not self._is_stuck(seat)]
+        for seat in free:
+            if not seat.taken:  # its answer is there, and an alarm wants the next one already
+                self._take(seat)
+        slow = [seat for seat in free if self._aside and seat.source.deadline_s > _PROMPT_S]
+        asked = [seat for seat in free if seat not in slow]
+        for seat in asked:
+            self._ask(seat, self._worker)
+        self._await(asked)
+        for seat in slow:  # now, so that the two threads do not wake each other all the time
+            assert self._aside is not None
+            self._ask(seat, self._aside)
+        for seat in asked:
+            if not seat.taken and not self._is_stuck(seat):
+                self._take(seat)
+
+    def _await(self, asked: Sequence[_Seat]) -> None:
+        """Until each has answered or was given up."""
+        while waiting := [each for each in asked if self._is_waited_for(each)]:
+            seat = waiting[0]
+            assert seat.answer is not None
+            left_s = seat.source.deadline_s - self._worker.busy_s(seat.answer)
+            if left_s <= 0:
+                self._give_up(seat)
+                self._worker = self._worker.successor()
+                continue
+            last = asked[-1].answer
+            assert last is not None
+            last.done.wait(left_s)
+
+    def _is_waited_for(self, seat: _Seat) -> bool:
+        return self._is_stuck(seat) and seat.state != "timeout"
+
+    def _ask(self, seat: _Seat, worker: Worker) -> None:
         def collect() -> Iterable[Row]:
             if seat.reading is None:
                 seat.reading = seat.source.open(self.host)
             return seat.reading.collect()
 
-        seat.answer, seat.asked_s, seat.taken = worker.call(collect), time.monotonic(), False
-        return seat.answer
+        if seat.state == "timeout":  # it came back since, and gets another chance
+            seat.state = "absent"
+        seat.answer, seat.taken = worker.call(collect), False
 
     def _take(self, seat: _Seat) -> None:
         assert seat.answer is not None
@@ -266,6 +291,9 @@ class Sampler:
         seat.spent_s += seat.answer.spent_s
         if seat.answer.error is not None:
             self._failed(seat, seat.answer.error)
+            if self._aside is not None and seat.state in ("absent", "denied"):
+                # Over hours, what is not there need not be looked for every second.
+                seat.due_s = max(seat.due_s, time.monotonic() + _LOOK_AGAIN_S)
         elif not seat.rests:
             self._keep(seat, seat.answer)
 
@@ -280,12 +308,12 @@ class Sampler:
                 continue
             if seat.answer.done.is_set():
                 self._take(seat)
-            elif self._aside is not None and seat.state != "timeout":
-                # They stand in line behind each other: only the one being asked can hang.
-                waited_s = time.monotonic() - max(seat.asked_s, self._aside.since_s)
-                if self._aside.busy_with is seat.answer and waited_s > seat.source.deadline_s:
-                    self._give_up(seat)
-                    self._aside = self._aside.successor()
+            elif self._aside is None or seat.state == "timeout":
+                continue
+            # They stand in line behind each other: only the one being asked can hang.
+            elif self._aside.busy_s(seat.answer) > seat.source.deadline_s:
+                self._give_up(seat)
+                self._aside = self._aside.successor()
 
     def _failed(self, seat: _Seat, error: BaseException) -> None:
         seat.failures += 1

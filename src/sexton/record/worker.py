@@ -26,8 +26,7 @@ class Worker:
     """A thread that runs one call at a time, so that the caller can stop waiting for it."""
 
     def __init__(self) -> None:
-        self.busy_with: Answer | None = None
-        self.since_s = 0.0
+        self._busy: tuple[Answer | None, float] = (None, 0.0)
         self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], Answer] | None] = (
             queue.SimpleQueue()
         )
@@ -38,6 +37,11 @@ class Worker:
         answer = Answer()
         self._calls.put((function, answer))
         return answer
+
+    def busy_s(self, answer: Answer) -> float:
+        """For how long it has been asking for this one; nothing where another's turn it is."""
+        busy_with, since_s = self._busy
+        return time.monotonic() - since_s if busy_with is answer else 0.0
 
     def stop(self, patience_s: float = 0.0) -> None:
         """End it after the call it is in; wait for that, but not for longer than so."""
@@ -58,7 +62,7 @@ class Worker:
     def _loop(self) -> None:
         while (item := self._calls.get()) is not None:
             function, answer = item
-            self.busy_with, self.since_s = answer, time.monotonic()
+            self._busy = (answer, time.monotonic())
             began = time.perf_counter()
             try:
                 answer.rows.extend(function())

@@ -43,27 +43,11 @@ READINGS = pa.schema(
 )
 MOST_JOURNAL = 64 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
-
-
-class _Sink:
-    """Where an Arrow stream writes to: bytes that wait for their flush."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, piece: bytes) -> int:
-        self._pieces.append(bytes(piece))
-        return len(piece)
-
-    def flush(self) -> None:
-        pass
-
-    def take(self) -> bytes:
-        taken, self._pieces = b"".join(self._pieces), []
-        return taken
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+#: Smaller batches cost more to pack than to write.
+_WORTH_PACKING = 32 << 10
+#: What closes an Arrow stream: ours end where the file ends.
+_END = 8
 
 
 class _Stream:
@@ -73,12 +57,20 @@ class _Stream:
         self.path = path
         self.descriptor = -1
         self.end = 0
-        self._sink = _Sink()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=_OPTIONS)
+        self._schema = schema
+        self._head: bytes = schema.serialize().to_pybytes()
 
-    def encode(self, batch: pa.RecordBatch) -> bytes:
-        self._writer.write_batch(batch)
-        return self._sink.take()
+    def encode(self, batch: pa.RecordBatch, is_first: bool) -> bytes:
+        """A batch as it stands in the stream, behind the schema where it is the first."""
+        head = self._head if is_first else b""
+        if batch.nbytes < _WORTH_PACKING:
+            body: bytes = batch.serialize().to_pybytes()
+            return head + body
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema, options=_PACKED) as writer:
+            writer.write_batch(batch)
+        whole: bytes = sink.getvalue().to_pybytes()
+        return head + whole[len(self._head) : -_END]
 
     def append(self, content: bytes) -> list[int]:
         """Write and sync; the new end and the checksum, for the journal. The file is made here,
@@ -108,7 +100,7 @@ class OpenSegment:
         self.directory = directory
         self.bytes = 0
         self._streams: dict[str, _Stream] = {}
-        #: Encoded but not yet on disk: an Arrow stream cannot be rewound, its bytes can wait.
+        #: Encoded but not yet on disk.
         self._waiting: dict[str, bytes] = {}
         self._waiting_rows = 0
         self._states: object = None
@@ -163,15 +155,8 @@ class OpenSegment:
         return sum(map(len, self._waiting.values()))
 
     def drop_waiting(self) -> int:
-        """Forget what could not be written; how many rows that were. A stream's first piece holds
-        its schema, so one that never reached the disk is started anew."""
+        """Forget what could not be written; how many rows that were."""
         dropped = self._waiting_rows
-        for name in self._waiting:
-            if self._streams[name].end == 0:
-                stream = self._streams.pop(name)
-                stream.close()
-                with contextlib.suppress(OSError):
-                    stream.path.unlink()
         self._waiting, self._waiting_rows = {}, 0
         return dropped
 
@@ -205,8 +190,8 @@ class OpenSegment:
     def _wait(self, name: str, schema: pa.Schema, batch: pa.RecordBatch) -> None:
         if name not in self._streams:
             self._streams[name] = _Stream(self.directory / f"{name}.arrows", schema)
-        encoded = self._streams[name].encode(batch)
-        self._waiting[name] = self._waiting.get(name, b"") + encoded
+        before, stream = self._waiting.get(name, b""), self._streams[name]
+        self._waiting[name] = before + stream.encode(batch, not before and stream.end == 0)
 
     def _vouch(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode()

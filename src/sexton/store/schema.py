@@ -63,10 +63,25 @@ def tables() -> Mapping[str, type[Row]]:
     return {table(kind): kind for kind in Row.__subclasses__() if kind.__module__ != __name__}
 
 
+_TIME_TYPES = (pa.float64(), pa.float64(), pa.int32())
+
+
+class _Column(NamedTuple):
+    """One field: its type, and how its values are turned into it.
+
+    "whole" and "wholes" are integers and lists of them, "text" and "texts" likewise, "json" is a
+    mapping, "plain" needs nothing.
+    """
+
+    type: pa.DataType
+    how: str
+
+
 class _Shape(NamedTuple):
     """What is made once per row class."""
 
     schema: pa.Schema
+    columns: tuple[_Column, ...]
     values: Callable[[Row], tuple[Any, ...]]
     mappings: frozenset[str]
 
@@ -77,20 +92,30 @@ _shapes: dict[type[Row], _Shape] = {}
 def _shape(kind: type[Row]) -> _Shape:
     if kind not in _shapes:
         hints = get_type_hints(kind)
-        columns = [
-            pa.field(MONO, pa.float64(), nullable=False),
-            pa.field(WALL, pa.float64(), nullable=False),
-            pa.field(POSITION, pa.int32(), nullable=False),
-        ]
         names = fields_of(kind)
-        columns += [pa.field(name, _arrow(hints[name], name in kind.unsigned)) for name in names]
+        types = [_arrow(hints[name], name in kind.unsigned) for name in names]
+        made = [
+            pa.field(name, arrow, nullable=False)
+            for name, arrow in zip(TIME, _TIME_TYPES, strict=True)
+        ]
+        made += [pa.field(name, arrow) for name, arrow in zip(names, types, strict=True)]
         told = {"sexton.table": table(kind), "sexton.format": str(FORMAT)}
-        _shapes[kind] = _Shape(
-            pa.schema(columns, metadata=told),
-            _values_of(names),
-            frozenset(name for name in names if _is_mapping(hints[name])),
+        mappings = frozenset(name for name in names if _is_mapping(hints[name]))
+        columns = tuple(
+            _Column(arrow, "json" if name in mappings else _how(arrow))
+            for name, arrow in zip(names, types, strict=True)
         )
+        _shapes[kind] = _Shape(pa.schema(made, metadata=told), columns, _values_of(names), mappings)
     return _shapes[kind]
+
+
+def _how(arrow: pa.DataType) -> str:
+    if pa.types.is_list(arrow):
+        inner = _how(arrow.value_type)
+        return f"{inner}s" if inner != "plain" else inner
+    if pa.types.is_string(arrow):
+        return "text"
+    return "whole" if pa.types.is_integer(arrow) else "plain"
 
 
 def schema_of(kind: type[Row]) -> pa.Schema:
@@ -162,31 +187,39 @@ def _record_batch(
 ) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields_of(kind))
     arrays = [
-        pa.array(values, type=field.type)
-        for values, field in zip(times, list(schema)[:3], strict=True)
+        pa.array(values, type=arrow) for values, arrow in zip(times, _TIME_TYPES, strict=True)
     ]
-    for name, values in zip(fields_of(kind), columns, strict=True):
-        arrays.append(_array(kind, name, values, schema.field(name).type))
+    arrays += [
+        _array(column, values) for column, values in zip(_shape(kind).columns, columns, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(kind: type[Row], name: str, values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    if name in _shape(kind).mappings:
-        values = [None if value is None else json.dumps(dict(value)) for value in values]
-    elif arrow == pa.string():
+def _array(column: _Column, values: Sequence[Any]) -> pa.Array:
+    if column.how == "whole":
+        _refuse_fractions(values)
+    elif column.how == "text":
         try:
-            if not any(value is not None and value.startswith("\0") for value in values):
-                return pa.array(values, type=arrow)
+            if not _hold_nul(values):
+                return pa.array(values, type=column.type)
         except UnicodeEncodeError:
             pass
         values = [None if value is None else escape(value) for value in values]
-    elif arrow == pa.list_(pa.string()):
+    elif column.how == "json":
+        values = [None if value is None else json.dumps(dict(value)) for value in values]
+    elif column.how == "texts":
         values = [None if value is None else [escape(each) for each in value] for value in values]
-    elif pa.types.is_integer(arrow):
-        _refuse_fractions(values)
-    elif pa.types.is_list(arrow) and pa.types.is_integer(arrow.value_type):
+    elif column.how == "wholes":
         _refuse_fractions(chain.from_iterable(value for value in values if value is not None))
-    return pa.array(values, type=arrow)
+    return pa.array(values, type=column.type)
+
+
+def _hold_nul(values: Sequence[Any]) -> bool:
+    """Might one begin with what marks escaped text? Joined, since that is one pass and not many."""
+    try:
+        return "\0" in "".join(values)
+    except TypeError:  # some are absent
+        return "\0" in "".join(value for value in values if value is not None)
 
 
 def _refuse_fractions(values: Iterable[Any]) -> None:
