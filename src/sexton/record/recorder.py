@@ -348,6 +348,9 @@ class Recorder:
     def _status(self, state: str) -> dict[str, Any]:
         written = self._writer.written
         share = self._budget.share
+        states: dict[str, list[str]] = {}
+        for each in self._sampler.states():
+            states.setdefault(each.state, []).append(each.id)
         told = {
             "schema": "sexton.recorder/1",
             "state": state,
@@ -365,10 +368,7 @@ class Recorder:
             "alarm": time.monotonic() < self._alarm_until,
             "alarms": self._alarms,
             "shed": [{"source": name, "how": how} for how, name in self._budget.given_up],
-            "sources": {
-                state: sorted(each.id for each in self._sampler.states() if each.state == state)
-                for state in sorted({each.state for each in self._sampler.states()})
-            },
+            "sources": {name: sorted(ids) for name, ids in sorted(states.items())},
             "companions": {each.name: each.status() for each in self._companions},
             "notes": [note._asdict() for note in self._recent[-20:]],
         }

@@ -31,6 +31,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 
 import sexton.model
@@ -162,14 +163,15 @@ def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBat
     schema = schema_of(kind)
     values = _shape(kind).values
     rows = [values(row) for batch in batches for row in batch.rows]
-    mono = [batch.mono_s for batch in batches for _ in batch.rows]
-    wall = [batch.wall_s for batch in batches for _ in batch.rows]
-    position = [index for batch in batches for index in range(len(batch.rows))]
+    counts = [len(batch.rows) for batch in batches]
+    mono = np.repeat([batch.mono_s for batch in batches], counts)
+    wall = np.repeat([batch.wall_s for batch in batches], counts)
+    position = np.concatenate([np.arange(number, dtype=np.int32) for number in counts])
     try:
         return _record_batch(kind, schema, (mono, wall, position), rows), 0
     except _UNFIT:
         fit = [index for index, row in enumerate(rows) if _fits(kind, schema, row)]
-    times = tuple([column[index] for index in fit] for column in (mono, wall, position))
+    times = tuple(column[fit] for column in (mono, wall, position))
     kept = [rows[index] for index in fit]
     return _record_batch(kind, schema, times, kept), len(rows) - len(kept)
 
@@ -183,7 +185,7 @@ def _fits(kind: type[Row], schema: pa.Schema, row: tuple[Any, ...]) -> bool:
 
 
 def _record_batch(
-    kind: type[Row], schema: pa.Schema, times: Sequence[Sequence[float]], rows: Sequence[Any]
+    kind: type[Row], schema: pa.Schema, times: Sequence[Any], rows: Sequence[Any]
 ) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields_of(kind))
     arrays = [

@@ -6,11 +6,14 @@ import pytest
 
 from sexton.surface.cli.main import VERBS
 from tests.support.cli import one_line, quiet, sexton, shell
+from tests.support.fixtures import FIXTURES
 
 QUICK = {
     "diagnose": ("diagnose", "--seconds", "0.2"),
     "zombies": ("zombies", "--seconds", "0.2"),
     "top": ("top", "--interval", "0.2"),
+    "record": ("record", "/nowhere/at/all", "--preflight"),
+    "recording": ("recording", "info", str(FIXTURES / "recordings" / "format-1")),
     "sources": ("sources",),
     "collect": ("collect",),
 }

@@ -25,7 +25,7 @@ the first, older kernels give no `netstat` to speak of: then its four columns ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 
 from sexton.errors import SourceAbsent, SourceMalformed
@@ -59,7 +59,7 @@ class Snmp:
 
 def parse(content: str) -> Iterator[TcpCounters]:
     """One row from the text of `snmp`, with that of `netstat` after it where there is one."""
-    tables = parse_tables(content)
+    tables = parse_tables(content, ("Tcp", "TcpExt"))
     tcp = tables.get("Tcp")
     if tcp is None or any(name not in tcp for name in _ALWAYS):
         raise SourceMalformed(PATH, 0, "no Tcp counters")
@@ -67,17 +67,17 @@ def parse(content: str) -> Iterator[TcpCounters]:
     yield TcpCounters(*(tcp[name] for name in _ALWAYS), *(extended.get(name) for name in _EXTENDED))
 
 
-def parse_tables(content: str) -> dict[str, dict[str, int]]:
-    """Every pair of lines as prefix → name → number.
+def parse_tables(content: str, wanted: Container[str]) -> dict[str, dict[str, int]]:
+    """The wanted pairs of lines as prefix → name → number.
 
-    >>> parse_tables("Udp: InDatagrams NoPorts\\nUdp: 8 0\\n")
+    >>> parse_tables("Udp: InDatagrams NoPorts\\nUdp: 8 0\\nIcmp: a\\nIcmp: 1\\n", ("Udp",))
     {'Udp': {'InDatagrams': 8, 'NoPorts': 0}}
     """
     tables: dict[str, dict[str, int]] = {}
     names: dict[str, list[str]] = {}
     for number, line in enumerate(content.splitlines(), 1):
         prefix, colon, rest = line.partition(":")
-        if not colon:
+        if not colon or prefix not in wanted:
             continue
         columns = rest.split()
         if prefix not in names:

@@ -1,0 +1,80 @@
+"""What lives beside the recorder: the ring that an alarm dumps, and perf's files."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.errors import SourceAbsent, StoreError
+from sexton.model.memory import VmCounter
+from sexton.model.recorder import RecorderNote
+from sexton.model.trace import RingState
+from sexton.record.companions import Ring, Stacks, chosen
+from sexton.record.recorder import Companion, Place
+from sexton.store.layout import is_locked
+from sexton.store.marks import leave_mark, remark_now
+from tests.record.running import every, options, recording, source, wait_until
+
+
+def calm() -> object:
+    return source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
+
+
+@pytest.mark.root
+def test_an_alarm_dumps_the_last_seconds_event_by_event(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    with recording(options(place), [calm()], [Ring]) as recorder:
+        time.sleep(2)
+        leave_mark(place, remark_now("job 17 died", recorder.boot_id))
+        wait_until(lambda: list(place.glob("rings/*.parquet")), most_s=60)
+        status = json.loads((place / "status.json").read_text())
+    (dumped,) = place.glob("rings/*.parquet")
+    assert dumped.stem == next(place.glob("pins/*.json")).stem
+    found = pq.read_table(dumped)
+    assert "sched_switch" in set(found.column("event").to_pylist())
+    span_s = (found.column("mono_ns")[-1].as_py() - found.column("mono_ns")[0].as_py()) / 1e9
+    assert 1 < span_s < 11
+    assert status["companions"]["tracefs.ring"]["mode"] == "on"
+    assert any("ring dumped" in note.detail for note in every(place, RecorderNote))
+    assert every(place, RingState)
+
+
+@pytest.mark.root
+def test_stacks_of_the_pinned_minutes_are_spared_by_their_bound(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    with recording(options(place), [calm()], [Stacks]) as recorder:
+        (stacks,) = recorder._companions
+        wait_until(lambda: (place / "stacks" / "perf.data").exists())
+        time.sleep(1)
+        assert stacks.cost()[0] > 0
+        assert stacks.status()["alive"]
+        stacks.rest()
+        assert not stacks.status()["alive"]
+        stacks.wake()
+        wait_until(lambda: stacks.status()["alive"])
+    assert list(place.glob("stacks/perf.data.*"))
+
+
+def test_one_that_cannot_be_had_is_told_and_missed(tmp_path: Path) -> None:
+    def refuse(_: Place) -> Companion:
+        raise SourceAbsent("perf", "not installed", "apt install linux-perf")
+
+    place = tmp_path / "r"
+    with recording(options(place), [calm()], [refuse]) as recorder:
+        time.sleep(0.5)
+    assert recorder.refused == ["perf: not installed; apt install linux-perf"]
+    assert [note.detail for note in every(place, RecorderNote)] == ["perf: not installed"]
+
+
+def test_a_destination_that_cannot_be_is_an_error_that_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "r"
+    made = chosen(stacks=False, ring=False, ship="nonsense://x")
+    with pytest.raises(StoreError, match="nonsense://x"), recording(options(place), [calm()], made):
+        pass
+    assert not is_locked(place)
