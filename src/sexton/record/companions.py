@@ -7,6 +7,7 @@ flush. One that cannot be had is told and missed; the recorder goes on without i
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ _TEND_S = 10.0
 _POLL_S = 5.0
 #: One dump for alarms that come close together: the ring holds ten seconds.
 _DUMP_AGAIN_S = 30.0
+_MOST_PINNED = 50
 
 Made = Callable[[Place], Companion]
 
@@ -52,12 +54,13 @@ class Stacks:
     outlasts = False
 
     def __init__(self, place: Place) -> None:
-        rotation = Rotation(keep_bytes=place.most_bytes // 2)
-        self._stacks = RollingStacks(place.host, str(place.directory), rotation)
+        self._rotation = Rotation(keep_bytes=place.most_bytes // 2)
+        self._stacks = RollingStacks(place.host, str(place.directory), self._rotation)
         self._stacks.start()
         self._resting = False
         self._told = self._stacks.state()
         self._polled_s = 0.0
+        self._pinned: list[Pin] = []
         with contextlib.suppress(SourceError, OSError):  # without it names are missing, not stacks
             snapshot_kallsyms(place.host, str(place.directory), place.boot_id)
 
@@ -65,14 +68,25 @@ class Stacks:
         if self._resting or now_s - self._polled_s < _POLL_S:
             return ()
         self._polled_s = now_s
-        self._stacks.poll()
+        self._stacks.poll(spare=self._spared())
         before, self._told = self._told, self._stacks.state()
         if self._told.deaths > before.deaths:
             return (RecorderNote("source", f"perf ended: {self._told.reason}; started again"),)
         return ()
 
     def alarmed(self, pin: Pin) -> None:
-        """Its files are there already; retention spares those of the pinned minutes."""
+        others = [each for each in self._pinned if each.id != pin.id]
+        self._pinned = [*others[-_MOST_PINNED:], pin]
+
+    def _spared(self) -> set[str]:
+        """Files of pinned minutes: its own bound leaves them to retention's, which knows pins."""
+        return {
+            os.path.basename(each.path)
+            for each in self._stacks.closed()
+            for pin in self._pinned
+            if each.mono_end_s is not None
+            and pin.start_s <= each.mono_end_s <= pin.end_s + self._rotation.segment_s
+        }
 
     def cost(self) -> tuple[float, int]:
         spent = self._stacks.cost()

@@ -8,7 +8,6 @@ program. Companions (stacks, ring, shipping) live beside the loop and are asked 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import threading
 import time
@@ -28,14 +27,15 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
-from sexton.record.marks import Note, take_marks
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
+from sexton.record.status import Note, write_status
 from sexton.record.triggers import Raised, Triggers
 from sexton.sources.host import Host
 from sexton.sources.reader import text
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
+from sexton.store.marks import take_marks
 from sexton.store.pins import Pin, add_pin
 from sexton.store.retention import Limits
 from sexton.store.takeover import take_over
@@ -372,13 +372,5 @@ class Recorder:
             "companions": {each.name: each.status() for each in self._companions},
             "notes": [note._asdict() for note in self._recent[-20:]],
         }
-        path = self.options.directory / "status.json"
-        aside = path.with_name(".new-status.json")
-        try:  # not synced: it is for people who look now, and worth nothing after a crash
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(json.dumps(told).encode())
-            aside.rename(path)
-        except OSError:
-            pass  # a full disk: the recording itself says so
+        write_status(self.options.directory, told)
         return told

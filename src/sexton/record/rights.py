@@ -1,9 +1,10 @@
 """What a recorder must be allowed to do, why, and whether this process is.
 
-Each line was found by taking the capability away and by giving it alone (setpriv(1), Linux 6.18,
-root and another user), not from manuals. What turned out to be needed for nothing: CAP_NET_ADMIN
-(ethtool's counters are open to everybody), CAP_SYS_RESOURCE, CAP_SYS_NICE, CAP_KILL, CAP_CHOWN, and
-for root CAP_DAC_OVERRIDE and CAP_SYS_PTRACE (group root sees past ``hidepid``).
+CAP_SYSLOG, CAP_BPF, CAP_PERFMON, CAP_DAC_OVERRIDE, CAP_SYS_PTRACE and tracefs's CAP_SYS_ADMIN were
+found by taking the capability away and by giving it alone (setpriv(1), Linux 6.18, root and another
+user); that BPF's statistics need CAP_SYS_ADMIN is the kernel's documentation. Of no use turned out
+CAP_NET_ADMIN (ethtool's counters are open to everybody) and, for root, CAP_DAC_OVERRIDE and
+CAP_SYS_PTRACE (group root sees past ``hidepid``). Root recorded without any other.
 """
 
 from __future__ import annotations

@@ -6,20 +6,24 @@ a row, an alarm, a pin. Where none runs, the pin is made at once, over what was 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import secrets
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.model.text import printable
+from sexton.model.text import printable, shorten
 from sexton.store.layout import write_whole
 from sexton.store.pins import Pin, add_pin
 
 #: What is kept around a mark.
 BEFORE_S, AFTER_S = 300.0, 120.0
 MOST_CHARACTERS = 500
+_MOST_BYTES = 1 << 14
+_MOST_AT_ONCE = 20
 
 
 class Remark(NamedTuple):
@@ -64,3 +68,25 @@ def pin_mark(directory: Path, remark: Remark) -> Pin:
     )
     add_pin(directory, pin)
     return pin
+
+
+def take_marks(directory: Path) -> list[str]:
+    """The texts that wait, oldest first, and delete them."""
+    place = directory / "marks"
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return []
+    found = []
+    for name in [each for each in names if not each.startswith(".")][:_MOST_AT_ONCE]:
+        path = place / name
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as stream:
+                told = json.loads(stream.read(_MOST_BYTES))
+            found.append(shorten(printable(str(told["text"])), MOST_CHARACTERS))
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not a mark: gone with the rest, so that it is not met again every second
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return found

@@ -54,11 +54,7 @@ HELD = Threshold(
     "held core", 90, "% in system time", "less leaves the softirq room to run in between"
 )
 
-PROBE = (
-    "sudo bpftrace -e 'tracepoint:irq:softirq_raise /args->vec == 3 && !@raised[cpu]/"
-    " { @raised[cpu] = nsecs } tracepoint:irq:softirq_entry /args->vec == 3 && @raised[cpu]/"
-    " { @wait_us = hist((nsecs - @raised[cpu]) / 1000); delete(@raised[cpu]) }'"
-)
+PROBE = "sudo sexton diagnose --probe"
 COUNTER = "suspected_poll_starvation"
 _SHOWN = 8
 

@@ -56,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sample kernel stacks with perf meanwhile (root; proves what held a core)",
     )
     parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="measure how long softirqs wait for their core, in the kernel (root; BPF)",
+    )
+    parser.add_argument(
         "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
     )
 
@@ -95,16 +100,18 @@ def _check(args: argparse.Namespace) -> None:
             raise CommandError("a recording and an archive exclude each other")
         if args.root != "/":
             raise CommandError("--from and --root exclude each other")
-        if args.seconds is not None or args.stacks or args.no_trace:
+        if args.seconds is not None or args.stacks or args.probe or args.no_trace:
             raise CommandError(
-                "a recording was made already: --seconds, --stacks and --no-trace say nothing"
+                "a recording was made already: --seconds, --stacks, --probe, --no-trace say nothing"
             )
         need_recorder()
     if args.archive is not None:
         if args.root != "/":
             raise CommandError("an archive and --root exclude each other")
-        if args.seconds is not None or args.stacks:
-            raise CommandError("an archive was watched already: --seconds and --stacks say nothing")
+        if args.seconds is not None or args.stacks or args.probe:
+            raise CommandError(
+                "an archive was watched already: --seconds, --stacks and --probe say nothing"
+            )
 
 
 def _seen(args: argparse.Namespace) -> Diagnosis:
@@ -155,7 +162,8 @@ def _watch(args: argparse.Namespace) -> tuple[Window, Cost]:
     from sexton.surface.cli.progress import countdown
 
     span = args.seconds or 10.0
-    chosen = default_sources("--stacks") if args.stacks else default_sources()
+    asked = [name for name in ("--stacks", "--probe") if getattr(args, name[2:])]
+    chosen = default_sources(*asked)
     if args.no_trace:
         again = "sudo sexton diagnose  # without --no-trace"
         chosen = tuple(
@@ -177,6 +185,7 @@ def _touched(window: Window) -> str:
         for family, words in (
             ("tracefs", "a private trace instance, removed"),
             ("perf", "perf's samples, deleted"),
+            ("bpf", "two small BPF programs, gone"),
         )
         if family in ok
     ]
