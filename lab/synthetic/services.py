@@ -18,9 +18,9 @@ from sexton.model.recorder import Alarm, RecorderCost
 from sexton.model.row import Row
 from sexton.model.text import shorten
 from sexton.model.unit import ServiceManager, Timer, Unit
-from sexton.record.recorder import PIN_AFTER_S, PIN_BEFORE_S
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine
+from sexton.store.marks import AFTER_S, BEFORE_S
 from sexton.store.pins import Pin
 
 HOST = "ip-10-3-7-21"
@@ -193,7 +193,7 @@ class Services:
             if len(found) and alarm.news:
                 tick = int(found[0])
                 mono = float(ticks.mono[tick])
-                span = (mono - PIN_BEFORE_S, mono + PIN_AFTER_S)
+                span = (mono - BEFORE_S, mono + AFTER_S)
                 about, detail = self._words(alarm, ticks, tick)
                 indices.append(tick)
                 rows.append([Alarm(alarm.kind, about, detail, *span)])

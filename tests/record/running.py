@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sexton.model.row import Row
-from sexton.record.recorder import Companion, Options, Recorder
+from sexton.record.companion import Companion
+from sexton.record.recorder import Options, Recorder
 from sexton.sources.host import open_host
 from sexton.sources.registry import Source
 from sexton.store.recording import Recording

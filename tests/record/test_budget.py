@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.record.budget import Budget, Spent, Verdict
+from sexton.record.budget import CLOSER_TIMES, Budget, Spent, Verdict
 
 
 def judged(budget: Budget, minutes: float, rates: dict[str, float], rss: int = 0) -> list[Verdict]:
@@ -38,6 +38,19 @@ def test_over_its_limit_the_costliest_source_is_slowed_and_then_left_out() -> No
 def test_each_change_gets_a_minute_to_work_before_the_next() -> None:
     told = judged(Budget(1.0), 3.4, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
     assert len(told) == 3
+
+
+def test_looking_closer_at_an_alarm_is_not_what_the_source_is_given_up_for() -> None:
+    def verdicts(times: float) -> list[Verdict | None]:
+        budget = Budget(2.0)
+        return [
+            budget.judge(now, Spent(0.06 * now, 0.0, 0.0, 0), {"procfs.tasks": 0.06 * now}, times)
+            for now in range(0, 100, 10)
+        ]
+
+    assert not any(verdicts(times=CLOSER_TIMES))
+    assert any(verdicts(times=1.0))
+    assert any(verdicts(times=2.0)), "there is a limit to it"
 
 
 def test_what_everything_else_rests_on_is_never_given_up() -> None:

@@ -13,10 +13,11 @@ from sexton.errors import SourceAbsent, StoreError
 from sexton.model.memory import VmCounter
 from sexton.model.recorder import RecorderNote
 from sexton.model.trace import RingState
+from sexton.record.companion import Companion, Place
 from sexton.record.companions import Ring, Stacks, chosen
-from sexton.record.recorder import Companion, Place
 from sexton.store.layout import is_locked
 from sexton.store.marks import leave_mark, remark_now
+from sexton.store.pins import Pin
 from tests.record.running import every, options, recording, source, wait_until
 
 
@@ -30,7 +31,9 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(tmp_path: Path) -> None:
     with recording(options(place), [calm()], [Ring]) as recorder:
         time.sleep(2)
         leave_mark(place, remark_now("job 17 died", recorder.boot_id))
-        wait_until(lambda: list(place.glob("rings/*.parquet")), most_s=60)
+        wait_until(lambda: any("ring" in note.detail for note in recorder._recent), most_s=60)
+        (ring,) = (each.within for each in recorder._companions)
+        wait_until(lambda: ring._dumping is None)  # it is told at the beat that follows
         status = json.loads((place / "status.json").read_text())
     (dumped,) = place.glob("rings/*.parquet")
     assert dumped.stem == next(place.glob("pins/*.json")).stem
@@ -47,13 +50,18 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(tmp_path: Path) -> None:
 def test_stacks_of_the_pinned_minutes_are_spared_by_their_bound(tmp_path: Path) -> None:
     place = tmp_path / "r"
     with recording(options(place), [calm()], [Stacks]) as recorder:
-        (stacks,) = recorder._companions
+        (stacks,) = (each.within for each in recorder._companions)
         wait_until(lambda: (place / "stacks" / "perf.data").exists())
         time.sleep(1)
         assert stacks.cost()[0] > 0
         assert stacks.status()["alive"]
         stacks.rest()
         assert not stacks.status()["alive"]
+        now = time.monotonic()
+        stacks.alarmed(Pin("then", "mark", "", "", "boot", now - 9000, now - 8000, 0.0))
+        assert stacks._spared() == set()
+        stacks.alarmed(Pin("now", "mark", "", "", "boot", now - 300, now + 120, 0.0))
+        assert stacks._spared() == {path.name for path in place.glob("stacks/perf.data.*")} != set()
         stacks.wake()
         wait_until(lambda: stacks.status()["alive"])
     assert list(place.glob("stacks/perf.data.*"))

@@ -206,7 +206,7 @@ def test_over_its_budget_it_sheds_the_costliest_source_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorders, "JUDGE_S", 0.2)
-    monkeypatch.setattr(recorders.budgets, "_OVER_S", 0.8)
+    monkeypatch.setattr(recorders.budgets, "OVER_S", 0.8)
 
     def burn() -> list[Row]:
         end = time.thread_time() + 0.02
@@ -215,7 +215,12 @@ def test_over_its_budget_it_sheds_the_costliest_source_and_says_so(
         return [NicCounter("eth0", "burnt", 1)]
 
     place = tmp_path / "r"
-    sources = [source("test.dear", NicCounter, burn), calm()]
+
+    def wait() -> list[Row]:
+        time.sleep(0.05)
+        return [CoreTimes(0, 0, 0, 0, 0, 0, 0, 0, 0)]
+
+    sources = [source("test.dear", NicCounter, burn), source("test.slow", CoreTimes, wait), calm()]
     with recording(options(place, cpu_percent=5.0), sources) as recorder:
         wait_until(lambda: ("rest", "test.dear") in recorder._budget.given_up)
         reads = {each.id: each.reads for each in recorder._sampler.states()}

@@ -108,7 +108,7 @@ def test_what_arrives_is_for_its_owner_alone(recording, box, start):
 
 
 def test_the_open_segment_goes_at_once_again_and_then_sealed(recording, box, start):
-    now = pin(NOW - 300, NOW + 120, boot_id="this boot")
+    now = pin(NOW - 300, time.monotonic() + 120, boot_id="this boot")
     shipper = start(box, recording)
     until(lambda: shipper.counts.waiting == 0)
     add_pin(recording, now)
@@ -134,7 +134,7 @@ def test_a_half_flushed_tail_does_not_travel(recording, box, start):
     for name in ("journal", "mark.arrows"):
         with (opened / name).open("ab") as stream:
             stream.write(b"half a flush")
-    add_pin(recording, pin(NOW - 300, NOW + 120, boot_id="this boot"))
+    add_pin(recording, pin(NOW - 300, time.monotonic() + 120, boot_id="this boot"))
     start(box, recording)
     until(lambda: (box / "node_7/p1/shipped.json").exists())
     assert verify(box / "node_7/p1").troubles == []
@@ -162,7 +162,7 @@ def test_rings_and_closed_stacks_of_that_time_go_along(recording, box, start):
 
 
 def test_the_ring_dumped_at_the_alarm_goes_with_the_open_segment(recording, box, start):
-    add_pin(recording, pin(NOW - 300, NOW + 120, boot_id="this boot"))
+    add_pin(recording, pin(NOW - 300, time.monotonic() + 120, boot_id="this boot"))
     (recording / "rings/p1.parquet").write_bytes(b"ring")
     start(box, recording)
     until(lambda: (box / "node_7/p1/shipped.json").exists())

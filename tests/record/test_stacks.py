@@ -161,7 +161,7 @@ def test_a_perf_that_is_killed_comes_back_after_a_wait_and_its_file_is_kept_as_t
     spent_s = stacks.cost().cpu_s
     assert until(lambda: stacks._open_bytes() > 0)
     os.kill(killed, signal.SIGKILL)
-    assert until(lambda: not running(killed))
+    assert until(lambda: stacks._running.status() is not None)
     torn = [each for each in stacks.poll() if not each.whole]
     assert len(torn) == 1
     assert torn[0].mono_end_s <= time.monotonic()

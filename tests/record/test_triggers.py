@@ -113,6 +113,15 @@ def test_zombies_are_told_past_the_limit_and_at_each_doubling() -> None:
     assert told == [False, False, False, True, False, False, True, False, True]
 
 
+def test_zombies_that_went_and_came_back_are_told_again() -> None:
+    triggers = Triggers()
+    told = [
+        bool(triggers.feed(CgroupCensus, census(dying, 240)))
+        for dying in (2000, 1900, 2100, 30, 400, 600, 700)
+    ]
+    assert told == [True, False, False, False, False, True, False]
+
+
 def test_many_zombies_beside_more_live_ones_raise_nothing() -> None:
     assert Triggers().feed(CgroupCensus, census(5_000, 4_000)) == []
 

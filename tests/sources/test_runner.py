@@ -129,6 +129,18 @@ def test_no_descriptor_is_left_open():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_niceness_is_not_added_to_ours():
+    """The recorder is nice itself: added up, perf would be the last to run on a busy node."""
+    script = (
+        "import os; from sexton.sources.runner import Manners, start; os.nice(10);"
+        "child = start(['sleep', '300'], Manners(nice=10));"
+        "print(os.getpriority(os.PRIO_PROCESS, child.pid)); child.stop()"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    expected = max(10, min(19, os.nice(0) + 10))
+    assert ended.stdout.strip() == str(expected), ended.stderr
+
+
 def test_a_child_that_works_beside_us_is_nice_private_heard_and_ends(tmp_path):
     script = f"echo said >&2; nice; nice > {tmp_path}/nice; exec sleep 300"
     child = start(["sh", "-c", script], Manners(nice=7, private=True, heard=True))

@@ -16,10 +16,11 @@ from sexton.store.layout import prepare
 from sexton.store.pins import pins_in
 from sexton.store.recording import Recording
 from sexton.store.schema import FORMAT, encode, tables
-from sexton.store.sealed import Contents, seal, write_segment
+from sexton.store.sealed import Contents, ordered, seal, write_segment
 from tests.support import format_1
 from tests.support.recordings import (
     HEADER,
+    cores,
     manifest_of,
     marks,
     resign,
@@ -162,3 +163,9 @@ def test_a_manifest_that_says_more_than_we_know_is_read(tmp_path: Path):
     recording = Recording(tmp_path)
     assert [state.id for state in recording.segments[0].states] == ["procfs.stat"]
     assert recording.problems == []
+
+
+def test_rows_that_lack_a_field_by_which_they_are_sorted_now_are_sealed_all_the_same():
+    encoded, _ = encode(CORE, [cores(1.0)])
+    older = pa.Table.from_batches([encoded]).drop_columns(["cpu"])
+    assert ordered(CORE, older).num_rows == older.num_rows

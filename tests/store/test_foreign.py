@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sexton.store.layout import Lock, is_locked, prepare, read_plain
+from sexton.store.marks import take_marks
 from sexton.store.pins import pins_in
 from sexton.store.recording import Recording
 from sexton.store.retention import Keeper, Limits
@@ -234,3 +235,20 @@ def test_a_stack_of_foreign_things_beside_the_segments_stops_no_retention(tmp_pa
     assert sorted(os.listdir(tmp_path / "stacks")) == ["directory", "link"]
     assert os.listdir(tmp_path / "rings") == ["pipe"]
     assert elsewhere.read_text() == "kept"
+
+
+def test_a_directory_in_the_place_of_a_file_costs_no_descriptor(tmp_path: Path):
+    (tmp_path / "pins" / "a.json").mkdir(parents=True)
+    (tmp_path / "marks" / "b.json").mkdir(parents=True)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        assert pins_in(tmp_path)[1] == ["pins/a.json: not a pin, skipped"]
+        assert take_marks(tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_mark_of_nothing_but_brackets_is_no_mark(tmp_path: Path):
+    (tmp_path / "marks").mkdir()
+    (tmp_path / "marks" / "deep.json").write_text("[" * 16000)
+    assert take_marks(tmp_path) == []
+    assert list((tmp_path / "marks").iterdir()) == []

@@ -21,9 +21,14 @@ from sexton.record.schedule import ESSENTIAL
 LEAST_PERCENT = 2.0
 CORES_PER_PERCENT = 16
 MEMORY_BYTES = 200 << 20
-_OVER_S = 60.0
+#: With perf beside us, whose buffers are its own.
+WITH_STACKS_BYTES = 300 << 20
+OVER_S = 60.0
 _CALM_S = 600.0
 _SLOWER = 4.0
+#: What an alarm may cost of the limit: looking closer is what it is for, and the source it needs
+#: must not be the one that is given up for it.
+CLOSER_TIMES = 4.0
 
 
 def default_percent() -> float:
@@ -33,6 +38,11 @@ def default_percent() -> float:
     True
     """
     return max(LEAST_PERCENT, (os.cpu_count() or 1) / CORES_PER_PERCENT)
+
+
+def memory_limit(stacks: bool) -> int:
+    """Resident bytes, ours and our children's, above which something is given up."""
+    return WITH_STACKS_BYTES if stacks else MEMORY_BYTES
 
 
 class Spent(NamedTuple):
@@ -64,7 +74,7 @@ class Budget:
         self.memory_bytes = memory_bytes
         self._history: deque[tuple[float, Spent, dict[str, float]]] = deque()
         self._given_up: list[tuple[str, str]] = []
-        self._changed_s = -_OVER_S
+        self._changed_s = -OVER_S
         self._calm_since: float | None = None
 
     @property
@@ -80,21 +90,25 @@ class Budget:
         """Sources that are slowed ("slow") or left out ("rest") now."""
         return tuple(self._given_up)
 
-    def judge(self, now: float, spent: Spent, costs: Mapping[str, float]) -> Verdict | None:
+    def judge(
+        self, now: float, spent: Spent, costs: Mapping[str, float], times: float = 1.0
+    ) -> Verdict | None:
         """What to change at `now` (monotonic seconds), if anything.
 
-        `costs` are the seconds each source and companion has used so far.
+        `costs` are the seconds each source and companion has used so far; `times` the limit are
+        allowed for the moment.
         """
         self._history.append((now, spent, dict(costs)))
-        while now - self._history[0][0] > _OVER_S + 5:
+        while now - self._history[0][0] > OVER_S + 5:
             self._history.popleft()
         share, watched = self.share, now - self._history[0][0]
-        if share is None or watched < _OVER_S * 0.9 or now - self._changed_s < _OVER_S:
+        if share is None or watched < OVER_S * 0.9 or now - self._changed_s < OVER_S:
             return None
         over_memory = spent.rss_bytes > self.memory_bytes
-        if share > self.percent or over_memory:
+        limit = self.percent * times
+        if share > limit or over_memory:
             self._calm_since = None
-            why = f"{share:.1f} % of a core, limit {self.percent:.1f} %"
+            why = f"{share:.1f} % of a core, limit {limit:.1f} %"
             if over_memory:
                 why = f"{spent.rss_bytes >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
             return self._give_up(now, costs, why)

@@ -17,8 +17,8 @@ from sexton.errors import SourceError
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.trace import RingState
+from sexton.record.companion import Companion, Place
 from sexton.record.kallsyms import snapshot_kallsyms
-from sexton.record.recorder import Companion, Place
 from sexton.record.ring_dump import Dumping
 from sexton.record.ship import Shipper
 from sexton.record.stacks import RollingStacks, Rotation
@@ -146,8 +146,7 @@ class Ring:
         self._dumped_s = now
         self._dumps += 1
         out = self._place.directory / "rings" / f"{pin.id}.parquet"
-        with contextlib.suppress(SourceError, OSError):
-            self._dumping = Dumping(self._ring, str(out))
+        self._dumping = Dumping(self._ring, str(out))  # where it cannot, the recorder tells
 
     def cost(self) -> tuple[float, int]:
         return 0.0, 0  # what it costs is the kernel's, estimated and bounded by the ring itself

@@ -12,9 +12,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from sexton import __version__
 from sexton.errors import SourceError
@@ -27,6 +27,9 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
+from sexton.record.companion import Companion, Place
+from sexton.record.guarded import Guarded
+from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
 from sexton.record.status import Note, write_status
@@ -36,60 +39,17 @@ from sexton.sources.reader import text
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
 from sexton.store.marks import take_marks
-from sexton.store.pins import Pin, add_pin
+from sexton.store.pins import add_pin
 from sexton.store.retention import Limits
 from sexton.store.takeover import take_over
 from sexton.store.writer import SEGMENT_S, Writer
 
 FLUSH_S = 5.0
 JUDGE_S = 10.0
-#: What an alarm keeps beyond retention, before and after it, and for how long it looks closer.
-PIN_BEFORE_S = 300.0
-PIN_AFTER_S = 120.0
+#: For how long an alarm looks closer.
 CLOSER_S = 60.0
 _CLOCK_JUMP_S = 1.0
-_REPIN_S = 30.0
-
-
-class Place(NamedTuple):
-    """What a companion needs to know of the recorder it is made for."""
-
-    host: Host
-    directory: Path
-    node: str
-    boot_id: str
-    most_bytes: int
-
-
-class Companion(Protocol):
-    """Something that lives beside the loop. None of its methods may block or raise.
-
-    One that `outlasts` the recording is closed after the last segment was sealed.
-    """
-
-    name: str
-    outlasts: bool
-
-    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
-        """Once a second; what it has to tell. `alarm` where one is on."""
-
-    def alarmed(self, pin: Pin) -> None:
-        """An alarm was raised or goes on."""
-
-    def cost(self) -> tuple[float, int]:
-        """CPU seconds of its children so far, and their resident bytes."""
-
-    def rest(self) -> None:
-        """It costs too much: stop until further notice."""
-
-    def wake(self) -> None:
-        """Go on."""
-
-    def close(self) -> None:
-        """Give back everything."""
-
-    def status(self) -> dict[str, Any]:
-        """For status.json."""
+_PROBE = "bpf.softirq_wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +96,6 @@ class Recorder:
         self._lock: Lock | None = Lock(options.directory)
         self._triggers = Triggers()
         self._budget = Budget(options.cpu_percent, options.memory_bytes)
-        self._pins: dict[tuple[str, str], Pin] = {}
         self._alarm_until = 0.0
         self._alarms = 0
         self._nic_irqs: frozenset[str] = frozenset()
@@ -145,6 +104,7 @@ class Recorder:
         self._began_s = time.monotonic()
         left = take_over(options.directory)
         self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
+        self._pinning = Pinning(self.boot_id)
         chosen = recorded_sources(probe=options.probe, trace=options.trace)
         self._sources = tuple(chosen if sources is None else sources)
         self._writer = Writer(options.directory, self._header(), options.limits, options.segment_s)
@@ -213,9 +173,9 @@ class Recorder:
         place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
         for make in wanted:
             try:
-                self._companions.append(make(place))
-            except SourceError as error:
-                grant = f"; {error.grant}" if error.grant else ""
+                self._companions.append(Guarded(make(place)))
+            except (SourceError, OSError) as error:
+                grant = f"; {grant}" if (grant := getattr(error, "grant", "")) else ""
                 self.refused.append(printable(f"{error}{grant}"))
                 self._note("source", str(error))
 
@@ -255,7 +215,10 @@ class Recorder:
         self._look_closer(now)
         for each in self._companions:
             for row in each.beat(now, now < self._alarm_until):
-                self._tell(row)
+                if isinstance(row, RecorderNote):
+                    self._note(row.kind, row.detail)
+                else:
+                    self._tell(row)
 
     def _look_closer(self, now: float) -> None:
         """While an alarm is on, tables every second; afterwards as planned."""
@@ -269,27 +232,15 @@ class Recorder:
         now = raised.mono_s
         self._alarm_until = now + CLOSER_S
         self.host.memo["alarm_until"] = self._alarm_until
-        key = (raised.kind, raised.about)
-        pin = self._pins.get(key)
-        if raised.goes_on and pin is not None:
-            if now + PIN_AFTER_S - pin.end_s < _REPIN_S:
-                return
-            pin = replace(pin, end_s=now + PIN_AFTER_S)
-        else:
+        placed = self._pinning.place(raised)
+        pin = placed.pin
+        if placed.is_news:
             self._alarms += 1
-            pin = Pin(
-                id=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{raised.kind}-{self._alarms}",
-                kind=raised.kind,
-                about=raised.about,
-                detail=raised.detail,
-                boot_id=self.boot_id,
-                start_s=now - PIN_BEFORE_S,
-                end_s=now + PIN_AFTER_S,
-                wall_s=time.time(),
-            )
             self._tell(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
+        if placed.is_first:
             self._sampler.read_now(CLOSER)
-        self._pins = {**dict(list(self._pins.items())[-100:]), key: pin}
+        if not placed.is_moved:
+            return
         try:
             add_pin(self.options.directory, pin)
         except OSError as error:
@@ -314,9 +265,13 @@ class Recorder:
                 held_bytes=self._writer.held_bytes,
             )
         )
-        dear = {each.id: each.spent_s for each in self._sampler.states()}
+        dear = self._sampler.costs()
         dear.update((name, cpu) for name, (cpu, _) in costs.items())
-        verdict = self._budget.judge(time.monotonic(), spent, dear)
+        if _PROBE in dear:  # what it costs is the kernel's time
+            dear[_PROBE] += self._kernel_s
+        now = time.monotonic()
+        closely = now - self._alarm_until < budgets.OVER_S and self._alarms > 0
+        verdict = self._budget.judge(now, spent, dear, budgets.CLOSER_TIMES if closely else 1.0)
         if verdict is None:
             return
         words = {"slow": "read less often", "rest": "not read any more", "restore": "back"}
@@ -363,7 +318,7 @@ class Recorder:
             "held_bytes": self._writer.held_bytes,
             "written_bytes": written.bytes,
             "segments_sealed": written.segments,
-            "lost_rows": written.lost_rows + written.refused_rows,
+            "lost_rows": written.lost_rows + written.refused_rows + written.dropped_rows,
             "problem": written.problem,
             "alarm": time.monotonic() < self._alarm_until,
             "alarms": self._alarms,

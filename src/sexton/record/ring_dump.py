@@ -26,6 +26,8 @@ from sexton.sources.tracefs.ring import EventRing, events
 
 _BATCH = 16_384
 _PATIENCE_S = 120.0
+#: As the recorder's, and not 19: on a busy node it would never end, and the ring stands still.
+_NICE = 10
 
 
 class DumpEnd(NamedTuple):
@@ -46,7 +48,7 @@ class Dumping:
         self._began_s = time.monotonic()
         since_ns = ring.hold() - int(seconds * 1e9)
         keep = () if ring.mount is None else (ring.mount,)
-        manners = Manners(nice=19, private=True, heard=True, dies_with_us=True, keep=keep)
+        manners = Manners(nice=_NICE, private=True, heard=True, dies_with_us=True, keep=keep)
         command = [sys.executable, "-m", __name__, ring.path, path, str(max(0, since_ns))]
         self._end: DumpEnd | None = None
         self._child: Running | None = None

@@ -72,6 +72,7 @@ class _Seat:
     reads: int = 0
     failures: int = 0
     spent_s: float = 0.0
+    cpu_s: float = 0.0
     rests: bool = False
 
 
@@ -234,6 +235,10 @@ class Sampler:
             for seat in self._seats
         )
 
+    def costs(self) -> dict[str, float]:
+        """Seconds of CPU by source; one that waits for somebody else costs us nothing."""
+        return {seat.source.id: seat.cpu_s for seat in self._seats}
+
     def _is_stuck(self, seat: _Seat) -> bool:
         return seat.answer is not None and not seat.answer.done.is_set()
 
@@ -289,6 +294,7 @@ class Sampler:
         assert seat.answer is not None
         seat.taken = True
         seat.spent_s += seat.answer.spent_s
+        seat.cpu_s += seat.answer.cpu_s
         if seat.answer.error is not None:
             self._failed(seat, seat.answer.error)
             if self._aside is not None and seat.state in ("absent", "denied"):

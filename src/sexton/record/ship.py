@@ -161,8 +161,6 @@ class Shipper:
     # What its thread does.
 
     def _run(self) -> None:
-        import pyarrow as pa
-
         wait_s = 0.0
         while True:
             last = self._closing.is_set()
@@ -174,7 +172,7 @@ class Shipper:
                     self._notes.append(f"{self.url} takes what is sent again")
                 wait_s = 0.0
                 self.counts.last_error = ""
-            except (OSError, StoreError, pa.ArrowException) as error:
+            except Exception as error:  # noqa: BLE001 - the thread must live: told, tried again
                 self.counts.failed += 1
                 self.counts.last_error = one_line(error)
                 if not wait_s:

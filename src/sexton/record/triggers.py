@@ -126,7 +126,11 @@ class Triggers:
 
     def _census(self, batch: Batch[CgroupCensus]) -> Iterator[Raised]:
         for row in batch.rows:
-            if row.dying is None or row.live is None or row.dying < MANY.value:
+            if row.dying is None or row.live is None:
+                continue
+            if row.dying <= self._zombies / 4:  # most of them went: what comes back is news
+                self._zombies = row.dying
+            if row.dying < MANY.value:
                 continue
             # Once past the limit, again at each doubling.
             if row.dying >= RATIO.value * row.live and row.dying >= 2 * self._zombies:

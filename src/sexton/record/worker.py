@@ -19,6 +19,7 @@ class Answer:
     error: BaseException | None = None
     moment: tuple[float, float] = (0.0, 0.0)
     spent_s: float = 0.0
+    cpu_s: float = 0.0
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -63,11 +64,12 @@ class Worker:
         while (item := self._calls.get()) is not None:
             function, answer = item
             self._busy = (answer, time.monotonic())
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.thread_time()
             try:
                 answer.rows.extend(function())
             except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
                 answer.error = error
             answer.spent_s = time.perf_counter() - began
+            answer.cpu_s = time.thread_time() - cpu_began
             answer.moment = (time.monotonic(), time.time())
             answer.done.set()

@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 class Manners(NamedTuple):
     """How a child behaves that works beside us for long.
 
-    `nice` is added to our own niceness. The I/O priority follows by the kernel's own rule
+    `nice` is its niceness, or ours where that is more; the I/O priority follows by kernel's rule
     (ioprio_set(2): nice 19 is the last level of best effort); the idle class would be too low for
     a child that must empty a buffer. `private` files are for their owner alone. `heard`: what it
     says on standard error is kept, in memory (`Running.words`). `keep`: descriptors it inherits.
@@ -140,12 +140,13 @@ def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], N
 
         control = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()
+    nicer = max(0, manners.nice - os.nice(0)) if manners.nice else 0
 
     def before_exec() -> None:
         if pinned:
             os.sched_setaffinity(0, pinned)
-        if manners.nice:
-            os.nice(manners.nice)
+        if nicer:
+            os.nice(nicer)
         if control is not None:
             control(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
             if os.getppid() != parent:  # we were killed before the kernel was asked to watch

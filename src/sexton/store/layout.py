@@ -91,7 +91,7 @@ def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags)
-    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+    try:  # not `fdopen`: given a directory, it raises and leaves the descriptor open
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a plain file")
@@ -99,10 +99,12 @@ def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
             raise OSError(errno.EINVAL, f"{status.st_size} bytes, sealed with {most}")
         content = bytearray()
         while len(content) < most:
-            piece = stream.read(min(most - len(content), status.st_size + 1))
+            piece = os.read(descriptor, min(most - len(content), status.st_size + 1))
             if not piece:
                 break
             content += piece
+    finally:
+        os.close(descriptor)
     return bytes(content)
 
 

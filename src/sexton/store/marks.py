@@ -6,7 +6,6 @@ a row, an alarm, a pin. Where none runs, the pin is made at once, over what was 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from sexton.errors import StoreError
 from sexton.model.text import printable, shorten
-from sexton.store.layout import write_whole
+from sexton.store.layout import read_plain, write_whole
 from sexton.store.pins import Pin, add_pin
 
 #: What is kept around a mark.
@@ -79,14 +78,20 @@ def take_marks(directory: Path) -> list[str]:
         return []
     found = []
     for name in [each for each in names if not each.startswith(".")][:_MOST_AT_ONCE]:
-        path = place / name
+        said = _text_of(place / name)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as stream:
-                told = json.loads(stream.read(_MOST_BYTES))
-            found.append(shorten(printable(str(told["text"])), MOST_CHARACTERS))
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not a mark: gone with the rest, so that it is not met again every second
-        with contextlib.suppress(OSError):
-            path.unlink()
+            (place / name).unlink()
+        except OSError:  # no file, or a disk that is read-only: else it came again every second
+            continue
+        if said is not None:
+            found.append(said)
     return found
+
+
+def _text_of(path: Path) -> str | None:
+    """`None` for what is no mark: gone with the rest, so that it is not met again."""
+    try:
+        told = json.loads(read_plain(path, _MOST_BYTES))
+        return shorten(printable(str(told["text"])), MOST_CHARACTERS)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

@@ -80,8 +80,8 @@ class Keeper:
 
     @property
     def bytes(self) -> int:
-        """Sealed segments, as last looked at."""
-        return sum(each.bytes for each in self._kept.values())
+        """Sealed segments, as last looked at; asked by the recorder while its writer tidies."""
+        return sum(each.bytes for each in tuple(self._kept.values()))
 
     def tidy(self, now: tuple[float, float], boot_id: str, elsewhere: int = 0) -> list[str]:
         """Delete what is too old or too much; what was given up though pinned, in words.

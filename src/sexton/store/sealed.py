@@ -156,6 +156,8 @@ def ordered(kind: type[Row], found: pa.Table) -> pa.Table:
         return found
     keys = {}
     for name in kind.entity:
+        if name not in found.column_names:  # an older version's, left open
+            continue
         column = found.column(name).combine_chunks()
         if pa.types.is_string(column.type):  # codes sort much faster than text
             column = column.dictionary_encode().indices

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from sexton.model.row import Row
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
@@ -47,6 +49,8 @@ class Written:
     lost_rows: int = 0
     refused_rows: int = 0
     problem: str = ""
+    #: Given up by the recorder's own thread, since the writer's did not come back from the disk.
+    dropped_rows: int = 0
     notes: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=1000))
 
 
@@ -84,6 +88,8 @@ class Writer:
         self._open: OpenSegment | None = None
         self._opened_s = 0.0
         self._told_refused = 0
+        #: Rows handed over and taken so far: each is counted by one thread alone.
+        self._handed = self._taken = 0
         self._sequence = max((each.sequence for each in self._existing()), default=0)
         self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
         self._thread.start()
@@ -105,12 +111,8 @@ class Writer:
     @property
     def held_bytes(self) -> int:
         """What the recording takes on disk, as last looked at."""
-        return self._keeper.bytes + (self._open.bytes if self._open is not None else 0)
-
-    @property
-    def open_segment(self) -> Path | None:
-        """Where the newest minutes are."""
-        return self._open.directory if self._open is not None else None
+        opened = self._open  # the writer's thread may seal it between two looks
+        return self._keeper.bytes + (opened.bytes if opened is not None else 0)
 
     def _existing(self) -> list[Any]:
         return [*segments_in(self.directory / "open"), *segments_in(self.directory / "segments")]
@@ -118,15 +120,35 @@ class Writer:
     def _hand_over(self, states: Sequence[SourceState], last: bool) -> None:
         pending, self._pending = self._pending, defaultdict(list)
         moment = (time.monotonic(), time.time())
-        self._flushes.put(_Flush(pending, tuple(states), moment, last))
+        flush = _Flush(pending, tuple(states), moment, last)
+        self._handed += flush.rows
+        self._bound_queue()
+        self._flushes.put(flush)
+
+    def _bound_queue(self) -> None:
+        """A disk that hangs holds the writer's thread for as long as it likes: the oldest that
+        stands in line gives way."""
+        while self._handed - self._taken > MOST_WAITING_ROWS:
+            try:
+                dropped = self._flushes.get_nowait()
+            except queue.Empty:
+                return
+            self._handed -= dropped.rows
+            self.written.dropped_rows += dropped.rows
+            words = f"{dropped.rows:,} rows: the disk has not answered for too long"
+            self.written.notes.append(("lost", words))
+
+    def _take(self) -> _Flush:
+        flush = self._flushes.get()
+        self._taken += flush.rows
+        self._backlog.append(flush)
+        return flush
 
     def _loop(self) -> None:
         while True:
-            flush = self._flushes.get()
-            self._backlog.append(flush)
+            flush = self._take()
             while not self._flushes.empty():  # a slow disk: take all that came meanwhile
-                flush = self._flushes.get()
-                self._backlog.append(flush)
+                flush = self._take()
             try:
                 self._work(flush)
                 self.written.problem = ""
@@ -175,6 +197,7 @@ class Writer:
         opened, self._open = self._open, None
         opened.close()
         self._seal_directory(opened.directory)
+        self._seal_leftovers()
         self._tidy(now)
 
     def _seal_directory(self, opened: Path) -> None:
@@ -228,7 +251,7 @@ class Writer:
         current = self._open.directory.name if self._open is not None else ""
         for name in segments_in(self.directory / "open"):
             if name.text != current:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, pa.ArrowException):
                     self._seal_directory(self.directory / "open" / name.text)
 
     def _lost(self, rows: int) -> None:
@@ -238,6 +261,9 @@ class Writer:
 
     def _end(self, now: _Flush) -> None:
         try:
+            if self._backlog:  # refused a moment ago: there may be room now, and no later time
+                self._work(now)
+                self.written.problem = ""
             if self._open is not None:
                 self._seal(now)
         except OSError as error:

@@ -230,7 +230,7 @@ def test_a_mark_waits_for_the_recorder_that_runs(night: Path):
     assert told["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [pin.id for pin in pins_in(night)[0]] == ["p1"]
-    from sexton.record.marks import take_marks
+    from sexton.store.marks import take_marks
 
     assert take_marks(night) == ["job 17 \\x1b died"]
 

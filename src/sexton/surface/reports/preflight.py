@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from sexton.model.text import count, printable, seconds, shorten, size
+from sexton.record.budget import memory_limit
 from sexton.record.preflight import (
     EXPECTED_RSS,
     KernelUse,
@@ -39,7 +40,8 @@ def run_preflight(args: argparse.Namespace) -> int:
         stacks=args.stacks,
     )
     limits = Limits(args.retain, args.size)
-    wanted = Wanted(Path(args.directory), limits, parts, args.cpu, ship=args.ship or "")
+    memory = memory_limit(args.stacks)
+    wanted = Wanted(Path(args.directory), limits, parts, args.cpu, memory, args.ship or "")
     found = preflight(open_host(), wanted)
     if args.json:
         json.dump(preflight_json(found), sys.stdout, indent=2)

@@ -125,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         return run_preflight(args)
 
     from sexton.errors import CommandError
+    from sexton.record.budget import memory_limit
     from sexton.record.companions import chosen
     from sexton.record.recorder import Options, Recorder
     from sexton.sources.host import open_host
@@ -141,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         probe=not args.no_probe,
         trace=not args.no_trace,
         cpu_percent=args.cpu,
+        memory_bytes=memory_limit(args.stacks),
     )
     made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
     with Recorder(open_host(), options, made) as recorder:
