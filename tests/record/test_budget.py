@@ -57,9 +57,16 @@ def test_what_everything_else_rests_on_is_never_given_up() -> None:
     assert judged(Budget(0.1), 10, {"procfs.stat": 0.05, "kmsg.log": 0.05}) == []
 
 
-def test_memory_counts_like_time() -> None:
-    told = judged(Budget(50.0, memory_bytes=100 << 20), 1.5, {"procfs.tasks": 0.01}, rss=101 << 20)
-    assert told[0].why == "101 MB of memory, limit 100 MB"
+def test_too_much_memory_ends_the_child_that_holds_most_and_is_told_where_there_is_none() -> None:
+    budget = Budget(50.0, memory_bytes=100 << 20)
+    heavy = {"ship": 0, "perf.stacks": 13 << 20}
+    assert budget.judge_memory(1000.0, 99 << 20, heavy) is None
+    why = "101 MB of memory, limit 100 MB"
+    first = budget.judge_memory(1010.0, 101 << 20, heavy)
+    assert first == Verdict("rest", "perf.stacks", why)
+    assert budget.judge_memory(1020.0, 101 << 20, heavy) is None
+    told = [budget.judge_memory(now, 101 << 20, heavy) for now in range(1080, 2080, 10)]
+    assert [each for each in told if each] == [Verdict("tell", "memory", why)] * 2
 
 
 def test_time_the_kernel_spends_on_our_behalf_counts() -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,6 +20,7 @@ from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.cpu import CoreTimes
 from sexton.model.recorder import RecorderNote
 from sexton.model.task import Process
+from sexton.record.companions import Stacks
 from sexton.sources.registry import giving
 from sexton.store.recording import Recording
 from tests.record.running import every, moments, options, recording, wait_until
@@ -34,6 +36,25 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "sexton-test", str(place)], check=True)
     try:
         yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def failing_disk(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A real ext4, and the switch that makes it meet an error: then it turns read-only."""
+    image, place = tmp_path / "image", tmp_path / "ext4"
+    place.mkdir()
+    with image.open("wb") as stream:
+        stream.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop,errors=remount-ro", str(image), str(place)], check=True)
+    try:
+        found = subprocess.run(
+            ["findmnt", "-no", "SOURCE", str(place)], check=True, capture_output=True, text=True
+        )
+        device = Path(found.stdout.strip()).name
+        yield place, Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
     finally:
         subprocess.run(["umount", str(place)], check=True)
 
@@ -78,6 +99,50 @@ def test_a_disk_that_stays_full_costs_old_minutes_and_never_the_recorder(small_d
         wait_until(lambda: max(moments(place, CoreTimes), default=0.0) > newest)
     told = [note.detail for note in every(place, RecorderNote)]
     assert any("to make room" in words for words in told)
+
+
+@pytest.mark.parametrize("companions", [(), (Stacks,)], ids=["alone", "with stacks"])
+def test_a_disk_that_turns_read_only_stops_no_reading_and_keeps_what_was_sealed(
+    failing_disk: tuple[Path, Path], companions: tuple[type[Stacks], ...]
+) -> None:
+    disk, switch = failing_disk
+    place = disk / "r"
+    with recording(options(place), giving(CoreTimes), companions) as recorder:
+        wait_until(lambda: recorder._writer.written.segments >= 1)
+        sealed = {each.name for each in Recording(place).segments if each.sealed}
+        switch.write_text("1")
+        wait_until(lambda: recorder.problem)
+        assert recorder.problem == os.strerror(errno.EROFS)
+        reads = recorder._sampler.states()[0].reads
+        time.sleep(3)
+        assert recorder._sampler.states()[0].reads >= reads + 2
+    found = Recording(place)
+    assert sealed <= {each.name for each in found.segments if each.sealed}
+    assert found.problems == []
+
+
+def test_a_quota_that_is_used_up_is_met_like_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "r"
+    over = threading.Event()
+    plain = os.fdatasync
+
+    def sync(descriptor: int) -> None:  # a fake: what a file system with quotas answers
+        if over.is_set():
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        plain(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    with recording(options(place, segment_s=0.6, flush_s=0.2), giving(CoreTimes)) as recorder:
+        wait_until(lambda: recorder._writer.written.segments >= 2)
+        first = Recording(place).segments[0].name
+        over.set()
+        wait_until(lambda: not (place / "segments" / first).exists())
+        over.clear()
+        wait_until(lambda: not recorder.problem)
+    told = [note.detail for note in every(place, RecorderNote)]
+    assert any("Disk quota exceeded: gave up" in words for words in told)
 
 
 def test_two_thousand_cgroups_a_minute_die_and_every_death_is_there(tmp_path: Path) -> None:

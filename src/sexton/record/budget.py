@@ -59,7 +59,8 @@ class Spent(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What to do about a source: `action` is "slow", "rest" or "restore"."""
+    """What to do about a source: `action` is "slow", "rest", "restore", or "tell" where nothing
+    can be done."""
 
     action: str
     source: str
@@ -76,6 +77,7 @@ class Budget:
         self._given_up: list[tuple[str, str]] = []
         self._changed_s = -OVER_S
         self._calm_since: float | None = None
+        self._told_s = -_CALM_S
 
     @property
     def share(self) -> float | None:
@@ -104,14 +106,10 @@ class Budget:
         share, watched = self.share, now - self._history[0][0]
         if share is None or watched < OVER_S * 0.9 or now - self._changed_s < OVER_S:
             return None
-        over_memory = spent.rss_bytes > self.memory_bytes
         limit = self.percent * times
-        if share > limit or over_memory:
+        if share > limit:
             self._calm_since = None
-            why = f"{share:.1f} % of a core, limit {limit:.1f} %"
-            if over_memory:
-                why = f"{spent.rss_bytes >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
-            return self._give_up(now, costs, why)
+            return self._give_up(now, costs, f"{share:.1f} % of a core, limit {limit:.1f} %")
         if share > self.percent / 2 or not self._given_up:
             self._calm_since = None
             return None
@@ -121,6 +119,24 @@ class Budget:
         self._changed_s = self._calm_since = now
         _, source = self._given_up.pop()
         return Verdict("restore", source, f"{share:.1f} % of a core for ten minutes")
+
+    def judge_memory(self, now: float, rss: int, heavy: Mapping[str, int]) -> Verdict | None:
+        """What to do about memory: reading less frees none, but a companion's child (`heavy`, by
+        its resident bytes) can end. Where there is none it is told, once in ten minutes."""
+        if rss <= self.memory_bytes or now - self._changed_s < OVER_S:
+            return None
+        why = f"{rss >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
+        resting = {name for _, name in self._given_up}
+        awake = {name: size for name, size in heavy.items() if size and name not in resting}
+        heaviest = max(awake, key=lambda name: awake[name], default=None)
+        if heaviest is not None:
+            self._given_up.append(("rest", heaviest))
+            self._changed_s = now
+            return Verdict("rest", heaviest, why)
+        if now - self._told_s < _CALM_S:
+            return None
+        self._told_s = now
+        return Verdict("tell", "memory", why)
 
     def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
         before = self._history[0][2]

@@ -124,9 +124,11 @@ class Ring:
         self._dumped_s = -_DUMP_AGAIN_S
         self._dumps = 0
         self._paused = False
+        self._notes: list[str] = []
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
-        told: list[Row] = []
+        told: list[Row] = [RecorderNote("detail", words) for words in self._notes]
+        self._notes = []
         if self._dumping is not None and (end := self._dumping.poll()) is not None:
             self._dumping = None
             words = end.reason or f"ring dumped in {end.seconds:.1f} s: {Path(end.path).name}"
@@ -144,6 +146,9 @@ class Ring:
         if self._dumping is not None or now - self._dumped_s < _DUMP_AGAIN_S or self._paused:
             return
         self._dumped_s = now
+        if self._state.mode != "on":
+            self._notes.append(f"no ring of this alarm: {self._state.reason}")
+            return
         self._dumps += 1
         out = self._place.directory / "rings" / f"{pin.id}.parquet"
         self._dumping = Dumping(self._ring, str(out))  # where it cannot, the recorder tells

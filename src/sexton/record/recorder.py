@@ -28,18 +28,17 @@ from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
 from sexton.record.companion import Companion, Place
+from sexton.record.desk import Desk
 from sexton.record.guarded import Guarded
 from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
-from sexton.record.status import Note, write_status
+from sexton.record.status import Note
 from sexton.record.triggers import Raised, Triggers
 from sexton.sources.host import Host
 from sexton.sources.reader import text
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
-from sexton.store.marks import take_marks
-from sexton.store.pins import add_pin
 from sexton.store.retention import Limits
 from sexton.store.takeover import take_over
 from sexton.store.writer import SEGMENT_S, Writer
@@ -105,6 +104,7 @@ class Recorder:
         left = take_over(options.directory)
         self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
         self._pinning = Pinning(self.boot_id)
+        self._desk = Desk(options.directory)
         chosen = recorded_sources(probe=options.probe, trace=options.trace)
         self._sources = tuple(chosen if sources is None else sources)
         self._writer = Writer(options.directory, self._header(), options.limits, options.segment_s)
@@ -130,11 +130,13 @@ class Recorder:
             if not each.outlasts:
                 each.close()
         self._sampler.close()
+        self._pass_on()
         whole = self._writer.close(self._sampler.states())
         for each in self._companions:
             if each.outlasts:
                 each.close()
         self._status("stopped" if whole else "stopped; the disk refused the last minutes")
+        self._desk.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -175,7 +177,9 @@ class Recorder:
             try:
                 self._companions.append(Guarded(make(place)))
             except (SourceError, OSError) as error:
-                grant = f"; {grant}" if (grant := getattr(error, "grant", "")) else ""
+                # A source speaks of the command that most people meet it in.
+                grant = (getattr(error, "grant", "") or "").replace("diagnose", "record")
+                grant = f"; {grant}" if grant else ""
                 self.refused.append(printable(f"{error}{grant}"))
                 self._note("source", str(error))
 
@@ -207,11 +211,16 @@ class Recorder:
         if abs(offset - clock.offset) >= _CLOCK_JUMP_S:
             self._note("clock", f"the wall clock moved by {offset - clock.offset:+,.1f} s")
             clock.offset = offset
-        for mark in take_marks(self.options.directory):
+        for mark in self._desk.marks():
             self._tell(Mark(mark))
             self._alarm(Raised("mark", mark, mark, now))
-        while self._writer.written.notes:
-            self._note(*self._writer.written.notes.popleft())
+        self._desk.look()
+        for words in self._desk.problems():
+            self._note("disk", words)
+        for pin in self._desk.pinned():  # whoever ships it looks for its file
+            for each in self._companions:
+                each.alarmed(pin)
+        self._pass_on()
         self._look_closer(now)
         for each in self._companions:
             for row in each.beat(now, now < self._alarm_until):
@@ -219,6 +228,11 @@ class Recorder:
                     self._note(row.kind, row.detail)
                 else:
                     self._tell(row)
+
+    def _pass_on(self) -> None:
+        """What the writer has to say goes into the recording like everything else."""
+        while self._writer.written.notes:
+            self._note(*self._writer.written.notes.popleft())
 
     def _look_closer(self, now: float) -> None:
         """While an alarm is on, tables every second; afterwards as planned."""
@@ -239,14 +253,10 @@ class Recorder:
             self._tell(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
         if placed.is_first:
             self._sampler.read_now(CLOSER)
-        if not placed.is_moved:
-            return
-        try:
-            add_pin(self.options.directory, pin)
-        except OSError as error:
-            self._note("disk", f"could not pin {raised.kind}: {error.strerror}")
-        for each in self._companions:
-            each.alarmed(pin)
+        if placed.is_moved:
+            self._desk.pin(pin)
+            for each in self._companions:
+                each.alarmed(pin)
 
     def _judge(self) -> None:
         costs = {each.name: each.cost() for each in self._companions}
@@ -273,8 +283,16 @@ class Recorder:
         closely = now - self._alarm_until < budgets.OVER_S and self._alarms > 0
         verdict = self._budget.judge(now, spent, dear, budgets.CLOSER_TIMES if closely else 1.0)
         if verdict is None:
+            heavy = {name: rss for name, (_, rss) in costs.items()}
+            verdict = self._budget.judge_memory(now, spent.rss_bytes, heavy)
+        if verdict is None:
             return
-        words = {"slow": "read less often", "rest": "not read any more", "restore": "back"}
+        words = {
+            "slow": "read less often",
+            "rest": "not read any more",
+            "restore": "back",
+            "tell": "is over its limit",
+        }
         told = f"{verdict.source} {words[verdict.action]}: {verdict.why}"
         self._note("restored" if verdict.action == "restore" else "shed", told)
         self._apply(verdict, told)
@@ -284,7 +302,9 @@ class Recorder:
             if companion.name == verdict.source:
                 companion.wake() if verdict.action == "restore" else companion.rest()
                 return
-        period = next((each.period_s for each in self._sources if each.id == verdict.source), 1.0)
+        period = next((each.period_s for each in self._sources if each.id == verdict.source), None)
+        if period is None:
+            return
         if verdict.action == "slow":
             self._sampler.pace(verdict.source, budgets.slower(period))
         elif verdict.action == "rest":
@@ -327,5 +347,5 @@ class Recorder:
             "companions": {each.name: each.status() for each in self._companions},
             "notes": [note._asdict() for note in self._recent[-20:]],
         }
-        write_status(self.options.directory, told)
+        self._desk.show(told)
         return told

@@ -265,11 +265,12 @@ class Sampler:
 
     def _await(self, asked: Sequence[_Seat]) -> None:
         """Until each has answered or was given up."""
+        end_s = time.monotonic() + sum(each.source.deadline_s for each in asked) + _PROMPT_S
         while waiting := [each for each in asked if self._is_waited_for(each)]:
             seat = waiting[0]
             assert seat.answer is not None
             left_s = seat.source.deadline_s - self._worker.busy_s(seat.answer)
-            if left_s <= 0:
+            if left_s <= 0 or time.monotonic() > end_s:
                 self._give_up(seat)
                 self._worker = self._worker.successor()
                 continue

@@ -270,6 +270,10 @@ class Writer:
             self.written.problem = error.strerror or str(error)
         except Exception as error:  # noqa: BLE001 - as above: it must be told, and not vanish
             self.written.problem = _first_line(error)
+        finally:
+            if self._open is not None:  # not sealed: the next recorder will
+                self._open.close()
+                self._open = None
 
 
 def _first_line(error: Exception) -> str:

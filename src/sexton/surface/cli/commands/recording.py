@@ -196,6 +196,8 @@ def _export(args: argparse.Namespace) -> int:
     from sexton.surface.cli.progress import steps
 
     out = Path(args.out)
+    if out.resolve().is_relative_to(Path(args.directory).resolve()):
+        raise CommandError(f"--out {args.out} is inside the recording: what is there is its own")
     recording = Recording(Path(args.directory))
     pins, _ = pins_in(recording.path)
     spans = _spans(args, recording, pins)
