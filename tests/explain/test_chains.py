@@ -23,6 +23,13 @@ def test_two_causes_of_one_symptom_are_two_chains_the_stronger_first():
     assert [chain.root for chain in chains] == ["y", "x"]
 
 
+def test_of_two_that_explain_as_much_the_unit_comes_before_the_churn_it_makes():
+    chains = find_chains(
+        [link("cgroup_churn", "zombie_memcgs"), link("crash_looping_unit", "zombie_memcgs")]
+    )
+    assert [chain.root for chain in chains] == ["crash_looping_unit", "cgroup_churn"]
+
+
 def test_a_short_cut_is_not_a_chain_of_its_own():
     (chain,) = find_chains([link("a", "b"), link("b", "c"), link("a", "c")])
     assert chain.findings == ("a", "b", "c")
