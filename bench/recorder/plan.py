@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--warm-up", type=int, default=4, help="seconds before counting begins")
     group.add_argument("--peer-seconds", type=int, default=10, help="counted, for each peer")
     group.add_argument(
-        "--our-seconds", type=int, default=120, help="counted, for each of ours: one segment"
+        "--our-seconds", type=int, default=240, help="counted, for each of ours: two segments"
     )
     group.add_argument("--rounds", type=int, default=2, help="repetitions of slow-down and flood")
     group.add_argument("--settle", type=float, default=3, help="seconds until probes are attached")

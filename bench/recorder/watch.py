@@ -81,7 +81,7 @@ def watch(plan: Plan) -> list[Watched]:
         for peer in order(plan):
             seconds = plan.ours_s if peer.name.startswith("sexton") else plan.peer_s
             if peer.name == FULL_NAME:  # of which only the memory is promised
-                seconds //= 2
+                seconds //= 4
             one = _once(peer, seconds + plan.warm_up_s, plan.warm_up_s)
             tell(f"  {one.row(None)}")
             runs.setdefault(peer.name, []).append(one)

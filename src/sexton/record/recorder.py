@@ -48,6 +48,7 @@ JUDGE_S = 10.0
 #: For how long an alarm looks closer.
 CLOSER_S = 60.0
 _CLOCK_JUMP_S = 1.0
+_ROWS_A_MINUTE = 50_000
 _PROBE = "bpf.softirq_wait"
 
 
@@ -88,6 +89,7 @@ class Recorder:
     ) -> None:
         self.options = options
         self.host = host
+        host.lasting = True
         self.stopping = threading.Event()
         #: Companions that were asked for and cannot be had here, in words.
         self.refused: list[str] = []
@@ -150,6 +152,7 @@ class Recorder:
         """Until `stopping` is set, or for as long as asked; `tick` is told the status at times."""
         gc.collect()
         gc.freeze()  # what was imported stays: it need not be walked again and again
+        gc.set_threshold(_ROWS_A_MINUTE)  # rows make no cycles; a look now and then is enough
         now = time.monotonic()
         end_s = float("inf") if self.options.seconds is None else now + self.options.seconds
         clock = _Clock(now + EVERY_S, now + self.options.flush_s, now + JUDGE_S)

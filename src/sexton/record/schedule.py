@@ -43,7 +43,10 @@ def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source,
             each = left_out(each, "left out by --no-probe", "sexton record  # without --no-probe")
         if each.id.startswith("tracefs.") and not trace:
             each = left_out(each, "left out by --no-trace", "sexton record  # without --no-trace")
-        chosen.append(replace(each, period_s=period_of(each)))
+        period_s = period_of(each)
+        # What is read every second must answer within it, like the others of that second.
+        deadline_s = min(each.deadline_s, EVERY_S) if period_s == EVERY_S else each.deadline_s
+        chosen.append(replace(each, period_s=period_s, deadline_s=deadline_s))
     return tuple(chosen)
 
 

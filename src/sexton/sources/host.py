@@ -21,6 +21,7 @@ class Host:
     about *this* node, not about the one whose tree ``--root`` shows. `moment` is the time a
     snapshot was taken at (monotonic, wall), `None` where the clock is running. While an archive is
     replayed, `files` and `moment` move on from snapshot to snapshot under the opened sources.
+    `lasting` says that it will be asked for hours: what is read again and again may stay open.
     `thorough` asks a source for what a glance would leave out. `memo` is what one source found and
     another may use in the same breath, so that the node is not asked twice.
     """
@@ -30,6 +31,7 @@ class Host:
     root: str = "/"
     moment: tuple[float, float] | None = None
     thorough: bool = False
+    lasting: bool = False
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -30,7 +30,7 @@ _ABSENT = {
     errno.ENXIO,
     errno.EOPNOTSUPP,  # /proc/pressure/* with psi=0
 }
-_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
 #: The kernel hands out a record that fits into a page in one read.
 _PAGE = 4096
@@ -114,7 +114,7 @@ class LiveFiles:
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         try:
-            descriptor = os.open(path, _OPEN_FLAGS)
+            descriptor = os.open(path, OPEN_FLAGS)
         except OSError as error:
             raise failure(path, error) from None
         return _gulp(descriptor, path, limit) if limit < _PAGE else _drain(descriptor, path, limit)
@@ -155,7 +155,7 @@ class RootedFiles:
             raise failure(root, error) from None
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
-        return _drain(self._open(path, _OPEN_FLAGS), path, limit)
+        return _drain(self._open(path, OPEN_FLAGS), path, limit)
 
     def names(self, path: str) -> list[str]:
         descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.model.task import Process, Thread
+from sexton.sources.held import HeldFiles
 from sexton.sources.host import Host
 from sexton.sources.procfs.stat import TICK_MS
 from sexton.sources.registry import source
@@ -62,6 +63,7 @@ class Tasks:
 
     def __init__(self, host: Host) -> None:
         self._files = host.files
+        self._held = HeldFiles() if host.live and host.lasting else None
         self._snapshot = host.moment is not None
         self._began_s = 0.0
         self._burnt_ms: dict[tuple[int, int], int] = {}
@@ -76,10 +78,11 @@ class Tasks:
         yield from self._threads(self._worth_a_look(processes, self._began_s - began_s))
 
     def close(self) -> None:
-        pass
+        if self._held is not None:
+            self._held.close()
 
     def _processes(self) -> list[Process]:
-        read = self._files.read
+        read = self._files.read if self._held is None else self._held.read
         before, self._known = self._known, {}
         found: list[Process] = []
         denied: SourceDenied | None = None
@@ -101,6 +104,8 @@ class Tasks:
                 known = (content, parse_process(content, path))
             self._known[name] = known
             found.append(known[1])
+        if self._held is not None:
+            self._held.keep_only({f"/proc/{name}/stat" for name in self._known})
         if denied and not found:
             raise denied
         if not found:  # at least we ourselves run: no process at all means no procfs

@@ -110,6 +110,16 @@ def _percent(text: str) -> float:
     return value
 
 
+def _open_more() -> None:
+    """Let us hold the files that are read again and again: 1,024 is a limit for shells."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def run(args: argparse.Namespace) -> int:
     import os
     import signal
@@ -135,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
     os.nice(10)
+    _open_more()
     options = Options(
         Path(args.directory),
         Limits(args.retain, args.size),
