@@ -25,8 +25,10 @@ from sexton.record.stacks import RollingStacks, Rotation
 from sexton.sources.tracefs.ring import EventRing
 from sexton.store.pins import Pin
 
-#: What the ring tells of itself, and how often it is looked after.
-_TEND_S = 10.0
+#: How often the ring tells of itself. It is looked after every second, since a flood of packets
+#: pays for it at once; on big machines less often, because looking is a file per core.
+_TELL_S = 10.0
+_CORES_A_SECOND = 16
 _POLL_S = 5.0
 #: One dump for alarms that come close together: the ring holds ten seconds.
 _DUMP_AGAIN_S = 30.0
@@ -119,7 +121,8 @@ class Ring:
         self._place = place
         self._ring = EventRing(place.host)
         self._state: RingState = self._ring.arm()
-        self._tended_s = 0.0
+        self._tended_s = self._told_s = 0.0
+        self._tend_s = max(1.0, (os.cpu_count() or 1) / _CORES_A_SECOND)
         self._dumping: Dumping | None = None
         self._dumped_s = -_DUMP_AGAIN_S
         self._dumps = 0
@@ -133,10 +136,12 @@ class Ring:
             self._dumping = None
             words = end.reason or f"ring dumped in {end.seconds:.1f} s: {Path(end.path).name}"
             told.append(RecorderNote("detail", words))
-        if now_s - self._tended_s >= _TEND_S:
+        if now_s - self._tended_s >= self._tend_s:
             self._tended_s = now_s
-            self._state = self._ring.tend()
-            told.append(self._state)
+            before, self._state = self._state.mode, self._ring.tend()
+            if self._state.mode != before or now_s - self._told_s >= _TELL_S:
+                self._told_s = now_s
+                told.append(self._state)
         elif alarm and self._state.mode == "paused" and not self._paused:
             self._resume("an alarm is on")
         return told
