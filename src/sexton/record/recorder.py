@@ -297,7 +297,8 @@ class Recorder:
             "tell": "is over its limit",
         }
         told = f"{verdict.source} {words[verdict.action]}: {verdict.why}"
-        self._note("restored" if verdict.action == "restore" else "shed", told)
+        kinds = {"restore": "restored", "tell": "detail"}
+        self._note(kinds.get(verdict.action, "shed"), told)
         self._apply(verdict, told)
 
     def _apply(self, verdict: budgets.Verdict, told: str) -> None:
