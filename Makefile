@@ -25,13 +25,16 @@ check: dev ## what CI runs: style, types, imports, every test; nothing may be le
 
 check-fast: dev ## style, types, imports and the tests that need neither root nor systemd
 	@$(MAKE) --no-print-directory lint
-	@$(PYTEST) -q -m "not root and not systemd and not oracle"
+	@$(PYTEST) -q -m "not root and not systemd and not oracle and not fuzz and not browser"
 
 lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check src tests bench lab
 	@$(BIN)/ruff format --check --quiet src tests bench lab
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+fuzz: dev ## junk for every reader of hostile bytes, ten minutes a target
+	@SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-600} $(PYTEST) -q -m fuzz tests/fuzz
 
 bench: dev ## benchmarks beside the peers, as ratios; writes bench/out/table.md
 	@scripts/system-packages
@@ -50,4 +53,4 @@ core:
 dev:
 	@scripts/setup dev
 
-.PHONY: help diagnose demo test check check-fast lint bench docs clean core dev
+.PHONY: help diagnose demo test check check-fast lint fuzz bench docs clean core dev

@@ -19,8 +19,10 @@ settings.register_profile(
 )
 settings.load_profile("sexton")
 
-# `make test &` in a script hands down an ignored SIGINT, and children would inherit it.
+# `make test &` in a script hands down an ignored SIGINT, `nohup make test` an ignored SIGHUP, and
+# children would inherit both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 NOTHING_LEFT_OUT = os.environ.get("SEXTON_NOTHING_LEFT_OUT") == "1"
 

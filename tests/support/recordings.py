@@ -17,8 +17,9 @@ from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import prepare, segment_name
+from sexton.store.manifest import MANIFEST
 from sexton.store.schema import tables
-from sexton.store.sealed import MANIFEST, seal
+from sexton.store.sealed import seal
 
 BOOT = "0f8c2f5e-0000-4000-8000-000000000001"
 HEADER = {"boot_id": BOOT, "host": "node-1", "sexton": "0", "providers": {"mark": "marks"}}

@@ -31,6 +31,7 @@ _ABSENT = {
     errno.EOPNOTSUPP,  # /proc/pressure/* with psi=0
 }
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_HANDLE_FLAGS = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
 #: The kernel hands out a record that fits into a page in one read.
 _PAGE = 4096
@@ -137,6 +138,13 @@ class LiveFiles:
         except OSError as error:
             raise failure(path, error) from None
 
+    def handle(self, path: str) -> int:
+        """The file itself, held but not opened: no device wakes, no FIFO waits (`images`)."""
+        try:
+            return os.open(path, _HANDLE_FLAGS)
+        except OSError as error:
+            raise failure(path, error) from None
+
     def walk(self, path: str, depth: int | None) -> Iterator[Directory]:
         return _walk(lambda: os.open(path, _TOP_FLAGS), path, depth)
 
@@ -153,6 +161,10 @@ class RootedFiles:
             self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise failure(root, error) from None
+
+    def close(self) -> None:
+        """Let go of the root: whoever looks into many (one per process) must."""
+        os.close(self._root)
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         return _drain(self._open(path, OPEN_FLAGS), path, limit)
@@ -183,6 +195,10 @@ class RootedFiles:
             raise failure(path, error) from None
         finally:
             os.close(parent)
+
+    def handle(self, path: str) -> int:
+        """The file itself, held but not opened."""
+        return self._open(path, _HANDLE_FLAGS)
 
     def walk(self, path: str, depth: int | None) -> Iterator[Directory]:
         return _walk(lambda: self._resolve(path, _TOP_FLAGS), path, depth)

@@ -138,13 +138,16 @@ def source(  # noqa: PLR0913 - all but one are named at the call
 def all_sources() -> tuple[Source, ...]:
     """Every source there is, by walking the folders; sorted by id.
 
-    Modules beside the folders are no sources, and some are dear to import (`archive`).
+    Modules beside the folders are no sources, and some are dear to import (`archive`). So are some
+    in a folder whose `SOURCES` names those that are.
     """
     for folder in pkgutil.iter_modules(sexton.sources.__path__, _PACKAGE):
         if folder.ispkg:
-            inside = importlib.import_module(folder.name).__path__
-            for module in pkgutil.iter_modules(inside, f"{folder.name}."):
-                importlib.import_module(module.name)
+            inside = importlib.import_module(folder.name)
+            named = getattr(inside, "SOURCES", None)
+            for module in pkgutil.iter_modules(inside.__path__):
+                if named is None or module.name in named:
+                    importlib.import_module(f"{folder.name}.{module.name}")
     return tuple(_found[name] for name in sorted(_found))
 
 

@@ -1,0 +1,4 @@
+"""perf: what it writes, read without it; and the one source that runs it."""
+
+#: The others turn bytes into samples; they are for the profile engine, and dear to import.
+SOURCES = ("stacks",)

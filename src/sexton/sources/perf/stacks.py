@@ -2,25 +2,20 @@
 
 perf samples at 97 Hz (not 100, which would march in step with the kernel's own ticks) by
 `cpu-clock`, which virtual machines offer too, kernel call chains only, on the monotonic clock. The
-capture goes to a private directory, is turned into text by ``perf script`` when the window closes,
-and is deleted. An excerpt of that text::
+capture goes to a private directory, is read in binary when the window closes (`perfdata`), named by
+``/proc/kallsyms`` (`kallsyms`), and is deleted. What comes out of it is what ``perf script`` says::
 
     kubelet  2113/2140  [005]  5296.196540:
             ffffffff8127d1f0 mem_cgroup_iter
             ffffffff81281a4b memcg_stat_show
 
-Quirks: a comm may hold spaces, brackets and even a newline, so a header is recognised by its tail.
-A stack that ends in an idle function is idle; softirq work that interrupted idle ends elsewhere and
-is kept (tools that search the whole stack for "idle" lose exactly that). Kernel addresses need
-`kernel.kptr_restrict` low enough or root to be named.
+Quirks: a stack that ends in an idle function is idle; softirq work that interrupted idle ends
+elsewhere and is kept (tools that search the whole stack for "idle" lose exactly that). Kernel
+addresses need `kernel.kptr_restrict` low enough or root to be named; without, stacks are counted
+all the same, as ``[unknown]``.
 
->>> excerpt = '''kubelet  2113/2140  [005]  5296.196540:
-...         ffffffff8127d1f0 mem_cgroup_iter
-...         ffffffff81281a4b memcg_stat_show
-...
-... '''
->>> [(row.cpu, row.tid, row.frames, row.samples) for row in parse(excerpt)]
-[(5, 2140, ('mem_cgroup_iter', 'memcg_stat_show'), 1)]
+>>> is_idle("pv_native_safe_halt"), is_idle("net_rx_action")
+(True, False)
 """
 
 from __future__ import annotations
@@ -29,19 +24,23 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from sexton.errors import SourceDenied, SourceMalformed
+from sexton.errors import SourceDenied
 from sexton.model.row import Row
 from sexton.model.stack import StackCount
 from sexton.sources.host import Host
 from sexton.sources.registry import source
-from sexton.sources.runner import Running, run, start
+from sexton.sources.runner import Running, start
+
+if TYPE_CHECKING:  # numpy comes with them, and most diagnoses take no stacks
+    from sexton.sources.perf.kallsyms import Kallsyms
+    from sexton.sources.perf.raw import Raw
 
 HERTZ = 97
 #: Deep enough for any kernel path, bounded against corrupt chains.
 MOST_FRAMES = 64
-_HEADER = re.compile(r"^(.{1,16}?)\s+(\d+)/(\d+)\s+\[(\d+)\]\s+(\d+)\.\d+:\s*$")
-_FRAME = re.compile(r"^\s+[0-9a-f]+ (\S+)")
 _IDLE = re.compile(
     r"^(native_safe_halt|default_idle\w*|pv_native_safe_halt|acpi_idle\w*|acpi_safe_halt"
     r"|intel_idle\w*|mwait_idle\w*|cpuidle_\w+|do_idle|cpu_startup_entry|poll_idle|arch_cpu_idle)"
@@ -63,6 +62,7 @@ class Stacks:
         from tempfile import TemporaryDirectory  # heavy, and most diagnoses take no stacks
 
         host.require_live("perf record")
+        self._host = host
         self._folder = TemporaryDirectory(prefix="sexton-perf-")
         self._running: Running | None = None
 
@@ -75,11 +75,15 @@ class Stacks:
         if not _has_samples(self._capture):
             need = "it needs root, or kernel.perf_event_paranoid below 0"
             raise SourceDenied("perf record", f"recorded nothing; {need}")
-        script = ["perf", "script", "-i", self._capture, "-F", "comm,pid,tid,cpu,time,ip,sym"]
-        ended = run(script, deadline_s=25, limit=256 << 20)
-        if ended.status != 0:
-            raise SourceMalformed("perf script", 0, ended.errors.decode("utf-8", "replace")[:200])
-        return list(parse(ended.output.decode("utf-8", "surrogateescape")))
+        from sexton.sources.perf import kallsyms
+        from sexton.sources.perf.perfdata import read_raw
+
+        raw = read_raw(self._capture)
+        try:
+            table = kallsyms.read(self._host.files)
+        except SourceDenied:
+            table = None
+        return list(counted(raw, table))
 
     def close(self) -> None:
         if self._running is not None:
@@ -103,28 +107,40 @@ def _command(output: str) -> list[str]:
     return [*base, "--kernel-callchains", "-k", "CLOCK_MONOTONIC", "-m", "128", "-o", output]
 
 
-def parse(text: str) -> Iterator[StackCount]:
-    """Counts of equal stacks, by second, core and thread; idle left out."""
+def is_idle(leaf: str) -> bool:
+    """Does a stack that ends there wait for work?"""
+    return _IDLE.match(leaf) is not None
+
+
+def counted(raw: Raw, table: Kallsyms | None) -> Iterator[StackCount]:
+    """Counts of equal kernel stacks, by second, core and thread; idle left out."""
+    from sexton.sources.perf.kernel_names import kernel_names
+
+    columns = raw.columns
+    names, which = kernel_names(columns.address, table, raw.kernel.ksymbols)
+    inside = (columns.space == 0).tolist()
+    name_of = [names[each][0] for each in which.tolist()]
+    frames = columns.stack_frame.tolist()
+    starts = columns.stack_start.tolist()
+    stacks: list[tuple[str, ...]] = []
+    for begin, end in pairwise(starts):
+        kernel = [name_of[each] for each in frames[begin:end] if inside[each]]
+        stacks.append(tuple(kernel[:MOST_FRAMES]))
+    seconds = (columns.time_ns // 1_000_000_000).tolist()
+    samples = Counter(
+        zip(
+            seconds,
+            columns.cpu.tolist(),
+            columns.pid.tolist(),
+            columns.tid.tolist(),
+            columns.comm.tolist(),
+            columns.stack.tolist(),
+            strict=True,
+        )
+    )
     counts: Counter[tuple[int, int, int, int, str, tuple[str, ...]]] = Counter()
-    header: tuple[int, int, int, int, str] | None = None
-    frames: list[str] = []
-
-    def close() -> None:
-        if header is not None and frames and not _IDLE.match(frames[0]):
-            counts[(*header, tuple(frames))] += 1
-
-    for line in text.split("\n"):
-        found = _HEADER.match(line)
-        if found is not None:
-            close()
-            comm, pid, tid, cpu, second = found.groups()
-            try:
-                header = (int(second), int(cpu), int(pid), int(tid), comm)
-            except ValueError:
-                raise SourceMalformed("perf script", 0, "a number too long to be one") from None
-            frames = []
-        elif header is not None and len(frames) < MOST_FRAMES and (frame := _FRAME.match(line)):
-            frames.append(frame[1])
-    close()
-    for (second, cpu, pid, tid, comm, stack), samples in sorted(counts.items()):
-        yield StackCount(second, cpu, pid, tid, comm, stack, samples)
+    for (second, cpu, pid, tid, comm, stack), count in samples.items():
+        if stacks[stack] and not is_idle(stacks[stack][0]):
+            counts[(second, cpu, pid, tid, raw.comms[comm], stacks[stack])] += count
+    for (second, cpu, pid, tid, named, frames_of), count in sorted(counts.items()):
+        yield StackCount(second, cpu, pid, tid, named, frames_of, count)

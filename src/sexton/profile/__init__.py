@@ -1,0 +1,1 @@
+"""Stacks over time: decode, symbolise, heatmap, flame graph, difference, export."""

@@ -1,0 +1,192 @@
+"""Samples whose functions have names already: what perf script text, folded stacks and pprof give.
+
+The other way in is `Raw` (addresses, still to be named). Both become one `Profile`: this one by
+`sexton.profile.named`. Stacks are kept once and pointed to; a stack's frames stand innermost first.
+
+>>> frames = FrameTable()
+>>> frames.id("vfs_read", "[ext4]", Kind.KERNEL), frames.id("main", "/bin/app", Kind.USER)
+(0, 1)
+>>> frames.id("vfs_read", "[ext4]", Kind.KERNEL), len(frames)
+(0, 2)
+>>> stacks = StackTable("a.folded")
+>>> stacks.id(array("i", [0, 1])), stacks.id(array("i", [1])), stacks.id(array("i", [0, 1]))
+(0, 1, 0)
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.errors import SourceMalformed
+from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Kind, Thread
+
+#: Frames of one stack. The kernel's own bound is `perf_event_max_stack`, 127 unless raised.
+MOST_FRAMES = 2048
+#: Frames of all distinct stacks together: some 500 MB while they are laid out. Formats with
+#: references could ask for far more than the file's own size.
+MOST_STACKED = 1 << 25
+#: A sum of weights stays well inside 64 bits.
+MOST_WEIGHT = 1 << 62
+#: Address space of the kernel on every 64-bit machine perf runs on.
+_KERNEL_FROM = 0xFFFF_0000_0000_0000
+#: Bracketed like a kernel module, and user space.
+_USER_BRACKETS = ("[vdso", "[vsyscall", "[heap", "[stack", "[anon", "[uprobes", "[unknown")
+_KERNEL_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Named:
+    """One row per sample (or per counted stack), as read; not yet sorted by time.
+
+    `thread` points into `threads`, `stack` into the stacks; a stack is a task (its thread's name,
+    in `tasks`) and the frames `stack_frame[stack_start[s]:stack_start[s + 1]]`, innermost first.
+    `cpu` and `cgroup` are -1 where the format does not tell. `weight` as in `Profile`.
+    """
+
+    time_ns: I64
+    cpu: I32
+    thread: I32
+    cgroup: I32
+    event: I16
+    stack: I32
+    weight: I64 | None
+    threads: tuple[Thread, ...]
+    cgroups: tuple[str, ...]
+    events: tuple[Event, ...]
+    tasks: tuple[str, ...]
+    stack_task: I32
+    stack_start: I64
+    stack_frame: I32
+    names: tuple[str, ...]
+    modules: tuple[str, ...]
+    kinds: U8
+    facts: Facts
+    timed: bool = True
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+class FrameTable:
+    """Every (name, module, kind) once."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def id(self, name: str, module: str, kind: Kind) -> int:
+        return self._ids.setdefault((name, module, int(kind)), len(self._ids))
+
+    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...], U8]:
+        """Names, modules and kinds, by id."""
+        names = tuple(name for name, _, _ in self._ids)
+        modules = tuple(module for _, module, _ in self._ids)
+        kinds = np.fromiter((kind for _, _, kind in self._ids), np.uint8, len(self._ids))
+        return names, modules, kinds
+
+
+class StackTable:
+    """Every distinct list of frames once, whatever task had it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._ids: dict[bytes, int] = {}
+        self._starts = array("q", [0])
+        self._frames = array("i")
+        self.cut = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def id(self, frames: array[int]) -> int:
+        """The id of a stack, innermost frame first; what is beyond `MOST_FRAMES` is cut off."""
+        if len(frames) > MOST_FRAMES:
+            frames = frames[:MOST_FRAMES]
+            self.cut += 1
+        key = frames.tobytes()
+        found = self._ids.get(key)
+        if found is None:
+            found = self._ids[key] = len(self._ids)
+            self._frames.extend(frames)
+            self._starts.append(len(self._frames))
+            if len(self._frames) > MOST_STACKED:
+                raise SourceMalformed(
+                    self._path, 0, f"its distinct stacks have more than {MOST_STACKED:,} frames"
+                )
+        return found
+
+    def problems(self) -> list[str]:
+        if not self.cut:
+            return []
+        return [f"{self.cut:,} stacks deeper than {MOST_FRAMES:,} frames: their outermost left out"]
+
+    def by_task(self, task: I32, stack: I32) -> tuple[I32, Stacks]:
+        """Per row its (task, frames) pair's id, and those pairs as stacks."""
+        pairs = task.astype(np.int64) * max(len(self), 1) + stack
+        distinct, row = np.unique(pairs, return_inverse=True)
+        tasks = (distinct // max(len(self), 1)).astype(np.int32)
+        chosen = distinct % max(len(self), 1)
+        starts = np.frombuffer(self._starts, np.int64)
+        lengths = np.diff(starts)[chosen]
+        ends = np.cumsum(lengths)  # of 64 bits until it is known to be small
+        if len(ends) and ends[-1] > MOST_STACKED:
+            raise SourceMalformed(
+                self._path, 0, f"its distinct stacks have more than {MOST_STACKED:,} frames"
+            )
+        # Where each frame comes from: its stack's start, plus how far into the stack it is.
+        shift = (starts[:-1][chosen] - (ends - lengths)).astype(np.int32)
+        source = np.repeat(shift, lengths) + np.arange(int(lengths.sum()), dtype=np.int32)
+        frames = np.frombuffer(self._frames, np.int32)[source] if len(source) else _NO_I32
+        start = np.concatenate(([0], ends)).astype(np.int64)
+        return row.astype(np.int32).reshape(-1), Stacks(tasks, start, frames)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacks:
+    """Stacks as `Named` has them."""
+
+    task: I32
+    start: I64
+    frame: I32
+
+
+_NO_I32: I32 = np.zeros(0, np.int32)
+
+
+def kind_of(module: str, address: int | None = None) -> Kind:
+    """Kernel or user, by the name perf gives the module, else by the address.
+
+    >>> kind_of("[kernel.kallsyms]").name, kind_of("[nf_conntrack]").name, kind_of("[vdso]").name
+    ('KERNEL', 'KERNEL', 'USER')
+    >>> kind_of("/lib/modules/6.1.0/kernel/net/foo.ko.xz").name, kind_of("bpf_prog_57825_x").name
+    ('KERNEL', 'KERNEL')
+    >>> kind_of("[unknown]", 0xffffffff81000130).name, kind_of("", 0x7f00).name, kind_of("").name
+    ('KERNEL', 'USER', 'UNTOLD')
+    """
+    if not module or module == "[unknown]":
+        if address is None:
+            return Kind.UNTOLD
+        return Kind.KERNEL if address >= _KERNEL_FROM else Kind.USER
+    if module.startswith("["):
+        return Kind.USER if module.startswith(_USER_BRACKETS) else Kind.KERNEL
+    if module.startswith("bpf_prog_") or module.endswith(_KERNEL_SUFFIXES):
+        return Kind.KERNEL
+    if module.rpartition("/")[2].startswith("vmlinux"):
+        return Kind.KERNEL
+    return Kind.USER
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes that are no UTF-8 survive as surrogates (see `sexton.model.text`)."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def untold(rows: int) -> npt.NDArray[np.int32]:
+    """A column of "not told"."""
+    return np.full(rows, -1, np.int32)

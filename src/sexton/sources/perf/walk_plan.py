@@ -1,0 +1,232 @@
+"""How a capture's samples are laid out, told once for both ways of walking it.
+
+`PERF_RECORD_SAMPLE` has no fixed shape: which fields there are, and in which order, follows from
+the event's `sample_type` (include/uapi/linux/perf_event.h, "PERF_RECORD_SAMPLE"). All fields up to
+PERIOD have fixed places; what comes after is passed over in `Step`s, because a count inside the
+sample says how long it is. walk.c and walk_numpy.py both follow these steps and know no fields.
+
+>>> shape_of(Layout(0x2001E7, 0, 0, 0, 0, True, ()))[:5]  # -a -g --all-cgroups
+(8, 16, 24, 40, 56)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.model.profile import I16, I32, I64
+
+U64 = npt.NDArray[np.uint64]
+
+SAMPLE = 9
+#: Entries of a call chain from here on are no addresses: they say whose addresses follow.
+MARKERS = 2**64 - 4095
+KERNEL_FOLLOWS = 2**64 - 128
+USER_FOLLOWS = 2**64 - 512
+#: misc & 7
+KERNEL, USER = 1, 2
+#: The space of the kernel's addresses, and of a user address nobody can name.
+KERNEL_SPACE, NO_SPACE = 0, -1
+
+_IP, _TID, _TIME, _ADDR, _READ, _CALLCHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
+    1 << bit for bit in range(11)
+)
+_BRANCHES, _REGS_USER, _STACK_USER, _WEIGHT, _DATA_SRC, _IDENTIFIER, _TRANSACTION = (
+    1 << bit for bit in range(11, 18)
+)
+_REGS_INTR, _PHYS_ADDR, _CGROUP, _WEIGHT_STRUCT = 1 << 18, 1 << 19, 1 << 21, 1 << 24
+#: branch_sample_type: an index before the branches, a counter with each.
+_BRANCH_INDEX, _BRANCH_COUNTERS = 1 << 17, 1 << 19
+
+
+class BadRecord(ValueError):
+    """What stands at `offset` of the data is no record: its size is below that of a header."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"no record at byte {offset}")
+        self.offset = offset
+
+
+class Layout(NamedTuple):
+    """What an event's attr says of its samples. `ids`: those that mean this event; may be empty
+    when there is one event only."""
+
+    sample_type: int
+    read_format: int
+    branch_sample_type: int
+    regs_user: int
+    regs_intr: int
+    sample_id_all: bool
+    ids: tuple[int, ...]
+
+
+class Since(NamedTuple):
+    """From `since_ns` on `key` has `value`. Sorted by (key, since_ns); of equals the last holds."""
+
+    key: I32
+    since_ns: I64
+    value: I32
+
+
+class Columns(NamedTuple):
+    """One row per sample in file order; then every stack, frame and cgroup once, numbered in the
+    order in which they appear.
+
+    `comm` is -2 - tid where nothing names the thread (-1: nor is there a tid); `cgroup` is -1 where
+    the event tells none; `cpu`, `pid` and `tid` are -1 and `time_ns` is 0 where it tells none.
+    A stack is distinct by its comm and its frames, which stand leaf first in
+    ``stack_frame[stack_start[s] : stack_start[s + 1]]`` and point into `address` and `space`.
+    `bad`: samples that did not fit their record or whose event is unknown; they are left out.
+    """
+
+    time_ns: I64
+    cpu: I32
+    pid: I32
+    tid: I32
+    comm: I32
+    cgroup: I32
+    event: I16
+    stack: I32
+    stack_comm: I32
+    stack_start: I64
+    stack_frame: I32
+    address: U64
+    space: I32
+    cgroup_id: I64
+    bad: int
+
+
+class Walker(Protocol):
+    """Two passes over a data section, in pieces that begin where the last one was consumed to."""
+
+    def side(self, data: memoryview) -> tuple[I64, int]:
+        """Pass 1: offsets of whole records that are no samples, and how far `data` was consumed."""
+        ...
+
+    def samples(self, data: memoryview) -> int:
+        """Pass 2: takes the samples of whole records in; how far `data` was consumed.
+
+        `BadRecord` leaves what came before it taken in; without layouts it is a `ValueError`.
+        """
+        ...
+
+    def finish(self) -> Columns:
+        """All that was taken in. The walker is empty afterwards and is not to be used again."""
+        ...
+
+
+class Step(NamedTuple):
+    """A count of `counted` bytes (0, 4 or 8), then `always` bytes, then `each` bytes per count,
+    then `some` bytes unless the count was 0."""
+
+    counted: int = 0
+    always: int = 0
+    each: int = 0
+    some: int = 0
+
+
+class Shape(NamedTuple):
+    """Offsets from a record's start, 0 where there is no such field; at `head` the steps begin:
+    the read values, the call chain, what follows it, the cgroup's id (the last step's count)."""
+
+    ip: int
+    tid: int
+    time: int
+    cpu: int
+    head: int
+    has_chain: bool
+    has_cgroup: bool
+    steps: tuple[Step, ...]
+
+
+class Plan(NamedTuple):
+    """`id_at`: where every sample keeps its event's id; 0: all samples are the first event's."""
+
+    shapes: tuple[Shape, ...]
+    ids: U64
+    id_event: I32
+    id_at: int
+    comms: Since
+    spaces: Since
+
+
+def _read_step(read_format: int) -> Step:
+    times = (read_format & 1) + (read_format >> 1 & 1)
+    each = 1 + (read_format >> 2 & 1) + (read_format >> 4 & 1)
+    return Step(8, 8 * times, 8 * each) if read_format & 8 else Step(0, 8 * (times + each))
+
+
+def _tail(layout: Layout) -> tuple[Step, ...]:
+    kind, branches = layout.sample_type, layout.branch_sample_type
+    words = bool(kind & (_WEIGHT | _WEIGHT_STRUCT)) + bool(kind & _DATA_SRC)
+    index = 8 if branches & _BRANCH_INDEX else 0
+    branch = Step(8, index, 32 if branches & _BRANCH_COUNTERS else 24)
+    return (
+        Step(4, 0, 1) if kind & _RAW else Step(),
+        branch if kind & _BRANCHES else Step(),
+        Step(8, some=8 * layout.regs_user.bit_count()) if kind & _REGS_USER else Step(),
+        Step(8, 0, 1, 8) if kind & _STACK_USER else Step(),
+        Step(0, 8 * (words + bool(kind & _TRANSACTION))),
+        Step(8, some=8 * layout.regs_intr.bit_count()) if kind & _REGS_INTR else Step(),
+        Step(0, 8 if kind & _PHYS_ADDR else 0),
+        Step(8),
+    )
+
+
+def shape_of(layout: Layout) -> Shape:
+    """Where a sample of this event keeps what we take from it."""
+    kind, at = layout.sample_type, 8
+    places: dict[int, int] = {}
+    for field in (_IDENTIFIER, _IP, _TID, _TIME, _ADDR, _ID, _STREAM, _CPU, _PERIOD):
+        if kind & field:
+            places[field] = at
+            at += 8
+    has_cgroup = bool(kind & _CGROUP)
+    steps = (
+        _read_step(layout.read_format) if kind & _READ else Step(),
+        Step(8, 0, 8) if kind & _CALLCHAIN else Step(),
+        *(_tail(layout) if has_cgroup else (Step(),) * 8),
+    )
+    ip, tid, time, cpu = (places.get(field, 0) for field in (_IP, _TID, _TIME, _CPU))
+    return Shape(ip, tid, time, cpu, at, bool(kind & _CALLCHAIN), has_cgroup, steps)
+
+
+def _id_place(layout: Layout) -> int:
+    if layout.sample_type & _IDENTIFIER:
+        return 8
+    before = layout.sample_type & (_IP | _TID | _TIME | _ADDR)
+    return 8 + 8 * before.bit_count() if layout.sample_type & _ID else 0
+
+
+def _sorted(since: Since) -> Since:
+    order = np.lexsort((since.since_ns, since.key))
+    return Since(
+        np.ascontiguousarray(since.key[order], np.int32),
+        np.ascontiguousarray(since.since_ns[order], np.int64),
+        np.ascontiguousarray(since.value[order], np.int32),
+    )
+
+
+def plan_of(layouts: Sequence[Layout], comms: Since, spaces: Since) -> Plan:
+    """Raises `ValueError` when samples of several events cannot be told apart (perf, too, asks
+    that all keep their ids at one place)."""
+    id_at, ids = 0, dict[int, int]()
+    if len(layouts) > 1:
+        places = {_id_place(layout) for layout in layouts}
+        if len(places) > 1:
+            raise ValueError("events keep their ids at different places")
+        id_at = places.pop()
+        for event, layout in enumerate(layouts):
+            for told in layout.ids:
+                ids.setdefault(told, event)
+    return Plan(
+        tuple(shape_of(layout) for layout in layouts),
+        np.array(list(ids), np.uint64),
+        np.array(list(ids.values()), np.int32),
+        id_at,
+        _sorted(comms),
+        _sorted(spaces),
+    )
