@@ -1,0 +1,279 @@
+"""A raw capture with its names: `Raw` becomes a `Profile`.
+
+Only distinct addresses are looked up, all of one file at once. Frames are the same when name,
+module and kind are; they are numbered by name, so that children in a flame graph stand in the
+order of the alphabet. What has no name is ``[unknown]`` and keeps its module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.model.profile import I32, I64, UNKNOWN, Frames, Kind, Profile, Thread
+from sexton.profile.grow import grow
+from sexton.profile.symbols.symbols import VDSO, Symbols, is_made
+from sexton.profile.symbols.table import EMPTY, Table
+from sexton.sources.perf.kernel_names import kernel_names
+from sexton.sources.perf.raw import Maps, Raw
+from sexton.sources.perf.walk import Columns
+
+U64 = npt.NDArray[np.uint64]
+#: The module of code that its process made, where it said so, and of addresses nobody mapped.
+MADE = "[jit]"
+NOWHERE = "[unknown]"
+_WIDE = np.uint64(1 << 32)
+#: The kernel's own bound on process numbers (PID_MAX_LIMIT), twice.
+_MOST_TIDS = 1 << 23
+_MOST_ROUNDS = 16
+
+
+def decode(raw: Raw, symbols: Symbols) -> Profile:
+    """Samples with named stacks. What could not be named is told in `facts.problems`."""
+    columns = raw.columns
+    names = _Naming(raw, symbols)
+    names.kernel()
+    names.user()
+    frames, frame_of_address, frame_of_comm = names.finish()
+    tree, leaf = grow(
+        frame_of_comm[columns.stack_comm],
+        columns.stack_start,
+        frame_of_address[columns.stack_frame],
+        frames,
+    )
+    threads, thread = threads_of(columns, raw.comms)
+    raw.facts.problems.extend(symbols.problems())
+    return Profile(
+        time_ns=columns.time_ns,
+        cpu=columns.cpu,
+        thread=thread,
+        cgroup=columns.cgroup,
+        event=columns.event,
+        node=leaf[columns.stack],
+        weight=None,
+        threads=threads,
+        cgroups=tuple(raw.cgroups),
+        events=raw.events,
+        tree=tree,
+        facts=raw.facts,
+        timed=raw.timed,
+    )
+
+
+class _Naming:
+    """Frames as they are found, and the frame of each distinct address."""
+
+    def __init__(self, raw: Raw, symbols: Symbols) -> None:
+        self._raw = raw
+        self._symbols = symbols
+        self._plain = symbols.demangler().plain
+        self._names: list[str] = []
+        self._modules: list[str] = []
+        self._kinds: list[int] = []
+        self._known: dict[tuple[str, Kind], dict[str, int]] = {}
+        self._frames([""], "", Kind.ROOT)
+        self._address = raw.columns.address
+        self._of = np.zeros(len(self._address), np.int32)
+
+    def finish(self) -> tuple[Frames, I32, I32]:
+        """All frames by name; the frame of each address and of each comm."""
+        comms = self._frames(self._raw.comms, "", Kind.TASK)
+        order = [0, *sorted(range(1, len(self._names)), key=self._names.__getitem__)]
+        number = np.empty(len(order), np.int32)
+        number[order] = np.arange(len(order), dtype=np.int32)
+        frames = Frames(
+            tuple([self._names[each] for each in order]),
+            tuple([self._modules[each] for each in order]),
+            np.array(self._kinds, np.uint8)[order],
+        )
+        return frames, number[self._of], number[comms]
+
+    def kernel(self) -> None:
+        """Kernel addresses."""
+        rows = np.flatnonzero(self._raw.columns.space == 0)
+        if not len(rows):
+            return
+        table = self._symbols.kernel(self._raw.kernel, self._raw.facts)
+        loaded = self._raw.kernel.ksymbols
+        found, which = kernel_names(self._address[rows], table, loaded)
+        used, each = np.unique(which, return_inverse=True)
+        self._of[rows] = self._kernel_frames([found[one] for one in used.tolist()])[each]
+
+    def user(self) -> None:
+        """Addresses of processes, one file after the other."""
+        rows = np.flatnonzero(self._raw.columns.space != 0)
+        if not len(rows):
+            return
+        file, place = self._mapped(rows)
+        nowhere = rows[file < 0]
+        if len(nowhere):
+            self._of[nowhere] = self._frames([UNKNOWN], NOWHERE, Kind.USER)
+        order = np.argsort(file, kind="stable")
+        numbers, starts = np.unique(file[order], return_index=True)
+        for number, part in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            if number >= 0:
+                self._file(number, rows[part], place[part])
+
+    def _frames(self, names: Iterable[str], module: str, kind: Kind) -> I32:
+        """Numbers of frames; those that are new are added."""
+        known = self._known.setdefault((module, kind), {})
+        numbers = []
+        for name in names:
+            number = known.get(name)
+            if number is None:
+                number = known[name] = len(self._names)
+                self._names.append(name)
+                self._modules.append(module)
+                self._kinds.append(kind)
+            numbers.append(number)
+        return np.array(numbers, np.int32)
+
+    def _kernel_frames(self, found: list[tuple[str, str]]) -> I32:
+        numbers = np.empty(len(found), np.int32)
+        modules = np.array([module for _, module in found], np.object_)
+        for module in dict.fromkeys(modules.tolist()):
+            mine = np.flatnonzero(modules == module)
+            names = [found[each][0] for each in mine.tolist()]
+            numbers[mine] = self._frames(names, module, Kind.KERNEL)
+        return numbers
+
+    def _mapped(self, rows: I64) -> tuple[I64, U64]:
+        """The file each address lies in, -1 for none, and where in it."""
+        space, address = self._raw.columns.space[rows], self._address[rows]
+        every = [
+            (each, self._raw.spaces[each].maps) for each in np.unique(space).tolist() if each > 0
+        ]
+        file = np.full(len(rows), -1, np.int64)
+        place = np.zeros(len(rows), np.uint64)
+        if not any(len(maps) for _, maps in every):
+            return file, place
+        maps = Maps(
+            np.concatenate([maps.start for _, maps in every]),
+            np.concatenate([maps.end for _, maps in every]),
+            np.concatenate([maps.pgoff for _, maps in every]),
+            np.concatenate([maps.file for _, maps in every]),
+        )
+        owner = np.repeat([each for each, _ in every], [len(maps) for _, maps in every])
+        row = nearest(owner, maps.start, space, address)
+        inside = (row >= 0) & (owner[row] == space) & (address < maps.end[row])
+        row = row[inside]
+        file[inside] = maps.file[row]
+        place[inside] = address[inside] - maps.start[row] + maps.pgoff[row]
+        return file, place
+
+    def _file(self, number: int, rows: I64, place: U64) -> None:
+        file = self._raw.files[number]
+        if is_made(file.path):
+            self._made(file.path, rows)
+            return
+        if file.path == VDSO:
+            table = self._symbols.vdso(file, self._raw.kernel, self._raw.facts)
+            # A 32-bit process has another one, which we cannot look at.
+            narrow = self._address[rows] < _WIDE
+            self._named(EMPTY, rows[narrow], place[narrow], VDSO)
+            rows, place = rows[~narrow], place[~narrow]
+        else:
+            table = self._symbols.program(file, self._pids(rows), self._last_seen_wall_s())
+        self._named(table, rows, place, file.path)
+
+    def _made(self, path: str, rows: I64) -> None:
+        """Code that processes made themselves, one process after the other."""
+        last = self._last_seen_wall_s()
+        spaces = self._raw.columns.space[rows]
+        for pid in sorted(set(self._pids(rows))):
+            mine = rows[np.isin(spaces, self._spaces_of(pid))]
+            table = self._symbols.made(pid, last)
+            found = table.find(self._address[mine])
+            self._named(table, mine[found >= 0], self._address[mine[found >= 0]], MADE)
+            if (found < 0).any():
+                self._of[mine[found < 0]] = self._frames([UNKNOWN], path, Kind.USER)
+
+    def _named(self, table: Table, rows: I64, place: U64, module: str) -> None:
+        if not len(rows):
+            return
+        plain = self._plain
+        which, each = np.unique(table.find(place, plain), return_inverse=True)
+        names = [plain(name) or UNKNOWN for name in table.names(which[which >= 0])]
+        if which[0] < 0:
+            names.insert(0, UNKNOWN)
+        self._of[rows] = self._frames(names, module, Kind.USER)[each]
+
+    def _pids(self, rows: I64) -> list[int]:
+        spaces = np.unique(self._raw.columns.space[rows])
+        return [self._raw.spaces[each].pid for each in spaces.tolist()]
+
+    def _spaces_of(self, pid: int) -> list[int]:
+        return [number for number, each in enumerate(self._raw.spaces) if each.pid == pid]
+
+    def _last_seen_wall_s(self) -> float | None:
+        times = self._raw.columns.time_ns
+        return self._raw.facts.clock.wall_s(int(times[-1])) if len(times) else None
+
+
+def nearest(owner: I64, start: U64, space: I32, address: U64) -> I64:
+    """For each (space, address) the last row of (owner, start), sorted, that is not above it.
+
+    >>> owner, start = np.array([1, 1, 2]), np.array([10, 20, 10], np.uint64)
+    >>> at = np.array([15, 5, 2**64 - 1], np.uint64)
+    >>> nearest(owner, start, np.array([1, 2, 2], np.int32), at).tolist()
+    [0, 1, 2]
+    """
+    # Both as one number where they fit, which user space does; else one space after the other.
+    bits = max(int(address.max()), int(start.max())).bit_length()
+    if bits + int(owner.max()).bit_length() <= 64 and bits < 64:
+        shift = np.uint64(bits)
+        keys = (owner.astype(np.uint64) << shift) | start
+        wanted = (np.maximum(space, 0).astype(np.uint64) << shift) | address
+        return np.searchsorted(keys, wanted, side="right").astype(np.int64) - 1
+    found = np.full(len(address), -1, np.int64)
+    for each in np.unique(space).tolist():
+        begin, end = np.searchsorted(owner, [each, each + 1])
+        mine = space == each
+        found[mine] = begin + np.searchsorted(start[begin:end], address[mine], side="right") - 1
+    return found
+
+
+def threads_of(columns: Columns, comms: list[str]) -> tuple[tuple[Thread, ...], I32]:
+    """Every thread under each of its names, and which one each sample is of."""
+    pid, tid, comm = columns.pid, columns.tid, columns.comm
+    thread = np.empty(len(tid), np.int32)
+    found: list[Thread] = []
+    rows = np.arange(len(tid))
+    # A thread rarely changes its name or its process. So: each tid as it is seen first, then the
+    # rows that are not so, and again. Many rounds mean that somebody plays with names.
+    for _ in range(_MOST_ROUNDS):
+        if not len(rows):
+            break
+        number, distinct = _numbered(tid[rows])
+        first = np.empty(len(distinct), np.int64)
+        first[number[::-1]] = rows[::-1]
+        same = (pid[rows] == pid[first][number]) & (comm[rows] == comm[first][number])
+        thread[rows[same]] = len(found) + number[same]
+        found += _threads(pid[first], distinct, comm[first], comms)
+        rows = rows[~same]
+    if len(rows):
+        keys = np.stack((pid[rows], tid[rows], comm[rows]), axis=1)
+        others, inverse = np.unique(keys, axis=0, return_inverse=True)
+        thread[rows] = len(found) + inverse.reshape(-1)
+        found += _threads(others[:, 0], others[:, 1], others[:, 2], comms)
+    return tuple(found), thread
+
+
+def _threads(pid: I32, tid: I32, comm: I32, comms: list[str]) -> list[Thread]:
+    rows = zip(pid.tolist(), tid.tolist(), comm.tolist(), strict=True)
+    return [Thread(one, two, comms[three]) for one, two, three in rows]
+
+
+def _numbered(tid: I32) -> tuple[I32, I32]:
+    """The number of each tid, and the distinct ones in their order."""
+    lowest = int(tid.min())
+    span = int(tid.max()) - lowest + 1
+    if span > _MOST_TIDS:
+        distinct, inverse = np.unique(tid, return_inverse=True)
+        return inverse.astype(np.int32), distinct
+    seen = np.zeros(span, np.int32)
+    seen[tid - lowest] = 1
+    numbers = np.cumsum(seen, dtype=np.int32) - 1
+    return numbers[tid - lowest], (np.flatnonzero(seen) + lowest).astype(np.int32)

@@ -1,0 +1,175 @@
+"""Two flame graphs as one, node by node, and which of the changes are more than chance.
+
+Both sides are choices of samples, of one capture or of two. Their trees are joined, their shares
+compared, and each node that was seen often enough is tested over blocks of time (see
+`sexton.profile.significance`): a burst of a hundred samples in one second is one event, and a test
+that took it for a hundred would call every burst a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from sexton.model.flame import Flame, FlameDifference, Floats
+from sexton.model.profile import I32, I64, Profile, Tree
+from sexton.profile.grow import join
+from sexton.profile.select import Selection, chosen_in, window
+from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q
+
+#: The nodes tested, the largest first, and the blocks each side is cut into: 8 MB of counters.
+MOST_TESTED = 20_000
+MOST_BLOCKS = 48
+_BLOCK_NS = 1_000_000_000
+#: A short side is cut finer, but not finer than bursts are long.
+_LEAST_BLOCKS = 8
+_LEAST_BLOCK_NS = 100_000_000
+
+
+class Opened(Protocol):
+    """What is asked of an opened capture (`sexton.profile.opened.Opened`)."""
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None: ...
+    def flame(self, selection: Selection) -> Flame: ...
+    def profiles(
+        self, start_ns: int | None = None, end_ns: int | None = None
+    ) -> Iterator[Profile]: ...
+
+
+class Side(NamedTuple):
+    """Some samples of some capture."""
+
+    opened: Opened
+    selection: Selection
+
+
+class Items(NamedTuple):
+    """What is counted per block: nodes of a tree, each with everything below it.
+
+    `place` says which node of `tree` each node of the *profile's* tree is; `None`: it is that tree.
+    """
+
+    tree: Tree
+    nodes: I32
+    place: I32 | None = None
+
+
+class Cut(NamedTuple):
+    """How time is cut into blocks."""
+
+    start_ns: int
+    block_ns: int
+    number: int
+
+
+def difference(before: Side, after: Side) -> FlameDifference:
+    """The joined flame graph with its counts on both sides, and `q` where times tell chance."""
+    found = difference_of(
+        before.opened.flame(before.selection), after.opened.flame(after.selection)
+    )
+    cuts = _cut(before), _cut(after)
+    if cuts[0] is None or cuts[1] is None:
+        return found
+    nodes, small = _tested(found)
+    counted = [_blocks(side, small, cut) for side, cut in ((before, cuts[0]), (after, cuts[1]))]
+    found.q[nodes] = difference_q(*counted)
+    return found
+
+
+def difference_of(before: Flame, after: Flame) -> FlameDifference:
+    """The same without significance: of two flame graphs alone, nothing tells chance."""
+    tree, places = join([before.tree, after.tree])
+    counts = []
+    for flame, place in zip((before, after), places, strict=True):
+        own = np.zeros(len(tree), np.int64)
+        np.add.at(own, place, flame.own)
+        counts.append(own)
+    return FlameDifference(tree, counts[0], counts[1], np.full(len(tree), np.nan))
+
+
+def shares(found: FlameDifference) -> tuple[Floats, Floats]:
+    """Each node's share of its side's samples, with everything below it; zeros of an empty side."""
+
+    def of(own: I64) -> Floats:
+        return found.tree.totals(own) / max(int(own.sum()), 1)
+
+    return of(found.before), of(found.after)
+
+
+def block_counts(profile: Profile, selection: Selection, items: Items, cut: Cut) -> Blocks:
+    """Per block and node: the chosen samples that ended in it or below.
+
+    The nodes' begins and ends cut the pre-order into segments; samples are counted per segment, and
+    a node's are a difference of running sums: the cost is one look at each sample, and memory goes
+    with nodes times blocks, not with the tree.
+    """
+    rows = window(profile, selection)
+    chosen = chosen_in(profile, selection, rows)
+    node = profile.node[rows][chosen]
+    if items.place is not None:
+        node = items.place[node]
+    block = (profile.time_ns[rows][chosen] - cut.start_ns) // cut.block_ns
+    inside = (block >= 0) & (block < cut.number)
+    block, node = block[inside], node[inside]
+    weight = None if profile.weight is None else profile.weight[rows][chosen][inside]
+    ends = items.tree.end[items.nodes]
+    border = np.zeros(len(items.tree) + 1, np.bool_)
+    border[0] = True
+    border[items.nodes] = True
+    border[ends] = True
+    segment = np.cumsum(border) - 1
+    width = int(segment[-1]) + 1
+    counts = np.bincount(block * width + segment[node], weight, minlength=cut.number * width)
+    running = np.zeros((cut.number, width + 1), np.int64)
+    np.cumsum(counts.reshape(cut.number, width), axis=1, out=running[:, 1:], dtype=np.int64)
+    return Blocks(
+        running[:, segment[ends]] - running[:, segment[items.nodes]],
+        running[:, -1].copy(),
+    )
+
+
+def _cut(side: Side) -> Cut | None:
+    span = side.opened.span_ns
+    if span is None:
+        return None
+    chosen = side.selection
+    start = span[0] if chosen.start_ns is None else max(span[0], chosen.start_ns)
+    end = span[1] + 1 if chosen.end_ns is None else min(span[1] + 1, chosen.end_ns)
+    length = max(end - start, 1)
+    block = _BLOCK_NS
+    if length < _LEAST_BLOCKS * block:
+        block = max(-(-length // _LEAST_BLOCKS), _LEAST_BLOCK_NS)
+    block = max(block, -(-length // MOST_BLOCKS))
+    return Cut(start, block, -(-length // block))
+
+
+def _tested(found: FlameDifference) -> tuple[I64, Tree]:
+    """The nodes worth testing, and the tree of them alone.
+
+    The largest first, the outer before the inner: so whatever is above a chosen node is chosen too.
+    """
+    total = found.tree.totals(found.before + found.after)
+    order = np.argsort(-total, kind="stable")[:MOST_TESTED]
+    nodes = np.sort(order[total[order] >= LEAST_SAMPLES])
+    if not len(nodes):
+        nodes = np.zeros(1, np.int64)
+    kept = np.zeros(len(found.tree) + 1, np.int32)
+    kept[nodes + 1] = 1
+    place = np.cumsum(kept, dtype=np.int32)
+    tree = found.tree
+    small = Tree(tree.frame[nodes], tree.depth[nodes], place[tree.end[nodes]], tree.frames)
+    return nodes, small
+
+
+def _blocks(side: Side, small: Tree, cut: Cut) -> Blocks:
+    counts = np.zeros((cut.number, len(small)), np.int64)
+    samples = np.zeros(cut.number, np.int64)
+    for profile in side.opened.profiles(side.selection.start_ns, side.selection.end_ns):
+        tree, (nodes, place) = join([small, profile.tree])
+        part = block_counts(profile, side.selection, Items(tree, nodes, place), cut)
+        counts += part.counts
+        samples += part.samples
+    return Blocks(counts, samples)

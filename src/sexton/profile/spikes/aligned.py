@@ -1,0 +1,296 @@
+"""Given instants (resets of a card, say) instead of a search: what is different around them?
+
+Each instant has a window, by default ten seconds before to two after. In it, as in calm windows of
+the same length, the loudest three seconds of each core are taken, so that a stall of three seconds
+is not thinned out over twelve. A core deviates when the mean over the instants is beyond what the
+calm windows let expect, and more than half of the instants show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.flame import Floats
+from sexton.model.heat import CELL_NS, CELLS
+from sexton.model.spike import Spike, Spikes
+from sexton.profile.significance import benjamini_hochberg, t_tail
+from sexton.profile.spikes.baseline import angle, share
+from sexton.profile.spikes.counts import Part, Range, count, parts_for, sample_cells
+from sexton.profile.spikes.grid import Grid
+from sexton.profile.spikes.growth import Growth, growth
+from sexton.profile.spikes.onset import stretch, weights
+from sexton.profile.spikes.options import SECOND_NS, Heated, SpikeOptions
+from sexton.profile.spikes.windows import WANTED, Window, window_of
+
+_LOUDEST = 3
+_LEAST_CALM = 3
+_MOST_EVENTS = 60
+_LEAST_EXTRA = 0.1
+
+
+class _Span(NamedTuple):
+    """Columns of the grid, `end` excluded."""
+
+    start: int
+    end: int
+
+
+class _Core(NamedTuple):
+    row: int
+    kernel: bool
+    usual: float
+    now: float
+    q: float
+    shown: int
+
+
+def aligned(opened: Heated, grid: Grid, options: SpikeOptions) -> Spikes:
+    """Spikes around `options.at`, in the shape of the others."""
+    problems: list[str] = []
+    events = _inside(grid, options, problems)
+    hot = [_span(grid, event, options) for event in events]
+    calm = _calm(grid, hot) if hot else []
+    tests = (len(hot) + len(calm)) * len(grid.cpus)
+    spikes: tuple[Spike, ...] = ()
+    if hot and len(calm) < _LEAST_CALM:
+        problems.append(
+            f"too short to tell: only {len(calm)} calm windows of {hot[0].end - hot[0].start} s"
+        )
+    elif hot:
+        scene = _Scene(opened, grid, options, events, hot, calm)
+        spikes = _spikes(scene)
+    return Spikes(
+        spikes, tests, len(grid.cpus), grid.seconds, options.fdr, problems, found=len(spikes)
+    )
+
+
+class _Scene(NamedTuple):
+    opened: Heated
+    grid: Grid
+    options: SpikeOptions
+    events: list[int]
+    hot: list[_Span]
+    calm: list[_Span]
+
+
+def _inside(grid: Grid, options: SpikeOptions, problems: list[str]) -> list[int]:
+    found = []
+    for event in sorted(options.at or ()):
+        column = event // SECOND_NS - grid.first
+        if 0 <= column < grid.seconds:
+            found.append(event)
+        else:
+            after = column >= grid.seconds
+            away = (column - grid.seconds + 1) if after else -column
+            where = "after the end" if after else "before the beginning"
+            problems.append(
+                f"the event at {event / SECOND_NS:.3f} s is outside of the capture: "
+                f"{away} s {where}"
+            )
+    if len(found) > _MOST_EVENTS:
+        problems.append(f"only the first {_MOST_EVENTS} of {len(found)} events were looked at")
+    return found[:_MOST_EVENTS]
+
+
+def _span(grid: Grid, event: int, options: SpikeOptions) -> _Span:
+    before, after = options.window_ns
+    start = (event - before) // SECOND_NS - grid.first
+    end = -(-(event + after) // SECOND_NS) - grid.first
+    return _Span(max(0, start), min(grid.seconds, max(end, start + 1)))
+
+
+def _calm(grid: Grid, hot: Sequence[_Span]) -> list[_Span]:
+    """Windows that touch none of an event, nearest to one first."""
+    length = max(span.end - span.start for span in hot)
+    taken = np.zeros(grid.seconds, np.bool_)
+    for span in hot:
+        # The seconds after an event are often not calm yet.
+        taken[max(0, span.start - 1) : span.end + 1] = True
+    found: list[_Span] = []
+    start = 0
+    while start + length <= grid.seconds:
+        if taken[start : start + length].any():
+            start += 1
+            continue
+        found.append(_Span(start, start + length))
+        start += length
+    found.sort(key=lambda span: min(abs(span.start - each.start) for each in hot))
+    return found[: WANTED * 2]
+
+
+def _spikes(scene: _Scene) -> tuple[Spike, ...]:
+    grid, options = scene.grid, scene.options
+    cores = _deviating(scene)
+    rows = [core.row for core in cores] or list(range(len(grid.cpus)))
+    groups: dict[object, list[_Core]] = {}
+    found: dict[object, Growth] = {}
+    windows = _windows(scene, rows)
+    parts = parts_for(scene.opened, windows, options.event)
+    if not cores:
+        everywhere = growth(count(parts, windows), len(scene.hot), options.fdr)
+        if not everywhere.grew:
+            return ()
+        every = [_Core(row, False, 0.0, 0.0, everywhere.grew[0].q, 0) for row in rows]
+        return (_spike(scene, every, everywhere, parts),)
+    for core in cores:
+        grown = growth(count(parts, _windows(scene, [core.row])), len(scene.hot), options.fdr)
+        key: object = grown.head if grown.head is not None else core.row
+        groups.setdefault(key, []).append(core)
+        found[key] = grown
+    spikes = []
+    for key, members in groups.items():
+        grown = found[key]
+        if len(members) > 1:
+            together = _windows(scene, [core.row for core in members])
+            grown = growth(count(parts, together), len(scene.hot), options.fdr)
+        spikes.append(_spike(scene, members, grown, parts))
+    spikes.sort(key=lambda spike: -(spike.busy - spike.normal) * len(spike.cpus))
+    return tuple(spikes[: options.most])
+
+
+def _windows(scene: _Scene, rows: Sequence[int]) -> list[Window]:
+    grid = scene.grid
+    windows = []
+    for span in (*scene.hot, *scene.calm):
+        start, end = (grid.time_ns(column) for column in span)
+        window = window_of(grid, rows, start, end)
+        if window is None:
+            trials = float(grid.trials[np.asarray(rows), span.start : span.end].sum())
+            cpus = tuple(int(grid.cpus[row]) for row in rows)
+            window = Window(start, end, cpus, max(trials, 1.0))
+        windows.append(window)
+    return windows
+
+
+def _deviating(scene: _Scene) -> list[_Core]:
+    """Cores louder around the events than in calm windows, on the clearer of both signals."""
+    found: list[_Core] = []
+    ps: list[float] = []
+    for row in range(len(scene.grid.cpus)):
+        signals = [_tested(scene, row, kernel) for kernel in (False, True)]
+        told = [each for each in signals if each is not None]
+        if not told:
+            continue
+        best = max((core for _, core in told), key=_clearly)
+        ps.append(min(1.0, 2 * min(each[0] for each in told)))
+        found.append(best)
+    q = benjamini_hochberg(ps)
+    least = len(scene.hot) / 2
+    return [
+        core._replace(q=float(each))
+        for core, each in zip(found, q, strict=True)
+        if each <= scene.options.fdr
+        and core.now - core.usual >= _LEAST_EXTRA
+        and core.shown > least
+    ]
+
+
+def _clearly(core: _Core) -> float:
+    """As in the search: the kernel's signal is taken only where it shows clearly more."""
+    extra = core.now - core.usual
+    return extra if core.kernel else 1.2 * max(extra, 0.0)
+
+
+def _tested(scene: _Scene, row: int, kernel: bool) -> tuple[float, _Core] | None:
+    grid = scene.grid
+    trials = grid.trials[row]
+    z = angle((grid.kernel if kernel else grid.busy)[row], np.maximum(trials, 1))
+    z = np.where(trials > 0, z, np.nan)
+    hot = _loudest(z, scene.hot)
+    calm = _loudest(z, scene.calm)
+    if not len(hot) or len(calm) < _LEAST_CALM:
+        return None
+    floor = 1 / (4 * _LOUDEST * float(np.median(trials[trials > 0])))
+    spread = max(float(calm.var(ddof=1)), floor)
+    t = (hot.mean() - calm.mean()) / np.sqrt(spread * (1 / len(hot) + 1 / len(calm)))
+    p = float(t_tail(t, len(calm) - 1))
+    shown = int(np.count_nonzero(hot > np.quantile(calm, 0.9)))
+    usual, now = (float(share(each.mean())) for each in (calm, hot))
+    return p, _Core(row, kernel, usual, now, 1.0, shown)
+
+
+def _loudest(z: Floats, spans: Sequence[_Span]) -> Floats:
+    """Per span the largest mean of three neighbouring seconds; spans not sampled are left out."""
+    found = []
+    for span in spans:
+        here = z[span.start : span.end]
+        if len(here) < _LOUDEST:
+            here = np.pad(here, (0, _LOUDEST - len(here)), constant_values=np.nan)
+        three = np.lib.stride_tricks.sliding_window_view(here, _LOUDEST)
+        whole = three[~np.isnan(three).any(axis=1)]
+        if len(whole):
+            found.append(float(whole.mean(axis=1).max()))
+        elif not np.isnan(here).all():
+            found.append(float(np.nanmean(here)))
+    return np.array(found)
+
+
+def _spike(scene: _Scene, cores: Sequence[_Core], grown: Growth, parts: Sequence[Part]) -> Spike:
+    grid = scene.grid
+    event, span = scene.events[0], scene.hot[0]
+    start, end = (grid.time_ns(column) for column in span)
+    onset, until = start, end
+    if any(core.now > core.usual for core in cores):
+        first, last = _when(scene, cores, parts)
+        onset, until = event + first * CELL_NS, event + last * CELL_NS
+    rows = np.array([core.row for core in cores])
+    now = _shares(grid, rows, scene.hot)
+    usual = _shares(grid, rows, scene.calm)
+    shown = min(core.shown for core in cores)
+    return Spike(
+        cpus=tuple(int(grid.cpus[row]) for row in rows),
+        start_ns=start,
+        end_ns=max(until, onset + CELL_NS),
+        onset_ns=onset,
+        busy=now[0],
+        normal=usual[0],
+        kernel=now[1],
+        q=min(core.q for core in cores),
+        grew=grown.grew,
+        stacks=grown.stacks,
+        tasks=grown.tasks,
+        calm_windows=len(scene.calm),
+        note=f"in {shown} of {len(scene.events)} events"
+        if shown
+        else "no core deviates by its load: functions over all of them",
+        path=grown.path,
+        in_kernel=cores[0].kernel,
+        normal_kernel=usual[1],
+        tested=grown.tested,
+        events=tuple(scene.events),
+    )
+
+
+def _shares(grid: Grid, rows: np.ndarray, spans: Sequence[_Span]) -> tuple[float, float]:
+    columns = np.concatenate([np.arange(*span) for span in spans])
+    at = np.ix_(rows, columns)
+    trials = max(float(grid.trials[at].sum()), 1.0)
+    return float(grid.busy[at].sum()) / trials, float(grid.kernel[at].sum()) / trials
+
+
+def _when(scene: _Scene, cores: Sequence[_Core], parts: Sequence[Part]) -> tuple[int, int]:
+    """In cells from the event: the stretch that is loudest over all events and cores together."""
+    grid = scene.grid
+    before = max(
+        (event - grid.time_ns(span.start)) // CELL_NS
+        for event, span in zip(scene.events, scene.hot, strict=True)
+    )
+    length = before + max(
+        -(-(grid.time_ns(span.end) - event) // CELL_NS)
+        for event, span in zip(scene.events, scene.hot, strict=True)
+    )
+    sums = np.zeros(length + 1)
+    for event, span in zip(scene.events, scene.hot, strict=True):
+        start, end = (grid.time_ns(column) for column in span)
+        place = before - (event - start) // CELL_NS
+        for core in cores:
+            wanted = Range(start, end, (int(grid.cpus[core.row]),), None)
+            hits = sample_cells(parts, wanted, core.kernel)
+            trials = np.repeat(grid.trials[core.row, slice(*span)] / CELLS, CELLS)
+            each = weights(hits, trials, core.usual, core.now)
+            sums[place : place + len(each)] += each[: len(sums) - place]
+    first, last = stretch(sums)
+    return first - before, last - before

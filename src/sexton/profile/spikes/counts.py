@@ -1,0 +1,230 @@
+"""How often each stack, function and task was seen in each of some windows.
+
+Only the stacks of those windows are looked at: the part of the tree above them is cut out (it
+stays in pre-order), so the cost follows the windows and not the capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.flame import Floats
+from sexton.model.heat import CELL_NS, CELLS
+from sexton.model.profile import I32, I64, Bools, Frames, Kind, Profile, Thread, Tree
+from sexton.profile.grow import join
+from sexton.profile.idle import idle_nodes
+from sexton.profile.spikes.options import SECOND_NS, Heated
+from sexton.profile.spikes.windows import Window
+
+#: Windows nearer than this are read in one go.
+_NEAR_NS = 5 * SECOND_NS
+
+
+class Part(NamedTuple):
+    """Samples of cores at work in a range, of one profile."""
+
+    time_ns: I64
+    cpu: I32
+    thread: I32
+    node: I32
+    weight: I64 | None
+    kernel: Bools
+    threads: tuple[Thread, ...]
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """`own` is windows by nodes; `tasks` holds a count per window for each (name, pid)."""
+
+    tree: Tree
+    own: I64
+    tasks: dict[tuple[str, int], I64]
+    trials: Floats
+
+    def totals(self) -> I64:
+        """Per window and node: samples in it and everything below."""
+        running = np.zeros((self.own.shape[0], self.own.shape[1] + 1), np.int64)
+        np.cumsum(self.own, axis=1, out=running[:, 1:])
+        return running[:, self.tree.end] - running[:, :-1]
+
+
+class Range(NamedTuple):
+    """Which samples are wanted: of these cores (`None`: all), in this time, of this event."""
+
+    start_ns: int
+    end_ns: int
+    cpus: tuple[int, ...] | None
+    event: str | None
+
+
+def parts_for(opened: Heated, windows: Sequence[Window], event: str | None) -> list[Part]:
+    """All that some windows need: what lies far between them is not read."""
+    cpus = tuple(sorted({cpu for window in windows for cpu in window.cpus}))
+    found: list[Part] = []
+    bounds: list[list[int]] = []
+    for start, end in sorted((window.start_ns, window.end_ns) for window in windows):
+        if bounds and start <= bounds[-1][1] + _NEAR_NS:
+            bounds[-1][1] = max(end, bounds[-1][1])
+        else:
+            bounds.append([start, end])
+    for start, end in bounds:
+        found += parts_of(opened, Range(start, end, cpus, event))
+    return found
+
+
+def parts_of(opened: Heated, wanted: Range) -> list[Part]:
+    """What ran in a range, idle left out. Profiles may reach beyond it; this does not."""
+    found = []
+    for profile in opened.profiles(wanted.start_ns, wanted.end_ns):
+        if not profile.timed:
+            continue
+        first, last = np.searchsorted(profile.time_ns, [wanted.start_ns, wanted.end_ns])
+        if first < last:
+            found.append(_part(profile, slice(int(first), int(last)), wanted))
+    return [part for part in found if len(part.time_ns)]
+
+
+def _part(profile: Profile, rows: slice, wanted: Range) -> Part:
+    tree = profile.tree
+    keep = ~idle_nodes(tree)[profile.node[rows]]
+    if wanted.cpus is not None:
+        keep &= np.isin(profile.cpu[rows], np.array(wanted.cpus, np.int64))
+    if wanted.event is not None:
+        event = wanted.event
+        named = np.array([each.name == event for each in profile.events] + [False])
+        keep &= named[profile.event[rows]]
+    node = profile.node[rows][keep]
+    kernel = (tree.frames.kinds == Kind.KERNEL)[tree.frame[node]]
+    weight = None if profile.weight is None else profile.weight[rows][keep]
+    return Part(
+        profile.time_ns[rows][keep],
+        profile.cpu[rows][keep],
+        profile.thread[rows][keep],
+        node,
+        weight,
+        kernel,
+        profile.threads,
+        tree,
+    )
+
+
+def count(parts: Sequence[Part], windows: Sequence[Window]) -> Counts:
+    """Count each window's samples; a sample may be in several of them."""
+    tasks: dict[tuple[str, int], I64] = {}
+    trees: list[Tree] = []
+    owns: list[I64] = []
+    for part in parts:
+        picked = [_within(part, window) for window in windows]
+        nodes = np.unique(np.concatenate([part.node[each] for each in picked]))
+        if not len(nodes):
+            continue
+        tree, place = cut(part.tree, nodes)
+        own = np.zeros((len(windows), len(tree)), np.int64)
+        for at, each in enumerate(picked):
+            where = place[np.searchsorted(nodes, part.node[each])]
+            own[at] = _tally(where, _weights(part, each), len(tree))
+            _add_tasks(tasks, part, each, (at, len(windows)))
+        trees.append(tree)
+        owns.append(own)
+    trials = np.array([window.trials for window in windows])
+    if not trees:
+        empty = np.zeros(1, np.int32)
+        nothing = Tree(empty, empty, empty + 1, Frames(("all",), ("",), np.zeros(1, np.uint8)))
+        return Counts(nothing, np.zeros((len(windows), 1), np.int64), {}, trials)
+    if len(trees) == 1:
+        return Counts(trees[0], owns[0], tasks, _held(trials, owns[0]))
+    joined, places = join(trees)
+    own = np.zeros((len(windows), len(joined)), np.int64)
+    for part_own, joined_at in zip(owns, places, strict=True):
+        np.add.at(own.T, joined_at, part_own.T)
+    return Counts(joined, own, tasks, _held(trials, own))
+
+
+def _held(trials: Floats, own: I64) -> Floats:
+    """How many samples could have been taken is an estimate: never fewer than there were, so that
+    no share passes 100 %."""
+    held: Floats = np.maximum(trials, own.sum(axis=1))
+    return held
+
+
+def cut(tree: Tree, nodes: I64) -> tuple[Tree, I64]:
+    """The tree of `nodes` (sorted) and what is above them, and where in it each of them is."""
+    running = np.zeros(len(tree) + 1, np.int64)
+    marked = np.zeros(len(tree), np.int64)
+    marked[nodes] = 1
+    np.cumsum(marked, out=running[1:])
+    keep = running[tree.end] > running[:-1]
+    keep[0] = True
+    before = np.zeros(len(tree) + 1, np.int64)
+    np.cumsum(keep, out=before[1:])
+    frames, frame = np.unique(tree.frame[keep], return_inverse=True)
+    if frames[0] != 0:
+        frames, frame = np.append(0, frames), frame + 1
+    table = Frames(
+        tuple(tree.frames.names[each] for each in frames.tolist()),
+        tuple(tree.frames.modules[each] for each in frames.tolist()),
+        tree.frames.kinds[frames],
+    )
+    smaller = Tree(
+        frame.astype(np.int32), tree.depth[keep], before[tree.end[keep]].astype(np.int32), table
+    )
+    return smaller, before[nodes]
+
+
+def heat_cells(opened: Heated, wanted: Range) -> Floats:
+    """Busy samples per 20 ms of one core, from its heat; the range is of whole seconds."""
+    first, last = wanted.start_ns // SECOND_NS, wanted.end_ns // SECOND_NS
+    counts = np.zeros((last - first, CELLS))
+    for heat in opened.heats(wanted.start_ns, wanted.end_ns):
+        inside = (heat.second >= first) & (heat.second < last)
+        rows = np.flatnonzero(inside & np.isin(heat.cpu, wanted.cpus or ()))
+        np.add.at(counts, heat.second[rows] - first, heat.cells[rows])
+    return counts.ravel()
+
+
+def sample_cells(parts: Sequence[Part], wanted: Range, kernel: bool) -> Floats:
+    """The same from samples, or those in the kernel only."""
+    start_ns, end_ns = wanted.start_ns, wanted.end_ns
+    cells = (end_ns - start_ns) // CELL_NS
+    counts = np.zeros(cells)
+    window = Window(start_ns, start_ns + cells * CELL_NS, wanted.cpus or (), 0.0)
+    for part in parts:
+        rows = _within(part, window)
+        if kernel:
+            rows = rows[part.kernel[rows]]
+        where = (part.time_ns[rows] - start_ns) // CELL_NS
+        counts += np.bincount(where, _weights(part, rows), minlength=cells)
+    return counts
+
+
+def _within(part: Part, window: Window) -> I64:
+    first, last = np.searchsorted(part.time_ns, [window.start_ns, window.end_ns])
+    cpu = part.cpu[first:last]
+    if len(window.cpus) == 1:
+        chosen = cpu == window.cpus[0]
+    else:
+        chosen = np.isin(cpu, np.array(window.cpus))
+    return np.flatnonzero(chosen) + int(first)
+
+
+def _weights(part: Part, rows: I64) -> I64 | None:
+    return None if part.weight is None else part.weight[rows]
+
+
+def _tally(where: I64 | I32, weight: I64 | None, size: int) -> I64:
+    return np.bincount(where, weight, minlength=size).astype(np.int64)
+
+
+def _add_tasks(
+    tasks: dict[tuple[str, int], I64], part: Part, rows: I64, at: tuple[int, int]
+) -> None:
+    counts = _tally(part.thread[rows], _weights(part, rows), len(part.threads))
+    for thread in np.flatnonzero(counts).tolist():
+        who = part.threads[thread]
+        held = tasks.setdefault((who.comm, who.pid), np.zeros(at[1], np.int64))
+        held[at[0]] += counts[thread]

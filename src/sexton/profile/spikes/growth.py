@@ -1,0 +1,239 @@
+"""What grew: functions, tasks and stacks of a spike against calm windows like it.
+
+A function's share of the cores' time in the spike is held against how much that share varies from
+one calm window to the next (Student's t for one more window of the same kind), and its p is never
+smaller than what the counts alone allow (Fisher). Over the functions tested the false-discovery
+rate is controlled.
+
+Everything above a function grows with it. First comes the innermost one that carries at least half
+of the largest growth; what only leads to it (``do_syscall_64``) comes last.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.flame import Floats
+from sexton.model.profile import I64, Kind
+from sexton.model.spike import Grown, SpikeStack
+from sexton.profile.functions import outermost
+from sexton.profile.select import below
+from sexton.profile.significance import benjamini_hochberg, hypergeometric_tail, t_tail
+from sexton.profile.spikes.baseline import angle
+from sexton.profile.spikes.counts import Counts
+
+#: Functions seen less often in all windows together are not tested.
+LEAST_SAMPLES = 8
+#: Less growth than this share of the cores' time is not told.
+LEAST_GROWTH = 0.01
+#: Which share of the largest growth a function must carry to be its place.
+_CARRIES = 0.5
+#: With which share of its samples under another function one is only the way to it.
+_LEADS = 0.8
+_MOST_GROWN = 20
+_MOST_STACKS = 5
+_MOST_TASKS = 5
+
+
+class Growth(NamedTuple):
+    """The answer for one spike; `head` names the function that leads `grew`."""
+
+    grew: tuple[Grown, ...]
+    stacks: tuple[SpikeStack, ...]
+    path: SpikeStack | None
+    tasks: tuple[tuple[str, int, float], ...]
+    tested: int
+    head: tuple[str, str] | None
+    #: Shares of the cores' time in which they worked, and worked in the kernel.
+    busy: float
+    kernel: float
+
+
+def growth(counts: Counts, hot: int, fdr: float) -> Growth:
+    """The first `hot` windows are the spike (or the events), the others calm."""
+    tree, totals = counts.tree, counts.totals()
+    frames = len(tree.frames)
+    outer = outermost(tree)
+    total = _by_frame(tree.frame[outer], totals[:, outer], frames)
+    own = _by_frame(tree.frame, counts.own, frames)
+    rise, calm = _change(total, counts.trials, hot)
+    seen = total.sum(axis=0) >= LEAST_SAMPLES
+    tested = np.flatnonzero(seen & (tree.frames.kinds != Kind.ROOT))
+    p = np.minimum(
+        1.0,
+        2
+        * np.minimum(
+            p_grown(total[:, tested], counts.trials, hot),
+            p_grown(own[:, tested], counts.trials, hot),
+        ),
+    )
+    q = np.full(frames, np.nan)
+    q[tested] = benjamini_hochberg(p)
+    sure = np.flatnonzero((np.nan_to_num(q, nan=1.0) <= fdr) & (rise >= LEAST_GROWTH))
+    order = _ordered(counts, sure, rise, hot)
+    hot_trials = counts.trials[:hot].sum()
+    grew = tuple(
+        Grown(
+            tree.frames.names[frame],
+            tree.frames.modules[frame],
+            int(tree.frames.kinds[frame]),
+            float(total[:hot, frame].sum() / hot_trials),
+            float(calm[frame]),
+            float(own[:hot, frame].sum() / hot_trials),
+            float(q[frame]),
+        )
+        for frame in order[:_MOST_GROWN]
+    )
+    head = None
+    if grew and grew[0].kind != Kind.TASK:
+        head = (grew[0].name, grew[0].module)
+    now = counts.own[:hot].sum(axis=0)
+    in_kernel = (tree.frames.kinds == Kind.KERNEL)[tree.frame]
+    node_rise, node_calm = _change(totals, counts.trials, hot)
+    return Growth(
+        grew,
+        _stacks(counts, hot),
+        _path(counts, node_rise, node_calm),
+        _tasks(counts, hot),
+        len(tested),
+        head,
+        min(1.0, float(now.sum() / hot_trials)),
+        min(1.0, float(now[in_kernel].sum() / hot_trials)),
+    )
+
+
+def p_grown(seen: I64, trials: Floats, hot: int) -> Floats:
+    """One-sided p per column: more in the first `hot` windows than the others let expect."""
+    windows = len(trials) - hot
+    p = _floor(seen, trials, hot)
+    if windows < 2:
+        return p
+    angles = angle(seen.astype(np.float64), trials[:, None])
+    calm = angles[hot:]
+    sampling = float(np.mean(1 / (4 * np.maximum(trials[hot:], 1))))
+    variance = np.maximum(calm.var(axis=0, ddof=1), sampling)
+    now = float(np.mean(1 / (4 * np.maximum(trials[:hot], 1))))
+    # The spike's own windows may be shorter than the calm ones: then their sampling counts.
+    one = np.maximum(variance, now) / hot + variance / windows
+    t = (angles[:hot].mean(axis=0) - calm.mean(axis=0)) / np.sqrt(one)
+    return np.maximum(p, t_tail(t, windows - 1))
+
+
+def _floor(seen: I64, trials: Floats, hot: int) -> Floats:
+    now, usual = seen[:hot].sum(axis=0), seen[hot:].sum(axis=0)
+    drawn = round(float(trials[:hot].sum()))
+    rest = round(float(trials[hot:].sum()))
+    if rest == 0:
+        return np.ones(len(now))
+    p = np.ones(len(now))
+    for at in np.flatnonzero(now * rest > usual * drawn).tolist():
+        # More than the trials can hold: the rate is only an estimate of the core's capacity.
+        hits, misses = min(int(now[at]), drawn), min(int(usual[at]), rest)
+        p[at] = hypergeometric_tail(hits, drawn, hits + misses, drawn + rest)
+    return p
+
+
+def _change(seen: I64, trials: Floats, hot: int) -> tuple[Floats, Floats]:
+    """Per column: how much its share of the time rose, and what it usually is."""
+    now = seen[:hot].sum(axis=0) / max(trials[:hot].sum(), 1.0)
+    if len(trials) == hot:
+        return now, np.zeros(len(now))
+    usual = seen[hot:].sum(axis=0) / max(trials[hot:].sum(), 1.0)
+    return now - usual, usual
+
+
+def _by_frame(frame: np.ndarray, counts: I64, frames: int) -> I64:
+    each = [np.bincount(frame, row, minlength=frames) for row in counts]
+    return np.stack(each).astype(np.int64)
+
+
+def _ordered(counts: Counts, sure: I64, rise: Floats, hot: int) -> list[int]:
+    """The innermost carrier, other functions by growth, what only leads to it, tasks."""
+    tree = counts.tree
+    kinds = tree.frames.kinds
+    tasks = [frame for frame in sure.tolist() if kinds[frame] == Kind.TASK]
+    plain = [frame for frame in sure.tolist() if kinds[frame] != Kind.TASK]
+    tasks.sort(key=lambda frame: -rise[frame])
+    if not plain:
+        return tasks
+    now = counts.own[:hot].sum(axis=0)
+    within = tree.totals(now)
+    weight = np.bincount(tree.frame, within, minlength=len(tree.frames))
+    levels = np.bincount(tree.frame, within * tree.depth, minlength=len(tree.frames))
+    depth = levels / np.maximum(weight, 1)
+    largest = max(rise[frame] for frame in plain)
+    carriers = [frame for frame in plain if rise[frame] >= _CARRIES * largest]
+    head = max(carriers, key=lambda frame: (depth[frame], rise[frame]))
+    under = below(tree, np.arange(len(tree.frames)) == head)
+    through = tree.totals(np.where(under, now, 0))
+    outer = outermost(tree)
+    led = np.bincount(tree.frame[outer], through[outer], minlength=len(tree.frames))
+    all_of = np.bincount(tree.frame[outer], within[outer], minlength=len(tree.frames))
+    leads = {
+        frame
+        for frame in plain
+        if depth[frame] < depth[head] and led[frame] >= _LEADS * all_of[frame]
+    }
+    others = [frame for frame in plain if frame != head and frame not in leads]
+    others.sort(key=lambda frame: -rise[frame])
+    return [head, *others, *sorted(leads, key=lambda frame: -depth[frame]), *tasks]
+
+
+def _stacks(counts: Counts, hot: int) -> tuple[SpikeStack, ...]:
+    """Whole stacks whose own samples grew most."""
+    rise, usual = _change(counts.own, counts.trials, hot)
+    best = np.argsort(-rise, kind="stable")[:_MOST_STACKS]
+    return tuple(
+        _stack(counts, int(node), float(rise[node] + usual[node]), float(usual[node]))
+        for node in best
+        if rise[node] > 0 and node > 0
+    )
+
+
+def _path(counts: Counts, rise: Floats, usual: Floats) -> SpikeStack | None:
+    """From the root always to the child that grew most, while it carries most of the growth."""
+    tree = counts.tree
+    node, last = 0, 0
+    largest = 0.0
+    while True:
+        children = _children(tree.end, node)
+        if not children:
+            break
+        node = max(children, key=lambda child: rise[child])
+        # Measured at the task: what grew elsewhere meanwhile is another story.
+        largest = largest or float(rise[node])
+        if largest <= 0 or rise[node] < _CARRIES * largest:
+            break
+        last = node
+    if last == 0:
+        return None
+    return _stack(counts, last, float(rise[last] + usual[last]), float(usual[last]))
+
+
+def _children(end: np.ndarray, node: int) -> list[int]:
+    found = []
+    child = node + 1
+    while child < end[node]:
+        found.append(child)
+        child = int(end[child])
+    return found
+
+
+def _stack(counts: Counts, node: int, now: float, usual: float) -> SpikeStack:
+    names = counts.tree.frames.names
+    return SpikeStack(tuple(names[frame] for frame in counts.tree.path(node)), now, usual)
+
+
+def _tasks(counts: Counts, hot: int) -> tuple[tuple[str, int, float], ...]:
+    """Who grew most: name, pid, share of the cores' time in the spike."""
+    if not counts.tasks:
+        return ()
+    keys = list(counts.tasks)
+    seen = np.stack([counts.tasks[key] for key in keys], axis=1)
+    rise, usual = _change(seen, counts.trials, hot)
+    best = np.argsort(-rise, kind="stable")[:_MOST_TASKS]
+    return tuple(
+        (keys[at][0], keys[at][1], float(rise[at] + usual[at])) for at in best if rise[at] > 0
+    )

@@ -1,0 +1,145 @@
+"""From seconds that stand out to runs of them, with one significance for each run.
+
+Every core and second looked at is a test, on two signals: how busy the core was, and how busy in
+the kernel (a core that is always full can still stall there). Neighbouring candidates make a run,
+a run has one p (Simes over its seconds), and the false-discovery rate is controlled over runs with
+every core-second counted as a test: a long run is one discovery, and pays for no false ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.flame import Floats
+from sexton.model.profile import Bools
+from sexton.profile.significance import benjamini_hochberg, simes
+from sexton.profile.spikes.baseline import CANDIDATE_P, Scored, Shares, score
+from sexton.profile.spikes.grid import Grid
+
+#: Runs apart by at most this many calm (or lost) seconds are one.
+_GAP = 1
+#: A run whose best second is not this much above the level is true perhaps, but nobody's problem.
+LEAST_EXTRA = 0.2
+#: As many runs like it on one core are its habit: this many, or so many an hour.
+_HABIT = 6
+_HABIT_PER_HOUR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Columns `start` up to `end` of row `core`; `mass` is extra core-seconds."""
+
+    core: int
+    start: int
+    end: int
+    kernel: bool
+    p: float
+    extra: float
+    mass: float
+    q: float = 1.0
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What stands out of a grid. `loud` marks candidates: no calm window may touch one."""
+
+    grid: Grid
+    busy: list[Scored | None]
+    kernel: list[Scored | None]
+    loud: Bools
+    #: Significant ones, the strongest first, and those of them that are a core's habit.
+    rare: list[Run]
+    habits: list[list[Run]]
+    tests: int
+
+    def scored(self, run: Run) -> Scored:
+        found = (self.kernel if run.kernel else self.busy)[run.core]
+        assert found is not None  # a run comes from a score
+        return found
+
+
+def stand_out(grid: Grid, fdr: float) -> Standing:
+    """Look at every core and second."""
+    busy = [score(grid.busy[core], grid.trials[core]) for core in range(len(grid.cpus))]
+    kernel = [score(grid.kernel[core], grid.trials[core]) for core in range(len(grid.cpus))]
+    loud = np.zeros(grid.trials.shape, np.bool_)
+    tests = 0
+    for core, (one, two) in enumerate(zip(busy, kernel, strict=True)):
+        if one is not None and two is not None:
+            tests += int(np.count_nonzero(grid.trials[core]))
+            for scored in (one, two):
+                loud[core, scored.near[2 * scored.p < CANDIDATE_P]] = True
+    # With no more runs than loud seconds, no larger p than this can be significant.
+    largest = fdr * int(np.count_nonzero(loud)) / max(tests, 1)
+    runs: list[Run] = []
+    for core, (one, two) in enumerate(zip(busy, kernel, strict=True)):
+        if one is None or two is None:
+            continue
+        if min(one.p.min(initial=1), two.p.min(initial=1)) * 2 > largest:
+            continue
+        signals = _Signal(one.extra, one.each_p()), _Signal(two.extra, two.each_p())
+        runs += [
+            _run(core, (start, end), signals)
+            for start, end in _neighbours(loud[core])
+            if 2 * min(each.p[start:end].min() for each in signals) <= largest
+        ]
+    runs = [run for run in runs if run.p < 1]
+    q = benjamini_hochberg([run.p for run in runs], max(tests, 1))
+    sure = [replace(run, q=float(each)) for run, each in zip(runs, q, strict=True) if each <= fdr]
+    rare, habits = _habits(sure, grid.seconds)
+    rare.sort(key=lambda run: (-run.mass, run.q))
+    return Standing(grid, busy, kernel, loud, rare, habits, tests)
+
+
+def _neighbours(loud: Bools) -> list[tuple[int, int]]:
+    at = np.flatnonzero(loud)
+    if not len(at):
+        return []
+    breaks = np.flatnonzero(np.diff(at) > _GAP + 1)
+    starts = at[np.append(0, breaks + 1)]
+    ends = at[np.append(breaks, len(at) - 1)] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+class _Signal(NamedTuple):
+    extra: Shares
+    p: Floats
+
+
+def _run(core: int, at: tuple[int, int], signals: tuple[_Signal, _Signal]) -> Run:
+    columns = slice(*at)
+    busy, kernel = (signal.extra[columns] for signal in signals)
+    # A signal counts only where it rose by as much as is worth telling.
+    p = [simes(each.p[columns]) for each in signals if each.extra[columns].max() >= LEAST_EXTRA]
+    # The signal that shows it: the whole core's, unless the kernel's stands out clearly more.
+    in_kernel = float(kernel.sum()) > 1.2 * max(float(busy.sum()), 0.0)
+    extra = kernel if in_kernel else busy
+    both = min(1.0, 2 * min(p, default=1.0))
+    return Run(core, *at, in_kernel, both, float(extra.max()), float(extra.clip(0).sum()))
+
+
+def _habits(runs: list[Run], seconds: int) -> tuple[list[Run], list[list[Run]]]:
+    """Runs that are rare on their core, and groups of runs that are not."""
+    least = max(_HABIT, _HABIT_PER_HOUR * seconds / 3600)
+    rare: list[Run] = []
+    habits: list[list[Run]] = []
+    of_core: dict[int, list[Run]] = {}
+    for run in runs:
+        of_core.setdefault(run.core, []).append(run)
+    for found in of_core.values():
+        mass = np.sort([run.mass for run in found])
+        usual: list[Run] = []
+        for run in found:
+            # At least half as large: longer and heavier ones make it usual as well.
+            like = len(mass) - int(np.searchsorted(mass, 0.5 * run.mass))
+            (usual if like >= least else rare).append(run)
+        if usual:
+            habits.append(usual)
+    return rare, habits

@@ -1,0 +1,162 @@
+"""Names kept under a file's build id, so that they outlive the file.
+
+A container's programs can be read only while it runs, through ``/proc/PID/root``; the capture is
+looked at hours later. The cache is a directory of the user's own (``$XDG_CACHE_HOME/sexton``, else
+``~/.cache/sexton``), 0700, its files 0600, written aside and renamed. It is a convenience and never
+a reason to fail: what is damaged, foreign or unreadable counts as not there, and what it takes is
+bounded, the longest unused going first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import stat
+import struct
+import zlib
+
+import numpy as np
+
+from sexton.profile.symbols.table import Table
+
+MOST_BYTES = 512 << 20
+#: Of one file; a table that is larger is read from its program again.
+MOST_ENTRY = 64 << 20
+_MAGIC = b"SEXTNAM1"
+_HEAD = struct.Struct("<8sI4x")
+HEAD_SIZE = _HEAD.size
+_COUNTS = struct.Struct("<QQ")
+_KEY = re.compile(r"[0-9a-z-]{4,140}", re.ASCII)
+_SUFFIX = ".names"
+_ROW = 25
+
+
+def default_directory() -> str:
+    """Where this user's cache is."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not home.startswith("/"):
+        home = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "sexton", "symbols")
+
+
+class Cache:
+    """Bytes by key, checked. `directory` None: none are kept."""
+
+    def __init__(self, directory: str | None, most_bytes: int = MOST_BYTES) -> None:
+        self._directory = directory
+        self._most_bytes = most_bytes
+
+    def load(self, key: str) -> mmap.mmap | None:
+        """What was kept under that key, if it is whole: from `HEAD_SIZE` on."""
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(file.fileno())
+            ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            if not ours or not HEAD_SIZE <= found.st_size <= MOST_ENTRY:
+                return None
+            try:
+                # Files here are replaced and never written to, so the map stays whole.
+                content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                os.utime(file.fileno())  # the longest unused goes first
+            except (OSError, ValueError):
+                return None
+        magic, check = _HEAD.unpack_from(content)
+        with memoryview(content) as whole, whole[HEAD_SIZE:] as body:
+            good = magic == _MAGIC and zlib.crc32(body) == check
+        return content if good else None
+
+    def store(self, key: str, body: bytes) -> None:
+        """Keep it, if there is a place to keep it."""
+        path = self._path(key)
+        if path is None or len(body) + HEAD_SIZE > MOST_ENTRY:
+            return
+        with contextlib.suppress(OSError):
+            directory = os.path.dirname(path)
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            if os.lstat(directory).st_uid != os.geteuid():
+                return
+            aside = f"{path}.{os.getpid()}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
+                    file.write(_HEAD.pack(_MAGIC, zlib.crc32(body)))
+                    file.write(body)
+                os.rename(aside, path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(aside)
+            self._make_room(directory)
+
+    def has(self, key: str) -> bool:
+        """Is anything kept under that key?"""
+        path = self._path(key)
+        return path is not None and os.path.lexists(path)
+
+    def load_table(self, key: str) -> Table | None:
+        """A table that was kept."""
+        kept = self.load(key)
+        return None if kept is None else unpack(kept, HEAD_SIZE)
+
+    def store_table(self, key: str, table: Table) -> None:
+        """Keep a table."""
+        if len(table.text) + len(table) * _ROW <= MOST_ENTRY:
+            self.store(key, pack(table))
+
+    def _path(self, key: str) -> str | None:
+        if self._directory is None or _KEY.fullmatch(key) is None:
+            return None
+        return os.path.join(self._directory, key + _SUFFIX)
+
+    def _make_room(self, directory: str) -> None:
+        kept = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False) and _SUFFIX in entry.name:
+                    found = entry.stat(follow_symlinks=False)
+                    kept.append((found.st_mtime, found.st_size, entry.path))
+        total = sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if total <= self._most_bytes:
+                break
+            os.unlink(path)
+            total -= size
+
+
+def pack(table: Table) -> bytes:
+    """A table as bytes."""
+    return b"".join(
+        (
+            _COUNTS.pack(len(table), len(table.text)),
+            table.start.astype("<u8").tobytes(),
+            table.end.astype("<u8").tobytes(),
+            table.name_at.astype("<i8").tobytes(),
+            table.binding.tobytes(),
+            bytes(table.text),
+        )
+    )
+
+
+def unpack(content: bytes | mmap.mmap, at: int = 0) -> Table | None:
+    """The table again, from byte `at` on; `None` where it is none."""
+    if len(content) < at + _COUNTS.size:
+        return None
+    rows, text = _COUNTS.unpack_from(content, at)
+    at += _COUNTS.size
+    names = at + rows * _ROW
+    if len(content) != names + text:
+        return None
+    start = np.frombuffer(content, "<u8", rows, at)
+    end = np.frombuffer(content, "<u8", rows, at + rows * 8)
+    name_at = np.frombuffer(content, "<i8", rows, at + rows * 16)
+    binding = np.frombuffer(content, np.uint8, rows, at + rows * 24)
+    if rows and not 0 <= int(name_at.min()) <= int(name_at.max()) < text:
+        return None
+    return Table(start, end, binding, name_at + names, content)

@@ -1,0 +1,189 @@
+"""C++ and Rust names as they were written, by the C++ library's own ``__cxa_demangle``.
+
+Written as perf writes them: ``app::Box<long>::turn``, without parameters, return type and the
+compiler's marks on clones. Where there is no such library names stay as they are; so do Go's,
+which need nothing. Rust's newer form is read by ourselves (`rust`).
+
+Only names that are shown come here, and they are hostile text. A name can refer to its own parts,
+and a hundred bytes of that unfold to gigabytes: one with more than `MOST_REFERENCES` is left
+alone, and those of one capture together have `MOST_SECONDS`.
+
+>>> Demangler().plain("malloc")
+'malloc'
+>>> bare("void app::f<int>(int, char const*) const [clone .cold]")
+'app::f<int>'
+>>> bare("main::{lambda(int)#1}::operator()(int) const")
+'main::{lambda(int)#1}::operator()'
+>>> bare("app::Status (*app::find<int>(long))(app::Context*, int)")
+'app::find<int>'
+>>> unhashed("_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$X$GT$::f::h0123456789abcdef")
+'<alloc::vec::Vec<T> as X>::f'
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from functools import cache
+from time import perf_counter
+
+from sexton.profile.symbols.rust import demangled_rust
+
+#: The longest name we try. Real ones of templates reach some thousands.
+MOST_NAME = 4096
+#: The longest result we take.
+MOST_RESULT = 1 << 14
+MOST_REFERENCES = 32
+MOST_EXPANSIONS = 2
+MOST_SECONDS = 3.0
+_MANGLED = re.compile(r"(_Z[\w$.]+)(?:@@?(?!plt$)[\w.]+)?(@plt)?", re.ASCII)
+_REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
+_HASHED = re.compile(r"(.+)::h[0-9a-f]{16}", re.DOTALL)
+_ESCAPE = re.compile(r"\$(SP|BP|RF|LT|GT|LP|RP|C|u[0-9a-f]{1,6})\$|\.\.|(?<![^:])_(?=\$)")
+_LETTERS = {"SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ","}
+_LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
+_CLONE = re.compile(r"( \[clone [^\]]*\])+$")
+_QUALIFIERS = (" const", " volatile", " noexcept", " &&", " &")
+_MARK = re.compile(r"\boperator(?:\(\)|\[\]|->\*?|<=>|<<=?|>>=?|[<>]=?)?|->|[()<>\[\]{} ]")
+_MOST_POINTERS = 8
+_PARENTHESIS = re.compile(r"[()]")
+_OPEN, _CLOSE = "(<[{", ")>]}"
+
+
+class Demangler:
+    """Names for people. `known` are those worked out before, and is added to."""
+
+    def __init__(self, known: dict[str, str] | None = None) -> None:
+        self._known = {} if known is None else known
+        self._left_s = MOST_SECONDS
+
+    def plain(self, name: str) -> str:
+        """The name as it was written; itself where it is not mangled or nobody can tell."""
+        if not name.startswith(("_Z", "_R")):
+            return name
+        found = self._known.get(name)
+        if found is None:
+            if self._left_s <= 0:
+                return name
+            began = perf_counter()
+            found = self._known[name] = _plain(name)
+            self._left_s -= perf_counter() - began
+        return found
+
+
+def _plain(name: str) -> str:
+    if name.startswith("_R"):
+        base, call, _ = name.partition("@plt")
+        return (demangled_rust(base) or base) + call
+    found = _MANGLED.fullmatch(name) if len(name) <= MOST_NAME else None
+    if found is None or _unfolds(found[1]):
+        return name
+    written = _library()(found[1])
+    if written is None or len(written) > MOST_RESULT:
+        return name
+    # Thunks, tables, guards are words with a whole name behind them.
+    special = found[1].startswith(("_ZT", "_ZG"))
+    written = _unmarked(written)
+    return (written if special else unhashed(bare(written))) + (found[2] or "")
+
+
+def _unfolds(name: str) -> bool:
+    """Does it refer to its own parts so often that it could grow without bounds?"""
+    if name.count("Dp") > MOST_EXPANSIONS:
+        return True
+    return len(_REFERENCE.findall(name)) > MOST_REFERENCES
+
+
+def bare(written: str) -> str:
+    """A function's name alone, without its parameters and its return type."""
+    name = _without_parameters(written)
+    for _ in range(_MOST_POINTERS):
+        at = _last_parentheses(name)
+        if at is None or name[at + 1 : at + 2] != "*":
+            break
+        # It returns a pointer to a function, which is written around it.
+        name = _without_parameters(name[at + 2 : -1])
+    if not name.endswith(">") or " " not in name:  # only templates tell what they return
+        return name
+    depth = begin = 0
+    for found in _MARK.finditer(name):
+        mark = found[0]
+        if mark in _OPEN:
+            depth += 1
+        elif mark in _CLOSE:
+            depth -= 1
+        elif depth == 0 and mark == " ":
+            begin = found.end()
+        elif depth == 0 and mark != "->":
+            break  # what follows "operator" is its name
+    return name[begin:]
+
+
+def _without_parameters(written: str) -> str:
+    name = _unmarked(written)
+    while name.endswith(_QUALIFIERS):
+        name = next(name.removesuffix(each) for each in _QUALIFIERS if name.endswith(each))
+    at = _last_parentheses(name)
+    cut = name[:at].rstrip() if at is not None else ""
+    return name if not cut or cut.endswith("operator") else cut
+
+
+def _last_parentheses(name: str) -> int | None:
+    """Where those open that a name ends with."""
+    if not name.endswith(")"):
+        return None
+    depth = 0
+    for found in reversed(list(_PARENTHESIS.finditer(name))):
+        depth += 1 if found[0] == ")" else -1
+        if depth == 0:
+            return found.start()
+    return None
+
+
+def _unmarked(written: str) -> str:
+    """Without the compiler's marks on clones."""
+    return _CLONE.sub("", written) if written.endswith("]") else written
+
+
+def unhashed(name: str) -> str:
+    """A name of Rust's older form without its hash and its escapes."""
+    found = _HASHED.fullmatch(name)
+    return _ESCAPE.sub(_letter, found[1]) if found is not None else name
+
+
+def _letter(found: re.Match[str]) -> str:
+    escape = found[1]
+    if escape is None:
+        return "::" if found[0] == ".." else ""
+    if escape in _LETTERS:
+        return _LETTERS[escape]
+    code = int(escape[1:], 16)
+    return chr(code) if 0x20 <= code < 0xD800 else found[0]
+
+
+@cache
+def _library() -> Callable[[str], str | None]:
+    for each in _LIBRARIES:
+        try:
+            demangle = ctypes.CDLL(each).__cxa_demangle
+        except (OSError, AttributeError):
+            continue
+        free = ctypes.CDLL(None).free
+        free.argtypes, free.restype = [ctypes.c_void_p], None
+        demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        demangle.restype = ctypes.c_void_p
+        return lambda name: _asked(demangle, free, name)
+    return lambda _: None
+
+
+def _asked(
+    demangle: Callable[..., int | None], free: Callable[[int], None], name: str
+) -> str | None:
+    found = demangle(name.encode("ascii"), None, None, ctypes.byref(ctypes.c_int()))
+    if not found:
+        return None
+    try:
+        return ctypes.string_at(found).decode("utf-8", "replace")
+    finally:
+        free(found)

@@ -1,0 +1,201 @@
+"""Which kallsyms may name a capture's kernel addresses.
+
+The kernel moves itself at each boot, and each build lays itself out anew, so the wrong table gives
+wrong names that look right. A table is believed where it has ``_text`` at the address the capture
+tells; one that a person named also where the capture tells nothing. This machine's own must be of
+the same build (build id, or where the capture tells none the release and the address). The same
+build at another address is moved there, without its modules, which move on their own. Otherwise
+nothing is guessed: names are ``[unknown]`` and a line says what to give.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sexton.errors import SourceError
+from sexton.model.text import printable
+from sexton.profile.symbols.cache import HEAD_SIZE, Cache
+from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols.programs import same_build_id
+from sexton.profile.symbols.running import kernel_build_id, kernel_release
+from sexton.sources.images import open_image
+from sexton.sources.perf import kallsyms
+from sexton.sources.perf.kallsyms import Kallsyms
+from sexton.sources.perf.raw import KernelFacts
+from sexton.sources.reader import LiveFiles
+
+_GIVE = "--kallsyms FILE takes /proc/kallsyms of the recorded boot"
+_SNAPSHOT = "kallsyms-*.gz"
+_MOST_SNAPSHOTS = 16
+#: An end that means "nobody knows": the last page of the address space.
+_NO_END = 0xFFFF_FFFF_FFFF_F000
+_FLEETING = (b"\t[bpf]\n", b"\t[__builtin__ftrace]\n", b"\t[__builtin__kprobes]\n")
+
+
+class Wanted(NamedTuple):
+    """What a capture tells of its kernel."""
+
+    kernel: KernelFacts
+    release: str | None
+    capture: str
+
+
+class Kernels:
+    """Tables of kernel symbols, each read once."""
+
+    def __init__(self, options: SymbolOptions, cache: Cache) -> None:
+        self._options = options
+        self._cache = cache
+        self._known: dict[str, Kallsyms | SourceError] = {}
+        self._live = LiveFiles()
+        self._problems: list[str] = []
+
+    def table(self, wanted: Wanted) -> Kallsyms | None:
+        """The symbols to name the capture's kernel by; `None`: none are proven to fit."""
+        if self._options.kallsyms is not None:
+            return self._given(self._options.kallsyms, wanted)
+        for path in _beside(wanted):
+            with contextlib.suppress(SourceError):
+                found = self._load(path)
+                if _fits(found, wanted.kernel) is True:
+                    return found
+        return self._running(wanted)
+
+    def is_running(self, wanted: Wanted) -> bool:
+        """Was it recorded on the kernel that runs here now (or one of the same build)?"""
+        if self._options.root != "/":
+            return False
+        told = wanted.kernel.build_id
+        if told is not None:
+            return same_build_id(told, kernel_build_id(self._live))
+        return wanted.release is not None and wanted.release == kernel_release(self._live)
+
+    def problems(self) -> list[str]:
+        """What a person should know; told once."""
+        lines, self._problems = self._problems, []
+        return lines
+
+    def _given(self, path: str, wanted: Wanted) -> Kallsyms | None:
+        try:
+            found = self._load(path)
+        except SourceError as error:
+            self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
+            return None
+        if _fits(found, wanted.kernel) is not False:
+            return found
+        if path == kallsyms.PATH and self.is_running(wanted):
+            return _moved(found, wanted.kernel)
+        self._problems.append(
+            f"kernel functions are [unknown]: {printable(path)} is of another boot or kernel "
+            f"({_told(found, wanted.kernel)}); {_GIVE}"
+        )
+        return None
+
+    def _running(self, wanted: Wanted) -> Kallsyms | None:
+        if not self.is_running(wanted):
+            self._problems.append(
+                "kernel functions are [unknown]: recorded on another kernel than runs here; "
+                + _GIVE
+            )
+            return None
+        try:
+            found = self._load(kallsyms.PATH)
+        except SourceError as error:
+            self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
+            return None
+        if _fits(found, wanted.kernel) is True:
+            return found
+        if wanted.kernel.build_id is not None:
+            return _moved(found, wanted.kernel)
+        self._problems.append(
+            "kernel functions are [unknown]: nothing proves that the kernel that runs here is the "
+            f"recorded one; {_GIVE}"
+        )
+        return None
+
+    def _load(self, path: str) -> Kallsyms:
+        """A file's symbols; what could not be read fails again without another try."""
+        known = self._known.get(path)
+        if known is None:
+            try:
+                known = kallsyms.parse(self._text(path), path)
+            except SourceError as error:
+                known = error
+            self._known[path] = known
+        if isinstance(known, SourceError):
+            raise known
+        return known
+
+    def _text(self, path: str) -> bytes:
+        """A file's text, kept where making it takes longer than reading it back."""
+        key = self._key(path)
+        kept = self._cache.load(key) if key is not None else None
+        if kept is not None:
+            return kept[HEAD_SIZE:]
+        text = kallsyms.unpacked(self._live.read(path, kallsyms.MOST_BYTES), path)
+        if path == kallsyms.PATH:
+            text = _lasting(text)
+        if key is not None:
+            self._cache.store(key, text)
+        return text
+
+    def _key(self, path: str) -> str | None:
+        try:
+            if path.endswith(".gz"):
+                with open_image(self._live, path) as image:
+                    return "kallsyms-" + "-".join(f"{each:x}" for each in image.identity)
+            if path != kallsyms.PATH:
+                return None
+            boot = self._live.read("/proc/sys/kernel/random/boot_id", 64).decode("ascii").strip()
+            # Loaded modules change the table; `kptr_restrict` zeroes it, and is not cached.
+            modules = zlib.crc32(self._live.read("/proc/modules"))
+            return f"kallsyms-{boot}-{modules:x}"
+        except (SourceError, UnicodeDecodeError):
+            return None
+
+
+def _fits(found: Kallsyms, kernel: KernelFacts) -> bool | None:
+    """Is its text where the capture's was? `None`: one of them does not tell."""
+    has = found.marks.get(kernel.text_symbol or "_text")
+    if has is None or kernel.text_address is None:
+        return None
+    if has != kernel.text_address:
+        return False
+    # perf maps the kernel up to one of these: it tells builds apart where nothing moves at boot.
+    ends = {found.marks[name] for name in ("_etext", "_edata") if name in found.marks}
+    told = kernel.end is not None and kernel.end < _NO_END
+    return not told or not ends or kernel.end in ends
+
+
+def _told(found: Kallsyms, kernel: KernelFacts) -> str:
+    symbol = kernel.text_symbol or "_text"
+    has, told = found.marks.get(symbol, 0), kernel.text_address or 0
+    return f"{symbol} at {has:#x}, in the capture at {told:#x}"
+
+
+def _moved(found: Kallsyms, kernel: KernelFacts) -> Kallsyms:
+    has = found.marks.get(kernel.text_symbol or "_text")
+    if has is None or kernel.text_address is None:
+        return found
+    return found.shifted(kernel.text_address - has)
+
+
+def _beside(wanted: Wanted) -> Iterator[str]:
+    """Snapshots kept with the capture, and perf's own."""
+    if wanted.capture and wanted.capture != "-":
+        folder = os.path.dirname(os.path.abspath(wanted.capture))
+        names = sorted(glob.glob(_SNAPSHOT, root_dir=folder))
+        yield from (os.path.join(folder, name) for name in names[:_MOST_SNAPSHOTS])
+    if wanted.kernel.build_id is not None:
+        home = os.path.expanduser("~/.debug")
+        yield f"{home}/[kernel.kallsyms]/{wanted.kernel.build_id}/kallsyms"
+
+
+def _lasting(text: bytes) -> bytes:
+    """Without what comes and goes while nothing is loaded: BPF programs, trampolines."""
+    return b"".join(each for each in text.splitlines(True) if not each.endswith(_FLEETING))

@@ -1,0 +1,266 @@
+"""Names out of an ELF file's symbol tables, read as perf reads them.
+
+``.symtab`` (of the file or of its debug file) and ``.dynsym`` both count; functions, indirect
+functions and objects that are defined here, and labels in sections called text or data. A value is
+turned into a place in the file by the segment that loads it. Calls through the procedure linkage
+table get the name of their target: ``malloc@plt``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.errors import SourceMalformed
+from sexton.model.profile import I64, Bools
+from sexton.profile.symbols.elf import (
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    SHT_RELA,
+    SHT_SYMTAB,
+    Elf,
+    Section,
+)
+from sexton.profile.symbols.gopclntab import go_functions
+from sexton.profile.symbols.table import CALL, Rows, Table, joined, table_of
+
+_SHF_ALLOC = 2
+_STT_OBJECT, _STT_FUNC, _STT_GNU_IFUNC = 1, 2, 10
+_SHN_ABS = 0xFFF1
+_INTERNAL, _HIDDEN = 1, 2
+_EM_386, _EM_X86_64, _EM_ARM, _EM_AARCH64 = 3, 62, 40, 183
+#: Bytes of the table's head and of an entry, where the section does not tell.
+_PLT = {_EM_ARM: (20, 12), _EM_AARCH64: (32, 16)}
+_MOST_CALLS = 1 << 16
+
+U64 = npt.NDArray[np.uint64]
+_SYMBOL_64 = [
+    ("name", "u4"),
+    ("info", "u1"),
+    ("other", "u1"),
+    ("section", "u2"),
+    ("value", "u8"),
+    ("size", "u8"),
+]
+_SYMBOL_32 = [
+    ("name", "u4"),
+    ("value", "u4"),
+    ("size", "u4"),
+    ("info", "u1"),
+    ("other", "u1"),
+    ("section", "u2"),
+]
+NONE = Rows(
+    np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.int64)
+)
+
+
+def has_symtab(elf: Elf) -> bool:
+    """Does it hold the full table, or only what is needed to run?"""
+    return _symbols(elf, b".symtab", SHT_SYMTAB) is not None
+
+
+def read_table(elf: Elf, runtime: Elf | None = None) -> Table:
+    """All names of a file; `runtime` is the program where `elf` is its debug file."""
+    runtime = runtime or elf
+    names = _Names()
+    rows = NONE
+    for file, section in _sections(elf, runtime):
+        found = _rows(file, section, runtime, names)
+        if len(rows.start):  # all that is needed to run mostly stands in the full table as well
+            found = found.chosen(~np.isin(found.start, rows.start))
+        rows = joined(rows, found)
+    if not has_symtab(elf):
+        rows = joined(rows, _go_rows(runtime, names))
+    rows = joined(rows, _calls(runtime, names, rows))
+    return table_of(rows, names.text())
+
+
+class _Names:
+    """Texts of names one after the other, each once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, int], tuple[int, bytes]] = {}
+        self._length = 0
+
+    def add(self, elf: Elf, strings: Section) -> tuple[int, bytes]:
+        """Where a section's text stands among all of them, and itself."""
+        key = (elf.path, strings.number)
+        if key not in self._texts:
+            # A name that runs to the very end of the section still ends.
+            self.add_text(key, elf.content(strings) + b"\0")
+        return self._texts[key]
+
+    def add_text(self, key: tuple[str, int], text: bytes) -> int:
+        """Where a text will stand."""
+        at = self._length
+        self._texts[key] = at, text
+        self._length += len(text)
+        return at
+
+    def text(self) -> bytes:
+        return b"".join(text for _, text in self._texts.values())
+
+
+def _go_rows(elf: Elf, names: _Names) -> Rows:
+    """A Go program's functions by its own table."""
+    found = go_functions(elf)
+    if found is None:
+        return NONE
+    rows, text = found
+    at = names.add_text(("go", 0), text)
+    nowhere = np.zeros(len(rows.start), np.int64)
+    places = _places(rows.start, nowhere, elf, elf)
+    return rows._replace(start=places, name_at=rows.name_at + at)
+
+
+def _sections(elf: Elf, runtime: Elf) -> Iterator[tuple[Elf, Section]]:
+    """The full table, then what is needed to run, which a debug file leaves to its program."""
+    for file, name, kind in ((elf, b".symtab", SHT_SYMTAB), (runtime, b".dynsym", SHT_DYNSYM)):
+        section = _symbols(file, name, kind)
+        if section is not None:
+            yield file, section
+
+
+def _symbols(elf: Elf, name: bytes, kind: int) -> Section | None:
+    """A table of symbols, unless it or its names are larger than may be read."""
+    section = elf.section(name)
+    if section is None or section.kind != kind or not 0 < section.size <= elf.most_bytes:
+        return None
+    strings = elf.linked(section)
+    return section if strings is not None and strings.size <= elf.most_bytes else None
+
+
+def _rows(elf: Elf, section: Section, runtime: Elf, names: _Names) -> Rows:
+    base, text = names.add(elf, elf.sections[section.link])
+    symbols = _entries(elf, section)
+    kinds, visibility = symbols["info"] & 15, symbols["other"] & 3
+    home = symbols["section"].astype(np.int64)
+    used = (symbols["name"] != 0) & (symbols["name"] < len(text))
+    used &= (home != 0) & (home < len(elf.sections)) & (home != _SHN_ABS)
+    code = (kinds == _STT_FUNC) | (kinds == _STT_OBJECT) | (kinds == _STT_GNU_IFUNC)
+    label = (kinds == 0) & (visibility != _HIDDEN) & (visibility != _INTERNAL)
+    loaded = np.array([bool(each.flags & _SHF_ALLOC) for each in elf.sections], np.bool_)
+    worded = np.array([b"text" in each.name or b"data" in each.name for each in elf.sections])
+    safe = np.where(used, home, 0)
+    used &= (code | (label & worded[safe])) & loaded[safe]
+    if elf.machine in (_EM_ARM, _EM_AARCH64):
+        used &= ~_mapping_symbols(symbols["name"], text)
+    chosen = symbols[used]
+    values = chosen["value"].astype(np.uint64)
+    if elf.machine == _EM_ARM:  # the lowest bit says Thumb
+        values &= ~((kinds[used] == _STT_FUNC).astype(np.uint64))
+    return Rows(
+        _places(values, home[used], elf, runtime),
+        chosen["size"].astype(np.uint64),
+        (chosen["info"] >> 4).astype(np.uint8),
+        chosen["name"].astype(np.int64) + base,
+    )
+
+
+def _entries(elf: Elf, section: Section) -> npt.NDArray[np.void]:
+    fields = _SYMBOL_64 if elf.wide else _SYMBOL_32
+    kind = np.dtype([(name, elf.order + each) for name, each in fields])
+    if section.entry_size not in (0, kind.itemsize):
+        raise SourceMalformed(elf.path, 0, f"symbols of {section.entry_size} bytes")
+    raw = elf.content(section)
+    return np.frombuffer(raw, kind, count=len(raw) // kind.itemsize)
+
+
+def _mapping_symbols(names: npt.NDArray[np.uint32], text: bytes) -> Bools:
+    """ARM's ``$a``, ``$d``, ``$t``, ``$x``: marks in the code and no functions."""
+    letters = np.frombuffer(text + b"\0\0\0", np.uint8)
+    at = np.minimum(names.astype(np.int64), len(text))
+    second = np.isin(letters[at + 1], np.frombuffer(b"adtx", np.uint8))
+    found: Bools = (letters[at] == ord("$")) & second
+    return found
+
+
+def _places(values: U64, home: I64, elf: Elf, runtime: Elf) -> U64:
+    """Values as places in the file: by the segment, else by the section."""
+    shift = np.zeros(len(values), np.uint64)
+    loaded = np.zeros(len(values), np.bool_)
+    for each in runtime.segments:
+        begin = np.uint64(each.address)
+        within = (
+            ~loaded
+            & (values >= begin)
+            & (values - begin < np.uint64(max(each.memory, each.stored)))
+        )
+        shift[within] = np.uint64((each.offset - each.address) % (1 << 64))
+        loaded |= within
+    if not loaded.all():
+        moved = [(each.offset - each.address) % (1 << 64) for each in elf.sections]
+        shift = np.where(loaded, shift, np.array(moved, np.uint64)[home])
+    return values + shift
+
+
+def _calls(elf: Elf, names: _Names, rows: Rows) -> Rows:
+    """What each entry of the procedure linkage table jumps to: another file's function, or one
+    of this file's own (`rows`) that is chosen when it is loaded."""
+    relocations = elf.section(b".rela.plt") or elf.section(b".rel.plt")
+    table = elf.section(b".plt.sec")
+    headless = table is not None
+    table = table or elf.section(b".plt")
+    if relocations is None or table is None or SHT_NOBITS in (relocations.kind, table.kind):
+        return NONE
+    symbols = elf.linked(relocations)
+    strings = elf.linked(symbols) if symbols is not None else None
+    if symbols is None or strings is None or symbols.kind != SHT_DYNSYM:
+        return NONE
+    head, size = _PLT.get(elf.machine, (table.entry_size, table.entry_size))
+    if elf.machine in (_EM_386, _EM_X86_64) and size not in (8, 16):
+        head = size = 8 if table.align == 8 else 16
+    calls = _relocated(elf, relocations)
+    if not 0 < size <= 256:
+        return NONE
+    if headless or len(calls) * size == table.size:
+        head = 0
+    entries = _entries(elf, symbols)
+    base, text = names.add(elf, strings)
+    number = (calls["info"] >> (32 if elf.wide else 8)).astype(np.int64)
+    number = np.where(number < len(entries), number, 0)
+    at = (
+        entries["name"][number].astype(np.int64) if len(entries) else np.zeros(len(calls), np.int64)
+    )
+    at = np.where((at > 0) & (at < len(text)), at + base, -1)
+    if section_has_addends(relocations):
+        own = (at < 0) & (number == 0)
+        at[own] = _names_at(rows, elf, calls["addend"][own].astype(np.uint64))
+    named = at >= 0
+    first = np.uint64((table.offset + head) % (1 << 64))
+    return Rows(
+        first + np.flatnonzero(named).astype(np.uint64) * np.uint64(size),
+        np.full(int(named.sum()), size, np.uint64),
+        np.full(int(named.sum()), CALL, np.uint8),
+        at[named],
+    )
+
+
+def section_has_addends(section: Section) -> bool:
+    """Are its relocations of the kind that says where to?"""
+    return section.kind == SHT_RELA
+
+
+def _names_at(rows: Rows, elf: Elf, addresses: U64) -> I64:
+    """The name of the symbol that begins at each address; -1: none does."""
+    if not len(rows.start) or not len(addresses):
+        return np.full(len(addresses), -1, np.int64)
+    order = np.argsort(rows.start, kind="stable")
+    places = _places(addresses, np.zeros(len(addresses), np.int64), elf, elf)
+    found = np.minimum(np.searchsorted(rows.start[order], places), len(order) - 1)
+    return np.where(rows.start[order][found] == places, rows.name_at[order][found], -1)
+
+
+def _relocated(elf: Elf, section: Section) -> npt.NDArray[np.void]:
+    """Relocations in the order of the entries they fill, which need not be the list's own."""
+    word = elf.order + ("u8" if elf.wide else "u4")
+    fields = [("offset", word), ("info", word)]
+    if section_has_addends(section):
+        fields.append(("addend", word))
+    kind = np.dtype(fields)
+    raw = elf.content(section, _MOST_CALLS * kind.itemsize)
+    rows = np.frombuffer(raw, kind, count=len(raw) // kind.itemsize)
+    return rows[np.argsort(rows["offset"], kind="stable")]
