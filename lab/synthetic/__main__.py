@@ -53,6 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--jump-at", type=_jump, action="append", default=[], metavar="MINUTE:HOURS"
     )
+    parser.add_argument(
+        "--stack-hertz", type=int, default=0, metavar="HZ", help="with stacks, 97 is the recorder's"
+    )
+    parser.add_argument("--stack-nodes", type=int, default=_DEFAULT.stack_nodes, metavar="N")
     parser.add_argument("--json", action="store_true", help="print all that was planted")
     return parser
 

@@ -39,6 +39,7 @@ class Plan:
     `walks` is how often the walk and the reset come (twice a day where `None`), `walks_at` says
     when, in seconds from the start. `gaps` are (start, seconds) without a recorder, `reboot_at` a
     boot, `jumps` (moment, hours) of the wall clock. `hours` count what was recorded and the gaps.
+    With `stack_hertz` every core is sampled so often, from a tree of about `stack_nodes` functions.
     """
 
     cores: int = 96
@@ -58,6 +59,8 @@ class Plan:
     gaps: tuple[tuple[float, float], ...] = ()
     reboot_at: float | None = None
     jumps: tuple[tuple[float, float], ...] = ()
+    stack_hertz: int = 0
+    stack_nodes: int = 60_000
 
     def __post_init__(self) -> None:
         unknown = set(self.plant) - set(CAUSES) - set(TWINS) - {"healthy"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,18 @@ from lab.synthetic.memory import Memory
 from lab.synthetic.network import Network
 from lab.synthetic.plan import Plan, Planted, Schedule, Ticks
 from lab.synthetic.services import HOST, Services
+from lab.synthetic.stacks import Stacks, write_stacks
 from lab.synthetic.tasks import Tasks
 from sexton import __version__
+from sexton.model.cpu import CoreTimes
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import table
 from sexton.sources.registry import all_sources
 from sexton.store.layout import prepare, segment_name
+from sexton.store.manifest import read_manifest
 from sexton.store.pins import add_pin
-from sexton.store.sealed import Contents, read_manifest, write_segment
+from sexton.store.retention import size_of
+from sexton.store.sealed import Contents, write_segment
 
 _ABSENT = {
     "bpf.softirq_wait": "bpftrace is not installed",
@@ -65,6 +69,7 @@ def write(directory: Path, plan: Plan) -> Told:
     every = schedule.segments()
     rows: Counter[str] = Counter()
     size: Counter[str] = Counter()
+    stacks = Stacks(schedule, np.random.default_rng([plan.seed, 3])) if plan.stack_hertz else None
     running: deque[Future[Path]] = deque()
 
     def finish(done: Future[Path]) -> None:
@@ -79,6 +84,12 @@ def write(directory: Path, plan: Plan) -> Told:
             while len(running) >= _WRITERS:
                 finish(running.popleft())
             running.append(writers.submit(write_segment, segments, name, contents))
+            if stacks is not None:
+                profile = stacks.profile(ticks, contents.tables[CoreTimes])
+                wait([running[-1]])
+                annex = write_stacks(segments / name, dict(contents.header), profile, ticks)
+                rows["samples"] += len(profile)
+                size["samples"] += size_of(annex)
         while running:
             finish(running.popleft())
     for pin in node.services.pins:

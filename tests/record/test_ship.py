@@ -21,6 +21,8 @@ from sexton.store.pins import Pin, add_pin, drop_pin
 from sexton.store.recording import Recording
 from sexton.store.sealed import seal
 from sexton.store.verify import verify
+from tests.support.annexes import STAMP, annex, samples
+from tests.support.profiles import profile_of
 from tests.support.recordings import BOOT, HEADER, WALL_S, simple, write_open, write_sealed
 
 #: This boot's clock, on which a pin of now lies.
@@ -159,6 +161,29 @@ def test_rings_and_closed_stacks_of_that_time_go_along(recording, box, start):
     }
     there = box / "node_7/p1/rings/a.parquet"
     assert there.read_bytes() == (recording / "rings/a.parquet").read_bytes()
+
+
+def test_stacks_that_are_decoded_later_follow_and_replace_what_perf_wrote(recording, box, start):
+    segment = write_sealed(recording, [simple(NOW - 400.0)], 5, {**HEADER, "boot_id": "this boot"})
+    write_sealed(recording, [simple(NOW - 1.0)], 6, {**HEADER, "boot_id": "this boot"})
+    shutil.rmtree(recording / "open")
+    raw = recording / "stacks" / f"perf.data.{STAMP}"
+    raw.write_bytes(b"PERFILE2 and so on")
+    os.utime(raw, (WALL_S + NOW - 395.0,) * 2)
+    add_pin(recording, pin(NOW - 410.0, NOW - 390.0, boot_id="this boot"))
+    shipper = start(box, recording)
+    there = box / "node_7/p1"
+    until(lambda: (there / "stacks" / raw.name).exists())
+    until(lambda: (there / "shipped.json").exists())
+    assert listing(there)["whole"] is False, "its stacks are not decoded yet"
+    annex(segment, profile_of(samples(NOW - 400.0)), boot_id="this boot")
+    raw.unlink()
+    until(lambda: listing(there)["whole"])
+    until(lambda: shipper.counts.shipped == 1)
+    assert not (there / "stacks" / raw.name).exists()
+    (found,) = Recording(there).segments
+    assert [each.name for each in found.annexes] == [f"profile-{STAMP}"]
+    assert verify(there).troubles == []
 
 
 def test_the_ring_dumped_at_the_alarm_goes_with_the_open_segment(recording, box, start):

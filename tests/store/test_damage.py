@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from sexton.errors import StoreError
 from sexton.model.window import Batch
 from sexton.store import journal, sealed
+from sexton.store.manifest import MANIFEST
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
-from sexton.store.sealed import MANIFEST, seal
+from sexton.store.sealed import seal
 from tests.support.recordings import scratch, shown, simple, write_open, write_sealed
 
 MARK, CORE = tables()["mark"], tables()["core_times"]

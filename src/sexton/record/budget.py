@@ -21,8 +21,10 @@ from sexton.record.schedule import ESSENTIAL
 LEAST_PERCENT = 2.0
 CORES_PER_PERCENT = 16
 MEMORY_BYTES = 200 << 20
-#: With perf beside us, whose buffers are its own.
+#: With perf beside us, whose buffers are its own, and the child that decodes its files. Both
+#: hold more on big machines.
 WITH_STACKS_BYTES = 300 << 20
+_FEW_CORES, _CORE_BYTES = 16, 3 << 19
 OVER_S = 60.0
 _CALM_S = 600.0
 _SLOWER = 4.0
@@ -42,7 +44,8 @@ def default_percent() -> float:
 
 def memory_limit(stacks: bool) -> int:
     """Resident bytes, ours and our children's, above which something is given up."""
-    return WITH_STACKS_BYTES if stacks else MEMORY_BYTES
+    more = max((os.cpu_count() or 1) - _FEW_CORES, 0) * _CORE_BYTES
+    return WITH_STACKS_BYTES + more if stacks else MEMORY_BYTES
 
 
 class Spent(NamedTuple):
@@ -166,10 +169,18 @@ def own_cpu_s() -> float:
     return time.process_time()
 
 
+_elsewhere: list[float] = [0.0]
+
+
 def waited_children_s() -> float:
-    """Children that ended."""
+    """Children that ended, but those a companion tells the cost of."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime - _elsewhere[0]
+
+
+def counted_elsewhere(cpu_s: float) -> None:
+    """A child that ended used so much, and a companion's `cost` has it already."""
+    _elsewhere[0] += cpu_s
 
 
 def own_rss() -> int:

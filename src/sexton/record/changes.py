@@ -12,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sexton.detect.waits import WAIT
 from sexton.model.cgroup import CgroupCensus, CgroupDir
@@ -158,8 +159,8 @@ def of_occupants(shelf: Shelf, paths: Collection[str]) -> Things:
         table = book.segment.table(ProcessCgroup, (MONO, "pid", "path", "deleted"))
         if table is None:
             return []
-        here = pa.compute.is_in(table.column("path"), wanted)
-        table = table.filter(pa.compute.and_(here, pa.compute.invert(table.column("deleted"))))
+        here = pc.is_in(table.column("path"), wanted)
+        table = table.filter(pc.and_(here, pc.invert(table.column("deleted"))))
         return _first_of_each(shelf, table)
 
     for mono, pid, path in chain.from_iterable(shelf.each(read, shelf.having(ProcessCgroup))):

@@ -1,4 +1,4 @@
-"""What lives beside the sampling loop: rolling stacks, the event ring, shipping.
+"""What lives beside the sampling loop: rolling stacks and their decoder, the event ring, shipping.
 
 Each is made after the recording's lock is held, asked once a second, and closed before the last
 flush. One that cannot be had is told and missed; the recorder goes on without it.
@@ -18,6 +18,7 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.trace import RingState
 from sexton.record.companion import Companion, Place
+from sexton.record.decoding import Decoding
 from sexton.record.kallsyms import snapshot_kallsyms
 from sexton.record.ring_dump import Dumping
 from sexton.record.ship import Shipper
@@ -41,7 +42,7 @@ def chosen(*, stacks: bool, ring: bool, ship: str | None) -> list[Made]:
     """The companions a person asked for."""
     made: list[Made] = []
     if stacks:
-        made.append(Stacks)
+        made += [Stacks, Decoding]
     if ring:
         made.append(Ring)
     if ship:
@@ -50,13 +51,14 @@ def chosen(*, stacks: bool, ring: bool, ship: str | None) -> list[Made]:
 
 
 class Stacks:
-    """perf, rotated; its files wait in ``stacks/`` for whoever decodes them."""
+    """perf, rotated; its files wait in ``stacks/`` for `sexton.record.decoding`."""
 
     name = "perf.stacks"
     outlasts = False
 
     def __init__(self, place: Place) -> None:
-        self._rotation = Rotation(keep_bytes=place.most_bytes // 2)
+        rotation = Rotation.for_cores(os.cpu_count() or 1)
+        self._rotation = rotation._replace(keep_bytes=place.most_bytes // 2)
         self._stacks = RollingStacks(place.host, str(place.directory), self._rotation)
         self._stacks.start()
         self._resting = False

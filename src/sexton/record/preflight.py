@@ -59,6 +59,7 @@ NOT_READ = (
 #: Where that is not the whole truth.
 _BUT = "PID 1's, for the word container="
 _BUT_PERF = "perf's own arguments, to find one we left behind"
+_BUT_NAMES = "and symbols of programs that ran, for the names of functions"
 
 
 class Wanted(NamedTuple):
@@ -357,10 +358,14 @@ def _programs(host: Host, parts: Parts) -> tuple[Program, ...]:
         own += "; at an alarm the ring, into a file"
     found.append(Program("this interpreter", own, "", ""))
     if parts.stacks:
+        named = "perf's files, nice 19: opens what ran, for its names"
+        found.append(Program("this interpreter", named, "", ""))
         found.append(Program("perf", "record, without end, nice 19, dies with us", *_perf(host)))
     return tuple(found)
 
 
 def _not_read(parts: Parts) -> tuple[str, ...]:
-    but = f"{_BUT}, and {_BUT_PERF}" if parts.stacks else _BUT
-    return (f"{NOT_READ[0]} (but {but})", *NOT_READ[1:])
+    if not parts.stacks:
+        return (f"{NOT_READ[0]} (but {_BUT})", *NOT_READ[1:])
+    but = f"{_BUT}, and {_BUT_PERF}"
+    return (f"{NOT_READ[0]} (but {but})", *NOT_READ[1:-1], f"{NOT_READ[-1]} ({_BUT_NAMES})")

@@ -26,6 +26,7 @@ from sexton.model.text import count
 from sexton.model.unit import RestartMark
 from sexton.model.window import Batch, Window, bounds_of
 from sexton.record.condense import condense
+from sexton.record.replayed_stacks import stacks_in
 from sexton.record.shelf import Pick, Shelf, events, take
 from sexton.record.span import Span
 from sexton.store.recording import Recording, Segment
@@ -84,6 +85,10 @@ def window(
             batches[kind] = _once(batches[kind])
     if KernelLog in batches:
         batches[KernelLog] = list(_reaching(recording, shelf, batches[KernelLog]))
+    stacks, told = stacks_in(recording, span)
+    if stacks is not None:
+        batches[StackCount] = [stacks]
+        notes += told
     last = shelf.books[-1].segment
     if recording.problems:
         pieces = count(len(recording.problems), "damaged or foreign piece")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sexton.model.row import Row, table
 from sexton.model.window import Batch
@@ -205,7 +206,7 @@ def _filtered(kind: type[Row], found: pa.Table, pick: Pick) -> pa.Table:
         some = np.isin(mono, np.fromiter(pick.things, float)) & ~mask
         keys = pa.array({key for keys in pick.things.values() for key in keys})
         column = found.column(key_of(kind))
-        mask |= some & pa.compute.is_in(column, keys.cast(column.type)).to_numpy()
+        mask |= some & pc.is_in(column, keys.cast(column.type)).to_numpy()
     return found if mask.all() else found.filter(pa.array(mask))
 
 

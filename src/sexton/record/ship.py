@@ -31,8 +31,10 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
+from sexton.store.homes import annex_name
 from sexton.store.layout import segments_in
-from sexton.store.pieces import Piece, loose_pieces, pieces_of, pieces_of_open
+from sexton.store.manifest import MANIFEST
+from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in
 from sexton.store.recording import Segment
 
@@ -42,6 +44,8 @@ SHIPPED = "shipped.json"
 AGAIN_S = 15.0
 #: After a pin's end: its last segment is sealed by then, and perf's last file closed.
 SETTLED_S = 150.0
+#: For so long after that, stacks that are not decoded yet are waited for. They have gone raw.
+DECODED_S = 1800.0
 _IDLE_S = 60.0
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 300.0
 _STUCK_S = 60.0
@@ -230,6 +234,7 @@ class Shipper:
         for piece in pieces:
             self._send(root, piece, sent)
         self._forget_open(root, sent)
+        self._forget_raw(root, sent)
         listing = {"schema": SCHEMA, "node": self._node, "pin": pin.id, "whole": settled}
         if sent.told != (settled, sorted(sent.files.items())):
             content = json.dumps({**listing, "files": sent.files}).encode()
@@ -254,15 +259,19 @@ class Shipper:
             pieces += _still_there(self._directory / "segments" / text, text)
         if not pieces:
             return not opened, []
-        pieces += loose_pieces(self._directory, spans)
+        loose = loose_pieces(self._directory, spans)
+        pieces += loose
         file = self._directory / "pins" / f"{pin.id}.json"
         try:
             pieces.append(Piece(f"pins/{file.name}", file, file.stat().st_size))
         except OSError:
             return True, []  # retention let it go just now
         earlier = self._boot_id not in ("", pin.boot_id)
-        over = earlier or time.monotonic() > pin.end_s + SETTLED_S
-        return over and not opened, pieces
+        since_s = time.monotonic() - pin.end_s
+        over = earlier or since_s > SETTLED_S
+        raw = any(is_raw(piece.name) for piece in loose)
+        decoded = not raw or earlier or since_s > SETTLED_S + DECODED_S
+        return over and decoded and not opened, pieces
 
     def _opened(self, pin: Pin) -> list[Path]:
         return [path for boot, path in self._open if boot == pin.boot_id]
@@ -304,6 +313,20 @@ class Shipper:
                     self._to.delete_all(f"{root}/open/{segment}")
                 for name in [each for each in sent.files if each.startswith(f"open/{segment}/")]:
                     del sent.files[name]
+
+    def _forget_raw(self, root: str, sent: _Sent) -> None:
+        """What perf wrote has had its day when the annex that was made of it is there."""
+        annexes = {
+            name.split("/")[2]
+            for name in sent.files
+            if name.startswith("segments/") and name.count("/") == 3 and name.endswith(MANIFEST)
+        }
+        for name in [each for each in sent.files if is_raw(each)]:
+            gone = not (self._directory / name).exists()
+            if gone and annex_name(name.removeprefix("stacks/")) in annexes:
+                with contextlib.suppress(OSError):  # a reader tells them apart
+                    self._to.delete(f"{root}/{name}")
+                del sent.files[name]
 
 
 def _still_there(path: Path, sealed: str | None) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 The open file is ``DIR/stacks/perf.data``; perf renames it to ``perf.data.<local time of its end>``
 when it starts the next, without losing a sample between the two, and each stands alone. They are
-kept raw (0600) until the profile engine decodes them.
+kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
 - perf runs at a low priority (`NICE`) and is told to die with us, so that a ``kill -9`` of the
   recorder makes it finish its file and go. `Manners.dies_with_us` watches the *thread* that calls
@@ -28,6 +28,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from sexton.errors import SourceError
+from sexton.record.budget import counted_elsewhere
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
 from sexton.record.torn import mend
 from sexton.sources.host import Host
@@ -41,6 +42,8 @@ HERTZ = 97  # and not 100, which would march in step with the kernel's own ticks
 _MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
+#: Of one file: two minutes of 98 busy cores.
+_MOST_SAMPLES = 1_150_000
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 #: How much later than due a rotation may come on a busy node.
 _SLACK_S = 30.0
@@ -56,6 +59,15 @@ class Rotation(NamedTuple):
     keep_bytes: int = 1 << 30
     keep_files: int = 400
 
+    @classmethod
+    def for_cores(cls, cores: int) -> Rotation:
+        """Shorter files on big machines, so that decoding one stays within its memory.
+
+        >>> [Rotation.for_cores(cores).segment_s for cores in (2, 96, 192, 4096)]
+        [120, 120, 61, 10]
+        """
+        return cls(segment_s=max(10, min(120, _MOST_SAMPLES // (HERTZ * cores))))
+
 
 class Closed(NamedTuple):
     """A file that perf has finished; `whole` is false where it was killed over it.
@@ -67,6 +79,23 @@ class Closed(NamedTuple):
     mono_end_s: float | None
     bytes: int
     whole: bool
+
+
+def closed_in(folder: str) -> list[Closed]:
+    """Every file there that perf has closed, oldest first."""
+    ahead_s = time.time() - time.monotonic()
+    found = []
+    for name in _names(folder):
+        matched = _CLOSED.fullmatch(name)
+        if matched is None:
+            continue
+        with contextlib.suppress(FileNotFoundError):  # perf deletes its own, too
+            status = os.lstat(f"{folder}/{name}")
+            end_s = status.st_mtime - ahead_s
+            end = end_s if end_s > 0 else None
+            closed = Closed(f"{folder}/{name}", end, status.st_size, matched[1] is None)
+            found.append((status.st_mtime_ns, closed))
+    return [closed for _, closed in sorted(found)]
 
 
 class StacksState(NamedTuple):
@@ -144,20 +173,7 @@ class RollingStacks:
 
     def closed(self) -> list[Closed]:
         """Every closed file there is, oldest first."""
-        ahead_s = time.time() - time.monotonic()
-        found = []
-        for name in _names(self.folder):
-            matched = _CLOSED.fullmatch(name)
-            if matched is None:
-                continue
-            with contextlib.suppress(FileNotFoundError):  # perf deletes its own, too
-                status = os.lstat(f"{self.folder}/{name}")
-                end_s = status.st_mtime - ahead_s
-                end = end_s if end_s > 0 else None
-                whole = matched[1] is None
-                closed = Closed(f"{self.folder}/{name}", end, status.st_size, whole)
-                found.append((status.st_mtime_ns, closed))
-        return [closed for _, closed in sorted(found)]
+        return closed_in(self.folder)
 
     def is_alive(self) -> bool:
         return self._running is not None and self._running.status() is None
@@ -239,6 +255,7 @@ class RollingStacks:
 
     def _retire(self) -> None:
         self._spent_s += self._last.cpu_s
+        counted_elsewhere(self._last.cpu_s)
         self._last = ChildCost(0.0, 0)
 
     def _open_bytes(self) -> int:

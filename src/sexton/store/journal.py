@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.window import Batch, SourceState
 from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
-from sexton.store.schema import FORMAT, MONO, SCHEMA, WALL, check_format, encode, schema_of
+from sexton.store.manifest import FORMAT, SCHEMA, check_format
+from sexton.store.schema import MONO, WALL, encode, schema_of
 
 JOURNAL = "journal"
 READING = "reading"
@@ -294,6 +294,8 @@ def _cut(name: str, left: bytes) -> str:
 
 def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
     """The list of readings, and those that only their rows tell of, since the list is damaged."""
+    from pyarrow import compute as pc  # dear to load, and seldom of use here
+
     every = [readings]
     for name, content in found.items():
         if name == READING or MONO not in content.column_names:

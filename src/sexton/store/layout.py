@@ -9,6 +9,7 @@
     segments/SEGMENT/     two minutes each: <table>.parquet and manifest.json
     pins/                 spans that retention spares
     stacks/, rings/       perf's rotated files, and rings of kernel events dumped at an alarm
+    symbols/              programs' names by build id, for decoding; a cache
 
 A segment is called ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
 people, and clocks jump. What is being written has a name that starts with a dot until it is whole.
@@ -29,7 +30,7 @@ from typing import NamedTuple
 
 from sexton.errors import StoreError
 
-DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings")
+DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings", "symbols")
 ASIDE = ".new-"
 _NAME = re.compile(r"([0-9]{8,})-[0-9]{8}T[0-9]{6}Z", re.ASCII)
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import StoreError
+from sexton.store.annex import Annex
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, whole_lines
 from sexton.store.layout import read_plain
+from sexton.store.manifest import MANIFEST
 from sexton.store.pins import Spanned
 from sexton.store.recording import Segment
-from sexton.store.sealed import MANIFEST
 
 #: perf's files are at most this long, and dated by their end; a ring's dump is shorter.
 _STACKS_S = 130.0
@@ -62,24 +63,31 @@ class Piece(NamedTuple):
 
 
 def pieces_of(segment: Segment) -> list[Piece]:
-    """A segment's files, the one that vouches for the others last.
+    """A segment's files, the one that vouches for the others last; then each annex in the same way.
 
     `StoreError` where it is gone: sealed or retired meanwhile.
     """
     if segment.sealed:
         place = f"segments/{segment.name}"
-        names = [
-            f"{name}.parquet"
-            for name, told in segment.manifest["tables"].items()
-            if "crc32" in told and _TABLE.fullmatch(name)
-        ]
-        sizes = {name: _size(segment.path / name) for name in [*names, MANIFEST]}
-        return [
-            Piece(f"{place}/{name}", segment.path / name, size)
-            for name, size in sizes.items()
-            if size is not None
-        ]
+        found = _sealed(place, segment)
+        for annex in segment.annexes:
+            found += _sealed(f"{place}/{annex.name}", annex)
+        return found
     return pieces_of_open(segment.path)
+
+
+def _sealed(place: str, sealed: Segment | Annex) -> list[Piece]:
+    names = [
+        f"{name}.parquet"
+        for name, told in sealed.manifest["tables"].items()
+        if "crc32" in told and _TABLE.fullmatch(name)
+    ]
+    sizes = {name: _size(sealed.path / name) for name in [*names, MANIFEST]}
+    return [
+        Piece(f"{place}/{name}", sealed.path / name, size)
+        for name, size in sizes.items()
+        if size is not None
+    ]
 
 
 def pieces_of_open(path: Path) -> list[Piece]:
@@ -120,6 +128,20 @@ def loose_pieces(directory: Path, segments: Sequence[Spanned]) -> list[Piece]:
             if wanted:
                 found.append(Piece(f"{place}/{entry.name}", Path(entry.path), status.st_size))
     return sorted(found)
+
+
+def is_raw(name: str) -> bool:
+    """Is this piece one of perf's closed files?"""
+    return name.startswith(f"stacks/{_UNFINISHED}.")
+
+
+def waiting_stacks(directory: Path) -> list[Piece]:
+    """perf's closed files, which are there until they are decoded into an annex."""
+    return sorted(
+        Piece(f"stacks/{entry.name}", Path(entry.path), entry.stat(follow_symlinks=False).st_size)
+        for entry in _plain_files(directory / "stacks")
+        if is_raw(f"stacks/{entry.name}")
+    )
 
 
 def _plain_files(place: Path) -> list[os.DirEntry[str]]:

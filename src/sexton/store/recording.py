@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
+from sexton.store.annex import Annex, annexes_of
+from sexton.store.homes import annex_names
 from sexton.store.journal import (
     JOURNAL,
     READING,
@@ -29,8 +32,9 @@ from sexton.store.journal import (
     with_unlisted,
 )
 from sexton.store.layout import ASIDE, SegmentName, parse_name
+from sexton.store.manifest import MANIFEST, read_manifest
 from sexton.store.schema import MONO, POSITION, WALL, decode, schema_of, tables
-from sexton.store.sealed import MANIFEST, read_manifest, read_table, spans_of
+from sexton.store.sealed import read_table, spans_of
 
 
 class Segment:
@@ -69,12 +73,18 @@ class Segment:
 
     @property
     def bytes(self) -> int:
-        """What it takes on disk."""
-        try:
-            entries = os.scandir(self.path)
-            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
-        except OSError:
-            return 0
+        """What it takes on disk, its annexes included."""
+        places = [self.path, *(self.path / name for name in annex_names(self.path))]
+        return sum(map(_bytes_in, places))
+
+    @property
+    def annexes(self) -> list[Annex]:
+        """What was sealed into it later; looked for anew each time."""
+        problems: list[str] = []
+        found = annexes_of(self.path, problems) if self.sealed else []
+        for problem in problems:
+            self._tell(problem)
+        return found
 
     @property
     def states(self) -> tuple[SourceState, ...]:
@@ -115,7 +125,7 @@ class Segment:
         if readings is None:  # damaged: then its rows tell of every reading that had some
             known = {} if found is None else {table(kind): found}
             readings = with_unlisted(READINGS.empty_table(), known)
-        listed = readings.filter(pa.compute.equal(readings.column("table"), table(kind)))
+        listed = readings.filter(pc.equal(readings.column("table"), table(kind)))
         rows = _grouped(kind, found)
         times = zip(
             *(listed.column(name).to_pylist() for name in (MONO, WALL, "rows")), strict=True
@@ -228,6 +238,18 @@ def _grouped(kind: type[Row], found: pa.Table | None) -> dict[float, tuple[Row, 
         moment: tuple(rows[start:end])
         for moment, start, end in zip(moments.tolist(), starts.tolist(), ends, strict=True)
     }
+
+
+def _bytes_in(place: Path) -> int:
+    try:
+        with os.scandir(place) as entries:
+            return sum(
+                entry.stat(follow_symlinks=False).st_size
+                for entry in entries
+                if not entry.is_dir(follow_symlinks=False)
+            )
+    except OSError:
+        return 0
 
 
 def _is_there(path: Path) -> bool:

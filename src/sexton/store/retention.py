@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
+from sexton.store.homes import annex_names
 from sexton.store.layout import SegmentName, segments_in
 from sexton.store.pins import Pin, drop_pin, pins_in
 from sexton.store.recording import Segment
@@ -27,7 +28,7 @@ from sexton.store.sealed import remove
 
 #: Of all bytes, what pinned segments may take.
 PINNED_SHARE = 0.5
-_LOOSE = ("stacks", "rings")
+_LOOSE = ("stacks", "rings", "symbols")
 #: perf's files are dated by their end and at most this long.
 _LOOSE_S = 130.0
 #: perf writes on into it: deleting it would free nothing.
@@ -56,6 +57,8 @@ class _Kept:
     start: tuple[float, float]
     end: tuple[float, float]
     pins: list[Pin]
+    #: Of the directory: annexes come later.
+    changed_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -194,6 +197,8 @@ class Keeper:
         pins, _ = pins_in(self.directory)
         for each in self._kept.values():
             each.pins = [pin for pin in pins if pin.holds(each)]
+            if (changed_ns := _changed(each.path)) != each.changed_ns:
+                each.bytes, each.changed_ns = size_of(each.path), changed_ns
         return pins
 
     def _delete(self, kept: _Kept) -> None:
@@ -217,7 +222,8 @@ class Keeper:
                     continue
                 pinned = any(_is_near(pin, status.st_mtime) for pin in pins)
                 symbols = entry.name.startswith(_SYMBOLS) and boot_id in entry.name
-                in_use = entry.name == _UNFINISHED or symbols
+                # The cache of names has a bound of its own.
+                in_use = entry.name == _UNFINISHED or symbols or place == "symbols"
                 path, room = Path(entry.path), _room(status)
                 found.append(_Loose(path, status.st_mtime, room, pinned and not in_use, in_use))
         return sorted(found, key=lambda each: (each.moment_s, each.path))
@@ -239,13 +245,26 @@ def _kept(path: Path, name: SegmentName) -> _Kept:
             end = (0.0, path.stat().st_mtime)
         except OSError:
             end = start
-    return _Kept(path, name.sequence, size_of(path), boot_id, start, end, [])
+    changed_ns = _changed(path)
+    return _Kept(path, name.sequence, size_of(path), boot_id, start, end, [], changed_ns)
 
 
-def size_of(directory: Path) -> int:
-    """What the files right in a directory take on disk: small ones take a whole block each."""
+def size_of(segment: Path) -> int:
+    """What a segment and its annexes take on disk: small files take a whole block each."""
+    return sum(_size(place) for place in (segment, *(segment / n for n in annex_names(segment))))
+
+
+def _size(place: Path) -> int:
     try:
-        return sum(_room(entry.stat(follow_symlinks=False)) for entry in os.scandir(directory))
+        with os.scandir(place) as entries:
+            return sum(_room(entry.stat(follow_symlinks=False)) for entry in entries)
+    except OSError:
+        return 0
+
+
+def _changed(segment: Path) -> int:
+    try:
+        return segment.stat().st_mtime_ns
     except OSError:
         return 0
 

@@ -35,13 +35,10 @@ import numpy as np
 import pyarrow as pa
 
 import sexton.model
-from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
+from sexton.store.manifest import FORMAT
 
-FORMAT = 1
-#: What every file that vouches for others says it is.
-SCHEMA = f"sexton.recording/{FORMAT}"
 MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4})")
@@ -283,17 +280,3 @@ def _unescaped(found: re.Match[str]) -> str:
     if found[1] == "\\":
         return "\\"
     return chr(int(found[1][1:], 16) + (0xDC00 if found[1][0] == "x" else 0))
-
-
-def check_format(told: object) -> None:
-    """`ValueError` where this is no recording's name, `StoreError` where a newer Sexton wrote it.
-
-    >>> check_format("sexton.recording/9")
-    Traceback (most recent call last):
-    sexton.errors.StoreError: written by a newer Sexton (sexton.recording/9)
-    """
-    name, _, number = str(told).rpartition("/")
-    if name != SCHEMA.rpartition("/")[0] or not number.isdecimal():
-        raise ValueError("not a recording of ours")
-    if int(number) > FORMAT:
-        raise StoreError(f"written by a newer Sexton ({told})")

@@ -12,28 +12,26 @@ and foreign files are named and skipped, never parsed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.store.journal import READING, recover
 from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
-from sexton.store.schema import MONO, POSITION, SCHEMA, TIME, WALL, check_format, tables
+from sexton.store.manifest import MANIFEST, SCHEMA, read_manifest, signed
+from sexton.store.schema import MONO, POSITION, TIME, WALL, tables
 
-MANIFEST = "manifest.json"
 _ZSTD_LEVEL = 3
-_MOST_MANIFEST = 16 << 20
 _COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
 
 
@@ -74,7 +72,7 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
             "tables": described,
             "states": list(contents.states),
         }
-        _store(aside / MANIFEST, _signed(told))
+        store_file(aside / MANIFEST, signed(told))
         sync_directory(aside)
         whole = segments / name
         aside.rename(whole)
@@ -163,52 +161,10 @@ def ordered(kind: type[Row], found: pa.Table) -> pa.Table:
             column = column.dictionary_encode().indices
         keys[name] = column
     keys[MONO] = found.column(MONO)
+    from pyarrow import compute as pc  # dear to load, and who seals an annex has no use for it
+
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return found.take(order)
-
-
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """A sealed segment's manifest; `StoreError` where it is missing, damaged or from the future."""
-    try:
-        content = read_plain(directory / MANIFEST, _MOST_MANIFEST)
-    except OSError as error:
-        raise StoreError(f"{directory.name}: {MANIFEST}: {error.strerror}") from None
-    checksum, _, text = content.partition(b"\n")
-    try:
-        if int(checksum, 16) != zlib.crc32(text):
-            raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
-        told: dict[str, Any] = json.loads(text)
-        newer = _refused(told)
-        if not newer:
-            _check(told)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise StoreError(f"{directory.name}: {MANIFEST} makes no sense") from None
-    if newer:
-        raise StoreError(f"{directory.name}: {newer}")
-    return told
-
-
-def _refused(told: Mapping[str, Any]) -> str:
-    try:
-        check_format(told["schema"])
-    except StoreError as error:
-        return str(error)
-    return ""
-
-
-def _check(told: Mapping[str, Any]) -> None:
-    """Is it of a manifest's shape? A foreign file may have a checksum too."""
-    for name, described in told["tables"].items():
-        if "/" in name or not isinstance(described, dict):
-            raise ValueError("not a table")
-        if "crc32" in described:
-            int(described["bytes"]), int(described["rows"])
-    if any(len(state) < 6 for state in told.get("states", ())):
-        raise ValueError("not a source's state")
-    for edge in ("start", "end"):
-        if told[edge] is not None:
-            mono, wall = told[edge]
-            float(mono), float(wall)
 
 
 def read_table(
@@ -218,6 +174,19 @@ def read_table(
 
     `StoreError` where its file is missing or is not the one that was sealed.
     """
+    source = open_table(directory, name, manifest)
+    if source is None:
+        return None
+    try:
+        known = None if columns is None else [n for n in columns if n in source.schema_arrow.names]
+        return source.read(columns=known, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        first = str(error).split("\n")[0]
+        raise StoreError(f"{directory.name}/{name}.parquet: {first}") from None
+
+
+def open_table(directory: Path, name: str, manifest: Mapping[str, Any]) -> pq.ParquetFile | None:
+    """One table's file, checked and not yet decoded; raises and returns as `read_table` does."""
     described = manifest["tables"].get(name)
     if described is None or "crc32" not in described:
         return None
@@ -229,35 +198,45 @@ def read_table(
     if zlib.crc32(content) != described["crc32"]:
         raise StoreError(f"{directory.name}/{path.name}: damaged, it is not what was sealed")
     try:
-        source = pq.ParquetFile(pa.BufferReader(content))
-        known = None if columns is None else [n for n in columns if n in source.schema_arrow.names]
-        return source.read(columns=known, use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(content))
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
         raise StoreError(f"{directory.name}/{path.name}: {first}") from None
 
 
 def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
+    """One table of a segment, encoded by what its columns are."""
     schema = content.schema
     plain = {
         field.name: _encoding(name, field)
         for field in schema
         if field.name == POSITION or any(is_type(field.type) for is_type in _COUNTERS)
     }
+    how = {
+        "use_dictionary": [field.name for field in schema if field.name not in plain],
+        "column_encoding": plain or None,
+        "write_statistics": [each for each in TIME if each in schema.names] or False,
+    }
+    return store_table(directory, name, [content], how)
+
+
+def store_table(
+    directory: Path, name: str, groups: Iterable[pa.Table], how: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write a Parquet file of these tables, a row group each, encoded as told (the options of
+    `pyarrow.parquet.ParquetWriter`); what a manifest says of it."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        content,
-        sink,
-        compression="zstd",
-        compression_level=_ZSTD_LEVEL,
-        use_dictionary=[field.name for field in schema if field.name not in plain],
-        column_encoding=plain or None,
-        write_statistics=[each for each in TIME if each in schema.names] or False,
-        store_schema=False,
-    )
-    written = sink.getvalue().to_pybytes()
-    _store(directory / f"{name}.parquet", written)
-    return {"rows": content.num_rows, "bytes": len(written), "crc32": zlib.crc32(written)}
+    told = {"compression": "zstd", "compression_level": _ZSTD_LEVEL, "store_schema": False, **how}
+    rest = iter(groups)
+    first = next(rest)
+    rows = 0
+    with pq.ParquetWriter(sink, first.schema, **told) as writer:
+        for group in chain([first], rest):
+            writer.write_table(group)
+            rows += group.num_rows
+    written = sink.getvalue()
+    store_file(directory / f"{name}.parquet", written)
+    return {"rows": rows, "bytes": written.size, "crc32": zlib.crc32(written)}
 
 
 def _encoding(name: str, field: pa.Field) -> str:
@@ -288,12 +267,8 @@ def _edge(spans: Mapping[str, Mapping[str, Any]], which: str, choose: Any) -> li
     return choose((span[which] for span in spans.values()), default=None)  # type: ignore[no-any-return]
 
 
-def _signed(told: Mapping[str, Any]) -> bytes:
-    text = json.dumps(told, separators=(",", ":")).encode()
-    return b"%08x\n%s" % (zlib.crc32(text), text)
-
-
-def _store(path: Path, content: bytes) -> None:
+def store_file(path: Path, content: bytes) -> None:
+    """A new file, synced; its directory is not."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(descriptor, content)

@@ -17,7 +17,9 @@ from sexton.model.node import Node
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
 from sexton.model.window import SourceState
+from sexton.store.annex import Annex
 from sexton.store.layout import is_locked, read_plain
+from sexton.store.pieces import waiting_stacks
 from sexton.store.pins import Pin, pins_in
 from sexton.store.recording import Recording, Segment
 from sexton.store.schema import tables
@@ -75,6 +77,32 @@ class SourceSum(NamedTuple):
     segments: dict[str, int]
 
 
+@dataclass(slots=True)
+class ProfileSum:
+    """Stacks: what was decoded into annexes, and perf's files that still wait for it.
+
+    `lost` is what the kernel dropped while sampling, `None` where no annex tells.
+    """
+
+    annexes: int = 0
+    samples: int = 0
+    lost: int | None = None
+    bytes: int = 0
+    start: tuple[float, float] | None = None
+    end: tuple[float, float] | None = None
+    waiting: int = 0
+    waiting_bytes: int = 0
+
+    def add(self, annex: Annex) -> None:
+        self.annexes += 1
+        self.samples += annex.fact("samples") or 0
+        if (lost := annex.fact("lost")) is not None:
+            self.lost = (self.lost or 0) + lost
+        self.bytes += annex.bytes
+        self.start = self.start or annex.start
+        self.end = annex.end
+
+
 class CostSum(NamedTuple):
     """The recorder's own cost over the recording; `cpu_share` is of one core, children included."""
 
@@ -111,6 +139,7 @@ class Summary:
     notes: list[Told] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
     cost: CostSum | None = None
+    profiles: ProfileSum = field(default_factory=ProfileSum)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -128,6 +157,8 @@ def summarise(recording: Recording) -> Summary:
     before: Segment | None = None
     for segment in recording.segments:
         _count(found, segment)
+        for annex in segment.annexes:
+            found.profiles.add(annex)
         for state in segment.states:
             last[state.id] = state
             states.setdefault(state.id, Counter())[state.state] += 1
@@ -145,6 +176,9 @@ def summarise(recording: Recording) -> Summary:
     nodes = _told([each for each in recording.segments if each.rows(Node)][-1:], Node)
     found.node = nodes[-1].row if nodes else None
     found.cost = _cost(recording.segments)
+    waiting = waiting_stacks(recording.path)
+    found.profiles.waiting = len(waiting)
+    found.profiles.waiting_bytes = sum(each.length for each in waiting)
     found.problems = [*recording.problems, *not_pins]
     return found
 

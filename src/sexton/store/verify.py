@@ -23,11 +23,13 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
+from sexton.store.homes import is_annex
 from sexton.store.journal import JOURNAL, READING, recover, whole_lines
 from sexton.store.layout import ASIDE, DIRECTORIES, is_locked, parse_name
+from sexton.store.manifest import MANIFEST, read_manifest
 from sexton.store.pins import pins_in
 from sexton.store.schema import tables
-from sexton.store.sealed import MANIFEST, read_manifest, read_table
+from sexton.store.sealed import read_table
 
 DAMAGED, FOREIGN, TORN = "damaged", "foreign", "torn"
 FLUSH_S = 5.0
@@ -123,22 +125,32 @@ def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
 
 
 def _sealed(path: Path, found: Verified) -> None:
-    place = f"segments/{path.name}"
     found.segments += 1
+    for entry in _vouched(path, f"segments/{path.name}", "segment", found):
+        place = f"segments/{path.name}/{entry.name}"
+        if not is_annex(entry.name) or not entry.is_dir(follow_symlinks=False):
+            _unexpected(found, entry.name, place)
+            continue
+        for foreign in _vouched(Path(entry.path), place, "annex", found):
+            _unexpected(found, foreign.name, f"{place}/{foreign.name}")
+
+
+def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirEntry[str]]:
+    """Check what a manifest vouches for; what else lies beside it."""
     listing = {entry.name: entry for entry in _entries(path, found)}
     plain = listing.pop(MANIFEST, None)
     if plain is None or not plain.is_file(follow_symlinks=False):
         if path.exists():  # else retention took it just now
             found.tell(DAMAGED, place, f"{MANIFEST} is missing")
-        return
+        return []
     try:
         manifest = read_manifest(path)
     except StoreError as error:
         found.tell(DAMAGED, place, _without(str(error), path.name))
-        return
+        return []
     found.bytes += plain.stat().st_size
-    if manifest.get("segment") != path.name:
-        found.tell(DAMAGED, place, f"its manifest is that of {manifest.get('segment')}")
+    if manifest.get(kind) != path.name:
+        found.tell(DAMAGED, place, f"its manifest is that of {manifest.get(kind)}")
     for name, told in manifest["tables"].items():
         if "crc32" not in told:
             continue
@@ -159,8 +171,7 @@ def _sealed(path: Path, found: Verified) -> None:
         if rows != told.get("rows"):
             found.tell(DAMAGED, f"{place}/{file}", f"{rows} rows, sealed with {told.get('rows')}")
         found.rows += rows if name != READING else 0
-    for name in listing:
-        _unexpected(found, name, f"{place}/{name}")
+    return list(listing.values())
 
 
 def _opened(path: Path, found: Verified) -> None:
@@ -233,7 +244,12 @@ def _beside(directory: Path, found: Verified) -> None:
     """Pins, marks, rings, stacks and the status."""
     for problem in pins_in(directory)[1]:
         found.tell(FOREIGN, *problem.split(": ", 1))
-    for place, check in (("marks", _json), ("rings", _ring), ("stacks", _stacks)):
+    for place, check in (
+        ("marks", _json),
+        ("rings", _ring),
+        ("stacks", _stacks),
+        ("symbols", _any),
+    ):
         for entry in _entries(directory / place, found):
             if entry.name.startswith("."):
                 continue
@@ -253,6 +269,11 @@ def _beside(directory: Path, found: Verified) -> None:
             continue
         except (OSError, ValueError):
             found.tell(DAMAGED, name, "cannot be read as JSON")
+
+
+def _any(_: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
+    """A cache: whoever reads it checks it."""
+    yield from ()
 
 
 def _json(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:

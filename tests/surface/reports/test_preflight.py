@@ -108,7 +108,7 @@ def test_a_disk_too_small_for_what_was_asked_is_said():
     tight = ROOM._replace(free_bytes=10 << 20)
     assert "MORE THAN IS FREE" in preflight_text(made(room=tight))
     assert "MORE THAN IS FREE" not in preflight_text(made())
-    assert "unknown free there" in preflight_text(made(room=ROOM._replace(free_bytes=None)))
+    assert "unknown free" in preflight_text(made(room=ROOM._replace(free_bytes=None)))
 
 
 def test_size_bounds_what_age_would_take():

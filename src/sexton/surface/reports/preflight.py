@@ -171,7 +171,7 @@ def _cost(found: Preflight) -> Iterator[str]:
     yield (
         f"          --retain {_period(room.limits.age_s)} and --size "
         f"{size(room.limits.most_bytes)} come to {size(room.full)}"
-        f"{', MORE THAN IS FREE' if tight else ''}; {free} free there"
+        f"{', MORE THAN IS FREE' if tight else ''}; {free} free"
     )
 
 

@@ -11,7 +11,7 @@ from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import fields_of
 from sexton.model.text import count, printable, seconds, size
 from sexton.record.span import moment
-from sexton.store.summary import SourceSum, Summary, TableSum, Told
+from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, Told
 from sexton.store.verify import TORN, Trouble, Verified
 
 INFO = "sexton.recording.info/1"
@@ -68,6 +68,20 @@ def _head(found: Summary) -> Iterator[str]:
     held = f", {size(found.pinned_bytes)} of it pinned" if found.pins else ""
     held = f"{size(found.bytes)}{held}{rate}"
     yield f"{count(found.sealed, 'sealed segment')}, {found.opened} open: {held}"
+    yield from _profiles(found.profiles)
+
+
+def _profiles(found: ProfileSum) -> Iterator[str]:
+    parts = []
+    if found.annexes and found.start is not None and found.end is not None:
+        lost = "" if not found.lost else f" ({found.lost:,} lost)"
+        span = f"{moment(found.start[1])} to {moment(found.end[1])}"
+        parts.append(f"{found.samples:,} samples{lost} from {span}, {size(found.bytes)}")
+    if found.waiting:
+        waiting = f"{count(found.waiting, 'file')} of perf's not decoded"
+        parts.append(f"{waiting}, {size(found.waiting_bytes)}")
+    if parts:
+        yield f"Stacks: {'; '.join(parts)}"
 
 
 def _happened(found: Summary) -> Iterator[str]:
@@ -202,6 +216,16 @@ def info_json(found: Summary) -> dict[str, Any]:
         "pins": [
             _safe({name: getattr(pin, name) for name in type(pin).__slots__}) for pin in found.pins
         ],
+        "profiles": {
+            "annexes": found.profiles.annexes,
+            "samples": found.profiles.samples,
+            "lost": found.profiles.lost,
+            "bytes": found.profiles.bytes,
+            "start": _pair(found.profiles.start),
+            "end": _pair(found.profiles.end),
+            "waiting": found.profiles.waiting,
+            "waiting_bytes": found.profiles.waiting_bytes,
+        },
         "cost": None if found.cost is None else found.cost._asdict(),
         "problems": [printable(each) for each in found.problems],
     }

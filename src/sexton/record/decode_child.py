@@ -1,0 +1,208 @@
+"""The child that decodes: ``python -m sexton.record.decode_child DIR FILES [CACHE-BYTES]``.
+
+For each of perf's files: read, name, seal into the segment of its minutes, delete; one line on
+standard error tells how that went (``done NAME SAMPLES BYTES``, ``waits NAME [WHY]``, ``gone
+NAME``, ``failed NAME WHY``). `sexton.record.decoding` starts it and listens.
+
+It may be killed at any point. Until the annex is renamed into its segment the file is all there is;
+from then on the annex says which file it was made from, and whoever finds that file deletes it. One
+child works in a recording at a time, by a lock on ``stacks/`` that ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import gc
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sexton.errors import SextonError
+
+if TYPE_CHECKING:
+    from sexton.model.profile import Profile
+    from sexton.profile.symbols.symbols import Symbols
+
+#: What a child may hold that is its own; a file of 1.1 million samples takes less.
+MEMORY_BYTES = 200 << 20
+_MOST_CPU_S = 300
+_MOST_WORDS = 200
+#: Symbols of one program, which are held beside the samples.
+_MOST_PROGRAM = 32 << 20
+#: The disk's state, not the file's: there may be room the next time.
+_LATER = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+#: mallopt(3): from which size on memory is the kernel's as soon as it is free.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD, _LARGE = -3, -1, 128 << 10
+
+
+class Asked(NamedTuple):
+    """One file: its name, its boot ("" where that is not this one), about when it was written
+    (monotonic seconds), and whether to wait for a segment that is still open."""
+
+    name: str
+    boot_id: str
+    start_s: float
+    end_s: float
+    patient: bool
+
+
+def main(arguments: list[str]) -> int:
+    directory, asked = Path(arguments[0]), json.loads(arguments[1])
+    _bound()
+    lock = os.open(directory / "stacks", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("another one decodes here", file=sys.stderr)
+        return 1
+    decoder = Decoder(directory, *map(int, arguments[2:]))
+    for each in asked:
+        _say(decoder.told(Asked(*each)))
+    return 0
+
+
+def _bound() -> None:
+    """One thread, and no more memory or time than is ours; memory that is free goes back at once.
+
+    Arrow is loaded when the stacks are decoded and most of that memory is free again.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = "1"
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
+    with contextlib.suppress(AttributeError):  # another C library
+        allocator = ctypes.CDLL(None).mallopt
+        allocator(_MMAP_THRESHOLD, _LARGE)
+        allocator(_TRIM_THRESHOLD, _LARGE)
+    import numpy  # noqa: F401 - what libraries reserve is not what a file takes
+
+    limit = _reserved() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _reserved() -> int:
+    with open("/proc/self/statm", "rb") as stream:
+        return int(stream.read().split()[5]) * resource.getpagesize()
+
+
+def _say(words: str) -> None:
+    print(words.replace("\n", " "), file=sys.stderr, flush=True)
+
+
+class Decoder:
+    """Decodes files of one recording; what names functions is kept between them."""
+
+    def __init__(self, directory: Path, cache_bytes: int = 16 << 20) -> None:
+        self.directory = directory
+        self._cache_bytes = cache_bytes
+        self._symbols: dict[str, Symbols] = {}
+
+    def told(self, asked: Asked) -> str:
+        """Decode one file, and say how that went."""
+        try:
+            words = self.decode(asked)
+        except FileNotFoundError as error:
+            if error.filename is None or os.path.basename(str(error.filename)) != asked.name:
+                words = f"failed {asked.name} {_words(error)}"
+            else:
+                words = f"gone {asked.name}"  # retention was quicker
+        except MemoryError:
+            words = f"failed {asked.name} takes more than {MEMORY_BYTES >> 20} MB of memory"
+        except (SextonError, OSError) as error:
+            later = getattr(error, "errno", None) in _LATER
+            words = f"{'waits' if later else 'failed'} {asked.name} {_words(error)}"
+        gc.collect()
+        return words
+
+    def decode(self, asked: Asked) -> str:
+        from sexton.store.homes import Origin, boot_at, home_of, sealed_from
+
+        path = self.directory / "stacks" / asked.name
+        status = path.lstat()
+        origin = Origin(asked.name, status.st_size, status.st_mtime_ns)
+        if sealed_from(self.directory, origin) is not None:  # one of us was killed right then
+            path.unlink()
+            return f"done {asked.name} 0 0"
+        boot_id = asked.boot_id or boot_at(self.directory, status.st_mtime)
+        home = home_of(self.directory, boot_id, (asked.start_s, asked.end_s))
+        if (home.waits or home.path is None) and asked.patient:
+            return f"waits {asked.name}"
+        if home.path is None:
+            return f"failed {asked.name} no segment of its boot is left to seal it into"
+        profile = self._profile(path, boot_id)
+        if not len(profile):
+            path.unlink()
+            return f"done {asked.name} 0 0"
+        size = self._seal(profile, boot_id, origin)
+        path.unlink()
+        return f"done {asked.name} {len(profile)} {size}"
+
+    def _profile(self, path: Path, boot_id: str) -> Profile:
+        from sexton.profile.decode import decode
+        from sexton.sources.perf.perfdata import read_raw
+
+        if boot_id not in self._symbols:
+            self._symbols = {boot_id: self._named_by(boot_id)}
+        return decode(read_raw(path), self._symbols[boot_id])
+
+    def _named_by(self, boot_id: str) -> Symbols:
+        from sexton.profile.symbols.options import SymbolOptions
+        from sexton.profile.symbols.symbols import Symbols
+
+        kallsyms = self.directory / "stacks" / f"kallsyms-{boot_id}.gz"
+        known = str(kallsyms) if kallsyms.exists() else None
+        return Symbols(
+            SymbolOptions(
+                kallsyms=known,
+                cache=str(self.directory / "symbols"),
+                most_bytes=_MOST_PROGRAM,
+                cache_bytes=self._cache_bytes,
+            )
+        )
+
+    def _seal(self, profile: Profile, boot_id: str, origin: Any) -> int:
+        from sexton.errors import StoreError
+        from sexton.profile.heat import heat_of
+
+        heat = heat_of(profile)
+        import pyarrow as pa
+
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(1)
+        from sexton.profile.keeping import kept, told
+        from sexton.store.annex import write_annex
+        from sexton.store.homes import free_name, home_of
+
+        if profile.facts.clock.kind not in ("monotonic", "none"):
+            raise StoreError(f"its clock is {profile.facts.clock.kind}, not the monotonic one")
+        edges = [int(each) // 1000 / 1e6 for each in (profile.time_ns[0], profile.time_ns[-1])]
+        home = home_of(self.directory, boot_id, (edges[0], edges[1]))
+        if home.path is None:
+            raise StoreError("no segment of its boot is left to seal it into")
+        header = {
+            "boot_id": boot_id,
+            "start": [edges[0], edges[0] + home.ahead_s],
+            "end": [edges[1], edges[1] + home.ahead_s],
+            "origin": list(origin),
+            "profile": told(profile),
+        }
+        name = free_name(home.path, origin.name)
+        whole = write_annex(home.path, name, header, kept(profile, heat))
+        return sum(path.stat().st_size for path in whole.iterdir())
+
+
+def _words(error: BaseException) -> str:
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return said.split("\n")[0][:_MOST_WORDS]
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,365 @@
+"""perf's closed files, decoded one batch after the other by a child of the lowest priority.
+
+A file that perf has closed waits until the segment of its minutes is sealed. Then
+``python -m sexton.record.decode_child`` reads it, names its functions, seals heat and stacks into
+that segment (`sexton.store.annex`) and deletes the file. Starting a child costs as much as decoding
+a small file, so small ones wait for each other, some minutes at most, and not while an alarm is on.
+
+- One child at a time, nice 19, with a deadline, a bound on its memory (its own, and ours should
+  that fail) and on its CPU time; it dies with us. What it was making then is removed by the next
+  recorder, which finds the file still there.
+- A file that cannot be decoded stays as it is, is told once, and does not hold up the others. It
+  is tried again by the next recorder.
+- When more wait than one child takes, the newest go first. Their number is in the status; what
+  bounds them on disk is what bounds perf's files.
+- What a child costs is counted over the minutes whose samples it decodes, since the budget looks
+  at single minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from sexton.errors import SourceError
+from sexton.model.recorder import RecorderNote
+from sexton.model.row import Row
+from sexton.model.text import count, printable
+from sexton.record.budget import counted_elsewhere
+from sexton.record.companion import Place
+from sexton.record.decode_child import MEMORY_BYTES, Asked
+from sexton.record.stacks import Closed, Rotation, closed_in
+from sexton.sources.reader import text
+from sexton.sources.runner import Manners, Running, start
+from sexton.store.homes import annex_name
+from sexton.store.layout import ASIDE
+from sexton.store.pins import Pin
+
+NICE = 19
+_MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
+_CHILD = "sexton.record.decode_child"
+#: How a child begins a line on one file.
+_WORDS = ("done", "waits", "gone", "failed")
+_OWN = re.compile(r"^RssAnon:\s*(\d+) kB$", re.MULTILINE)
+#: Of the recording's bytes, what names of programs may take.
+_CACHE_SHARE, _LEAST_CACHE = 32, 8 << 20
+_LOOK_S = 5.0
+#: Of a child; a busy node leaves little to the lowest priority.
+_DEADLINE_S = 600.0
+#: Ours, where the child's own bound did not hold.
+_MOST_BYTES = MEMORY_BYTES + (64 << 20)
+#: Until the next child, where the last one came to grief.
+_LATER_S = 300.0
+#: A file whose child died over it or was ended so often is not tried again.
+_MOST_TRIES = 3
+#: More than so many files waiting is told.
+_BEHIND = 20
+
+
+class Pace(NamedTuple):
+    """How files are gathered into batches.
+
+    A file is ready `settle_s` after it was closed: its segment is sealed by then. A child is
+    started for `together` of them, for `batch_bytes`, or when one has waited `gather_s`. One whose
+    segment stays open is waited for `patience_s`. At the end there are `close_s` for what is left.
+    """
+
+    settle_s: float = 80.0
+    together: int = 6
+    batch_bytes: int = 24 << 20
+    gather_s: float = 720.0
+    patience_s: float = 900.0
+    close_s: float = 12.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """For the status: files, and bytes before and after."""
+
+    decoded: int = 0
+    failed: int = 0
+    samples: int = 0
+    raw_bytes: int = 0
+    kept_bytes: int = 0
+    waiting: int = 0
+    waiting_bytes: int = 0
+    last_error: str = ""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One child and what it was given."""
+
+    child: Running
+    files: dict[str, Closed]
+    began_s: float
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+    heard: int = 0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Since when a file is known, and how often a child ended over it."""
+
+    since_s: float
+    asked_s: float | None = None
+    tries: int = 0
+    failed: bool = False
+
+
+class Decoding:
+    """A companion of the recorder, beside the one that has perf write the files."""
+
+    name = "perf.decode"
+    outlasts = True  # the last file's segment is sealed after perf has ended
+
+    def __init__(self, place: Place, pace: Pace = Pace()) -> None:  # noqa: B008 - immutable
+        self.counts = Counts()
+        self._place = place
+        self._pace = pace
+        self._folder = os.path.join(os.path.realpath(place.directory), "stacks")
+        self._segment_s = Rotation.for_cores(os.cpu_count() or 1).segment_s
+        self._known: dict[str, _Waiting] = {}
+        self._batch: _Batch | None = None
+        self._notes: list[str] = []
+        self._looked_s = 0.0
+        self._not_before_s = 0.0
+        self._resting = self._told_behind = False
+        #: (from, to, CPU seconds): counted evenly between the two.
+        self._owed: list[tuple[float, float, float]] = []
+        self._spent_s = 0.0
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+        if self._batch is not None:
+            self._tend(now_s)
+        elif now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            waiting = self._look(now_s)
+            if not self._resting and now_s >= self._not_before_s:
+                self._begin(now_s, self._due(now_s, waiting, alarm))
+        notes, self._notes = self._notes, []
+        return [RecorderNote("stacks", words) for words in notes]
+
+    def alarmed(self, pin: Pin) -> None:
+        """Nothing: `beat` is told while an alarm is on."""
+
+    def cost(self) -> tuple[float, int]:
+        now_s = time.monotonic()
+        batch = self._batch
+        if batch is not None:
+            self._measure(batch)
+        owed = 0.0
+        for each in list(self._owed):
+            begin, end, cpu_s = each
+            if now_s >= end:
+                self._owed.remove(each)
+                self._spent_s += cpu_s
+            else:
+                owed += cpu_s * max(now_s - begin, 0.0) / (end - begin)
+        return self._spent_s + owed, 0 if batch is None else batch.rss_bytes
+
+    def rest(self) -> None:
+        self._resting = True
+        self._give_up()
+
+    def wake(self) -> None:
+        self._resting = False
+
+    def close(self) -> None:
+        """Decode what is left, for some seconds; the next recorder does the rest."""
+        end_s = time.monotonic() + self._pace.close_s
+        began = self._resting
+        while (now_s := time.monotonic()) < end_s:
+            if self._batch is not None:
+                self._tend(now_s)
+                time.sleep(0.05)
+            elif began:
+                break
+            else:
+                began = True
+                self._begin(now_s, self._last(now_s))
+        self._give_up()
+        self._look(time.monotonic())
+
+    def status(self) -> dict[str, Any]:
+        busy_s = 0.0 if self._batch is None else time.monotonic() - self._batch.began_s
+        cpu_s = self._spent_s + sum(cpu_s for _, _, cpu_s in self._owed)
+        told = {"busy_s": round(busy_s, 1), "cpu_s": round(cpu_s, 2), "resting": self._resting}
+        return {**asdict(self.counts), **told}
+
+    # Which files, and when.
+
+    def _look(self, now_s: float) -> list[Closed]:
+        """What is there and not given up, the newest first."""
+        found = {os.path.basename(each.path): each for each in closed_in(self._folder)}
+        self._known = {
+            name: self._known.get(name) or _Waiting(now_s) for name in found
+        }  # files that are gone are forgotten
+        waiting = [each for name, each in found.items() if not self._known[name].failed]
+        self.counts.waiting = len(waiting)
+        self.counts.waiting_bytes = sum(each.bytes for each in waiting)
+        if len(waiting) > _BEHIND and not self._told_behind:
+            self._told_behind = True
+            self._notes.append(f"{count(len(waiting), 'file')} wait to be decoded, newest first")
+        elif len(waiting) <= _BEHIND // 2:
+            self._told_behind = False
+        return waiting[::-1]
+
+    def _due(self, now_s: float, waiting: list[Closed], alarm: bool) -> list[Closed]:
+        pace = self._pace
+        ready = [each for each in waiting if self._age(now_s, each) >= pace.settle_s]
+        oldest_s = max((self._age(now_s, each) for each in ready), default=0.0)
+        enough = (
+            alarm
+            or len(ready) >= pace.together
+            or sum(each.bytes for each in ready) >= pace.batch_bytes
+            or oldest_s >= pace.gather_s
+        )
+        return self._bounded(ready) if enough else []
+
+    def _last(self, now_s: float) -> list[Closed]:
+        """At the end everything is due, and waits for no segment any more."""
+        waiting = self._look(now_s)
+        for name in self._known:
+            self._known[name].asked_s = now_s - self._pace.patience_s
+        return waiting
+
+    def _bounded(self, ready: list[Closed]) -> list[Closed]:
+        """As much as one child takes."""
+        chosen: list[Closed] = []
+        for each in ready[: 2 * self._pace.together]:
+            if chosen and sum(one.bytes for one in (*chosen, each)) > 16 * self._pace.batch_bytes:
+                break
+            chosen.append(each)
+        return chosen
+
+    def _age(self, now_s: float, each: Closed) -> float:
+        """Seconds since it was closed; by when we first saw it where the wall clock jumped."""
+        seen_s = now_s - self._known[os.path.basename(each.path)].since_s
+        ended_s = float("inf") if each.mono_end_s is None else now_s - each.mono_end_s
+        return max(seen_s, ended_s)
+
+    # The child.
+
+    def _begin(self, now_s: float, files: list[Closed]) -> None:
+        if not files:
+            return
+        asked = [self._asked(now_s, each) for each in files]
+        cache = str(max(self._place.most_bytes // _CACHE_SHARE, _LEAST_CACHE))
+        command = [sys.executable, "-I", "-m", _CHILD, str(self._place.directory)]
+        try:
+            child = start([*command, json.dumps(asked), cache], _MANNERS)
+        except SourceError as error:
+            self.counts.last_error = printable(str(error))
+            self._not_before_s = now_s + 60.0
+            return
+        self._batch = _Batch(child, {os.path.basename(each.path): each for each in files}, now_s)
+
+    def _asked(self, now_s: float, each: Closed) -> Asked:
+        name = os.path.basename(each.path)
+        known = self._known[name]
+        known.asked_s = now_s if known.asked_s is None else known.asked_s
+        patient = now_s - known.asked_s < self._pace.patience_s
+        boot_id = "" if each.mono_end_s is None else self._place.boot_id
+        end_s = each.mono_end_s or 0.0
+        return Asked(name, boot_id, end_s - self._segment_s, end_s, patient)
+
+    def _tend(self, now_s: float) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._measure(batch)
+        status = batch.child.status()
+        said = batch.child.words()
+        if status is not None:
+            self._end(now_s, said, "" if status == 0 else f"ended with {status}")
+        elif now_s - batch.began_s > _DEADLINE_S:
+            self._end(now_s, said, f"not done after {_DEADLINE_S:.0f} s; ended")
+        elif batch.rss_bytes > _MOST_BYTES:
+            self._end(now_s, said, f"took {batch.rss_bytes >> 20} MB of memory; ended")
+
+    def _measure(self, batch: _Batch) -> None:
+        """CPU time, and memory that is its own: the libraries it maps are those we map."""
+        with contextlib.suppress(SourceError):  # it is gone: the last reading stands
+            files, place = self._place.host.files, f"/proc/{batch.child.pid}"
+            fields = text(files, f"{place}/stat").rpartition(")")[2].split()
+            batch.cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            found = _OWN.search(text(files, f"{place}/status"))
+            batch.rss_bytes = int(found[1]) << 10 if found is not None else 0
+
+    def _end(self, now_s: float, said: str, why: str) -> None:
+        """Take in what it told of each file; one it died over counts against that file."""
+        batch = self._batch
+        assert batch is not None
+        batch.child.stop(patience_s=0.5)
+        self._batch = None
+        self._pay(now_s, batch)
+        told: dict[str, str] = {}
+        disk = False
+        for line in said.splitlines():
+            word, _, rest = line.partition(" ")
+            name, _, detail = rest.partition(" ")
+            if word in _WORDS and name in batch.files:
+                told[name] = word
+                disk = disk or (word == "waits" and bool(detail))
+                self._told(word, batch.files[name], detail)
+        untold = [name for name in batch.files if name not in told]
+        for name in untold:
+            shutil.rmtree(f"{self._folder}/{ASIDE}{annex_name(name)}", ignore_errors=True)
+        if why and untold:
+            last = said.strip().rpartition("\n")[2]
+            if last and last.partition(" ")[0] not in _WORDS:
+                why = f"{why}: {printable(last)[:200]}"
+            self._blame(untold[0], batch.files[untold[0]], why)
+        self._look(now_s)
+        if why or disk:  # a child that dies, a disk that is full: not every minute
+            self._not_before_s = now_s + _LATER_S
+        elif "waits" in told.values():
+            self._not_before_s = now_s + self._pace.settle_s
+
+    def _told(self, word: str, each: Closed, detail: str) -> None:
+        name = os.path.basename(each.path)
+        if word == "done":
+            samples, _, size = detail.partition(" ")
+            self.counts.decoded += 1
+            self.counts.raw_bytes += each.bytes
+            self.counts.samples += int(samples) if samples.isdecimal() else 0
+            self.counts.kept_bytes += int(size) if size.isdecimal() else 0
+        elif word == "failed":
+            self._fail(name, detail)
+        elif detail:
+            self.counts.last_error = printable(detail)
+
+    def _blame(self, name: str, each: Closed, why: str) -> None:
+        known = self._known.setdefault(name, _Waiting(each.mono_end_s or 0.0))
+        known.tries += 1
+        self.counts.last_error = why
+        if known.tries >= _MOST_TRIES:
+            self._fail(name, why)
+
+    def _fail(self, name: str, why: str) -> None:
+        self._known.setdefault(name, _Waiting(0.0)).failed = True
+        self.counts.failed += 1
+        self.counts.last_error = printable(why)
+        self._notes.append(f"{name} stays as perf wrote it: {printable(why)}")
+
+    def _pay(self, now_s: float, batch: _Batch) -> None:
+        counted_elsewhere(batch.cpu_s)
+        span_s = self._segment_s * max(len(batch.files), 1)
+        self._owed.append((now_s, now_s + span_s, batch.cpu_s))
+
+    def _give_up(self) -> None:
+        """End the child where one runs; what it was making is removed, its file stays."""
+        batch = self._batch
+        if batch is None:
+            return
+        self._measure(batch)
+        self._end(time.monotonic(), batch.child.words(), "")

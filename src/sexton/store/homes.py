@@ -1,0 +1,148 @@
+"""Which segment an annex belongs to, and what it is called (see `sexton.store.annex`).
+
+Nothing here needs Arrow: asked before a file is decoded, in a process that has to stay small.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sexton.errors import StoreError
+from sexton.store.layout import segments_in
+from sexton.store.manifest import read_manifest
+
+_NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)
+_RAW = "perf.data."
+#: Past so many segments of other boots nobody looks for a file's own any more.
+_MOST_LOOKED_AT = 2000
+
+
+class Origin(NamedTuple):
+    """The file an annex was made from."""
+
+    name: str
+    bytes: int
+    mtime_ns: int
+
+
+def is_annex(name: str) -> bool:
+    """Is this the name of an annex?
+
+    >>> is_annex("profile-2026111513300407"), is_annex("profile-2026111513300407-torn.1")
+    (True, True)
+    >>> is_annex("profile-"), is_annex("profile-2026111513300407/..")
+    (False, False)
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def annex_name(raw: str) -> str:
+    """What the annex of one of perf's files is called.
+
+    >>> annex_name("perf.data.2026111513300407")
+    'profile-2026111513300407'
+    """
+    return f"profile-{raw.removeprefix(_RAW)}"
+
+
+def annex_names(segment: Path) -> list[str]:
+    """The names of a segment's annexes, unread; a link is none."""
+    try:
+        with os.scandir(segment) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if is_annex(entry.name) and entry.is_dir(follow_symlinks=False)
+            )
+    except OSError:
+        return []
+
+
+def free_name(segment: Path, raw: str) -> str:
+    """A name for the annex of one of perf's files that nothing in the segment bears yet."""
+    wanted = free = annex_name(raw)
+    number = 0
+    while os.path.lexists(segment / free):  # the wall clock came by twice
+        number += 1
+        free = f"{wanted}.{number}"
+    return free
+
+
+def sealed_from(directory: Path, origin: Origin) -> Path | None:
+    """The annex that was made from this very file earlier, if there is one."""
+    name = annex_name(origin.name)
+    for segment in segments_in(directory / "segments"):
+        path = directory / "segments" / segment.text / name
+        if os.path.lexists(path):
+            try:
+                told = read_manifest(path).get("origin")
+            except StoreError:
+                continue
+            if told == list(origin):
+                return path
+    return None
+
+
+class Home(NamedTuple):
+    """Where an annex belongs: a sealed segment, and its wall clock less its monotonic one.
+
+    `waits` where a segment that is still open holds more of its time; `path` is then the best
+    there is so far, or `None`.
+    """
+
+    path: Path | None
+    boot_id: str
+    ahead_s: float
+    waits: bool
+
+
+def home_of(directory: Path, boot_id: str, span: tuple[float, float]) -> Home:
+    """The segment that holds most of a span (monotonic seconds) of one boot; else the nearest."""
+    start, end = span
+    best: tuple[float, Path, float] | None = None
+    newest: float | None = None
+    for segment, manifest in _sealed(directory):
+        if manifest.get("boot_id") != boot_id:
+            continue
+        first, last = manifest["start"], manifest["end"]
+        newest = last[0] if newest is None else newest
+        shared = min(last[0], end) - max(first[0], start)  # below zero: how far away it is
+        if best is None or shared > best[0]:
+            best = (shared, segment, first[1] - first[0])
+        if last[0] < start:
+            break  # older ones are farther away
+    growing = bool(segments_in(directory / "open"))
+    coming = end - max(start, start if newest is None else newest)
+    waits = growing and (best is None or coming > max(best[0], 0.0))
+    if best is None:
+        return Home(None, boot_id, 0.0, waits)
+    return Home(best[1], boot_id, best[2], waits)
+
+
+def boot_at(directory: Path, wall_s: float) -> str:
+    """The boot that was recorded nearest to a moment of the wall clock; empty where none was."""
+    nearest: tuple[float, str] | None = None
+    for _, manifest in _sealed(directory):
+        edges = sorted((manifest["start"][1], manifest["end"][1]))
+        away = max(edges[0] - wall_s, wall_s - edges[1], 0.0)
+        if nearest is None or away < nearest[0]:
+            nearest = (away, str(manifest.get("boot_id", "")))
+        if not away:
+            break
+    return "" if nearest is None else nearest[1]
+
+
+def _sealed(directory: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Sealed segments with their manifests, newest first; damaged ones are left out."""
+    place = directory / "segments"
+    for name in segments_in(place)[: -_MOST_LOOKED_AT - 1 : -1]:
+        try:
+            manifest = read_manifest(place / name.text)
+        except StoreError:
+            continue
+        if manifest["start"] is not None and manifest["end"] is not None:
+            yield place / name.text, manifest
