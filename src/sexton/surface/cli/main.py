@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 #: In the order a new user meets them.
-VERBS = ("diagnose", "zombies", "top", "record", "recording", "sources", "collect")
+VERBS = ("diagnose", "zombies", "top", "profile", "record", "recording", "sources", "collect")
 _PACKAGE = "sexton.surface.cli.commands."
 
 _EPILOG = """\
@@ -118,7 +118,7 @@ def _run(arguments: list[str]) -> int:
     from sexton.model.text import printable
 
     parser, chosen = _parser(arguments)
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(_spelled_out(arguments, chosen))
     if chosen is None:
         parser.print_help()
         return 2
@@ -132,6 +132,15 @@ def _run(arguments: list[str]) -> int:
     except SextonError as error:
         print(f"sexton: {printable(str(error))}", file=sys.stderr)
         return 2
+
+
+def _spelled_out(arguments: list[str], chosen: ModuleType | None) -> list[str]:
+    """A command may let its users leave a word out: its `words` puts it in."""
+    words = getattr(chosen, "words", None)
+    if words is None:
+        return arguments
+    after = next(at for at, word in enumerate(arguments) if not word.startswith("-")) + 1
+    return [*arguments[:after], *words(arguments[after:])]
 
 
 @contextmanager

@@ -94,3 +94,34 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
     finally:
         sys.stderr.write(f"{_CLEAR} sealing what was recorded\n")
         sys.stderr.flush()
+
+
+@contextmanager
+def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
+    """For work of unknown length: from two seconds on, for how long it has been going."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    import threading
+
+    done = threading.Event()
+    started = time.monotonic()
+
+    def show() -> None:
+        if done.wait(after_s):
+            return
+        while True:
+            sys.stderr.write(f"{_CLEAR} {doing}: {time.monotonic() - started:.0f} s")
+            sys.stderr.flush()
+            if done.wait(0.5):
+                sys.stderr.write(_CLEAR)
+                sys.stderr.flush()
+                return
+
+    shower = threading.Thread(target=show, daemon=True)
+    shower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        shower.join()

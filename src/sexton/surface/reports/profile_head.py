@@ -1,0 +1,186 @@
+"""What every report on a capture begins with: whose it is, when it was, and what it lacks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import NamedTuple
+
+from sexton.model.profile import Clock, Facts
+from sexton.model.text import count, printable, seconds, shorten
+
+_MOST_PROBLEMS = 4
+_UNIT = re.compile(r"(\d) (%|s|ms|min|h|d|cores?|Hz)(?!\w)")
+
+
+class Times(NamedTuple):
+    """How the times of a capture are said: on the wall where it can be told, else from its start.
+
+    `wall_s` gives UNIX seconds for a time of the capture's own clock.
+    """
+
+    start_ns: int
+    wall_s: Callable[[int], float | None]
+
+    def since(self, time_ns: int) -> float:
+        """Seconds from the capture's start."""
+        return (time_ns - self.start_ns) / 1e9
+
+    def clock(self, time_ns: int, digits: int = 0) -> str:
+        """``02:14:07.32`` here, or ``+127.32`` where the capture has no wall clock."""
+        wall = self.wall_s(time_ns)
+        shown = None if wall is None else _clock(wall, digits)
+        return f"+{self.since(time_ns):.{digits}f}" if shown is None else shown
+
+    def date(self, time_ns: int) -> str:
+        """``2026-11-15 02:12:00 UTC``; empty where nothing tells."""
+        wall = self.wall_s(time_ns)
+        try:
+            return "" if wall is None else time.strftime("%F %T %Z", time.localtime(wall))
+        except (OverflowError, OSError, ValueError):
+            return ""
+
+    @property
+    def has_wall(self) -> bool:
+        return self.wall_s(self.start_ns) is not None
+
+
+def times_of(clock: Clock, start_ns: int) -> Times:
+    """For a capture with one clock throughout."""
+    return Times(start_ns, clock.wall_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What was opened. `end_ns` is `None` where the format has no times.
+
+    Samples are counted when somebody asks: of a recording of hours that is not free.
+    """
+
+    facts: Facts
+    times: Times
+    end_ns: int | None
+    counted: Callable[[], int]
+
+    @property
+    def samples(self) -> int:
+        return self.counted()
+
+    @property
+    def name(self) -> str:
+        """The host's name, or the file's where it does not tell."""
+        told = self.facts.host or self.facts.path.rstrip("/").rpartition("/")[2] or "a capture"
+        return shorten(printable(told), 48)
+
+    @property
+    def span_s(self) -> float | None:
+        return None if self.end_ns is None else self.times.since(self.end_ns)
+
+
+def identity(capture: Capture) -> str:
+    """One line: cores, kernel, span, samples."""
+    facts, span = capture.facts, capture.span_s
+    parts = [
+        count(facts.cores, "core") if facts.cores else "",
+        f"Linux {printable(facts.release)}" if facts.release else "",
+        _when(capture) if span is not None else "no times in it",
+        count(capture.samples, "sample"),
+    ]
+    return f"{capture.name}   " + " · ".join(part for part in parts if part)
+
+
+def _when(capture: Capture) -> str:
+    span = seconds(capture.span_s or 0.0)
+    date = capture.times.date(capture.times.start_ns)
+    return f"{span} from {date}" if date else f"{span}, no wall clock"
+
+
+def footnotes(capture: Capture, width: int, more: Sequence[str] = ()) -> Iterator[str]:
+    """What the kernel dropped, always, and what could not be used."""
+    yield from labelled("LOST", [lost(capture.facts)], width)
+    known = [printable(each) for each in (*capture.facts.problems, *more)]
+    problems = list(dict.fromkeys(known))
+    shown = problems[:_MOST_PROBLEMS]
+    if len(problems) > len(shown):
+        shown.append(f"and {len(problems) - len(shown)} more: --json lists them")
+    yield from labelled("PROBLEMS", shown, width)
+
+
+def lost(facts: Facts) -> str:
+    """Lost samples and throttling in words; "not told" is said, since it is not zero.
+
+    >>> lost(Facts(lost=0, throttled=0))
+    'no sample lost, never throttled'
+    >>> lost(Facts(lost=1200, throttled=None))
+    '1,200 samples lost by the kernel; throttling is not told'
+    """
+    if facts.lost is None and facts.throttled is None:
+        return "this format does not tell of lost samples or throttling"
+    gone = {None: "losses are not told", 0: "no sample lost"}.get(
+        facts.lost, f"{count(facts.lost or 0, 'sample')} lost by the kernel"
+    )
+    slow = {None: "; throttling is not told", 0: ", never throttled"}.get(
+        facts.throttled, f", throttled {count(facts.throttled or 0, 'time')}"
+    )
+    return gone + slow
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines of at most `width`, the later ones indented; no number is torn from its unit."""
+    glued = _UNIT.sub("\\1\u00a0\\2", text)
+    lines = wrap(glued, max(width, 20), subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
+def labelled(label: str, texts: Sequence[str], width: int) -> Iterator[str]:
+    """The label once, the texts hanging under the first."""
+    head = f" {label:9}"
+    for text in texts:
+        for line in wrapped(text, width - 10):
+            yield head + line
+            head = " " * 10
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as it deserves.
+
+    >>> [percent(share) for share in (0.0, 0.00004, 0.0042, 0.123, 0.9996)]
+    ['0 %', '<0.01 %', '0.42 %', '12.3 %', '100.0 %']
+    """
+    value = share * 100
+    if value == 0:
+        return "0 %"
+    if abs(value) < 0.01:
+        return "<0.01 %"
+    return f"{value:.2f} %" if abs(value) < 1 else f"{value:.1f} %"
+
+
+def significance(q: float) -> str:
+    """A q-value as people read it.
+
+    >>> [significance(q) for q in (0.0, 3e-7, 0.0123, 0.5, float("nan"))]
+    ['<1e-99', '3e-07', '0.012', '0.50', '-']
+    """
+    if q != q:
+        return "-"
+    if q < 1e-99:
+        return "<1e-99"
+    if q < 0.001:
+        return f"{q:.0e}"
+    return f"{q:.3f}" if q < 0.1 else f"{q:.2f}"
+
+
+def _clock(wall_s: float, digits: int) -> str | None:
+    """
+    >>> _clock(1794708847.32, 2)[-3:], _clock(1794708847.999, 2)[-3:]
+    ('.32', '.00')
+    """
+    try:
+        whole, parts = divmod(round(wall_s * 10**digits), 10**digits)
+        hms = time.strftime("%T", time.localtime(whole))
+    except (OverflowError, OSError, ValueError):
+        return None
+    return f"{hms}.{parts:0{digits}d}" if digits else hms
