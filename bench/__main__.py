@@ -2,7 +2,7 @@
 
 Every number is a ratio against a peer measured in the same run, with the promise beside it. A
 promise that is missed is printed as missed; nothing here asserts, so that a slow machine fails no
-test. ``python -m bench recorder`` measures the recorder alone, ``python -m bench house`` the rest:
+test. ``python -m bench recorder`` measures the recorder alone; so do ``profile`` and ``house``:
 such a part is written to a file of its own, since the README shows whole runs only.
 """
 
@@ -22,6 +22,7 @@ from types import FrameType
 import sexton
 from bench.crowd import crowd
 from bench.measure import census, diagnose_cost, start_up, watchers
+from bench.profile.report import measure as measure_profile
 from bench.recorder.plan import add_options, plan
 from bench.recorder.report import measure
 from bench.table import HEAD, Measured
@@ -29,7 +30,7 @@ from bench.table import HEAD, Measured
 OUT = Path(__file__).parent / "out"
 README = Path(__file__).parents[1] / "README.md"
 _BLOCK = re.compile(r"(<!-- bench table: begin -->\n).*?(<!-- bench table: end -->)", re.DOTALL)
-WHAT = ("house", "recorder")
+WHAT = ("house", "profile", "recorder")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,11 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "what", nargs="*", metavar="WHAT", help=f"of {', '.join(WHAT)}; all if none"
     )
+    parser.add_argument("--samples", type=int, default=800_000, help="of the profile's capture")
     add_options(parser)
     options = parser.parse_args(arguments)
     wanted = options.what or list(WHAT)
     if set(wanted) - set(WHAT):
-        parser.error(f"there is only {' and '.join(WHAT)}")
+        parser.error(f"there is only {', '.join(WHAT)}")
     planned = plan(options)
     if os.geteuid() != 0:
         print("make bench makes 10,000 cgroups of its own: run it as root", file=sys.stderr)
@@ -58,10 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
     print(HEAD, flush=True)
     if "house" in wanted:
         _house(take)
+    if "profile" in wanted:
+        beside += measure_profile(options.samples, take)
     if "recorder" in wanted:
-        beside = measure(planned, take).beside
-        for text in beside:
-            print(f"\n{text}", flush=True)
+        beside += measure(planned, take).beside
+    for text in beside:
+        print(f"\n{text}", flush=True)
     _write(results, beside, None if set(wanted) == set(WHAT) else wanted[0])
     missed, unmeasured = (
         sum(each.missed for each in results),

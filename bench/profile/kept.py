@@ -1,0 +1,155 @@
+"""Stacks within a recording: what decoding costs, what they take, and how fast hours are drawn."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.table import Measured, against_limit, spread, tell
+from lab.synthetic.perf_data import Capture, write_perf_data
+
+_CORES = 96
+_NAME = "perf.data.2026111502140000"
+#: 40 million samples of 96 cores at 97 Hz, and a quarter of that.
+_HOURS = 1.2
+#: For names of programs, as the recorder gives it out of its 2 GB.
+_CACHE_BYTES = 64 << 20
+
+
+class Ran(NamedTuple):
+    """What a child took, and what it said."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    said: str
+
+
+def measure(scratch: Path, take: Callable[[Measured], None]) -> None:
+    for line in (*_decoding(scratch), *_hours(scratch)):
+        take(line)
+
+
+def _decoding(scratch: Path) -> list[Measured]:
+    """Two minutes of 96 cores through the recorder's own child."""
+    directory = scratch / "decoded"
+    _synthetic(directory, 0.1, 0)
+    manifest = sorted((directory / "segments").iterdir())[0] / "manifest.json"
+    told = json.loads(manifest.read_bytes().partition(b"\n")[2])
+    kallsyms = Path("/proc/kallsyms").read_bytes()
+    (directory / "stacks" / f"kallsyms-{told['boot_id']}.gz").write_bytes(
+        gzip.compress(kallsyms, 1)
+    )
+    raw = directory / "stacks" / _NAME
+    start_s, end_s = told["start"][0], told["end"][0]
+    capture = Capture(cores=_CORES, seconds=120, start_s=start_s, stacks=30_000)
+    samples = write_perf_data(raw, capture, _functions(kallsyms))
+    size = raw.stat().st_size
+    asked = json.dumps([[_NAME, told["boot_id"], start_s, end_s, False]])
+    child = [sys.executable, "-I", "-m", "sexton.record.decode_child"]
+    ran = run([*child, str(directory), asked, str(_CACHE_BYTES)])
+    what = f"decoding {samples:,} samples in the recorder's child"
+    words = ran.said.split()
+    if words[:1] != ["done"]:
+        return [against_limit(f"{what}, memory", None, 200, "MB", ran.said.strip()[-80:])]
+    tell(f"  decoded {size / 1e6:.0f} MB in {ran.wall_s:.1f} s")
+    share = 100 * ran.cpu_s / 120 / _CORES
+    return [
+        against_limit(f"{what}, memory", ran.peak_bytes / 1e6, 200, "MB", ""),
+        Measured(
+            f"{what}, CPU",
+            f"{ran.cpu_s:.1f} s",
+            f"two minutes of {_CORES} cores",
+            None,
+            None,
+            f"{share:.3f} % of that machine",
+        ),
+        against_limit(
+            "stacks as kept, of their perf.data", 100 * int(words[3]) / size, 10, "%", ""
+        ),
+    ]
+
+
+def _hours(scratch: Path) -> list[Measured]:
+    """A tenth of twelve hours of 96 cores: built in one stream, then looked at."""
+    costs = []
+    for hours in (_HOURS / 4, _HOURS):
+        directory = scratch / f"hours-{hours:g}"
+        built = _synthetic(directory, hours, 97)
+        samples = hours * 3600 * _CORES * 97
+        costs.append((samples, built))
+        tell(f"  {samples / 1e6:.0f} million samples built in {built.wall_s:.0f} s")
+    (few, small), (many, large) = costs
+    looked = [_looked(directory, scratch) for _ in range(2)]
+    million = f"{looked[0]['samples'] / 1e6:.0f} million samples"
+    ranges = [each for one in looked for each in one["ranges_s"]]
+    return [
+        against_limit(
+            f"first heatmap of {million}, start-up included",
+            max(one["cores_s"] for one in looked),
+            *(2, "s", ""),
+        ),
+        Measured(
+            f"heatmap of {million} within the second",
+            f"{spread([one['subsecond_s'] for one in looked])} s",
+            *("", None, None, "for comparison"),
+        ),
+        against_limit(
+            f"flame graph of 5 s ({looked[0]['range_samples']:,} samples) out of them, "
+            f"median {statistics.median(ranges):.2f} s, at worst",
+            *(max(ranges), 0.3, "s", ""),
+        ),
+        against_limit(f"building {million}, memory", large.peak_bytes / 1e6, 2000, "MB", ""),
+        Measured(
+            f"building {million}, CPU a sample",
+            f"{1e6 * large.cpu_s / many:.2f} µs",
+            f"a quarter of them: {1e6 * small.cpu_s / few:.2f} µs",
+            (large.cpu_s / many) / (small.cpu_s / few),
+            1.25,
+            "linear: ≤ 1.25",
+        ),
+    ]
+
+
+def _synthetic(directory: Path, hours: float, hertz: int) -> Ran:
+    size = ["--cores", str(_CORES), "--hours", f"{hours:g}", "--stack-hertz", str(hertz)]
+    ran = run([sys.executable, "-m", "lab.synthetic", str(directory), *size])
+    if not (directory / "segments").is_dir():
+        raise RuntimeError(f"lab.synthetic failed: {ran.said[-200:]}")
+    return ran
+
+
+def _looked(directory: Path, out: Path) -> dict[str, float | int | list[float]]:
+    ran = run([sys.executable, "-m", "bench.profile.ranges", str(directory), str(out)])
+    told: dict[str, float | int | list[float]] = json.loads(ran.said.splitlines()[-1])
+    return told
+
+
+def run(argv: Sequence[str]) -> Ran:
+    """A child, with what the kernel counted for it."""
+    began = time.monotonic()
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert child.stdout is not None
+    said = child.stdout.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    wall_s = time.monotonic() - began
+    return Ran(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, said)
+
+
+def _functions(kallsyms: bytes) -> list[tuple[int, str]]:
+    """The kernel's functions, modules left out."""
+    found = []
+    for line in kallsyms.decode().splitlines():
+        address, kind, name, *module = line.split()
+        if kind in "tT" and not module and int(address, 16) >> 63:
+            found.append((int(address, 16), name))
+    return found

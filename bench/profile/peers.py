@@ -1,0 +1,74 @@
+"""perf script, and FlameScope where `FLAMESCOPE_DIR` points to a checkout of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.table import tell
+
+_RUNNER = Path(__file__).parent / "flamescope_run.py"
+#: FlameScope looks for a child among all its brothers: wide trees take it very long.
+MOST_S = 400.0
+
+
+class FlameScope(NamedTuple):
+    """What it took; `at_least` where it was not done when its time was up."""
+
+    heatmap_s: float | None
+    flame_s: float | None
+    at_least: bool = False
+    reason: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        if self.heatmap_s is None or self.flame_s is None:
+            return None
+        return self.heatmap_s + self.flame_s
+
+
+def perf_script(capture: Path, text: Path) -> float:
+    """Seconds to turn a capture into text."""
+    began = time.perf_counter()
+    with text.open("wb") as out:
+        subprocess.run(
+            ["perf", "script", "-i", capture], stdout=out, stderr=subprocess.DEVNULL, check=True
+        )
+    return time.perf_counter() - began
+
+
+def flamescope(text: Path) -> FlameScope:
+    """Its heatmap and its first flame graph of that text."""
+    checkout = os.environ.get("FLAMESCOPE_DIR", "")
+    if not checkout:
+        return FlameScope(None, None, reason="FLAMESCOPE_DIR is not set")
+    if not Path(checkout, "app", "perf", "heatmap.py").is_file():
+        return FlameScope(None, None, reason="FLAMESCOPE_DIR is no checkout of FlameScope")
+    tell(f"  FlameScope reads {text.stat().st_size / 1e6:.0f} MB (at most {MOST_S:.0f} s)")
+    began = time.perf_counter()
+    try:
+        ended = subprocess.run(
+            [sys.executable, _RUNNER, checkout, text],
+            capture_output=True,
+            text=True,
+            timeout=MOST_S,
+            check=False,
+        )
+        said, failed = ended.stdout, ended.returncode
+    except subprocess.TimeoutExpired as late:
+        said = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
+        failed = 0
+    told: dict[str, float] = {}
+    for line in said.splitlines():
+        told.update(json.loads(line))
+    if failed or "heatmap_s" not in told:
+        return FlameScope(None, None, reason=f"it failed: {ended.stderr.strip()[-120:]}")
+    if "flame_s" not in told:
+        spent = time.perf_counter() - began - told["heatmap_s"]
+        return FlameScope(told["heatmap_s"], spent, at_least=True)
+    return FlameScope(told["heatmap_s"], told["flame_s"])

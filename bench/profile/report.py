@@ -1,0 +1,92 @@
+"""All parts of the profile engine's bench, held against what was promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.profile import kept
+from bench.profile.capture import captured, scratch_directory
+from bench.profile.peers import FlameScope, flamescope, perf_script
+from bench.table import Measured, against_limit, spread, tell
+
+_ROUNDS = 3
+_WHAT = "heatmap and flame graph of a whole capture"
+
+
+def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
+    """Runs everything on one capture; each line is handed to `take` as soon as it is known."""
+    beside: list[str] = []
+    with scratch_directory() as scratch, captured(Path(scratch), samples) as capture:
+        if capture.reason:
+            take(against_limit(_WHAT, None, 0.5, "of perf script", capture.reason))
+            return beside
+        text = Path(scratch, "perf.txt")
+        ours, peer = [], []
+        for _ in range(_ROUNDS):  # in turn, so that a machine that slows down hits both
+            peer.append(perf_script(capture.path, text))
+            ours.append(run_ours(capture.path, Path(scratch), {}))
+            tell(f"  perf script {peer[-1]:.1f} s, ours {ours[-1]['wall_s']:.2f} s")
+        told = ours[0]
+        size = capture.path.stat().st_size
+        beside.append(
+            f"The capture: {told['samples']:,} samples in {size / 1e6:.0f} MB, "
+            f"{told['stacks']:,} distinct stacks of named functions; "
+            f"{text.stat().st_size / 1e6:.0f} MB as text. "
+            f"Ours held {max(each['peak_bytes'] for each in ours) / 1e6:.0f} MB at most."
+        )
+        walls = [each["wall_s"] for each in ours]
+        for line in _against(walls, peer, flamescope(text)):
+            take(line)
+        plain = run_ours(capture.path, Path(scratch), {"SEXTON_ENGINE": "numpy"})
+        take(
+            Measured(
+                f"{_WHAT}, without the C file",
+                f"{plain['wall_s']:.2f} s",
+                f"perf script {statistics.median(peer):.2f} s",
+                plain["wall_s"] / statistics.median(peer),
+                None,
+                "for comparison",
+            )
+        )
+    with scratch_directory() as scratch:
+        tell("profile: stacks within a recording")
+        kept.measure(Path(scratch), take)
+    return beside
+
+
+def run_ours(capture: Path, out: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """One process: start-up, reading, symbols, heatmap, flame graph, both written."""
+    began = os.times().elapsed
+    ended = subprocess.run(
+        [sys.executable, "-m", "bench.profile.ours", str(capture), str(out)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {**json.loads(ended.stdout), "wall_s": os.times().elapsed - began}
+
+
+def _against(ours: list[float], peer: list[float], scope: FlameScope) -> list[Measured]:
+    here, text = statistics.median(ours), statistics.median(peer)
+    lines = [
+        Measured(
+            _WHAT, f"{spread(ours)} s", f"perf script {spread(peer)} s", here / text, 0.5, "≤ 1/2"
+        )
+    ]
+    if scope.seconds is None:
+        said = f"perf script and FlameScope: not run: {scope.reason}"
+        lines.append(Measured(_WHAT, f"{spread(ours)} s", said, None, 1 / 40, "≤ 1/40"))
+        return lines
+    whole = text + scope.seconds
+    more = "more than " if scope.at_least else ""
+    said = f"perf script {text:.1f} s, FlameScope {more}{scope.seconds:.0f} s"
+    lines.append(Measured(_WHAT, f"{spread(ours)} s", said, here / whole, 1 / 40, "≤ 1/40"))
+    return lines
