@@ -59,15 +59,15 @@ def flamescope(text: Path) -> FlameScope:
             timeout=MOST_S,
             check=False,
         )
-        said, failed = ended.stdout, ended.returncode
+        said, failed = ended.stdout, ended.stderr.strip()[-120:] if ended.returncode else ""
     except subprocess.TimeoutExpired as late:
         said = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
-        failed = 0
+        failed = "" if "heatmap_s" in said else f"no heatmap in {MOST_S:.0f} s"
     told: dict[str, float] = {}
     for line in said.splitlines():
         told.update(json.loads(line))
     if failed or "heatmap_s" not in told:
-        return FlameScope(None, None, reason=f"it failed: {ended.stderr.strip()[-120:]}")
+        return FlameScope(None, None, reason=f"it failed: {failed}")
     if "flame_s" not in told:
         spent = time.perf_counter() - began - told["heatmap_s"]
         return FlameScope(told["heatmap_s"], spent, at_least=True)

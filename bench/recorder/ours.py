@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 from bench.recorder.account import Program
 from bench.recorder.peers import Bed, Peer, Run
+from sexton.record.stacks import Rotation
 
+HERTZ = Rotation.for_cores(os.cpu_count() or 1).hertz
 PLAIN = ("--no-probe", "--no-ring")
 STACKS = ("--stacks", "--no-probe", "--no-ring")
 PROBE = ("--no-ring",)
@@ -37,7 +40,7 @@ def variants(sexton: str) -> dict[str, Peer]:
     everything = "processes, cgroups, cores, NIC, kernel log"
     return {
         "plain": recorder(sexton, PLAIN_NAME, f"{everything}; no stacks, no BPF", PLAIN),
-        "stacks": recorder(sexton, STACKS_NAME, "the same and stacks at 97 Hz", STACKS),
+        "stacks": recorder(sexton, STACKS_NAME, f"the same and stacks at {HERTZ} Hz", STACKS),
         "full": recorder(sexton, FULL_NAME, "the same and softirq waits", FULL),
     }
 

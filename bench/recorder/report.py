@@ -166,7 +166,7 @@ def _slower(plan: Plan) -> tuple[float | None, list[Measured]]:
     priced, why = _tried(lambda: sampling(plan))
     here = f"{priced.told()} of a core" if priced else f"not run: {why}"
     method = "perf at 100 times the rate, divided"
-    lines = [Measured("97 stacks a second on a busy core", here, method, None, None, "")]
+    lines = [Measured(f"{ours.HERTZ} stacks a second on a busy core", here, method, None, None, "")]
     reason = ours.absent(plan.sexton)
     taken: dict[str, Slower] = {}
     if not reason:

@@ -5,7 +5,7 @@ recorder's own shows them. The recorder's processes are kept on another core tha
 only what happens in the kernel on the work's core is seen. Each condition runs between two rounds
 of nothing and is held against those two, for the machine's own speed wanders.
 
-It wanders by some percent on a shared machine, far more than 97 samples a second cost. So a sample
+It wanders by some percent on a shared machine, far more than samples cost. So a sample
 is also priced apart: the recorder's own perf command at a hundred times its rate, where the loss
 stands out of the noise, divided by a hundred.
 """
@@ -33,7 +33,7 @@ from bench.table import spread, tell
 from sexton.record.perf_child import flags
 
 _PIECE_S = 0.02
-HERTZ = 97
+HERTZ = ours.HERTZ
 _TIMES = 100
 _LEAST_BYTES = 50  # a sample of one core; less means that perf was not up yet, or lost them
 CONDITIONS = {"stacks": ours.STACKS, "full": ours.FULL}

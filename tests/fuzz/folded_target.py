@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from zlib import crc32
-
-from sexton.errors import SextonError
 from sexton.sources.perf import folded
-from sexton.sources.perf.sniff import sniff
-from sexton.sources.perf.stream import Bounds
-from tests.support.exports import export_all
-
-BOUNDS = Bounds(unpacked=64 << 20, judged_from=1 << 20)
+from tests.fuzz.reading import read_and_give_on
 
 
 def one(data: bytes) -> None:
-    """Read it and give it on; whatever it is, only our own errors may come of it."""
-    sniff(data)
-    try:
-        named = folded.read(BytesIO(data), "fuzzed", BOUNDS)
-    except SextonError:
-        return
-    assert len(named) == len(named.stack) == len(named.cpu)
-    assert named.stack_start[-1] == len(named.stack_frame)
-    if crc32(data) % 8 == 0:  # it costs several times the reading
-        export_all(named)
+    read_and_give_on(folded.read, data)
 
 
 def seeds() -> list[bytes]:

@@ -75,7 +75,9 @@ def recorded(folder: Path) -> tuple[Plan, bytes]:
     """The records of a real perf.data, made here."""
     path = folder / "perf.data"
     load = [sys.executable, "-c", "import os, re, string\nfor n in range(99999): os.getppid()"]
-    command = ["perf", "record", "-q", "-F", "2000", "-e", "cpu-clock", "-g", "-o", str(path)]
+    # -B: perf dies of build ids where another perf asks the kernel for them; none is wanted here.
+    command = ["perf", "record", "-q", "-B", "-F", "2000", "-e", "cpu-clock", "-g"]
+    command += ["-o", str(path)]
     made = subprocess.run([*command, "--", *load], capture_output=True, text=True, check=False)
     if made.returncode:
         pytest.skip(f"perf record: {made.stderr.strip()[:200]}")

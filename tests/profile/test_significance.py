@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from sexton.profile.significance import (
     Blocks,
     benjamini_hochberg,
-    beta_tail,
     binomial_tail,
     difference_q,
     hypergeometric_tail,
     log_gamma,
-    normal_tail,
     simes,
     t_tail,
 )
@@ -99,19 +97,6 @@ def test_students_t_is_the_integral_of_its_density(df: float, t: float) -> None:
 
 def test_log_gamma_is_that_of_factorials() -> None:
     assert np.allclose(np.exp(log_gamma(np.arange(1, 15))), [math.factorial(n) for n in range(14)])
-
-
-def test_the_incomplete_beta_function_is_symmetric() -> None:
-    a, b = np.array([0.5, 2.0, 40.0, 3000.0]), np.array([7.0, 2.5, 0.5, 2900.0])
-    x = np.array([0.1, 0.5, 0.9, 0.51])
-    assert np.allclose(beta_tail(a, b, x) + beta_tail(b, a, 1 - x), 1, atol=1e-12)
-    assert float(beta_tail(3, 4, 0.0)) == 0
-    assert float(beta_tail(3, 4, 1.0)) == 1
-
-
-def test_normal_tails_are_those_of_the_table() -> None:
-    found = normal_tail([0.0, 1.644854, 3.090232])
-    assert found == pytest.approx([0.5, 0.05, 0.001], rel=1e-5)
 
 
 def test_benjamini_and_hochbergs_own_example() -> None:

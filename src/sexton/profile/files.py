@@ -27,6 +27,7 @@ from sexton.profile.named import profile_of
 from sexton.profile.symbols.symbols import Symbols
 from sexton.sources.perf.perfdata import is_perf_data, read_raw
 from sexton.sources.perf.pieces import open_regular, room, write_all
+from sexton.sources.perf.raw import Raw
 from sexton.sources.perf.rotation import is_perf_directory
 from sexton.sources.perf.sniff import HEAD, READERS, sniff
 from sexton.sources.perf.stream import opening, pieces
@@ -172,13 +173,19 @@ class Found:
 
     def read(self, symbols: Symbols) -> Profile:
         if self.format == PERF_DATA:
-            profile = decode(read_raw(self.path), symbols)
+            profile = decode(self._raw(), symbols)
         else:
             with os.fdopen(open_regular(self.path), "rb") as stream:
                 profile = profile_of(READERS[self.format](stream, self.name))
         if not len(profile):
             raise SourceMalformed(self.name, 0, "holds no samples")
         return profile
+
+    def _raw(self) -> Raw:
+        try:
+            return read_raw(self.path)
+        except SourceMalformed as error:  # of a file without a name it would tell a descriptor's
+            raise SourceMalformed(self.name, 0, error.detail) from None
 
 
 PERF_DATA = "perf.data"

@@ -87,6 +87,11 @@ class Opened:
         facts.problems += [each for each in self._problems if each not in facts.problems]
         return facts
 
+    def tell(self, problem: str) -> None:
+        """Something whoever looks at it should know."""
+        if problem not in self._problems:
+            self._problems.append(problem)
+
     @property
     def span_ns(self) -> tuple[int, int] | None:
         """The first and the last sample's time; `None` where no piece tells times."""

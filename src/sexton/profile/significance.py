@@ -32,19 +32,6 @@ def log_gamma(x: npt.ArrayLike) -> Floats:
     return each[where].reshape(np.shape(x))
 
 
-def normal_tail(z: npt.ArrayLike) -> Floats:
-    """P[Z ≥ z] of the standard normal distribution."""
-    flat = np.asarray(z, np.float64)
-    each = (0.5 * math.erfc(value / math.sqrt(2)) for value in flat.ravel())
-    return np.fromiter(each, np.float64, flat.size).reshape(flat.shape)
-
-
-def beta_tail(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
-    """The regularised incomplete beta function I_x(a, b), for a, b > 0 and 0 ≤ x ≤ 1."""
-    x = np.asarray(x, np.float64)
-    return _beta(np.asarray(a, np.float64), np.asarray(b, np.float64), x, 1 - x)
-
-
 def _beta(a: Floats, b: Floats, x: Floats, rest: Floats) -> Floats:
     # `rest` is 1 - x, passed on its own because near 1 the difference has lost its digits.
     a, b, x, rest = np.broadcast_arrays(a, b, x, rest)

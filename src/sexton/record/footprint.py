@@ -39,10 +39,8 @@ ROW_BYTES = {
     "vm_counter": 1.3,
 }
 _OTHER_ROW_BYTES = 20.0
-#: Per sample: what its rotated files took here at most, kernel and user chains, and decoded.
-STACK_BYTES, KEPT_STACK_BYTES = 400.0, 10.0
-#: For so long perf's files may wait to be decoded.
-_WAITING_S = 840.0
+#: What a sample took here at most, decoded, kernel and user chains.
+KEPT_STACK_BYTES = 10.0
 
 
 def segment_bytes(rows: Mapping[str, float]) -> float:
@@ -66,8 +64,3 @@ def bytes_an_hour(per_reading: Mapping[str, int], periods: Mapping[str, float]) 
 def stacks_bytes_an_hour(cores: int, hertz: int) -> float:
     """Decoded stacks, every core sampled all the time."""
     return KEPT_STACK_BYTES * cores * hertz * 3600
-
-
-def waiting_stacks_bytes(cores: int, hertz: int) -> float:
-    """perf's files that wait to be decoded, if every core is busy."""
-    return STACK_BYTES * cores * hertz * _WAITING_S

@@ -28,7 +28,7 @@ from sexton.record.perf_child import AS_ROOT, INSTALL
 from sexton.record.rights import Parts, Right, effective, has, rights
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, TABLES_S, recorded_sources
-from sexton.record.stacks import HERTZ
+from sexton.record.stacks import Rotation
 from sexton.sources.bpf.program import VALUE_BYTES
 from sexton.sources.host import Host
 from sexton.sources.reader import text
@@ -176,7 +176,7 @@ def preflight(host: Host, wanted: Wanted) -> Preflight:
     if any(each.events == _PROBED and not each.problem for each in kernel):
         rows[table(SoftirqWait)], rows[table(ProbeCost)] = 2 * cores, 1
     rows_a_second = sum(number / periods[name] for name, number in rows.items())
-    stacks = stacks_bytes_an_hour(cores, HERTZ) if parts.stacks else 0.0
+    stacks = stacks_bytes_an_hour(cores, Rotation.for_cores(cores).hertz) if parts.stacks else 0.0
     room = Room(
         *_free(wanted.directory),
         bytes_an_hour(rows, periods),
@@ -313,7 +313,8 @@ def _kernel(host: Host, parts: Parts, cores: int) -> tuple[KernelUse, ...]:
         size = VALUE_BYTES * cores
         used.append(KernelUse("softirq probe", _PROBED, size, how, problem, grant))
     if parts.stacks:
-        how = f"perf at {HERTZ} Hz on every core, {_PERF_PAGES * 4} kB a core"
+        hertz = Rotation.for_cores(cores).hertz
+        how = f"perf at {hertz} Hz on every core, {_PERF_PAGES * 4} kB a core"
         problem, grant = _perf(host)
         size = _PERF_PAGES * 4096 * cores
         used.append(KernelUse("stacks", ("cpu-clock",), size, how, problem, grant))

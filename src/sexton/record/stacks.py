@@ -39,6 +39,9 @@ from sexton.sources.runner import Manners, Running, start
 #: rotations, and would lose samples exactly when the node is in trouble.
 NICE = 10
 HERTZ = 97  # and not 100, which would march in step with the kernel's own ticks
+#: Below so many cores the recorder itself weighs more on the machine: half as often there, so that
+#: all of it together stays within 1 %.
+_FEW_CORES, _HERTZ_ON_FEW = 4, 49
 _MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
@@ -61,12 +64,14 @@ class Rotation(NamedTuple):
 
     @classmethod
     def for_cores(cls, cores: int) -> Rotation:
-        """Shorter files on big machines, so that decoding one stays within its memory.
+        """Shorter files on big machines, so that decoding one stays within its memory; fewer
+        samples on small ones.
 
-        >>> [Rotation.for_cores(cores).segment_s for cores in (2, 96, 192, 4096)]
-        [120, 120, 61, 10]
+        >>> [Rotation.for_cores(cores)[:2] for cores in (2, 96, 192, 4096)]
+        [(120, 49), (120, 97), (61, 97), (10, 97)]
         """
-        return cls(segment_s=max(10, min(120, _MOST_SAMPLES // (HERTZ * cores))))
+        hertz = HERTZ if cores >= _FEW_CORES else _HERTZ_ON_FEW
+        return cls(segment_s=max(10, min(120, _MOST_SAMPLES // (hertz * cores))), hertz=hertz)
 
 
 class Closed(NamedTuple):

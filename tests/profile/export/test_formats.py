@@ -14,10 +14,10 @@ from sexton.model.flame import Flame
 from sexton.model.profile import Frames, Kind, Tree
 from sexton.model.text import printable
 from sexton.profile.export import flame_json, folded, pprof, script, speedscope
-from sexton.profile.export.about import About, rate_of
+from sexton.profile.export.about import About
 from sexton.sources.perf.wire import fields
-from tests.profile.export.made import HOSTILE, PLAIN, counted, lists, plain, whole
-from tests.support.profiles import SECOND, Sample, profile_of
+from tests.profile.export.made import HOSTILE, counted, lists, plain, whole
+from tests.support.profiles import Sample, profile_of
 
 
 def joined(pieces):
@@ -254,13 +254,3 @@ def test_an_empty_flame_graph_is_still_a_document():
     assert json.loads(joined(speedscope.from_flame(nothing, About())))["profiles"] == []
     assert joined(script.from_profiles([(profile_of([]), None)])) == b""
     gzip.decompress(pprof.from_profiles([(profile_of([]), None)], About()))
-
-
-def test_a_rate_is_told_only_where_all_events_share_it():
-    from sexton.model.profile import Event
-
-    assert rate_of([Event("a", 97), Event("b", 97)]) == 97
-    assert rate_of([Event("a", 97), Event("b", 49)]) is None
-    assert rate_of([Event("a")]) is None
-    assert len(PLAIN) == 5
-    assert SECOND == 10**9

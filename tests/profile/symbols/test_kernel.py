@@ -73,9 +73,18 @@ def test_the_same_build_of_an_earlier_boot_is_moved_to_where_it_was(here):
 def test_without_a_build_id_release_and_address_must_both_agree(here):
     assert named(facts(build_id=None)) == ("sys_read", [])
     assert named(facts(build_id=None), release="5.10.0")[0] is None
-    assert named(facts(build_id=None), release=None)[0] is None
     assert named(facts(START + 0x1000000, build_id=None))[0] is None
     assert named(KernelFacts())[0] is None
+
+
+def test_a_capture_cut_off_before_it_told_its_kernel_is_named_by_one_of_the_same_text(here):
+    name, (problem,) = named(facts(build_id=None), release=None)
+    assert name == "sys_read"
+    assert "which kernel was recorded is not told" in problem
+    for other in (facts(end=END + 64, build_id=None), facts(end=None, build_id=None)):
+        name, (problem,) = named(other, release=None)
+        assert name is None
+        assert "nothing proves" in problem
 
 
 def test_where_kernels_never_move_the_end_of_the_text_tells_builds_apart(here, tmp_path):

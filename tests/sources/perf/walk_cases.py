@@ -109,7 +109,7 @@ def frames_of(layout: Layout, told: Told, spaces: list[tuple[int, int, int]]) ->
     """(space, address) leaf first, as the contract has it."""
     user = last(spaces, told.pid if layout.sample_type & TID else -1, _time(layout, told), -1)
     space = {1: 0, 2: user}.get(told.mode, -1)
-    if not layout.sample_type & CALLCHAIN:
+    if not layout.sample_type & CALLCHAIN or not told.chain:
         if not layout.sample_type & IP or told.ip >= 2**64 - 4095:
             return []
         return [(space, told.ip)]

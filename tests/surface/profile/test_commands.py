@@ -33,7 +33,7 @@ def test_a_file_alone_means_its_spikes(made: Made, capsys):
     assert out.startswith("1 SPIKE  node-7   8 cores")
     flat = " ".join(out.split())
     assert "From 02:14:07.32 for 5.4 s core 5 was 100 % busy" in flat
-    assert "kubelet in mem_cgroup_css_rstat_flush, 0 % → 86.2 % of the time." in flat
+    assert "kubelet in mem_cgroup_css_rstat_flush, 0 % → 86.1 % of the time." in flat
     assert "core 2: every 10.0 s, 12 times" in flat
     assert run(capsys, "spikes", *made.words)[1] == out
 

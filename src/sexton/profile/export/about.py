@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sexton.errors import CommandError
-from sexton.model.profile import I64, UNKNOWN, Bools, Event, Frames, Profile, Tree
+from sexton.model.profile import I64, UNKNOWN, Bools, Frames, Profile, Tree
 from sexton.model.text import printable
 
 #: Pieces of a capture, each with the rows that were chosen; `None`: all of them.
@@ -30,12 +30,6 @@ class About:
     wall_ns: int | None = None
     duration_ns: int | None = None
     build_ids: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def rate_of(events: Iterable[Event]) -> int | None:
-    """The rate all events share; `None` where they differ or one is not told."""
-    rates = {event.hertz for event in events}
-    return rates.pop() if len(rates) == 1 else None
 
 
 def shown(name: str) -> str:

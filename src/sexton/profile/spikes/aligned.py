@@ -56,6 +56,7 @@ def aligned(opened: Heated, grid: Grid, options: SpikeOptions) -> Spikes:
     tests = (len(hot) + len(calm)) * len(grid.cpus)
     spikes: tuple[Spike, ...] = ()
     if hot and len(calm) < _LEAST_CALM:
+        tests = 0  # nothing was compared: that is no "nothing stood out"
         problems.append(
             f"too short to tell: only {len(calm)} calm windows of {hot[0].end - hot[0].start} s"
         )
@@ -86,10 +87,8 @@ def _inside(grid: Grid, options: SpikeOptions, problems: list[str]) -> list[int]
             after = column >= grid.seconds
             away = (column - grid.seconds + 1) if after else -column
             where = "after the end" if after else "before the beginning"
-            problems.append(
-                f"the event at {event / SECOND_NS:.3f} s is outside of the capture: "
-                f"{away} s {where}"
-            )
+            # Its own clock's number would tell nobody anything.
+            problems.append(f"an event lies outside of the capture, {away:,} s {where}")
     if len(found) > _MOST_EVENTS:
         problems.append(f"only the first {_MOST_EVENTS} of {len(found)} events were looked at")
     return found[:_MOST_EVENTS]

@@ -17,6 +17,7 @@ import numpy as np
 from sexton.model.flame import Floats
 from sexton.model.heat import Heat
 from sexton.model.profile import I32, I64
+from sexton.profile.heatmap import MOST_CORES
 from sexton.profile.spikes.options import SECOND_NS
 
 #: A core whose median second has this share of a busy one's samples is sampled in idle too.
@@ -64,6 +65,8 @@ def grid_of(heats: Iterable[Heat], cpus: frozenset[int] | None, hertz: int | Non
     if last - first >= MOST_SECONDS:
         raise NothingToSee("the times of the samples span months")
     names, core = _named(cpu)
+    if len(names) > MOST_CORES:
+        raise NothingToSee(f"{len(names):,} cores are told, which no machine has: choose some")
     shape = (len(names), last - first + 1)
     if shape[0] * shape[1] > MOST_CELLS:
         raise NothingToSee(f"{shape[0]} cores of {shape[1]} seconds: choose a range, or cores")

@@ -97,7 +97,8 @@ class Kernels:
         return None
 
     def _running(self, wanted: Wanted) -> Kallsyms | None:
-        if not self.is_running(wanted):
+        untold = wanted.kernel.build_id is None and wanted.release is None
+        if not self.is_running(wanted) and not (untold and self._options.root == "/"):
             self._problems.append(
                 "kernel functions are [unknown]: recorded on another kernel than runs here; "
                 + _GIVE
@@ -108,7 +109,12 @@ class Kernels:
         except SourceError as error:
             self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
             return None
-        if _fits(found, wanted.kernel) is True:
+        if _fits(found, wanted.kernel) is True and (not untold or _ends(found, wanted.kernel)):
+            if untold:
+                self._problems.append(
+                    "which kernel was recorded is not told; its text begins and ends where that of "
+                    "the one that runs here does, so it is taken for it"
+                )
             return found
         if wanted.kernel.build_id is not None:
             return _moved(found, wanted.kernel)
@@ -166,10 +172,16 @@ def _fits(found: Kallsyms, kernel: KernelFacts) -> bool | None:
         return None
     if has != kernel.text_address:
         return False
-    # perf maps the kernel up to one of these: it tells builds apart where nothing moves at boot.
+    return _ends(found, kernel) is not False
+
+
+def _ends(found: Kallsyms, kernel: KernelFacts) -> bool | None:
+    """perf maps the kernel up to one of these: it tells builds apart where nothing moves at boot,
+    and proves the kernel of a capture that was cut off before it told which one it was."""
     ends = {found.marks[name] for name in ("_etext", "_edata") if name in found.marks}
-    told = kernel.end is not None and kernel.end < _NO_END
-    return not told or not ends or kernel.end in ends
+    if kernel.end is None or kernel.end >= _NO_END or not ends:
+        return None
+    return kernel.end in ends
 
 
 def _told(found: Kallsyms, kernel: KernelFacts) -> str:

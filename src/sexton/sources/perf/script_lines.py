@@ -40,7 +40,7 @@ _HEADER = (
 )
 header_match = re.compile(_HEADER % rb".{0,16}").match
 #: Names perf took from /proc/PID/status have newlines and backslashes escaped there: longer.
-_long_match = re.compile(_HEADER % rb".{17,64}?").match
+_long_match = re.compile(_HEADER % rb".{17,160}?").match
 #: A name with a newline in it.
 _broken_match = re.compile(_HEADER % rb"(?s:.{0,16})").match
 _who_match = re.compile(rb"(?s)(.* )?(-?\d+)(?:/(-?\d+))? +(?:\[(-?\d+)\] +)?$").match

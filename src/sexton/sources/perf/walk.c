@@ -163,8 +163,8 @@ static int parse(struct walk *w, const struct record *r, struct sample *s) {
     pass(&at, end, l->step + READ);
     chain = at;
     s->depth = pass(&at, end, l->step + CHAIN);
-    s->chain = l->has_chain && at ? chain + 8 : r->at + l->ip;
-    if (!l->has_chain) s->depth = l->ip ? 1 : 0;
+    s->chain = s->depth && l->has_chain && at ? chain + 8 : r->at + l->ip;
+    if (!s->depth || !l->has_chain) s->depth = l->ip ? 1 : 0; /* a chain may be left empty */
     for (int i = CHAIN + 1; i < STEPS; i++) s->cgroup = pass(&at, end, l->step + i);
     return at != NULL;
 }

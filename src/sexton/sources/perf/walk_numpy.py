@@ -258,9 +258,12 @@ def _fill(told: _Fields, rows: I64, cursor: _Cursor, shape: Shape) -> Bools:
     if shape.cpu:
         told.cpu[rows] = cursor.word(shape.cpu).astype(np.uint32).view(np.int32)
     cursor.passed(shape.steps[0])
-    told.chain[rows] = cursor.at + 8 if shape.has_chain else cursor.record + shape.ip
+    chain = cursor.at + 8
     depth = np.minimum(cursor.passed(shape.steps[1]), np.uint64(_RECORD)).astype(np.int64)
-    told.depth[rows] = depth if shape.has_chain else int(shape.ip > 0)
+    # Without a chain, or with an empty one (`--call-graph dwarf` leaves the user's out).
+    alone = np.full(len(depth), not shape.has_chain) | (depth == 0)
+    told.chain[rows] = np.where(alone, cursor.record + shape.ip, chain)
+    told.depth[rows] = np.where(alone, int(shape.ip > 0), depth)
     for step in shape.steps[2:]:
         count = cursor.passed(step)
     told.cgroup[rows] = count

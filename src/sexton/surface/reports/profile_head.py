@@ -57,13 +57,15 @@ def times_of(clock: Clock, start_ns: int) -> Times:
 class Capture:
     """What was opened. `end_ns` is `None` where the format has no times.
 
-    Samples are counted when somebody asks: of a recording of hours that is not free.
+    Samples are counted when somebody asks: of a recording of hours that is not free. `events` are
+    the names of what was sampled on.
     """
 
     facts: Facts
     times: Times
     end_ns: int | None
     counted: Callable[[], int]
+    events: tuple[str, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -101,6 +103,17 @@ def _when(capture: Capture) -> str:
 def footnotes(capture: Capture, width: int, more: Sequence[str] = ()) -> Iterator[str]:
     """What the kernel dropped, always, and what could not be used."""
     yield from labelled("LOST", [lost(capture.facts)], width)
+    yield from _problems(capture, width, more)
+
+
+def shortfalls(capture: Capture, width: int) -> list[str]:
+    """Below a picture: what is missing from it; nothing where nothing is."""
+    gone = [lost(capture.facts)] if capture.facts.lost or capture.facts.throttled else []
+    lines = [*labelled("LOST", gone, width), *_problems(capture, width)]
+    return ["", *lines] if lines else []
+
+
+def _problems(capture: Capture, width: int, more: Sequence[str] = ()) -> Iterator[str]:
     known = [printable(each) for each in (*capture.facts.problems, *more)]
     problems = list(dict.fromkeys(known))
     shown = problems[:_MOST_PROBLEMS]

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--size", type=_bytes, default=2 << 30, metavar="BYTES", help="how much room (default 2G)"
     )
     parser.add_argument(
-        "--stacks", action="store_true", help="kernel and user stacks by perf, 97 times a second"
+        "--stacks", action="store_true", help="kernel and user stacks of every core by perf"
     )
     parser.add_argument(
         "--no-probe", action="store_true", help="measure no softirq waits through BPF"

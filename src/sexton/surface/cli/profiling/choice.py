@@ -211,9 +211,13 @@ def pattern(text: str | None, option: str) -> re.Pattern[str] | None:
 
 
 def event_of(args: argparse.Namespace, found: Opened) -> str | None:
-    """One event of those that are there."""
+    """One event of those that are there; where none is chosen, that they are added up is told."""
     name: str | None = args.event
     known = [each.name for each in found.events]
+    if name is None and len(known) > 1:
+        found.tell(
+            f"{len(known)} events are counted together: {', '.join(known)}; --event takes one"
+        )
     if name is not None and name not in known:
         raise CommandError(f"no event {name!r} in it; there are: {', '.join(known) or 'none'}")
     return name

@@ -102,10 +102,12 @@ def _made(
         text = json.dumps(difference_json(captures, found, names)) + "\n"
     elif chosen == "text":
         from sexton.surface.reports.flame_text import difference_lines
+        from sexton.surface.reports.profile_head import shortfalls
 
         width = min(max(look().width, 60), 160) if args.out is None else 100
         title = f" {about(args, captures[0])}: {printable(names[0])} → {printable(names[1])}"
-        text = "\n".join([title, "", *difference_lines(found, width), ""])
+        missing = [line for each in captures for line in shortfalls(each, width)]
+        text = "\n".join([title, "", *difference_lines(found, width), *missing, ""])
     else:
         from sexton.surface.reports.flame_page import flame_html
         from sexton.surface.reports.flame_picture import difference_boxes

@@ -96,9 +96,11 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
         return exported(chosen, flame, about_of(capture, found.hertz))
     if chosen == "text":
         from sexton.surface.reports.flame_text import flame_lines
+        from sexton.surface.reports.profile_head import shortfalls
 
         width = min(max(look().width, 60), 160) if args.out is None else 100
-        text = "\n".join([f" {about(args, capture)}", "", *flame_lines(flame, width), ""])
+        lines = [*flame_lines(flame, width), *shortfalls(capture, width)]
+        text = "\n".join([f" {about(args, capture)}", "", *lines, ""])
     else:
         from sexton.surface.reports.flame_page import flame_html
         from sexton.surface.reports.flame_svg import flame_svg
@@ -124,6 +126,8 @@ def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
 
 def about(args: argparse.Namespace, capture: Capture) -> str:
     """Whose flame graph, and of what."""
+    from sexton.model.text import printable
+
     parts = [capture.name]
     date = capture.times.date(capture.times.start_ns) if capture.end_ns is not None else ""
     start, end = getattr(args, "start", None), getattr(args, "end", None)
@@ -134,4 +138,7 @@ def about(args: argparse.Namespace, capture: Capture) -> str:
     for name in ("cpu", "pid", "task", "cgroup", "grep", "event"):
         if getattr(args, name, None) is not None:
             parts.append(f"{name} {getattr(args, name)}")
+    if len(capture.events) > 1 and getattr(args, "event", None) is None:
+        # Page faults and ticks of a clock, say, add up to nothing: one is chosen by --event.
+        parts.append("events " + " + ".join(printable(each) for each in capture.events))
     return " · ".join(parts)

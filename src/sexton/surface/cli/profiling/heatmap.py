@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.surface.cli.profiling.choice import opened
+    from sexton.surface.cli.profiling.choice import event_of, opened
     from sexton.surface.cli.profiling.output import capture_of, give_text, look, print_json, written
     from sexton.surface.reports.heat_text import grid_of, heatmap_text
 
@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json and args.out and not args.out.endswith(".json") and args.out != "-":
         raise CommandError(f"--json, but --out {args.out}: which of both?")
     found = opened(args)
+    event_of(args, found)
     if found.span_ns is None:
         raise CommandError("this capture has no times: nothing to draw over time")
     capture = capture_of(found)

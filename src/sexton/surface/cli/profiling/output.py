@@ -42,7 +42,8 @@ def capture_of(found: Opened) -> Capture:
     span = found.span_ns
     times = Times(0 if span is None else span[0], found.wall_s)
     end_ns = None if span is None else span[1]
-    return Capture(found.facts, times, end_ns, cache(lambda: found.samples))
+    events = tuple(each.name for each in found.events)
+    return Capture(found.facts, times, end_ns, cache(lambda: found.samples), events)
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:

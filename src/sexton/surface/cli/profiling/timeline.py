@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.surface.cli.profiling.flame import about
     from sexton.surface.cli.profiling.output import capture_of, look, print_json
     from sexton.surface.reports.heat_text import grid_of_timeline
+    from sexton.surface.reports.profile_head import shortfalls
     from sexton.surface.reports.profile_json import timeline_json
     from sexton.surface.reports.profile_text import timeline_lines
 
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(timeline_json(capture, counted), indent=None)
         return 0
-    lines = timeline_lines(grid_of_timeline(counted), counted, capture.times, screen)
+    lines = [*timeline_lines(grid_of_timeline(counted), counted, capture.times, screen)]
+    lines += shortfalls(capture, screen.width)
     sys.stdout.write("\n".join([f" {about(args, capture)}", "", *lines, ""]))
     return 0
 

@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.surface.cli.profiling.choice import opened, selection_of
     from sexton.surface.cli.profiling.flame import about
     from sexton.surface.cli.profiling.output import capture_of, look, print_json
+    from sexton.surface.reports.profile_head import shortfalls
     from sexton.surface.reports.profile_json import top_json
     from sexton.surface.reports.profile_text import top_lines
 
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(top_json(capture, flame, counted))
         return 0
-    lines = top_lines(counted, flame.samples, args.number, look().width)
+    width = look().width
+    lines = [*top_lines(counted, flame.samples, args.number, width), *shortfalls(capture, width)]
     sys.stdout.write("\n".join([f" {about(args, capture)}", "", *lines, ""]))
     return 0
 
