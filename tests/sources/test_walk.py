@@ -93,4 +93,7 @@ def test_counts_what_find_counts():
     printed = subprocess.run(
         ["find", top, "-xdev", "-type", "d"], capture_output=True, check=False
     ).stdout
-    assert len(list(walk(LiveFiles(), top))) == printed.count(b"\n")
+    # find names a mount point too, where it stops as we do: perf mounts tracefs there by itself.
+    here = os.lstat(top).st_dev
+    theirs = [path for path in printed.splitlines() if os.lstat(path).st_dev == here]
+    assert len(list(walk(LiveFiles(), top))) == len(theirs)
