@@ -167,7 +167,8 @@ def test_stacks_and_the_ring_work_within_its_bounds_and_perf_ends_with_it(place:
     assert show(place, "Result", "ExecMainStatus") == ["success", "0"]
     assert "perf" not in place.run("sh", "-c", "cat /proc/[0-9]*/comm").split()
     kept = place.run("ls", f"{STATE}/stacks").split()
-    assert any(name.startswith("perf.data.") for name in kept)
+    assert not any(name.startswith("perf.data") for name in kept)
+    assert "/profile-" in place.run("sh", "-c", f"ls -d {STATE}/segments/*/*"), "it was decoded"
     (symbols,) = (name for name in kept if name.startswith("kallsyms-"))
     named = place.run("sh", "-c", f"zcat {STATE}/stacks/{symbols} | grep -c ' _text$'")
     assert named.strip() == "1"
