@@ -1,0 +1,32 @@
+"""What a capture takes as the recorder keeps it: ``python -m bench.profile.keep FILE OUT``.
+
+Without the bounds of the recorder's child: it refuses what takes more than 200 MB to decode, as a
+capture made to be hard on readers does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sexton.profile.decode import decode
+from sexton.profile.heat import heat_of
+from sexton.profile.keeping import kept, told
+from sexton.profile.symbols import SymbolOptions
+from sexton.profile.symbols.symbols import Symbols
+from sexton.sources.perf.perfdata import read_raw
+from sexton.store.annex import write_annex
+from sexton.store.homes import annex_name
+from sexton.store.retention import size_of
+
+
+def main(capture: str, out: str) -> None:
+    profile = decode(read_raw(capture), Symbols(SymbolOptions()))
+    edges = {"start": [0.0, 0.0], "end": [1.0, 1.0]}
+    header = {"boot_id": "bench", **edges, "origin": ["bench", 0, 0], "profile": told(profile)}
+    name = annex_name("perf.data.2026111502140000")
+    print(size_of(write_annex(Path(out), name, header, kept(profile, heat_of(profile)))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
