@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 
 from bench.programs import SEXTON
+from sexton.record.stacks import Rotation
 
 PARTS = ("watch", "slowdown", "flood", "replay")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Durations in seconds; the defaults keep the whole below eight minutes."""
+    """Durations in seconds. `stacks_s` covers two of perf's files, each written and decoded."""
 
     sexton: str
     parts: tuple[str, ...]
     warm_up_s: int
     peer_s: int
     ours_s: int
+    stacks_s: int
     rounds: int
     settle_s: float
     slice_s: float
@@ -41,6 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--our-seconds", type=int, default=240, help="counted, for each of ours: two segments"
     )
+    group.add_argument(
+        "--stacks-seconds",
+        type=int,
+        default=2 * Rotation.for_cores(os.cpu_count() or 1).segment_s,
+        help="counted, for ours with stacks: two of perf's files (default here: %(default)s)",
+    )
     group.add_argument("--rounds", type=int, default=2, help="repetitions of slow-down and flood")
     group.add_argument("--settle", type=float, default=3, help="seconds until probes are attached")
     group.add_argument(
@@ -62,6 +71,7 @@ def plan(options: argparse.Namespace) -> Plan:
         warm_up_s=options.warm_up,
         peer_s=options.peer_seconds,
         ours_s=options.our_seconds,
+        stacks_s=options.stacks_seconds,
         rounds=options.rounds,
         settle_s=options.settle,
         slice_s=options.slice,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.crowd import burning, grove, memory_root
 from bench.recorder.account import Cost, cost, size_of
-from bench.recorder.ours import FULL_NAME, variants
+from bench.recorder.ours import FULL_NAME, PLAIN_NAME, STACKS_NAME, variants
 from bench.recorder.peers import PEERS, Bed, Peer, unified_root
 from bench.recorder.plan import Plan
 from bench.table import escaped, spread, tell
@@ -79,9 +79,11 @@ def watch(plan: Plan) -> list[Watched]:
     runs: dict[str, list[Watched]] = {}
     with burning(3, 0.05, {min(os.sched_getaffinity(0))}):
         for peer in order(plan):
-            seconds = plan.ours_s if peer.name.startswith("sexton") else plan.peer_s
-            if peer.name == FULL_NAME:  # of which only the memory is promised
-                seconds //= 4
+            seconds = {
+                PLAIN_NAME: plan.ours_s,
+                STACKS_NAME: plan.stacks_s,
+                FULL_NAME: plan.ours_s // 4,  # of which only the memory is promised
+            }.get(peer.name, plan.peer_s)
             one = _once(peer, seconds + plan.warm_up_s, plan.warm_up_s)
             tell(f"  {one.row(None)}")
             runs.setdefault(peer.name, []).append(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.support.made_capture import SECONDS, START_NS, made_capture
 from tests.support.recordings import BOOT, simple, write_open, write_sealed
 
 START_S = START_NS / 1e9
-QUICK = Pace(settle_s=0.0, together=1, gather_s=0.0, patience_s=1e9, close_s=60.0)
+QUICK = Pace(patience_s=1e9, close_s=60.0)
 
 
 @pytest.fixture
@@ -124,43 +125,25 @@ def test_one_that_cannot_be_decoded_is_told_once_and_holds_up_no_other(place, tm
     assert decoder.status()["waiting"] == 0
 
 
-def test_small_files_wait_for_each_other_but_not_for_long_nor_during_an_alarm(
-    place, tmp_path, monkeypatch
-):
-    asked = fake(monkeypatch, DONE)
-    given(place, tmp_path, 1, 2, age_s=100.0)
-    patient = Pace(settle_s=80.0, together=3, batch_bytes=1 << 30, gather_s=600.0)
-    decoder = companion(place, patient)
-    beats(decoder)
-    assert asked == []
-    assert decoder.status()["waiting"] == 2
-    beats(decoder, alarm=True)
-    assert len(asked) == 1
-    given(place, tmp_path, 1, 2, 3, age_s=100.0)
-    beats(companion(place, patient))
-    assert len(asked) == 2
-    for path in place.glob("stacks/perf.data.*"):
-        path.unlink()
-    given(place, tmp_path, 4, age_s=900.0)
-    beats(companion(place, patient))
-    assert len(asked) == 3
-    beats(companion(place, patient._replace(gather_s=1e9, batch_bytes=1)))
-    assert len(asked) == 4
-
-
-def test_a_file_that_was_closed_just_now_is_left_alone(place, tmp_path, monkeypatch):
+def test_no_child_is_started_for_a_file_whose_segment_is_still_open(place, tmp_path, monkeypatch):
     asked = fake(monkeypatch, DONE)
     given(place, tmp_path, 1)
-    decoder = companion(place, QUICK._replace(settle_s=80.0))
-    beats(decoder, alarm=True)
+    write_open(place, [simple(START_S)], 2)
+    decoder = companion(place)
+    decoder._segment_s = 1.0  # after all that is sealed
+    beats(decoder)
     assert asked == []
     assert decoder.status()["waiting"] == 1
+    shutil.rmtree(place / "open")
+    beats(decoder)
+    assert len(asked) == 1
 
 
 def test_when_behind_the_newest_go_first_and_it_is_said(place, tmp_path, monkeypatch):
     asked = fake(monkeypatch, DONE)
     given(place, tmp_path, *range(10, 40))
-    told = beats(companion(place, QUICK._replace(together=4)))
+    monkeypatch.setattr(decoding, "_MOST_FILES", 8)
+    told = beats(companion(place))
     assert told == ["30 files wait to be decoded, newest first"]
     names = [name for name, *_ in asked[0]]
     assert names == [f"perf.data.20261115133004{each}" for each in range(39, 31, -1)]
@@ -253,7 +236,9 @@ def test_resting_ends_the_child_and_starts_none(place, tmp_path, monkeypatch):
 
 def test_at_the_end_what_is_left_is_decoded_even_if_it_was_not_due(place, tmp_path):
     raw = given(place, tmp_path, 1, 2)
-    decoder = companion(place, QUICK._replace(settle_s=1e9, together=99, gather_s=1e9))
+    write_open(place, [simple(START_S)], 2)
+    decoder = companion(place)
+    decoder._segment_s = 1.0
     beats(decoder)
     assert all(path.exists() for path in raw)
     decoder.close()

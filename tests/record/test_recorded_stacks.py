@@ -16,7 +16,7 @@ import pytest
 from sexton.model.memory import VmCounter
 from sexton.record import companions
 from sexton.record.companions import Stacks
-from sexton.record.decoding import Decoding, Pace
+from sexton.record.decoding import Decoding
 from sexton.record.stacks import Rotation
 from sexton.store.recording import Recording
 from sexton.store.verify import verify
@@ -48,8 +48,7 @@ def test_files_become_annexes_of_their_segments_while_it_records(tmp_path, perf,
     monkeypatch.setattr(Rotation, "for_cores", short)
     monkeypatch.setattr(companions, "_POLL_S", 1.0)
     calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
-    pace = Pace(settle_s=6.0, together=1)
-    made = [Stacks, lambda where: Decoding(where, pace)]
+    made = [Stacks, Decoding]
     with recording(options(place, segment_s=4.0), [calm], made) as recorder:
         decoder = next(each for each in recorder._companions if each.name == "perf.decode")
         assert until(lambda: decoder.status()["decoded"] >= 2, 240)
@@ -121,7 +120,7 @@ real = decoding.start
 def slow(argv, manners):
     return real([sys.executable, "-c", "import time; time.sleep(600)"], manners)
 decoding.start = slow
-pace = decoding.Pace(settle_s=0.0, together=1)
+pace = decoding.Pace(patience_s=0.0)
 made = decoding.Decoding(Place(open_host(), Path(sys.argv[1]), "node", "boot", 1 << 30), pace)
 made.beat(time.monotonic() + 100, False)
 print(made._batch.child.pid, flush=True)

@@ -32,6 +32,8 @@ from sexton.store.recording import Recording
 from sexton.store.schema import schema_of
 from sexton.store.sealed import seal
 from sexton.store.verify import verify
+from tests.support.annexes import annex, samples
+from tests.support.profiles import profile_of
 from tests.support.recordings import (
     BOOT,
     HOSTILE,
@@ -221,6 +223,13 @@ def test_a_part_as_a_recording_is_a_whole_recording_with_its_pin(recording: Path
     assert held > 2_800_000
     (tmp_path / "part/rings/at.parquet").unlink()
     assert verify(tmp_path / "part").troubles == []
+
+
+def test_the_stacks_of_a_span_are_taken_though_another_segment_has_them(recording: Path):
+    later = Recording(recording).segments[1]
+    annex(later.path, profile_of(samples(start_s=later.start[0] - 60.0, seconds=70)))
+    before = [Span(later.start[0] - 50.0, later.start[0] - 40.0, BOOT)]
+    assert later.name in [each.name for each in touched(Recording(recording), before)]
 
 
 def test_of_an_open_segment_only_what_counts_is_taken(recording: Path, tmp_path: Path):

@@ -14,6 +14,8 @@ from sexton.store.layout import prepare, segments_in
 from sexton.store.pins import Pin, add_pin, drop_pin, pins_in
 from sexton.store.recording import Recording
 from sexton.store.retention import PINNED_SHARE, Keeper, Limits, size_of
+from tests.support.annexes import annex, samples
+from tests.support.profiles import profile_of
 from tests.support.recordings import BOOT, HEADER, WALL_S, scratch, simple, write_sealed
 
 OTHER_BOOT = "0f8c2f5e-0000-4000-8000-000000000002"
@@ -108,6 +110,17 @@ def test_pinned_segments_outlive_age_and_bytes(tmp_path: Path):
     assert keeper.tidy(at(100), BOOT) == []
     assert kept(tmp_path) == [2]
     assert [each.id for each in pins_in(tmp_path)[0]] == ["a"]
+
+
+def test_a_pin_holds_the_segment_that_has_the_stacks_of_its_minutes(tmp_path: Path):
+    fill(tmp_path, 6)
+    keeper = Keeper(tmp_path, Limits(HOUR, 1 << 40))
+    add_pin(tmp_path, pin("noon", 2))
+    keeper.tidy(at(6), BOOT)  # what it knows of the segments is from before the annex
+    four = sorted((tmp_path / "segments").iterdir())[3]
+    annex(four, profile_of(samples(start_s=119.0, seconds=130)))  # begins in minute 1
+    keeper.tidy(at(70), BOOT)
+    assert kept(tmp_path) == [2, 4]
 
 
 def test_a_pin_of_another_boot_holds_nothing_and_goes(tmp_path: Path):

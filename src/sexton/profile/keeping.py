@@ -1,4 +1,4 @@
-"""Profiles as the recorder keeps them: a capture of two minutes as the tables of one annex.
+"""Profiles as the recorder keeps them: a capture of some minutes as the tables of one annex.
 
 ============  ====================================================================================
 ``heat``      second, cpu, samples, busy, kernel: by (second, cpu), as `sexton.model.heat` has them

@@ -1,9 +1,8 @@
-"""perf's closed files, decoded one batch after the other by a child of the lowest priority.
+"""perf's closed files, decoded one after the other by a child of the lowest priority.
 
 A file that perf has closed waits until the segment of its minutes is sealed. Then
 ``python -m sexton.record.decode_child`` reads it, names its functions, seals heat and stacks into
-that segment (`sexton.store.annex`) and deletes the file. Starting a child costs as much as decoding
-a small file, so small ones wait for each other, some minutes at most, and not while an alarm is on.
+that segment (`sexton.store.annex`) and deletes the file. Files that wait together go to one child.
 
 - One child at a time, nice 19, with a deadline, a bound on its memory (its own, and ours should
   that fail) and on its CPU time; it dies with us. What it was making then is removed by the next
@@ -39,7 +38,7 @@ from sexton.record.decode_child import MEMORY_BYTES, Asked
 from sexton.record.stacks import Closed, Rotation, closed_in
 from sexton.sources.reader import text
 from sexton.sources.runner import Manners, Running, start
-from sexton.store.homes import annex_name
+from sexton.store.homes import annex_name, home_of
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin
 
@@ -56,8 +55,10 @@ _LOOK_S = 5.0
 _DEADLINE_S = 600.0
 #: Ours, where the child's own bound did not hold.
 _MOST_BYTES = MEMORY_BYTES + (64 << 20)
-#: Until the next child, where the last one came to grief.
-_LATER_S = 300.0
+#: Until the next child, where the last one came to grief, and where a segment was open after all.
+_LATER_S, _WAIT_S = 300.0, 60.0
+#: What one child is given, within its deadline.
+_MOST_FILES, _MOST_RAW = 12, 384 << 20
 #: A file whose child died over it or was ended so often is not tried again.
 _MOST_TRIES = 3
 #: More than so many files waiting is told.
@@ -65,17 +66,12 @@ _BEHIND = 20
 
 
 class Pace(NamedTuple):
-    """How files are gathered into batches.
+    """When files are decoded.
 
-    A file is ready `settle_s` after it was closed: its segment is sealed by then. A child is
-    started for `together` of them, for `batch_bytes`, or when one has waited `gather_s`. One whose
-    segment stays open is waited for `patience_s`. At the end there are `close_s` for what is left.
+    A file is due as soon as the segment that holds most of its minutes is sealed, and after
+    `patience_s` in any case. At the end there are `close_s` for what is left.
     """
 
-    settle_s: float = 80.0
-    together: int = 6
-    batch_bytes: int = 24 << 20
-    gather_s: float = 720.0
     patience_s: float = 900.0
     close_s: float = 12.0
 
@@ -111,7 +107,6 @@ class _Waiting:
     """Since when a file is known, and how often a child ended over it."""
 
     since_s: float
-    asked_s: float | None = None
     tries: int = 0
     failed: bool = False
 
@@ -138,19 +133,19 @@ class Decoding:
         self._owed: list[tuple[float, float, float]] = []
         self._spent_s = 0.0
 
-    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:  # noqa: ARG002 - a companion's
         if self._batch is not None:
             self._tend(now_s)
         elif now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
             waiting = self._look(now_s)
             if not self._resting and now_s >= self._not_before_s:
-                self._begin(now_s, self._due(now_s, waiting, alarm))
+                self._begin(now_s, self._due(now_s, waiting))
         notes, self._notes = self._notes, []
         return [RecorderNote("stacks", words) for words in notes]
 
     def alarmed(self, pin: Pin) -> None:
-        """Nothing: `beat` is told while an alarm is on."""
+        """Nothing: files are decoded as soon as they can be."""
 
     def cost(self) -> tuple[float, int]:
         now_s = time.monotonic()
@@ -214,39 +209,32 @@ class Decoding:
             self._told_behind = False
         return waiting[::-1]
 
-    def _due(self, now_s: float, waiting: list[Closed], alarm: bool) -> list[Closed]:
-        pace = self._pace
-        ready = [each for each in waiting if self._age(now_s, each) >= pace.settle_s]
-        oldest_s = max((self._age(now_s, each) for each in ready), default=0.0)
-        enough = (
-            alarm
-            or len(ready) >= pace.together
-            or sum(each.bytes for each in ready) >= pace.batch_bytes
-            or oldest_s >= pace.gather_s
-        )
-        return self._bounded(ready) if enough else []
+    def _due(self, now_s: float, waiting: list[Closed]) -> list[Closed]:
+        """As many as one child takes."""
+        chosen: list[Closed] = []
+        for each in waiting:
+            if not self._has_home(now_s, each):
+                continue
+            chosen.append(each)
+            if len(chosen) == _MOST_FILES or sum(one.bytes for one in chosen) > _MOST_RAW:
+                break
+        return chosen
+
+    def _has_home(self, now_s: float, each: Closed) -> bool:
+        """Is its segment sealed? Asked here, since a child that finds it open was dear."""
+        asked = self._asked(now_s, each)
+        if not asked.patient or not asked.boot_id:
+            return True
+        span = (asked.start_s, asked.end_s)
+        home = home_of(self._place.directory, asked.boot_id, span)
+        return home.path is not None and not home.waits
 
     def _last(self, now_s: float) -> list[Closed]:
         """At the end everything is due, and waits for no segment any more."""
         waiting = self._look(now_s)
         for name in self._known:
-            self._known[name].asked_s = now_s - self._pace.patience_s
+            self._known[name].since_s = now_s - self._pace.patience_s
         return waiting
-
-    def _bounded(self, ready: list[Closed]) -> list[Closed]:
-        """As much as one child takes."""
-        chosen: list[Closed] = []
-        for each in ready[: 2 * self._pace.together]:
-            if chosen and sum(one.bytes for one in (*chosen, each)) > 16 * self._pace.batch_bytes:
-                break
-            chosen.append(each)
-        return chosen
-
-    def _age(self, now_s: float, each: Closed) -> float:
-        """Seconds since it was closed; by when we first saw it where the wall clock jumped."""
-        seen_s = now_s - self._known[os.path.basename(each.path)].since_s
-        ended_s = float("inf") if each.mono_end_s is None else now_s - each.mono_end_s
-        return max(seen_s, ended_s)
 
     # The child.
 
@@ -266,9 +254,7 @@ class Decoding:
 
     def _asked(self, now_s: float, each: Closed) -> Asked:
         name = os.path.basename(each.path)
-        known = self._known[name]
-        known.asked_s = now_s if known.asked_s is None else known.asked_s
-        patient = now_s - known.asked_s < self._pace.patience_s
+        patient = now_s - self._known[name].since_s < self._pace.patience_s
         boot_id = "" if each.mono_end_s is None else self._place.boot_id
         end_s = each.mono_end_s or 0.0
         return Asked(name, boot_id, end_s - self._segment_s, end_s, patient)
@@ -323,7 +309,7 @@ class Decoding:
         if why or disk:  # a child that dies, a disk that is full: not every minute
             self._not_before_s = now_s + _LATER_S
         elif "waits" in told.values():
-            self._not_before_s = now_s + self._pace.settle_s
+            self._not_before_s = now_s + _WAIT_S
 
     def _told(self, word: str, each: Closed, detail: str) -> None:
         name = os.path.basename(each.path)

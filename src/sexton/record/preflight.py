@@ -28,7 +28,7 @@ from sexton.record.perf_child import AS_ROOT, INSTALL
 from sexton.record.rights import Parts, Right, effective, has, rights
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, TABLES_S, recorded_sources
-from sexton.record.stacks import Rotation
+from sexton.record.stacks import NICE, Rotation
 from sexton.sources.bpf.program import VALUE_BYTES
 from sexton.sources.host import Host
 from sexton.sources.reader import text
@@ -54,12 +54,12 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_READ = (
     "arguments and environments of processes",
     "contents of packets",
-    "contents of files but /proc, /sys, /dev/kmsg, os-release, cloud-init and the journal",
+    "contents of files but /proc, /sys, kmsg, os-release, cloud-init, journal",
 )
 #: Where that is not the whole truth.
-_BUT = "PID 1's, for the word container="
-_BUT_PERF = "perf's own arguments, to find one we left behind"
-_BUT_NAMES = "and symbols of programs that ran, for the names of functions"
+_BUT = "PID 1's, for container="
+_BUT_PERF = "and perf's own"
+_BUT_NAMES = "but symbols of what ran"
 
 
 class Wanted(NamedTuple):
@@ -307,7 +307,7 @@ def _kernel(host: Host, parts: Parts, cores: int) -> tuple[KernelUse, ...]:
         used.append(KernelUse("event ring", names, each * 1024 * cores, how, *tracing))
     held = effective(host)
     if parts.probe:
-        how = "two BPF programs, cost bounded"
+        how = "two BPF programs, bounded"
         problem = "" if has(held, "CAP_BPF", "CAP_PERFMON") else "needs CAP_BPF and CAP_PERFMON"
         grant = "sudo sexton record" if problem else ""
         size = VALUE_BYTES * cores
@@ -354,19 +354,21 @@ def _programs(host: Host, parts: Parts) -> tuple[Program, ...]:
     missing = shutil.which("journalctl", path=_PATH) is None
     problem = "not installed: restarts before the recording stay unknown" if missing else ""
     found = [Program("journalctl", "what units and sessions did, once an hour", problem, "")]
-    own = "costly files, off the NIC's cores"
+    own = ["costly files"]
     if parts.ring:
-        own += "; at an alarm the ring, into a file"
-    found.append(Program("this interpreter", own, "", ""))
+        own.append("the ring at an alarm")
     if parts.stacks:
-        named = "perf's files, nice 19: opens what ran, for its names"
-        found.append(Program("this interpreter", named, "", ""))
-        found.append(Program("perf", "record, without end, nice 19, dies with us", *_perf(host)))
+        own.append("perf's files and names")
+    found.append(Program("this interpreter", f"reads {'; '.join(own)}", "", ""))
+    if parts.stacks:
+        found.append(
+            Program("perf", f"record, without end, nice {NICE}, dies with us", *_perf(host))
+        )
     return tuple(found)
 
 
 def _not_read(parts: Parts) -> tuple[str, ...]:
     if not parts.stacks:
         return (f"{NOT_READ[0]} (but {_BUT})", *NOT_READ[1:])
-    but = f"{_BUT}, and {_BUT_PERF}"
+    but = f"{_BUT}, {_BUT_PERF}"
     return (f"{NOT_READ[0]} (but {but})", *NOT_READ[1:-1], f"{NOT_READ[-1]} ({_BUT_NAMES})")

@@ -21,6 +21,7 @@ from sexton.profile.idle import idle_nodes
 from sexton.profile.kept import Stacks, read_profile, read_seconds
 from sexton.record.span import Span
 from sexton.store.annex import Annex
+from sexton.store.homes import LONGEST_RAW_S
 from sexton.store.recording import Recording
 
 #: Kernel samples that are taken from one span.
@@ -29,8 +30,6 @@ MOST_SAMPLES = 100_000
 _FEW_SAMPLES = 5_000
 #: Annexes that are opened for them: each takes some hundredths of a second.
 _MOST_ANNEXES = 24
-#: An annex may lie in a segment next to its own time.
-_REACH_S = 300.0
 #: As many frames as live, see `sexton.sources.perf.stacks`.
 _MOST_FRAMES = 64
 _SECOND_NS = 1_000_000_000
@@ -80,7 +79,7 @@ def _annexes(recording: Recording, span: Span) -> Iterator[_Hot]:
     """Annexes of the span, with the seconds in it that have kernel samples."""
     start, end = span.start[0], span.end[0]
     for segment in recording.segments:
-        near = segment.start[0] - _REACH_S <= end and segment.end[0] + _REACH_S >= start
+        near = segment.start[0] - LONGEST_RAW_S <= end and segment.end[0] + LONGEST_RAW_S >= start
         if segment.boot_id != span.boot_id or not near:
             continue
         for annex in segment.annexes:

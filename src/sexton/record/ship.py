@@ -24,14 +24,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
-from sexton.store.homes import annex_name
+from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name
 from sexton.store.layout import segments_in
 from sexton.store.manifest import MANIFEST
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
@@ -43,7 +43,7 @@ SHIPPED = "shipped.json"
 #: How often the open segment goes again while a pin lasts.
 AGAIN_S = 15.0
 #: After a pin's end: its last segment is sealed by then, and perf's last file closed.
-SETTLED_S = 150.0
+SETTLED_S = LONGEST_RAW_S
 #: For so long after that, stacks that are not decoded yet are waited for. They have gone raw.
 DECODED_S = 1800.0
 _IDLE_S = 60.0
@@ -55,13 +55,13 @@ _MOST_LISTING = 16 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
-@dataclass(slots=True)
-class _Held:
-    """A segment's span, for as long as it lies there."""
+class _Held(NamedTuple):
+    """A segment's end, and its time with that of its annexes, as of its last change."""
 
     boot_id: str
-    start: tuple[float, float]
-    end: tuple[float, float]
+    end_s: float
+    reach: Reach
+    changed_ns: int
 
 
 @dataclass(slots=True)
@@ -210,16 +210,19 @@ class Shipper:
         return AGAIN_S if self.counts.waiting else _IDLE_S
 
     def _look(self) -> None:
-        """Know the span of every sealed segment, each read once."""
+        """Know the span of every sealed segment, each read when it has changed."""
         place = self._directory / "segments"
-        names = {each.text: each for each in segments_in(place)}
-        self._held = {text: held for text, held in self._held.items() if text in names}
-        for text in names.keys() - self._held.keys():
+        before, self._held = self._held, {}
+        for name in segments_in(place):
+            known = before.get(name.text)
             try:
-                found = Segment(place / text, names[text], [])
-            except StoreError:  # damaged, or gone: `recording verify` tells
+                changed_ns = (place / name.text).stat().st_mtime_ns
+                if known is None or known.changed_ns != changed_ns:
+                    found = Segment(place / name.text, name, [])
+                    known = _Held(found.boot_id, found.end[0], found.reach, changed_ns)
+            except (StoreError, OSError):  # damaged, or gone: `recording verify` tells
                 continue
-            self._held[text] = _Held(found.boot_id, found.start, found.end)
+            self._held[name.text] = known
         self._open = self._open_now()
 
     def _ship(self, pin: Pin) -> bool:
@@ -244,14 +247,14 @@ class Shipper:
 
     def _wanted(self, pin: Pin) -> tuple[bool, list[Piece]]:
         """Whether the pin's minutes are over and sealed, and the files it holds now."""
-        held = {text: each for text, each in self._held.items() if pin.holds(each)}
-        ends = [each.end[0] for each in self._held.values() if each.boot_id == pin.boot_id]
+        held = {text: each.reach for text, each in self._held.items() if pin.holds(each.reach)}
+        ends = [each.end_s for each in self._held.values() if each.boot_id == pin.boot_id]
         opened = [] if pin.end_s < max(ends, default=pin.end_s) else self._opened(pin)
-        spans: list[_Held] = list(held.values())
+        spans: list[Reach] = list(held.values())
         if opened:
             now = (time.monotonic(), time.time())
             start = (pin.start_s, now[1] - max(now[0] - pin.start_s, 0.0))
-            spans.append(_Held(pin.boot_id, start, now))
+            spans.append(Reach(pin.boot_id, start, now))
         pieces: list[Piece] = []
         for path in opened:
             pieces += _still_there(path, None)

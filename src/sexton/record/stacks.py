@@ -1,4 +1,4 @@
-"""Rolling stacks: one ``perf record`` that goes on for months in files of two minutes.
+"""Rolling stacks: one ``perf record`` that goes on for months in files of some minutes.
 
 The open file is ``DIR/stacks/perf.data``; perf renames it to ``perf.data.<local time of its end>``
 when it starts the next, without losing a sample between the two, and each stands alone. They are
@@ -45,8 +45,9 @@ _FEW_CORES, _HERTZ_ON_FEW = 4, 49
 _MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
-#: Of one file: two minutes of 98 busy cores.
-_MOST_SAMPLES = 1_150_000
+#: Of one file: two minutes of 98 busy cores. And no longer than this, so that what an alarm is
+#: about can soon be read; shorter would cost: perf tells of every process anew in each file.
+_MOST_SAMPLES, _LONGEST_S = 1_150_000, 300
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 #: How much later than due a rotation may come on a busy node.
 _SLACK_S = 30.0
@@ -55,7 +56,7 @@ _SETTLED_S = 60.0
 
 
 class Rotation(NamedTuple):
-    """How stacks are taken and how many of them are kept; 400 files are 13 hours."""
+    """How stacks are taken and how many of them are kept; 400 files are 13 hours or more."""
 
     segment_s: int = 120
     hertz: int = HERTZ
@@ -68,10 +69,12 @@ class Rotation(NamedTuple):
         samples on small ones.
 
         >>> [Rotation.for_cores(cores)[:2] for cores in (2, 96, 192, 4096)]
-        [(120, 49), (120, 97), (61, 97), (10, 97)]
+        [(300, 49), (123, 97), (61, 97), (10, 97)]
         """
         hertz = HERTZ if cores >= _FEW_CORES else _HERTZ_ON_FEW
-        return cls(segment_s=max(10, min(120, _MOST_SAMPLES // (hertz * cores))), hertz=hertz)
+        return cls(
+            segment_s=max(10, min(_LONGEST_S, _MOST_SAMPLES // (hertz * cores))), hertz=hertz
+        )
 
 
 class Closed(NamedTuple):

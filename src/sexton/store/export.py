@@ -48,7 +48,8 @@ class Span(NamedTuple):
 
     def touches(self, segment: Segment) -> bool:
         clock = 0 if self.boot_id else 1
-        edges = sorted((segment.start[clock], segment.end[clock]))  # wall clocks jump
+        reach = segment.reach
+        edges = sorted((reach.start[clock], reach.end[clock]))  # wall clocks jump
         same = not self.boot_id or segment.boot_id == self.boot_id
         return same and edges[0] <= self.end_s and edges[1] >= self.start_s
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.store.layout import segments_in
 from sexton.store.manifest import read_manifest
+from sexton.store.pins import Spanned
 
 _NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)
 _RAW = "perf.data."
+#: One of perf's files is at most this long (see `sexton.record.stacks`), a ring's dump is shorter.
+LONGEST_RAW_S = 330.0
 #: Past so many segments of other boots nobody looks for a file's own any more.
 _MOST_LOOKED_AT = 2000
 
@@ -60,6 +64,30 @@ def annex_names(segment: Path) -> list[str]:
             )
     except OSError:
         return []
+
+
+@dataclass(slots=True)
+class Reach:
+    """A span of one boot with (monotonic, wall) edges."""
+
+    boot_id: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+
+def reach_of(segment: Path, own: Spanned) -> Reach:
+    """A segment's time together with that of its annexes: one may begin before it or end after it,
+    since perf's files are longer than segments. Whoever wants its minutes wants the segment."""
+    edges = [(own.start, own.end)]
+    for name in annex_names(segment):
+        try:
+            told = read_manifest(segment / name)
+            start, end = (tuple(map(float, told[edge])) for edge in ("start", "end"))
+        except (StoreError, TypeError, ValueError, KeyError):  # `recording verify` names it
+            continue
+        if told.get("boot_id") == own.boot_id and len(start) == len(end) == 2:
+            edges.append((start, end))
+    return Reach(own.boot_id, min(each[0] for each in edges), max(each[1] for each in edges))
 
 
 def free_name(segment: Path, raw: str) -> str:

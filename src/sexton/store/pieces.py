@@ -18,14 +18,13 @@ from typing import NamedTuple
 
 from sexton.errors import StoreError
 from sexton.store.annex import Annex
+from sexton.store.homes import LONGEST_RAW_S
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, whole_lines
 from sexton.store.layout import read_plain
 from sexton.store.manifest import MANIFEST
 from sexton.store.pins import Spanned
 from sexton.store.recording import Segment
 
-#: perf's files are at most this long, and dated by their end; a ring's dump is shorter.
-_STACKS_S = 130.0
 _LOOSE = ("rings", "stacks")
 #: perf writes on into it.
 _UNFINISHED = "perf.data"
@@ -124,7 +123,7 @@ def loose_pieces(directory: Path, segments: Sequence[Spanned]) -> list[Piece]:
             if entry.name.startswith(_SYMBOLS):
                 wanted = any(boot and boot in entry.name for boot in boots)
             else:
-                wanted = any(start <= end and end - _STACKS_S <= last for start, last in spans)
+                wanted = any(start <= end and end - LONGEST_RAW_S <= last for start, last in spans)
             if wanted:
                 found.append(Piece(f"{place}/{entry.name}", Path(entry.path), status.st_size))
     return sorted(found)

@@ -21,7 +21,7 @@ from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
 from sexton.store.annex import Annex, annexes_of
-from sexton.store.homes import annex_names
+from sexton.store.homes import Reach, annex_names, reach_of
 from sexton.store.journal import (
     JOURNAL,
     READING,
@@ -76,6 +76,11 @@ class Segment:
         """What it takes on disk, its annexes included."""
         places = [self.path, *(self.path / name for name in annex_names(self.path))]
         return sum(map(_bytes_in, places))
+
+    @property
+    def reach(self) -> Reach:
+        """Its time with that of its annexes."""
+        return reach_of(self.path, self)
 
     @property
     def annexes(self) -> list[Annex]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
-from sexton.store.homes import annex_names
+from sexton.store.homes import LONGEST_RAW_S, Reach, annex_names, reach_of
 from sexton.store.layout import SegmentName, segments_in
 from sexton.store.pins import Pin, drop_pin, pins_in
 from sexton.store.recording import Segment
@@ -29,8 +29,6 @@ from sexton.store.sealed import remove
 #: Of all bytes, what pinned segments may take.
 PINNED_SHARE = 0.5
 _LOOSE = ("stacks", "rings", "symbols")
-#: perf's files are dated by their end and at most this long.
-_LOOSE_S = 130.0
 #: perf writes on into it: deleting it would free nothing.
 _UNFINISHED = "perf.data"
 _SYMBOLS = "kallsyms-"
@@ -57,7 +55,8 @@ class _Kept:
     start: tuple[float, float]
     end: tuple[float, float]
     pins: list[Pin]
-    #: Of the directory: annexes come later.
+    #: With the time of its annexes; those come later, and change the directory.
+    reach: Reach
     changed_ns: int = 0
 
 
@@ -149,7 +148,7 @@ class Keeper:
 
     def _is_of_use(self, pin: Pin, now: tuple[float, float], boot_id: str) -> bool:
         """Does it hold something, or may it yet? Else it would lie there for ever."""
-        if any(pin.holds(each) for each in self._kept.values()):
+        if any(pin.holds(each.reach) for each in self._kept.values()):
             return True
         if pin.boot_id == boot_id:
             return now[0] - pin.end_s <= self.limits.age_s
@@ -196,9 +195,10 @@ class Keeper:
             self._kept[text] = _kept(place / text, names[text])
         pins, _ = pins_in(self.directory)
         for each in self._kept.values():
-            each.pins = [pin for pin in pins if pin.holds(each)]
             if (changed_ns := _changed(each.path)) != each.changed_ns:
                 each.bytes, each.changed_ns = size_of(each.path), changed_ns
+                each.reach = reach_of(each.path, each)
+            each.pins = [pin for pin in pins if pin.holds(each.reach)]
         return pins
 
     def _delete(self, kept: _Kept) -> None:
@@ -232,7 +232,7 @@ class Keeper:
 def _is_near(pin: Pin, moment_s: float) -> bool:
     """Was a file that was closed at `moment_s` written within the pin's reach of its moment?"""
     reach_s = pin.end_s - pin.start_s
-    return pin.wall_s - reach_s <= moment_s <= pin.wall_s + reach_s + _LOOSE_S
+    return pin.wall_s - reach_s <= moment_s <= pin.wall_s + reach_s + LONGEST_RAW_S
 
 
 def _kept(path: Path, name: SegmentName) -> _Kept:
@@ -245,8 +245,8 @@ def _kept(path: Path, name: SegmentName) -> _Kept:
             end = (0.0, path.stat().st_mtime)
         except OSError:
             end = start
-    changed_ns = _changed(path)
-    return _Kept(path, name.sequence, size_of(path), boot_id, start, end, [], changed_ns)
+    reach = Reach(boot_id, start, end)  # without annexes: `changed_ns` says that it is to be seen
+    return _Kept(path, name.sequence, size_of(path), boot_id, start, end, [], reach)
 
 
 def size_of(segment: Path) -> int:
