@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sexton.model.finding import Evidence
+from sexton.model.finding import Evidence, Rows
 from sexton.model.text import printable
 
 
@@ -34,11 +34,43 @@ class Link:
     shared: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     against: tuple[str, ...] = ()
+    rows: tuple[Rows, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", printable(self.sentence))
         for name in ("shared", "against"):
             object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """One cause among several that a symptom may have, with what speaks for it and against it.
+
+    `chosen` is the one that the best chain takes.
+    """
+
+    cause: str
+    strength: Strength
+    chosen: bool
+    sentence: str
+    against: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A symptom with more than one possible cause, the strongest first."""
+
+    symptom: str
+    rivals: tuple[Rival, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coincidence:
+    """Findings that rise together and of which nothing proves that one makes the other."""
+
+    findings: tuple[str, ...]
+    sentence: str
+    would_prove: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from sexton.model.chain import Chain
+from sexton.model.chain import Chain, Coincidence, Contest
 from sexton.model.finding import Finding, Verdict
 from sexton.model.node import Node
 from sexton.model.window import SourceState
@@ -72,6 +72,10 @@ class Diagnosis:
     nics: tuple[str, ...] = ()
     cost: Cost | None = None
     replayed: Replayed | None = None
+    contests: tuple[Contest, ...] = ()
+    coincidences: tuple[Coincidence, ...] = ()
+    #: The best chain as a person would tell it, with times; one sentence each.
+    story: tuple[str, ...] = ()
 
     @property
     def by_id(self) -> Mapping[str, Finding]:

@@ -64,6 +64,16 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that a claim stands on: so many of one table, read from `start` to `end` (UNIX)."""
+
+    table: str
+    rows: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A symptom: there, not there, not to be known from here, or not applicable.
 
@@ -82,6 +92,7 @@ class Finding:
     end: float | None = None
     evidence: tuple[Evidence, ...] = ()
     missing: tuple[Missing, ...] = ()
+    rows: tuple[Rows, ...] = ()
 
     def __post_init__(self) -> None:
         _escape(self, "summary")
