@@ -215,6 +215,7 @@ class Network:
             "aborts_on_timeout": rng.poisson(0.001 * ticks.dt + 2.0 * lossy),
             "lost_retransmits": rng.poisson(0.002 * ticks.dt + 40.0 * lossy),
             "listen_drops": rng.poisson(0.0001 * ticks.dt),
+            "syn_retransmits": (4.0 * lossy).astype(np.int64),
         }
         columns = {name: self._others.add(name, each[None, :]) for name, each in steps.items()}
         pieces.things(TcpCounters, pieces.moments(), columns)

@@ -17,6 +17,9 @@ _THREADS = 6
 #: The thread of kubelet that reads statistics, and its id.
 _WALKER = 3
 _WALKER_TID = 2140
+#: In 10 ms of user time; a node that works has some hundreds a second and core.
+_FAULTS_A_TICK = 3.0
+_MAJOR_SHARE = 2e-5
 _STATES = ("S", "R", "D", "I")
 _COMMS = ("systemd", "kubelet", *PROGRAMS, *SHORT_LIVED)
 
@@ -57,6 +60,8 @@ class Tasks:
         self._rate[:, _SLOT] = (6.0, 2.0)
         self._movers = np.concatenate([[_SLOT], np.arange(busy.start, busy.stop)])
         self._used = np.zeros((2, number), dtype=np.int64)
+        #: Page faults, minor and major: with the work, but for kernel threads, which have none.
+        self._faults = np.zeros((2, number), dtype=np.int64)
         self._split = np.zeros((2, len(self._movers), _THREADS), dtype=np.int64)
         self._at: float | None = None
         self._fresh = np.arange(busy.stop, number)
@@ -76,7 +81,8 @@ class Tasks:
                 "pid": self._pid, "ppid": self._ppid, "comm": self._comm, "state": state,
                 "start_ms": self._start, "user_ms": 10 * self._used[0],
                 "system_ms": 10 * self._used[1], "cpu": self._cpu, "threads": self._threads,
-                "kernel": self._kernel,
+                "kernel": self._kernel, "minor_faults": self._faults[0],
+                "major_faults": self._faults[1],
             }  # fmt: skip
             for name, column in now.items():
                 tables.setdefault(name, []).append(column.copy())
@@ -119,6 +125,8 @@ class Tasks:
         self._split[1, 0, _WALKER] += walked
         moved[1, _SLOT] += walked
         self._used += moved
+        self._faults[0] += rng.poisson(_FAULTS_A_TICK * moved[0])
+        self._faults[1] += rng.random(len(self._cpu)) < _MAJOR_SHARE * moved[0]
         roam = rng.random(len(self._cpu)) < 0.3
         self._cpu = np.where(
             roam & ~self._kernel, rng.integers(0, self._schedule.plan.cores, len(roam)), self._cpu
@@ -143,6 +151,7 @@ class Tasks:
         ages = rng.uniform(0, passed, number)
         self._start[slots] = ((mono_s - ages) * 100).astype(np.int64) * 10
         self._used[:, slots] = rng.integers(0, 8, (2, number))
+        self._faults[:, slots] = rng.integers(0, ((900,), (3,)), (2, number))
         self._threads[slots] = 1
 
     def _states(self) -> Array:

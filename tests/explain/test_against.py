@@ -55,3 +55,10 @@ def test_what_was_not_read_twice_is_not_told():
 def test_a_counter_that_went_backwards_says_nothing():
     said = look_alikes(make_window([(0.0, rows(9)), (10.0, rows(0))]))
     assert not any("reclaim" in each or "pressure" in each or "faults" in each for each in said)
+
+
+def test_what_was_found_does_not_speak_against_anything():
+    window = make_window([(0.0, rows(0)), (10.0, rows(7))])
+    said = look_alikes(window, {"softirq_flood", "tcp_loss"})
+    assert not any("backlog" in each or "TCP" in each for each in said)
+    assert len(said) == len(look_alikes(window)) - 2

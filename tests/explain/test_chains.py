@@ -1,11 +1,13 @@
 """Links joined into chains; nothing is dropped."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.explain.chains import find_chains, unexplained
 from sexton.model.chain import Link, Strength
-from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
 
 
 def link(cause, effect, strength=Strength.PROVEN):
@@ -19,8 +21,40 @@ def test_links_end_to_end_are_one_chain_as_strong_as_its_weakest():
 
 
 def test_two_causes_of_one_symptom_are_two_chains_the_stronger_first():
-    chains = find_chains([link("x", "z", Strength.POSSIBLE), link("y", "z")])
+    chains = find_chains([link("x", "z", Strength.LIKELY), link("y", "z")])
     assert [chain.root for chain in chains] == ["y", "x"]
+
+
+def test_a_possible_cause_gives_way_to_a_surer_one_and_stays_where_it_is_alone():
+    possible = link("x", "z", Strength.POSSIBLE)
+    assert [chain.root for chain in find_chains([possible, link("y", "z")])] == ["y"]
+    assert [chain.root for chain in find_chains([possible])] == ["x"]
+    two = [possible, link("y", "z", Strength.POSSIBLE)]
+    assert [chain.root for chain in find_chains(two)] == ["x", "y"]
+
+
+def test_proof_comes_before_length_where_the_longer_one_rests_on_a_possible_link():
+    long = [link("a", "b", Strength.POSSIBLE), link("b", "c"), link("c", "z")]
+    assert [chain.root for chain in find_chains([*long, link("y", "z", Strength.LIKELY)])] == [
+        "y",
+        "a",
+    ]
+
+
+def test_length_comes_before_proof_where_all_of_it_is_likely():
+    long = [link("a", "b", Strength.LIKELY), link("b", "z", Strength.LIKELY)]
+    assert [chain.root for chain in find_chains([*long, link("y", "z")])] == ["a", "y"]
+
+
+def test_a_chain_about_another_symptom_does_not_lose_its_place_to_a_shorter_one():
+    long = [link("a", "b", Strength.POSSIBLE), link("b", "c"), link("c", "d"), link("d", "e")]
+    assert [chain.root for chain in find_chains([*long, link("y", "z")])] == ["a", "y"]
+
+
+def test_a_detour_over_a_possible_link_does_not_hide_the_sure_way():
+    links = [link("a", "b", Strength.POSSIBLE), link("b", "c", Strength.LIKELY), link("a", "c")]
+    first = find_chains(links)[0]
+    assert (first.findings, first.strength) == (("a", "c"), Strength.PROVEN)
 
 
 def test_of_two_that_explain_as_much_the_unit_comes_before_the_churn_it_makes():
@@ -43,8 +77,27 @@ def test_a_problem_that_no_chain_holds_is_listed():
     assert unexplained([*findings, noted], find_chains([link("a", "b")])) == ("alone",)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde")), max_size=8))
-def test_any_tangle_of_links_ends(pairs):
-    links = [link(cause, effect) for cause, effect in pairs if cause != effect]
+def test_what_stacks_have_weighed_and_found_wanting_is_not_unexplained():
+    findings = [Finding(name, Verdict.PRESENT, Severity.WARNING, "") for name in ("a", "b", "c")]
+    shown = (Evidence("samples", "95 %", "", "", "perf record", 95.0),)
+    links = [link("a", "b"), replace(link("c", "b", Strength.POSSIBLE), evidence=shown)]
+    assert unexplained(findings, find_chains(links), links) == ()
+    unseen = [link("a", "b"), link("c", "b", Strength.POSSIBLE)]
+    assert unexplained(findings, find_chains(unseen), unseen) == ("c",)
+
+
+tangles = st.lists(
+    st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde"), st.sampled_from(Strength)),
+    max_size=8,
+)
+
+
+@given(tangles)
+def test_any_tangle_of_links_ends_and_no_doubtful_chain_comes_before_a_sure_one(triples):
+    links = [link(cause, effect, sure) for cause, effect, sure in triples if cause != effect]
+    sure_of = {}
     for chain in find_chains(links):
         assert len(set(chain.findings)) == len(chain.findings)
+        before = sure_of.setdefault(chain.symptom, True)
+        assert before or chain.strength is Strength.POSSIBLE
+        sure_of[chain.symptom] = chain.strength is not Strength.POSSIBLE

@@ -96,3 +96,23 @@ def test_the_json_is_the_contract():
         }  # fmt: skip
         for evidence in finding["evidence"]:
             assert set(evidence) >= {"what", "value", "normal", "unit", "source"}
+
+
+def test_every_claim_names_the_rows_it_stands_on():
+    document = diagnosis_json(diagnose(incident()))
+    judged = [each for each in document["findings"] if each["verdict"] in ("present", "absent")]
+    claims = [*judged, *(link for chain in document["chains"] for link in chain["links"])]
+    assert len(claims) > 15
+    for claim in claims:
+        assert claim["rows"], claim["id"]
+        for rows in claim["rows"]:
+            assert rows["start"] <= rows["end"]
+    core = next(each for each in judged if each["id"] == "saturated_core")
+    times = next(each for each in core["rows"] if each["table"] == "core_times")
+    assert times["rows"] == 11 * 96
+
+
+def test_the_story_the_rivals_and_the_coincidences_are_in_the_json():
+    document = diagnosis_json(diagnose(incident()))
+    assert document["story"][0].startswith("On ip-10-3-7-21")
+    assert (document["contests"], document["coincidences"]) == ([], [])

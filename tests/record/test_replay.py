@@ -37,14 +37,26 @@ from tests.support.recordings import BOOT, HEADER, WALL_S, cores, scratch, write
 Batches = dict[type[Row], list[Batch[Any]]]
 
 
+WANTED = ("node", "nics", "window", "findings", "chains", "story", "contests", "coincidences",
+          "unexplained", "against", "plan")  # fmt: skip
+
+
 def findings(window: Window) -> str:
     return json.dumps(diagnosis_json(diagnose(window))["findings"], indent=1)
 
 
 def answer(window: Window) -> str:
     told = diagnosis_json(diagnose(window))
-    wanted = ("node", "nics", "window", "findings", "chains", "unexplained", "against", "plan")
-    return json.dumps({name: told[name] for name in wanted}, indent=1)
+    return json.dumps({name: told[name] for name in WANTED}, indent=1)
+
+
+def answer_of_fewer_rows(window: Window) -> str:
+    """The same but for how many rows stand behind each claim: in a selection they are fewer."""
+    told = diagnosis_json(diagnose(window))
+    claims = [*told["findings"], *(link for chain in told["chains"] for link in chain["links"])]
+    for claim in claims:
+        claim["rows"] = sorted({each["table"] for each in claim["rows"]})
+    return json.dumps({name: told[name] for name in WANTED}, indent=1)
 
 
 def read_back(directory: Path, most_rows: int = replay.MOST_ROWS) -> replay.Replay:
@@ -174,7 +186,7 @@ def test_a_condensed_span_gives_the_same_answer_as_all_of_it(tmp_path: Path, pla
     whole, condensed = read_back(tmp_path, 10**9), read_back(tmp_path, 0)
     assert (whole.condensed, condensed.condensed) == (False, True)
     assert rows_in(condensed.window) < rows_in(whole.window) / 3
-    assert answer(condensed.window) == answer(whole.window)
+    assert answer_of_fewer_rows(condensed.window) == answer_of_fewer_rows(whole.window)
     held = diagnose(condensed.window).by_id["saturated_core"]
     planted = {each.entities["core"] for each in told.planted if "core" in each.entities}
     assert set(held.entities.get("core", ())) == planted

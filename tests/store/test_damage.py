@@ -241,12 +241,12 @@ def test_arrow_parses_nothing_that_no_checksum_vouched_for(
                 left = left[len(piece) :]
             self.read_all = pa.ipc.RecordBatchStreamReader(content).read_all
 
-    def parquet(source: pa.BufferReader) -> pq.ParquetFile:
+    def parquet(source: pa.BufferReader, **how: object) -> pq.ParquetFile:
         content = source.getvalue().to_pybytes() if hasattr(source, "getvalue") else source.read()
         source.seek(0)
         parsed.append(content)
         assert any(content == known for _, known in good)
-        return real(source)
+        return real(source, **how)
 
     real = pq.ParquetFile
     monkeypatch.setattr(journal.pa.ipc, "open_stream", Stream)

@@ -8,8 +8,9 @@ make it (the walk was mended in 5.8). The lab makes real incidents with a substi
 from __future__ import annotations
 
 from sexton.model.cgroup import CgroupCensus, CgroupDir, WalkCost
-from sexton.model.cpu import CoreTimes
+from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.event import KernelEvent, KernelLog
+from sexton.model.memory import Pressure, VmCounter
 from sexton.model.net import Nic, NicCounter, NicQueue
 from sexton.model.node import Node
 from sexton.model.task import Process, Thread
@@ -51,6 +52,9 @@ def incident(  # every keyword removes one link, for the twins that must not be 
         put(second, Process, _kubelet(second, burning))
         put(second, Thread, *_threads(second, burning))
         put(second, NicCounter, *_counters(resets))
+        put(second, VmCounter, *_vmstat(second))
+        put(second, Pressure, *_pressure())
+        put(second, SoftnetCpu, *(_softnet(cpu, second) for cpu in range(96)))
     for second in (0, 5, 10):
         put(second, CgroupCensus, _census(zombies, second))
         put(second, Unit, _ecs(looping, second))
@@ -93,6 +97,24 @@ def _threads(second: int, burning: bool) -> list[Thread]:
     leader = Thread(2113, 2113, "kubelet", "S", 4_000, 1_000, 1_000, 3)
     reader = Thread(2113, 2140, "kubelet", "R", 4_100, 1_000, 70_000 + held * 980, CORE)
     return [leader, reader]
+
+
+def _vmstat(second: int) -> list[VmCounter]:
+    """Nobody reclaims, and faults come as ever: the look-alikes are judged, and absent."""
+    still = ("pgscan_direct", "pgscan_kswapd", "pgsteal_direct", "allocstall_normal", "oom_kill")
+    moving = {"pgfault": 20_000, "pgmajfault": 3, "nr_free_pages": 0}
+    return [
+        *(VmCounter(name, 0) for name in still),
+        *(VmCounter(name, 1_000_000 + rate * second) for name, rate in moving.items()),
+    ]
+
+
+def _pressure() -> list[Pressure]:
+    return [Pressure("memory", kind, 0.0, 0.0, 0.0, 1_000) for kind in ("some", "full")]
+
+
+def _softnet(cpu: int, second: int) -> SoftnetCpu:
+    return SoftnetCpu(cpu, 1_000_000 + 900 * second, 0, 12, None, None, None)
 
 
 def _census(zombies: bool, second: int) -> CgroupCensus:

@@ -24,6 +24,7 @@ CHAIN = (
     "saturated_core",
     "starved_napi",
     "nic_resets",
+    "tcp_loss",
 )
 INCIDENT = ("crash_loop", "zombie_walk", "nic_reset")
 

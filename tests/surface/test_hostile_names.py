@@ -79,6 +79,8 @@ def strings(value: Any) -> Iterator[str]:
 def test_nothing_raw_reaches_a_terminal_or_a_program(hostile: Path) -> None:
     for command in (
         ("diagnose", "--seconds", "2.5"),
+        ("why", "task", TASKS[0], "--seconds", "2.5"),
+        ("why", "cgroup", os.fsencode(hostile), "--seconds", "1"),
         ("zombies", "--seconds", "0.5"),
         ("sources",),
     ):

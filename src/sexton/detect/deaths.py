@@ -8,10 +8,10 @@ since an ordinary release waits for RCU and a worker thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from sexton.detect.threshold import Threshold
+from sexton.detect.witness import remembered
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.window import Window
 
@@ -64,7 +64,7 @@ class Deaths(NamedTuple):
         return death.released_s is None and self.end_s - death.died_s >= GRACE.value
 
 
-@lru_cache(maxsize=1)
+@remembered
 def deaths(window: Window) -> Deaths | None:
     """Every death of the window; `None` where nothing was traced.
 

@@ -33,6 +33,7 @@ from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.growth import ENOUGH, growth
 from sexton.detect.stems import split
 from sexton.detect.threshold import Threshold
+from sexton.detect.witness import remembered
 from sexton.model.cgroup import CgroupCensus, CgroupStat, OfflineMemcg
 from sexton.model.chain import Strength
 from sexton.model.text import count, printable, seconds
@@ -89,6 +90,7 @@ class _Dead(NamedTuple):
         return few and not self.unreleased and not self.listed
 
 
+@remembered
 def suspects(window: Window) -> tuple[Suspect, ...]:
     """Everyone whose restarts could have left the dead, the surest first; none where none died."""
     dead = _dead(window)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
+from sexton.detect.witness import remembered
 from sexton.model.finding import Missing
 from sexton.model.net import Nic, NicCounter, NicQueue
 from sexton.model.rates import steps
@@ -93,7 +93,7 @@ def _counters(window: Window) -> Iterator[Counter]:
         yield Counter(row.nic, row.counter, row.value, moved.get((row.nic, row.counter), 0))
 
 
-@lru_cache(maxsize=1)
+@remembered
 def _moves(window: Window) -> Mapping[tuple[str, str], int]:
     moved: dict[tuple[str, str], int] = defaultdict(int)
     batches = window.batches(NicCounter) or ()

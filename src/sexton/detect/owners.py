@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from sexton.detect.deaths import deaths
 from sexton.detect.growth import confirms, growth
 from sexton.detect.ledger import suspects
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
+from sexton.detect.witness import remembered
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupResidual, CgroupStat, OfflineMemcg
 from sexton.model.chain import Strength
 from sexton.model.unit import Unit
@@ -101,7 +101,7 @@ class _Heap:
 _Heaps = dict[tuple[str, str], _Heap]
 
 
-@lru_cache(maxsize=1)
+@remembered
 def owners(window: Window) -> tuple[Owner, ...]:
     """Everyone known to have left dead memory cgroups, those with the most first.
 

@@ -18,11 +18,13 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import sexton.detect.detectors
 from sexton.detect.threshold import Threshold
+from sexton.detect.witness import witness
 from sexton.model.finding import Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.window import SourceState, Window
@@ -46,10 +48,13 @@ class Detector(NamedTuple):
         return (self.doc.strip() or self.id).splitlines()[0]  # python -OO has no docstrings
 
     def run(self, window: Window) -> Finding:
-        """Its finding, or *unknown* where the window lacks what it needs."""
+        """Its finding with the rows it read, or *unknown* where the window lacks what it needs."""
         lacking = [kind for kind in self.needs if window.batches(kind) is None]
         if not lacking:
-            return self.detect(window)
+            seen = witness(window)
+            with seen.noting() as noted:
+                finding = self.detect(seen)
+            return replace(finding, rows=seen.rows(noted))
         states = list(dict.fromkeys(window.why_missing(kind) for kind in lacking))
         return unknown(self.id, reason(states[0]), tuple(missing(state) for state in states))
 
@@ -82,7 +87,8 @@ def all_detectors() -> tuple[Detector, ...]:
 def run_all(window: Window) -> tuple[Finding, ...]:
     """Every detector's finding: problems first, the gravest of them at the top."""
     order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
-    findings = [each.run(window) for each in all_detectors()]
+    seen = witness(window)
+    findings = [each.run(seen) for each in all_detectors()]
     return tuple(
         sorted(findings, key=lambda each: (order.index(each.verdict), -each.severity.rank, each.id))
     )

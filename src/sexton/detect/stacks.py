@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from sexton.model.stack import StackCount
 from sexton.model.window import Window
@@ -33,3 +34,86 @@ def hottest(rows: Collection[StackCount]) -> tuple[str, float] | None:
         return None
     name, samples = functions.most_common(1)[0]
     return name, 100 * samples / functions.total()
+
+
+class Caught(NamedTuple):
+    """Samples of one family, by who and where; `of` are all kernel samples of each core then."""
+
+    rows: tuple[StackCount, ...]
+    of: Counter[int]
+
+    @property
+    def samples(self) -> int:
+        return sum(row.samples for row in self.rows)
+
+    @property
+    def cores(self) -> Counter[int]:
+        found: Counter[int] = Counter()
+        for row in self.rows:
+            found[row.cpu] += row.samples
+        return found
+
+    @property
+    def threads(self) -> Counter[tuple[int, int, str]]:
+        """By process, thread and name."""
+        found: Counter[tuple[int, int, str]] = Counter()
+        for row in self.rows:
+            found[row.pid, row.tid, row.comm] += row.samples
+        return found
+
+    def share(self, core: int) -> float:
+        """Of a core's kernel samples, in per cent."""
+        return 100 * self.cores[core] / self.of[core] if self.of[core] else 0.0
+
+    def leading(self, least: float = 10.0, most: int = 8) -> list[tuple[int, int, str]]:
+        """Threads with at least so many per cent of the samples, the first of them first."""
+        found = sorted(self.threads.items(), key=lambda each: (-each[1], each[0]))
+        return [key for key, number in found[:most] if 100 * number >= least * self.samples]
+
+    def leading_cores(self, least: float = 10.0, most: int = 8) -> list[int]:
+        """Cores with at least so many per cent of the samples, likewise."""
+        found = sorted(self.cores.items(), key=lambda each: (-each[1], each[0]))
+        return [core for core, number in found[:most] if 100 * number >= least * self.samples]
+
+    def seconds_of(self, least: int) -> Counter[tuple[int, int, str]]:
+        """By thread, in how many seconds it was caught so often or more."""
+        by_second: Counter[tuple[int, tuple[int, int, str]]] = Counter()
+        for row in self.rows:
+            by_second[row.second_mono, (row.pid, row.tid, row.comm)] += row.samples
+        return Counter(who for (_, who), number in by_second.items() if number >= least)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """From the first of these seconds to the end of the last (monotonic)."""
+        if not self.rows:
+            return None
+        seconds = [row.second_mono for row in self.rows]
+        return float(min(seconds)), float(max(seconds) + 1)
+
+
+def caught(
+    window: Window,
+    is_of: Callable[[tuple[str, ...]], bool],
+    span: tuple[float, float] | None = None,
+) -> Caught | None:
+    """Samples of a family between two moments (monotonic seconds), or in all of the window;
+    `None` where no stacks were taken."""
+    rows = window.latest(StackCount)
+    if rows is None:
+        return None
+    if span is not None:
+        start, end = span[0] - SLACK_S, span[1]
+        rows = tuple(row for row in rows if start < row.second_mono < end)
+    every: Counter[int] = Counter()
+    for row in rows:
+        every[row.cpu] += row.samples
+    return Caught(tuple(row for row in rows if is_of(row.frames)), every)
+
+
+def thread_name(pid: int, tid: int, comm: str) -> str:
+    """A thread as every finding calls it.
+
+    >>> thread_name(2113, 2140, "kubelet"), thread_name(7, 7, "dd")
+    ('kubelet[2113/2140]', 'dd[7]')
+    """
+    return f"{comm}[{pid}]" if pid == tid else f"{comm}[{pid}/{tid}]"

@@ -6,28 +6,40 @@ never offered for stopping.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from shlex import quote
 
 from sexton.detect.owners import owners
 from sexton.detect.protected import protected
 from sexton.model.cgroup import CgroupCensus
-from sexton.model.chain import Strength
+from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding
 from sexton.model.text import printable
 from sexton.model.window import Window
 
 
-def advise(findings: Iterable[Finding], window: Window) -> tuple[Step, ...]:
-    """Steps for the problems that are present."""
+def advise(
+    findings: Iterable[Finding], window: Window, links: Iterable[Link] = ()
+) -> tuple[Step, ...]:
+    """Steps for the problems that are present; what `links` have proven needs no look."""
     problems = {each.id: each for each in findings if each.is_problem}
     steps: list[Step] = []
     if "crash_looping_unit" in problems:
         steps += _stop_units(problems["crash_looping_unit"])
     if "zombie_memcgs" in problems:
         steps += _free_zombies(window)
-    if "saturated_core" in problems:
+    links = tuple(links)
+    proven = {each.effect for each in links if each.strength is Strength.PROVEN}
+    # What lost against a proven cause is not where to look.
+    lost = {each.cause for each in links if each.effect in proven and each.strength is _WEAKEST}
+    looks = dict.fromkeys(
+        look(problems[name])
+        for name, look in _LOOKS.items()
+        if name in problems and name not in lost
+    )
+    steps += list(looks)[:_MOST_LOOKS]
+    if "saturated_core" in problems and "saturated_core" not in proven:
         steps += _see_stacks(problems["saturated_core"])
     return tuple(steps)
 
@@ -77,6 +89,64 @@ def _free_zombies(window: Window) -> list[Step]:
     what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
     what += " (those held by files on tmpfs go when the files are deleted)"
     return [Step(command, what, risk)]
+
+
+_READS = "none: reads only"
+_MOST_LOOKS = 2
+_WEAKEST = Strength.POSSIBLE
+
+
+def _quota(finding: Finding) -> Step:
+    units = finding.entities.get("unit", ())
+    why = "how much it may run; give it more, or fewer threads"
+    if units:
+        return Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, _READS)
+    path = next(iter(finding.entities.get("cgroup", ())), "")
+    return Step(f"cat {quote(f'/sys/fs/cgroup{path}/cpu.max')}", why, _READS)
+
+
+def _flood(finding: Finding) -> Step:
+    nic = next(iter(finding.entities.get("nic", ())), "eth0")
+    return Step(
+        f"ethtool -S {quote(nic)} | grep -iE 'drop|packets'",
+        "which queue takes them in; spread them over more cores (ethtool -X, rps_cpus)",
+        _READS,
+    )
+
+
+def _sorted_by_memory(_finding: Finding) -> Step:
+    why = "who holds the memory; cap it, move it, or give it less to do at once"
+    return Step("ps -eo rss,pid,comm --sort -rss | head", why, _READS)
+
+
+def _faulting(_finding: Finding) -> Step:
+    why = "who maps and unmaps: an allocator that gives back at once, or a loop of short processes"
+    return Step("pidstat -r 1 5", why, _READS)
+
+
+def _table(_finding: Finding) -> Step:
+    return Step(
+        "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
+        "how full it is; raise the maximum, or shorten the time-outs of what fills it",
+        _READS,
+    )
+
+
+def _scopes(_finding: Finding) -> Step:
+    why = "which sessions do not close; end them by loginctl terminate-session"
+    return Step("loginctl list-sessions | grep closing", why, _READS)
+
+
+#: Where to look first, for causes that nothing here stops.
+_LOOKS: Mapping[str, Callable[[Finding], Step]] = {
+    "leaked_scopes": _scopes,
+    "softirq_flood": _flood,
+    "conntrack_full": _table,
+    "memory_pressure": _sorted_by_memory,
+    "direct_reclaim": _sorted_by_memory,
+    "page_fault_storm": _faulting,
+    "quota_throttling": _quota,
+}
 
 
 def _see_stacks(finding: Finding) -> list[Step]:

@@ -1,13 +1,13 @@
 """What speaks against the explanation: the look-alikes' own counters, over the same window.
 
 Each line names another cause of the same symptom and what its counter did. A look-alike that
-moved is said as loudly as one that did not; their detectors come with the lab, where each can be
-made for real.
+moved is said as loudly as one that did not; one that was found speaks for itself, and not against
+anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import TypeVar
 
 from sexton.model.cgroup import CgroupThrottle
@@ -22,17 +22,18 @@ from sexton.model.window import Window
 R = TypeVar("R", bound=Row)
 
 
-def look_alikes(window: Window) -> tuple[str, ...]:
-    """One phrase per look-alike that could be judged."""
-    phrases = (
-        _direct_reclaim(window),
-        _quota(window),
-        _flood(window),
-        _pressure(window),
-        _faults(window),
-        _loss(window),
-    )
-    return tuple(phrase for phrase in phrases if phrase)
+def look_alikes(window: Window, told: Collection[str] = ()) -> tuple[str, ...]:
+    """One phrase per look-alike that could be judged; `told` are findings that are there."""
+    phrases = {
+        "direct_reclaim": _direct_reclaim,
+        "quota_throttling": _quota,
+        "softirq_flood": _flood,
+        "memory_pressure": _pressure,
+        "page_fault_storm": _faults,
+        "tcp_loss": _loss,
+    }
+    found = (phrase(window) for name, phrase in phrases.items() if name not in told)
+    return tuple(each for each in found if each)
 
 
 def _direct_reclaim(window: Window) -> str:

@@ -1,54 +1,101 @@
 """Findings joined into chains by whatever links hold between them.
 
 A chain is a path that cannot be made longer, neither at its ends nor by a detour between two of
-its findings. Chains are ranked by how many links they explain, then by their weakest link; a
-symptom that no chain holds is unexplained and is listed, never dropped.
+its findings. Chains are ranked by how much of them is sure, counted back from the symptom, then by
+their weakest link and their length; of those about one symptom none that rests on a *possible* link
+comes before one that does not. A symptom that no chain holds is unexplained and is listed, never
+dropped.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
+from sexton.detect.witness import witness
 from sexton.explain.registry import all_rules
-from sexton.model.chain import Chain, Link
+from sexton.explain.weigh import by_stacks, standing, weigh
+from sexton.model.chain import Chain, Link, Strength
 from sexton.model.finding import Finding, Verdict
 from sexton.model.window import Window
 
 
 def find_links(findings: Iterable[Finding], window: Window) -> tuple[Link, ...]:
-    """Every link that holds between the symptoms that are present."""
-    present = {each.id: each for each in findings if each.verdict is Verdict.PRESENT}
+    """Every link that holds between the symptoms that are present, weighed against the others."""
+    known = {each.id: each for each in findings}
+    present = {name for name, each in known.items() if each.verdict is Verdict.PRESENT}
+    seen = witness(window)
     links = (
-        rule.join(present[rule.cause], present[rule.effect], window)
+        rule.run(known[rule.cause], known[rule.effect], seen)
         for rule in all_rules()
         if rule.cause in present and rule.effect in present
     )
-    return tuple(each for each in links if each is not None)
+    return weigh([each for each in links if each is not None], known)
 
 
 def find_chains(links: Sequence[Link]) -> tuple[Chain, ...]:
-    """The longest paths through the links, the best first."""
+    """The longest paths through the links that keep their place, the best first."""
+    links = standing(links)
     effects = {each.effect for each in links}
     roots = [each for each in links if each.cause not in effects]
     chains = [Chain(path) for root in roots for path in _paths((root,), links)]
     whole = [chain for chain in chains if not any(_holds(other, chain) for other in chains)]
-    return tuple(sorted(whole, key=_rank))
+    return tuple(_ranked(whole))
 
 
-def _rank(chain: Chain) -> tuple[int, int, bool, str]:
+def _ranked(chains: Iterable[Chain]) -> Iterator[Chain]:
+    """By `_rank`; within those of one symptom, those that rest on no *possible* link first."""
+    ordered = sorted(chains, key=_rank)
+    by_symptom: dict[str, list[Chain]] = defaultdict(list)
+    for chain in ordered:
+        by_symptom[chain.symptom].append(chain)
+    for group in by_symptom.values():
+        group.sort(key=_is_doubtful)
+    turns = {symptom: iter(group) for symptom, group in by_symptom.items()}
+    return (next(turns[chain.symptom]) for chain in ordered)
+
+
+def _rank(chain: Chain) -> tuple[int, bool, int, int, bool, str]:
     """Of two that explain as much, as surely, the one that begins with somebody to talk to: a unit
     that restarts makes cgroups come and go, and never the other way round."""
-    return -len(chain.links), -chain.strength.rank, chain.root == "cgroup_churn", chain.root
+    return (
+        -_sure(chain),
+        _is_doubtful(chain),
+        -len(chain.links),
+        -chain.strength.rank,
+        chain.root == "cgroup_churn",
+        chain.root,
+    )
+
+
+def _sure(chain: Chain) -> int:
+    """How many links before the symptom are better than *possible*."""
+    backwards = reversed(chain.links)
+    return sum(1 for _ in takewhile(lambda link: link.strength is not Strength.POSSIBLE, backwards))
+
+
+def _is_doubtful(chain: Chain) -> bool:
+    return chain.strength is Strength.POSSIBLE
 
 
 def _holds(longer: Chain, shorter: Chain) -> bool:
-    """Does the longer one tell all that the shorter one tells?"""
+    """Does the longer one tell all that the shorter one tells, without a doubt it has not?"""
+    if _is_doubtful(longer) and not _is_doubtful(shorter):
+        return False
     return len(longer.links) > len(shorter.links) and set(shorter.findings) <= set(longer.findings)
 
 
-def unexplained(findings: Iterable[Finding], chains: Iterable[Chain]) -> tuple[str, ...]:
-    """Problems that no chain holds."""
+def unexplained(
+    findings: Iterable[Finding], chains: Iterable[Chain], links: Iterable[Link] = ()
+) -> tuple[str, ...]:
+    """Problems that no chain holds.
+
+    Where stacks have shown a problem at work in a symptom of a chain, and another cause of it was
+    found the surer, the two have been weighed (`sexton.explain.weigh.contests`): it is told there.
+    """
     held = {name for chain in chains for name in chain.findings}
+    held |= {each.cause for each in links if each.effect in held and by_stacks(each)}
     return tuple(each.id for each in findings if each.is_problem and each.id not in held)
 
 

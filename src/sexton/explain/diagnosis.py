@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from sexton.detect.registry import run_all
+from sexton.detect.witness import witness
 from sexton.explain.advice import advise
 from sexton.explain.against import look_alikes
 from sexton.explain.chains import find_chains, find_links, unexplained
+from sexton.explain.coincidences import coincide
+from sexton.explain.story import tell
+from sexton.explain.weigh import contests
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.diagnosis import Cost, Diagnosis
+from sexton.model.finding import Finding, Verdict
 from sexton.model.net import Nic
 from sexton.model.text import printable
 from sexton.model.window import Window
 
 
 def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
-    """Findings, the chains between them, what speaks against those, and what to do now."""
+    """Findings, the chains between them, what speaks against those, how a person would tell it, and
+    what to do now."""
+    window = witness(window)  # one for all: what was worked out once is kept with it
     findings = run_all(window)
-    chains = find_chains(find_links(findings, window))
+    links = find_links(findings, window)
+    chains = find_chains(links)
+    left = unexplained(findings, chains, links)
     census = window.latest(CgroupCensus)
     return Diagnosis(
         node=window.node,
@@ -24,14 +33,21 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         end=window.end,
         findings=findings,
         chains=chains,
-        unexplained=unexplained(findings, chains),
-        against=look_alikes(window),
-        plan=advise(findings, window),
+        unexplained=left,
+        against=look_alikes(window, {each.id for each in findings if _is_there(each)}),
+        plan=advise(findings, window, links),
         sources=tuple(window.states[name] for name in sorted(window.states)),
         nics=_nics(window),
         hierarchy=census[0].hierarchy if census else None,
         cost=cost,
+        contests=contests(links, chains),
+        coincidences=coincide(findings, links),
+        story=tell(chains[0], {each.id: each for each in findings}, window) if chains else (),
     )
+
+
+def _is_there(finding: Finding) -> bool:
+    return finding.verdict is Verdict.PRESENT
 
 
 def _nics(window: Window) -> tuple[str, ...]:

@@ -3,22 +3,31 @@
 A link is one module in `sexton.explain.links`, named as a sentence: cause, verb, effect. Its
 docstring holds the written rule by which it is *proven*, *likely* or *possible*::
 
-    @link(cause="crash_looping_unit", effect="zombie_memcgs")
+    @link(
+        cause="crash_looping_unit",
+        effect="zombie_memcgs",
+        told="each restart leaves a dead memory cgroup behind",
+        proof="a trace of its deaths (sudo sexton zombies --watch)",
+    )
     def join(cause: Finding, effect: Finding, window: Window) -> Link | None: ...
 
 A link needs something both findings share (the same core, unit, queue) and the right order in
-time; `None` says that they have nothing to do with each other.
+time; `None` says that they have nothing to do with each other. `told` is how a person would tell
+it, and `proof` what would make it *proven* where it is not.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import sexton.explain.links
+from sexton.detect.witness import witness
 from sexton.model.chain import Link
 from sexton.model.finding import Finding
 from sexton.model.window import Window
@@ -34,17 +43,32 @@ class Rule(NamedTuple):
     cause: str
     effect: str
     join: Join
+    doc: str
+    told: str
+    proof: str
+
+    def run(self, cause: Finding, effect: Finding, window: Window) -> Link | None:
+        """The link, with the rows it was judged by: its own, else those of what it joins."""
+        seen = witness(window)
+        with seen.noting() as noted:
+            found = self.join(cause, effect, seen)
+        if found is None:
+            return None
+        both = {each.table: each for each in (*cause.rows, *effect.rows)}
+        theirs = tuple(both[name] for name in sorted(both))
+        return replace(found, rows=seen.rows(noted) or theirs)
 
 
 _found: dict[str, Rule] = {}
 
 
-def link(*, cause: str, effect: str) -> Callable[[Join], Join]:
+def link(*, cause: str, effect: str, told: str, proof: str) -> Callable[[Join], Join]:
     """Register the decorated function under its module's stem."""
 
     def register(join: Join) -> Join:
         name = join.__module__.removeprefix(_PACKAGE)
-        _found[name] = Rule(name, cause, effect, join)
+        doc = sys.modules[join.__module__].__doc__ or ""
+        _found[name] = Rule(name, cause, effect, join, doc, told, proof)
         return join
 
     return register
@@ -56,3 +80,8 @@ def all_rules() -> tuple[Rule, ...]:
     for module in pkgutil.iter_modules(sexton.explain.links.__path__, _PACKAGE):
         importlib.import_module(module.name)
     return tuple(_found[name] for name in sorted(_found))
+
+
+def rule_of(link_id: str) -> Rule | None:
+    """The rule by which a link was judged."""
+    return next((rule for rule in all_rules() if rule.id == link_id), None)

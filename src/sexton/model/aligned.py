@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 F64 = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +27,7 @@ class Signal:
     name: str
     unit: str
     mono_s: F64
-    value: F64
+    value: Floats
 
 
 class Ranked(NamedTuple):
@@ -34,7 +35,9 @@ class Ranked(NamedTuple):
 
     `before` and `control` are medians; `effect` is their difference in robust spreads of the
     control windows. `p` is by permutation of windows within each event's stratum, `q` controls the
-    false discoveries over all signals. `lead_s` is how long before the event it began to differ.
+    false discoveries over all signals. `lead_s` is how long before the event it began to differ,
+    `None` where nothing stands out clearly enough to tell. `shown` is the number of events before
+    which it was beyond nine tenths of their own controls.
     """
 
     kind: str
@@ -47,14 +50,17 @@ class Ranked(NamedTuple):
     p: float
     q: float
     lead_s: float | None
+    shown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Signals by effect, those that pass the false-discovery control first.
+    """Signals that pass the false-discovery control first, by effect; then the others, the most
+    unlikely first.
 
-    With fewer than five events `significant` is 0 whatever `p` says, and `smallest_p` is what the
-    number of events and controls can reach at best.
+    `events` are those compared, on the monotonic clock: of events close together the first. With
+    fewer than five of them `significant` is 0 whatever `p` says; `smallest_p` is what the number
+    of events and controls can reach at best.
     """
 
     events: tuple[float, ...]

@@ -7,7 +7,11 @@ from sexton.model.row import Row, row
 
 @row
 class TcpCounters(Row):
-    """TCP's own view of loss (`/proc/net/snmp` and `/proc/net/netstat`), since boot."""
+    """TCP's own view of loss (`/proc/net/snmp` and `/proc/net/netstat`), since boot.
+
+    `out_segments` does not count what is sent again; `retransmitted_segments` counts that, the
+    `syn_retransmits` of connections that were never made among it.
+    """
 
     in_segments: int
     out_segments: int
@@ -18,6 +22,27 @@ class TcpCounters(Row):
     aborts_on_timeout: int | None
     lost_retransmits: int | None
     listen_drops: int | None
+    syn_retransmits: int | None = None
+
+
+#: What the source says where the kernel keeps no table of connections: nothing could be full.
+NOT_TRACKING = "connections are not tracked: nf_conntrack is not loaded"
+
+
+@row
+class Conntrack(Row):
+    """The kernel's table of tracked connections (`nf_conntrack`) in one network namespace.
+
+    `count` entries of at most `maximum` (0: no limit). `drops` are packets thrown away because no
+    entry could be had, `early_drops` entries thrown out of a full table to make room, and
+    `insert_failed` entries that lost a race; since boot, `None` where the kernel does not tell.
+    """
+
+    count: int
+    maximum: int | None
+    drops: int | None
+    early_drops: int | None
+    insert_failed: int | None
 
 
 @row

@@ -7,8 +7,8 @@ from sexton.model.row import Row, row
 
 @row
 class Process(Row):
-    """One process (`/proc/PID/stat`). Times are the whole thread group's; `cpu` is only the
-    leader's last core, so it never says where a process burns: `Thread` does."""
+    """One process (`/proc/PID/stat`). Times and page faults are the whole thread group's; `cpu` is
+    only the leader's last core, so it never says where a process burns: `Thread` does."""
 
     entity = ("pid", "start_ms")
 
@@ -22,6 +22,8 @@ class Process(Row):
     cpu: int | None
     threads: int
     kernel: bool
+    minor_faults: int | None = None
+    major_faults: int | None = None
 
 
 @row

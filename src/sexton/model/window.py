@@ -6,6 +6,7 @@ for every source the state it was in. What was not recorded is `None`. **Absent 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -96,6 +97,8 @@ class Window:
         self.start, self.end = edges.start, edges.end
         self.start_mono, self.end_mono = edges.start_mono, edges.end_mono
         self._clock = edges.clock
+        #: When something was read, on both clocks; made when it is first asked for.
+        self._readings: list[tuple[float, float]] | None = None
 
     @property
     def seconds(self) -> float:
@@ -134,9 +137,15 @@ class Window:
 
         By the nearest and not by one offset: the wall clock may jump inside a window.
         """
-        read = ((each.mono_s, each.wall_s) for items in self._batches.values() for each in items)
+        if self._readings is None:
+            read = ((each.mono_s, each.wall_s) for kept in self._batches.values() for each in kept)
+            first: dict[float, float] = {}
+            for moment, wall in sorted(chain(read, self._clock)):
+                first.setdefault(moment, wall)
+            self._readings = list(first.items())
+        at = bisect_left(self._readings, (mono_s,))
         near = min(
-            chain(read, self._clock),
+            self._readings[max(at - 1, 0) : at + 1],
             key=lambda each: (abs(each[0] - mono_s), each),
             default=(mono_s, mono_s),
         )

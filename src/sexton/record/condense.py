@@ -9,20 +9,23 @@ What is kept, and why that is enough:
 - every second in which a core was held in the kernel, of that core alone; and around the longest
   of them, around alarms and around what the kernel log tells, everything that changes by the
   second, the threads among it;
-- single readings that `sexton.record.changes` names.
+- single readings that `sexton.record.changes`, `sexton.record.strain` and `sexton.record.traffic`
+  name.
 
 Rates are made between neighbours only (`Batch.follows`), so what was left out is never averaged.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sexton.detect.faulting import AROUND_S
+from sexton.detect.paging import NEAR_S
+from sexton.detect.runs import CLOSE_S
 from sexton.detect.stems import container
 from sexton.model.cgroup import (
     CgroupCensus,
@@ -42,8 +45,9 @@ from sexton.model.task import Process, ProcessCgroup, Thread
 from sexton.model.text import count
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.window import Batch
-from sexton.record import changes
-from sexton.record.shelf import Pick, Shelf, events, take
+from sexton.record import changes, strain, traffic
+from sexton.record.choice import Choice
+from sexton.record.shelf import Shelf, events
 from sexton.record.survey import Cores, Held, Silent, survey_cores, survey_polls
 from sexton.store.schema import tables
 
@@ -79,11 +83,9 @@ _AROUND_S = 15.0
 _LONGEST_S = 120.0
 _MOST_HELD = 150_000
 _MOST_DIRECTORIES = 60_000
-_PAIRS = 12
-_PAIR_ROWS = 4_000
-#: A row of `/proc/interrupts` holds a number per core.
-_HEAVY = 50
 _THREADS_READ = 120
+#: Tables that are read once per segment.
+_SLOW_S = 600.0
 
 
 class Condensed(NamedTuple):
@@ -94,97 +96,16 @@ class Condensed(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _Choice:
-    """Readings chosen so far, by table and by segment."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
-        self._starts = [book.segment.start[0] for book in shelf.books]
-        self._whole: dict[type[Row], dict[int, set[float]]] = defaultdict(lambda: defaultdict(set))
-        self._things: dict[type[Row], dict[int, dict[float, set[Hashable]]]] = defaultdict(
-            lambda: defaultdict(lambda: defaultdict(set))
-        )
-        self._linked: dict[type[Row], set[float]] = defaultdict(set)
-
-    def place(self, mono_s: float) -> int:
-        return max(bisect_right(self._starts, mono_s) - 1, 0)
-
-    def readings(self, kind: type[Row], moments: Iterable[float], linked: bool = False) -> None:
-        for mono in filter(self.shelf.span.holds, moments):
-            self._whole[kind][self.place(mono)].add(mono)
-            if linked:
-                self._linked[kind].add(mono)
-
-    def things(self, kind: type[Row], found: Mapping[float, Iterable[Hashable]]) -> None:
-        for mono, keys in found.items():
-            if self.shelf.span.holds(mono):
-                self._things[kind][self.place(mono)][mono].update(keys)
-
-    def link(self, kind: type[Row]) -> None:
-        """Nothing happened between the readings chosen, but where the recorder was away."""
-        for place, chosen in self._whole[kind].items():
-            book = self.shelf.books[place]
-            first = set() if book.joined else set(book.moments(kind).mono[:1].tolist())
-            self._linked[kind] |= chosen - first
-
-    def stretch(self, kind: type[Row], start: float, end: float) -> list[float]:
-        """Every reading between two moments."""
-        found: list[float] = []
-        for book in self.shelf.books[self.place(start) : self.place(end) + 1]:
-            mono = self.shelf.inside(kind, book)
-            found += mono[(mono >= start) & (mono <= end)].tolist()
-        return found
-
-    def edges(self, kind: type[Row]) -> None:
-        """The first two and the last four, and the first and the last with rows."""
-        books = self.shelf.having(kind)
-        if not books:
-            return
-        self.readings(kind, self.shelf.inside(kind, books[0])[:2].tolist())
-        self.readings(kind, self.shelf.inside(kind, books[-1])[-4:].tolist())
-        for order, which in ((books, 0), (books[::-1], -1)):
-            for book in order:
-                if book.segment.rows(kind):
-                    found = book.moments(kind)
-                    filled = np.intersect1d(found.mono[found.rows > 0],
-                                            self.shelf.inside(kind, book))  # fmt: skip
-                    if len(filled):
-                        self.readings(kind, [float(filled[which])])
-                        break
-
-    def grid(self, kind: type[Row]) -> None:
-        """Pairs of neighbours, evenly over the span; fewer of large tables."""
-        books = self.shelf.having(kind)
-        rows = sum(book.segment.rows(kind) for book in books)
-        each = max(rows / max(sum(book.numbers(kind) for book in books), 1), 1.0)
-        each *= _HEAVY if kind is Interrupt else 1
-        pairs = int(min(_PAIRS, _PAIR_ROWS / 2 / each))
-        span = self.shelf.span
-        for moment in np.linspace(span.start[0], span.end[0], pairs + 2)[1:-1].tolist():
-            book = self.shelf.books[self.place(moment)]
-            mono = self.shelf.inside(kind, book)
-            at = min(int(np.searchsorted(mono, moment)), max(len(mono) - 2, 0))
-            self.readings(kind, mono[at : at + 2].tolist())
-
-    def take(self, kind: type[Row]) -> list[Batch[Any]]:
-        whole, things = self._whole[kind], self._things[kind]
-        linked = self._linked[kind]
-        picks = {
-            place: Pick(whole.get(place, ()), things.get(place, {}), linked)
-            for place in {*whole, *things}
-        }
-        return take(self.shelf, kind, picks)
-
-
 def condense(shelf: Shelf) -> Condensed:
     """What a long span's window holds."""
-    choice = _Choice(shelf)
+    choice = Choice(shelf)
     notes: list[str] = []
     batches: dict[type[Row], list[Batch[Any]]] = {}
     for kind in EVENTS:
         batches[kind] = events(shelf, kind, MOST_EVENTS)[0]
     traced = _cgroup_events(shelf, batches, notes)
-    cores = survey_cores(shelf)
+    softirqs = traffic.Softirqs()
+    cores = survey_cores(shelf, softirqs.see)
     kinds = [kind for kind in tables().values() if shelf.having(kind) and kind not in batches]
     for kind in kinds:
         choice.edges(kind)
@@ -193,10 +114,12 @@ def condense(shelf: Shelf) -> Condensed:
     silent = _served(choice, cores)
     _held(choice, cores, notes)
     _silences(choice, silent)
-    episodes = _episodes(shelf, cores, silent, batches)
+    strained = [*_strained(choice, notes), *traffic.choose(choice, softirqs)]
+    episodes = _episodes(shelf, (cores, silent, strained), batches)
     for start, end in episodes:
         for kind in _CLOSE_UP:
             choice.readings(kind, choice.stretch(kind, start, end))
+        choice.named(VmCounter, choice.stretch(VmCounter, start, end))
     _slow_tables(choice, kinds, notes, traced=traced)
     for kind in kinds:
         batches[kind] = choice.take(kind)
@@ -221,7 +144,7 @@ def _cgroup_events(
     return True
 
 
-def _served(choice: _Choice, cores: Cores) -> list[Silent]:
+def _served(choice: Choice, cores: Cores) -> list[Silent]:
     """Where cores that serve a NIC queue polled nothing; the queues are those known last."""
     last = choice.take(NicQueue)
     rows = [row for batch in last[-1:] for row in batch.rows]
@@ -234,7 +157,7 @@ def _served(choice: _Choice, cores: Cores) -> list[Silent]:
     return found
 
 
-def _held(choice: _Choice, cores: Cores, notes: list[str]) -> None:
+def _held(choice: Choice, cores: Cores, notes: list[str]) -> None:
     """Core times of every held core while it was held, and a step on either side."""
     times = cores.times
     found: dict[float, set[Hashable]] = defaultdict(set)
@@ -265,7 +188,7 @@ def _held(choice: _Choice, cores: Cores, notes: list[str]) -> None:
         )
 
 
-def _silences(choice: _Choice, found: Sequence[Silent]) -> None:
+def _silences(choice: Choice, found: Sequence[Silent]) -> None:
     for silent in found:
         near: dict[float, set[Hashable]] = defaultdict(set)
         for start, end in silent.steps:
@@ -279,13 +202,37 @@ def _silences(choice: _Choice, found: Sequence[Silent]) -> None:
         choice.things(SoftirqCount, near)
 
 
+def _strained(choice: Choice, notes: list[str]) -> list[tuple[float, float]]:
+    """Where memory was short or faults came fast: the readings that tell, and where to look."""
+    shelf = choice.shelf
+    number = strain.cores_at_the_end(shelf)
+    paging, pressure = strain.of_paging(shelf, number), strain.of_pressure(shelf)
+    choice.strain(VmCounter, paging)
+    choice.strain(Pressure, pressure)
+    if paging.cut or pressure.cut:
+        notes.append("memory crossed its limits too often: the longest stretches are judged")
+    found = strain.episodes(choice.take(VmCounter), choice.take(Pressure), number)
+    for start, end in found.all:
+        for edge in (start, end, min(end, start + CLOSE_S)):
+            choice.named(VmCounter, choice.stretch(VmCounter, edge - NEAR_S, edge + NEAR_S))
+            choice.readings(ProcessCgroup, choice.stretch(ProcessCgroup, edge - _SLOW_S, edge)[-1:])
+            later = choice.stretch(ProcessCgroup, edge, edge + _SLOW_S)
+            choice.readings(ProcessCgroup, [mono for mono in later if mono > edge][:1])
+    if found.faults is not None:
+        start, end = found.faults
+        until = min(end, start + CLOSE_S) + AROUND_S
+        choice.readings(Process, choice.stretch(Process, start - AROUND_S, until))
+    return found.all
+
+
 def _episodes(
     shelf: Shelf,
-    cores: Cores,
-    silent: Sequence[Silent],
+    seen: tuple[Cores, Sequence[Silent], Sequence[tuple[float, float]]],
     batches: Mapping[type[Row], Sequence[Batch[Any]]],
 ) -> list[tuple[float, float]]:
-    """What is told second by second: the longest stall of each core, alarms, the log's lines."""
+    """What is told second by second: the longest stall of each core, memory at its worst, alarms,
+    the log's lines."""
+    cores, silent, strained = seen
     longest: dict[int, Held] = {}
     for held in cores.held:
         if held.is_long and (held.core not in longest
@@ -295,6 +242,7 @@ def _episodes(
     times = cores.times
     stalls = [(float(times[each.first - 1]), float(times[each.last])) for each in worst]
     stalls += [max(each.steps, key=lambda step: step[1] - step[0]) for each in silent]
+    stalls += strained
     told = [batch.mono_s for batch in batches.get(Alarm, ())]
     told += [
         row.mono_us / 1e6
@@ -322,7 +270,7 @@ def _padded(spans: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float
 
 
 def _slow_tables(
-    choice: _Choice, kinds: Sequence[type[Row]], notes: list[str], *, traced: bool
+    choice: Choice, kinds: Sequence[type[Row]], notes: list[str], *, traced: bool
 ) -> None:
     shelf = choice.shelf
     if Unit in kinds:
@@ -349,7 +297,7 @@ def _slow_tables(
                 choice.readings(KernelLog, shelf.inside(KernelLog, book)[:1].tolist())
 
 
-def _occupants(choice: _Choice, batches: dict[type[Row], list[Batch[Any]]]) -> None:
+def _occupants(choice: Choice, batches: dict[type[Row], list[Batch[Any]]]) -> None:
     """Scopes that look deserted by what was kept, and were not all the time."""
     counted = batches.get(CgroupDir)
     if not counted or ProcessCgroup not in batches:
@@ -367,7 +315,7 @@ def _occupants(choice: _Choice, batches: dict[type[Row], list[Batch[Any]]]) -> N
 
 
 def _clock(
-    choice: _Choice, episodes: Iterable[tuple[float, float]]
+    choice: Choice, episodes: Iterable[tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
     shelf = choice.shelf
     for start, end in episodes:

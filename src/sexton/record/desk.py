@@ -32,6 +32,7 @@ class Desk:
         self._marks: deque[str] = deque()
         self._problems: deque[str] = deque(maxlen=_MOST_PINS)
         self._wake = threading.Event()
+        self._looked = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="sexton-desk", daemon=True)
         self._thread.start()
@@ -52,6 +53,13 @@ class Desk:
     def marks(self) -> list[str]:
         """What people left since the last time."""
         return _drained(self._marks)
+
+    def last_marks(self, patience_s: float = 2.0) -> list[str]:
+        """What people left up to now; of a disk that hangs what it has given so far."""
+        self._looked.clear()
+        self.look()
+        self._looked.wait(patience_s)
+        return self.marks()
 
     def pinned(self) -> list[Pin]:
         """Pins that are on disk since the last time."""
@@ -84,7 +92,9 @@ class Desk:
                 self._pinned.append(pin)
             except OSError as error:
                 self._problems.append(f"could not pin {pin.kind}: {error.strerror}")
-        self._marks.extend(take_marks(self._directory))
+        if not self._closing:  # nobody comes by for them any more: taken, they would be lost
+            self._marks.extend(take_marks(self._directory))
+            self._looked.set()
         status, self._status = self._status, None
         if status is not None:
             write_status(self._directory, status)

@@ -172,6 +172,7 @@ class Recorder:
                 self._judge()
             wake = min(self._sampler.next_due_s, clock.beat, clock.flush, end_s)
             self.stopping.wait(max(0.0, wake - time.monotonic()))
+        self._take(self._desk.last_marks(), time.monotonic())
 
     def _accompany(self, wanted: Sequence[Callable[[Place], Companion]]) -> None:
         node, limits = os.uname().nodename, self.options.limits
@@ -214,9 +215,7 @@ class Recorder:
         if abs(offset - clock.offset) >= _CLOCK_JUMP_S:
             self._note("clock", f"the wall clock moved by {offset - clock.offset:+,.1f} s")
             clock.offset = offset
-        for mark in self._desk.marks():
-            self._tell(Mark(mark))
-            self._alarm(Raised("mark", mark, mark, now))
+        self._take(self._desk.marks(), now)
         self._desk.look()
         for words in self._desk.problems():
             self._note("disk", words)
@@ -231,6 +230,11 @@ class Recorder:
                     self._note(row.kind, row.detail)
                 else:
                     self._tell(row)
+
+    def _take(self, marks: Sequence[str], now: float) -> None:
+        for mark in marks:
+            self._tell(Mark(mark))
+            self._alarm(Raised("mark", mark, mark, now))
 
     def _pass_on(self) -> None:
         """What the writer has to say goes into the recording like everything else."""

@@ -8,7 +8,7 @@ every segment makes the kernel's share of every step of every core, by the very 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -45,8 +45,9 @@ class Held(NamedTuple):
 class Cores(NamedTuple):
     """The survey's answer. `times` are all readings of core times, by number.
 
-    `telling` are single steps (core, number of the later reading) that the detector quotes where
-    no core was held: the busiest, the longest, the one with most kernel time.
+    `telling` are single steps (core, number of the later reading) that detectors quote where no
+    core was held: the busiest, the longest, the one with most kernel time, and of the step in which
+    two cores were busiest both.
     """
 
     times: Array
@@ -63,9 +64,17 @@ class _Slab(NamedTuple):
     steps: Array
     first: Array
     last: Array
+    softirq: Array | None = None
 
 
-def survey_cores(shelf: Shelf) -> Cores:
+class Glance(Protocol):
+    """Whoever wants to see softirq times in the same pass: readings, cores and milliseconds by core
+    and reading (-1 where a core was not there), segment by segment."""
+
+    def __call__(self, joined: bool, times: Array, cores: Array, softirq: Array) -> None: ...
+
+
+def survey_cores(shelf: Shelf, glance: Glance | None = None) -> Cores:
     """One pass over the core times of the span."""
     slabs: list[tuple[bool, _Slab]] = []
     joined = False
@@ -76,7 +85,9 @@ def survey_cores(shelf: Shelf) -> Cores:
     for book, slab in zip(shelf.books, shelf.each(read), strict=True):
         joined = joined and book.joined
         if slab is not None:
-            slabs.append((joined, slab))
+            if glance is not None and slab.softirq is not None:
+                glance(joined, slab.times, slab.cores, slab.softirq)
+            slabs.append((joined, slab._replace(softirq=None)))
             joined = True
     if not slabs:
         return Cores(np.empty(0), (), ())
@@ -97,7 +108,8 @@ def _slab(shelf: Shelf, book: Book) -> _Slab | None:
     steps = _steps(values[:, :, :-1], values[:, :, 1:])
     # Copies: a view would keep all of the segment's columns in memory.
     edges = values[:, :, 0].copy(), values[:, :, -1].copy()
-    return _Slab(times.copy(), cores.copy(), steps, *edges)
+    softirq = values[_TIMES.index("softirq_ms")].copy()
+    return _Slab(times.copy(), cores.copy(), steps, *edges, softirq)
 
 
 def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Array]:
@@ -158,6 +170,7 @@ def _judge(times: Array, cores: Array, steps: Array) -> Cores:
         _first(share, cores),
         _first(steps, cores),
         (int(cores[int(np.argmax(known[:, coarse]))]), coarse),
+        *_pair(share, cores),
     }
     row, number = np.nonzero(share >= KERNEL_SHARE.value)
     held = []
@@ -166,6 +179,21 @@ def _judge(times: Array, cores: Array, steps: Array) -> Cores:
         edges = int(number[group[0]]), int(number[group[-1]])
         held.append(_run(times, steps[row[group[0]]], int(cores[row[group[0]]]), edges))
     return Cores(times, tuple(held), tuple(sorted(telling)))
+
+
+def _pair(share: Array, cores: Array) -> list[tuple[int, int]]:
+    """The two busiest cores of the step in which the second of them was busiest."""
+    if len(cores) < 2:
+        return []
+    first = share.argmax(axis=0)
+    number = np.arange(share.shape[1])
+    highest = share[first, number]
+    share[first, number] = -1.0
+    second = share.argmax(axis=0)
+    at = int(share[second, number].argmax())
+    busy = share[second[at], at] >= 0
+    share[first, number] = highest
+    return [(int(cores[each[at]]), at) for each in (first, second)] if busy else []
 
 
 def _first(values: Array, cores: Array) -> tuple[int, int]:

@@ -106,9 +106,12 @@ class Segment:
         told = self.manifest.get("providers", {})
         return {kinds[name]: str(source) for name, source in told.items() if name in kinds}
 
-    def table(self, kind: type[Row], columns: Sequence[str] | None = None) -> pa.Table | None:
-        """One table as it lies on disk; `None` where there is none or it is damaged."""
-        return self._table(table(kind), columns)
+    def table(
+        self, kind: type[Row], columns: Sequence[str] | None = None, coded: Sequence[str] = ()
+    ) -> pa.Table | None:
+        """One table as it lies on disk; `None` where there is none or it is damaged. Text columns
+        in `coded` may stay numbers into a dictionary."""
+        return self._table(table(kind), columns, coded)
 
     def readings(self) -> pa.Table | None:
         """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
@@ -142,14 +145,16 @@ class Segment:
             if mono in rows or not number
         ]
 
-    def _table(self, name: str, columns: Sequence[str] | None) -> pa.Table | None:
+    def _table(
+        self, name: str, columns: Sequence[str] | None, coded: Sequence[str] = ()
+    ) -> pa.Table | None:
         if self._recovered is not None:
             found = self._recovered.tables.get(name)
             if found is None or columns is None:
                 return found
             return found.select([each for each in columns if each in found.column_names])
         try:
-            return read_table(self.path, name, self.manifest, columns)
+            return read_table(self.path, name, self.manifest, columns, coded)
         except StoreError as error:
             self._tell(str(error))
             return None

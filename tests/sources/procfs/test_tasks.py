@@ -210,3 +210,9 @@ def test_a_defunct_child_of_ours_is_seen_as_one():
         assert processes(Tasks(open_host()).collect())[process.pid].state == "Z"
     finally:
         process.wait()
+
+
+def test_page_faults_are_the_processs_own_and_not_its_dead_childrens():
+    line = b"7 (x) S 1 7 7 0 -1 64 11 22 33 44 5 2 0 0 20 0 3 0 543 0 0"
+    row = parse_process(line)
+    assert (row.minor_faults, row.major_faults) == (11, 33)

@@ -10,6 +10,7 @@ from tests.support.fixtures import FIXTURES
 
 QUICK = {
     "diagnose": ("diagnose", "--seconds", "0.2"),
+    "why": ("why", "core", "0", "--seconds", "0.2"),
     "zombies": ("zombies", "--seconds", "0.2"),
     "top": ("top", "--interval", "0.2"),
     "profile": ("profile", "top", str(FIXTURES / "perf" / "script" / "6.18-default.txt")),

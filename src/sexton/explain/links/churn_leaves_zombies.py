@@ -17,7 +17,12 @@ from sexton.model.finding import Finding
 from sexton.model.window import Window
 
 
-@link(cause="cgroup_churn", effect="zombie_memcgs")
+@link(
+    cause="cgroup_churn",
+    effect="zombie_memcgs",
+    told="what is removed there stays behind as a dead memory cgroup",
+    proof="a trace of the deaths there (sudo sexton zombies --watch)",
+)
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """A parent that both churns and owns zombies."""
     shared = cause.shares(effect, "cgroup")

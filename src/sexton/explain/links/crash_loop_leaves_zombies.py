@@ -23,7 +23,12 @@ from sexton.model.window import Window
 FEW = 0.5
 
 
-@link(cause="crash_looping_unit", effect="zombie_memcgs")
+@link(
+    cause="crash_looping_unit",
+    effect="zombie_memcgs",
+    told="each restart leaves a dead memory cgroup behind",
+    proof="a trace of its deaths (sudo sexton zombies --watch)",
+)
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The best suspect of the ledger that is also crash-looping."""
     units = cause.entities.get("unit", ())
@@ -36,12 +41,13 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
                 suspect.strength,
                 suspect.sentence,
                 shared=(suspect.owner,),
-                against=(*_too_few(suspect, window), *_elsewhere(suspect, window)),
+                against=(*too_few(suspect, window), *elsewhere(suspect, window)),
             )
     return None
 
 
-def _too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
+def too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
+    """Its restarts explain less than half of the dead."""
     census = window.latest(CgroupCensus)
     dying = census[0].dying if census else None
     if not dying or suspect.ratio is None or suspect.ratio >= FEW or suspect.matched >= FEW * dying:
@@ -49,7 +55,7 @@ def _too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
     return (f"{suspect.owner} accounts for {suspect.matched:,} of {dying:,} dead cgroups only",)
 
 
-def _elsewhere(suspect: Suspect, window: Window) -> tuple[str, ...]:
+def elsewhere(suspect: Suspect, window: Window) -> tuple[str, ...]:
     """Somebody else's dead, where they are more; a unit without a known place is not judged."""
     if not suspect.path:
         return ()

@@ -1,8 +1,8 @@
 """The driver waits for the poll until its patience ends, and resets the device.
 
-**Rule.** The same NIC (and the same queue, where both name one). *Proven*: the reset follows the
-starved poll within 30 s, or the driver's own reset reason says poll starvation. *Likely*: the same
-queue, without a common moment. *Possible*: only the same NIC.
+**Rule.** The same NIC (and the same queue, where both name one). *Proven*: a reset follows the
+starved poll within 30 s of its end, or the driver's own reset reason says poll starvation.
+*Likely*: the same queue, without a common moment. *Possible*: only the same NIC.
 
 **Speaks against it.** The interface's counters that point elsewhere, where they are not zero:
 `wd_expired` (keep-alive), `missing_intr`.
@@ -11,7 +11,7 @@ queue, without a common moment. *Possible*: only the same NIC.
 from __future__ import annotations
 
 from sexton.detect.nics import counters
-from sexton.explain.links.burnt_core_starves_napi import near
+from sexton.explain.moments import resets
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
@@ -19,10 +19,17 @@ from sexton.model.text import printable
 from sexton.model.window import Window
 
 FOLLOWS_WITHIN_S = 30.0
+#: The log and the readings disagree by that much.
+READ_S = 2.0
 _ELSEWHERE = {"wd_expired": "the device stopped its keep-alive", "missing_intr": "interrupts lost"}
 
 
-@link(cause="starved_napi", effect="nic_resets")
+@link(
+    cause="starved_napi",
+    effect="nic_resets",
+    told="the driver gave up waiting and reset the device",
+    proof="the driver's own reason for the reset (ethtool -S, suspected_poll_starvation)",
+)
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The same NIC, better the same queue, best the same half minute."""
     nics = cause.shares(effect, "nic")
@@ -30,7 +37,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if not nics and not queues:
         return None
     said = any("starvation" in each.what and each.number for each in effect.evidence)
-    if said or near(cause, effect, FOLLOWS_WITHIN_S):
+    if said or _follows(cause, effect, window):
         strength = Strength.PROVEN
     else:
         strength = Strength.LIKELY if queues else Strength.POSSIBLE
@@ -44,6 +51,14 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         shared=queues or nics,
         against=_elsewhere(effect, window),
     )
+
+
+def _follows(starved: Finding, reset: Finding, window: Window) -> bool:
+    """Is there a reset while it waited or soon after? One before the wait is not its doing."""
+    if starved.start is None:
+        return False
+    first, last = starved.start - READ_S, (starved.end or starved.start) + FOLLOWS_WITHIN_S
+    return any(first <= moment <= last for moment in resets(reset, window))
 
 
 def _elsewhere(reset: Finding, window: Window) -> tuple[str, ...]:

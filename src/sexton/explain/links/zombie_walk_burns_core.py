@@ -1,24 +1,38 @@
 """A periodic reader of memory statistics makes the kernel walk the dead cgroups, on one core.
 
-**Rule.** With kernel stacks (``--stacks``) they decide: *proven* where the walk's functions are in
-a fifth or more of the held core's kernel samples in those seconds, and no link at all where they
-are in fewer than one in twenty. Without stacks it is at best *likely*: the task that held the core
-is a known reader of cgroup statistics and one read at the root is measured or estimated at half a
-second or more. *Possible*: only one of the two. Nothing where neither was seen: two symptoms on one
-node are no chain.
+**Rule.** Most of the memory cgroups that are walked must be dead; else it is the crowd that is
+slow. With kernel stacks (``--stacks``) they decide: *proven* where the walk's functions are in a
+fifth or more of the held core's kernel samples in those seconds (a statistics walk spends nearly
+all its time in them, reclaim over the dead 30 to 41 %, measured on 6.18), *likely* below that, no
+link at all where they are in fewer than one in twenty. Flushing statistics is no walk: it costs by
+what changed, not by what is there. Without stacks it is at best *likely*: the task that held the
+core is a known reader of cgroup statistics and one read at the root is measured or estimated at
+half a second or more. *Possible*: only one of the two. Nothing where neither was seen (two
+symptoms on one node are no chain), where the core was held in softirq or by a kernel thread, or
+where all that is known is a reader and its read was measured as fast.
 
-**Speaks against it.** A walk measured as fast (newer kernels), a core held in softirq, or, without
-stacks, a task that is no known reader of statistics.
+**Speaks against it.** Stacks that are mostly elsewhere, a walk estimated as fast (newer kernels),
+or, without stacks, a task that is no known reader of statistics. A look-alike that was there in the
+same seconds, or could not be judged, makes it *possible* where stacks do not decide (see
+`sexton.explain.weigh`).
 """
 
 from __future__ import annotations
 
-import re
-
 from sexton.detect.ceilings import cost as walk_cost
 from sexton.detect.ceilings import is_bound
-from sexton.detect.detectors.saturated_core import BY_KIND
-from sexton.detect.stacks import on_cores
+from sexton.explain.families import WALK, WORDS
+from sexton.explain.held import (
+    HARDLY,
+    MOST,
+    MUCH,
+    Work,
+    core_of,
+    dead_share,
+    in_softirq,
+    sampled,
+    work_of,
+)
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.chain import Link, Strength
@@ -41,77 +55,85 @@ READERS = (
     "datadog-agent",
     "amazon-cloudwat",
 )
-#: Kernel functions that walk memory cgroups; inlining and versions differ, so a family is matched.
-WALK = re.compile(
-    r"^(mem_cgroup_(nr_lru_pages|node_nr_lru_pages|iter\w*|flush_stats\w*)|memcg_(numa_)?stat_show"
-    r"|memcg_sum_events|memory_stat_(show|format)|css_next_descendant_p\w+|css_rstat_flush\w*"
-    r"|cgroup_rstat_flush\w*|lru_gen_seq_show)"
-)
-#: A statistics walk spends nearly all its time in them; reclaim over the dead 30 to 41 % (measured
-#: on 6.18), the rest in what it does at each one. Where few are walked they hardly show.
-PROVES_SHARE = 1 / 5
-DISPROVES_SHARE = 1 / 20
+#: Threads of the kernel's own: none of them reads a file.
+_KERNEL = ("ksoftirqd/", "kswapd", "kcompactd", "khugepaged", "kworker/", "migration/", "rcu_")
 #: A walk shorter than this cannot hold a core for seconds.
 SLOW_WALK_S = 0.5
-#: Per cent of the held core; less, and softirq held it.
-_MOSTLY_SYSTEM = 50.0
 
 
-@link(cause="zombie_memcgs", effect="saturated_core")
+@link(
+    cause="zombie_memcgs",
+    effect="saturated_core",
+    told="a walk over them held a core",
+    proof="kernel stacks of the held core (--stacks)",
+)
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The walk over the dead, straight to the core."""
-    return judge("zombie_walk_burns_core", (cause, effect), window)
+    dead = dead_share(window)
+    if dead is not None and dead < MOST:
+        return None
+    return judge("zombie_walk_burns_core", (cause, effect), window, WALK)
 
 
-def judge(name: str, ends: tuple[Finding, Finding], window: Window) -> Link | None:
+def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str) -> Link | None:
     """Stacks where there are any; else reader and walk cost, each counting on its own."""
-    cause, effect = ends
-    readers = [task for task in effect.entities.get("task", ()) if task.startswith(READERS)]
     walk = dearest_walk(window)
-    cost = None if walk is None else walk_cost(walk)
-    slow = cost is not None and cost >= SLOW_WALK_S
-    share = _walk_share(effect, window)
-    if share is not None and share < DISPROVES_SHARE:
+    work = work_of(ends[1], window)
+    if work is not None:
+        return _by_stacks(name, ends, work, (family, walk))
+    return _by_reader(name, ends, walk)
+
+
+def _by_stacks(
+    name: str, ends: tuple[Finding, Finding], work: Work, asked: tuple[str, WalkCost | None]
+) -> Link | None:
+    cause, effect = ends
+    family, walk = asked
+    share = work.share(family)
+    if share < HARDLY:
         return None
-    if share is None and not readers and not slow:
-        return None
-    evidence: tuple[Evidence, ...] = ()
-    if walk is not None and cost is not None:
-        measured = "measured" if walk.root_s is not None else "estimated, not caused"
-        evidence = (
-            Evidence(
-                f"one read of {walk.file} at the root",
-                f"{seconds(cost)} ({measured})",
-                "< 10 ms",
-                "s",
-                f"{walk.path}, {walk.memcgs} memcgs timed",
-                cost,
-            ),
-        )
-    if share is not None:
-        evidence += (
-            Evidence(
-                "walk functions in the held core's kernel samples",
-                f"{100 * share:.0f} %",
-                "< 5 %",
-                "% of samples",
-                "perf record",
-                100 * share,
-            ),
-        )
-    against = [] if slow or cost is None else [f"a read at the root takes only {seconds(cost)}"]
-    against += _not_in_system(effect)
-    if share is None and not readers:
-        tasks = effect.entities.get("task", ())[:1]
-        against += [f"{task} is no known reader of memory statistics" for task in tasks]
+    strength = Strength.PROVEN if share >= MUCH else Strength.LIKELY
+    against = []
+    if share < MUCH and work.mostly:
+        strength = Strength.POSSIBLE
+        against.append(f"most of the held core's samples are elsewhere: it {work.mostly}")
+    core = core_of(effect)
+    evidence = sampled(family, share)
     return Link(
         name,
         cause.id,
         effect.id,
-        _strength(share, bool(readers), slow),
-        _sentence(share, readers, cost),
-        shared=tuple(readers),
-        evidence=evidence,
+        strength,
+        f"{100 * share:.0f} % of that core's kernel samples: it {WORDS[family]}",
+        shared=_readers(effect) or ((core,) if core else ()),
+        evidence=(*_timed(walk), evidence),
+        against=tuple(against),
+    )
+
+
+def _by_reader(name: str, ends: tuple[Finding, Finding], walk: WalkCost | None) -> Link | None:
+    cause, effect = ends
+    tasks = effect.entities.get("task", ())
+    if in_softirq(effect) or (tasks and all(task.startswith(_KERNEL) for task in tasks)):
+        return None
+    readers = _readers(effect)
+    cost = None if walk is None else walk_cost(walk)
+    slow = cost is not None and cost >= SLOW_WALK_S
+    refuted = walk is not None and walk.root_s is not None and not slow
+    if not slow and (not readers or refuted):
+        return None
+    against = [] if slow or cost is None else [f"a read at the root takes only {seconds(cost)}"]
+    if not readers:
+        against += [f"{task} is no known reader of memory statistics" for task in tasks[:1]]
+    core = core_of(effect)
+    return Link(
+        name,
+        cause.id,
+        effect.id,
+        Strength.LIKELY if readers and slow else Strength.POSSIBLE,
+        _sentence(readers, cost),
+        shared=readers or ((core,) if core else ()),
+        evidence=_timed(walk),
         against=tuple(against),
     )
 
@@ -124,34 +146,29 @@ def dearest_walk(window: Window) -> WalkCost | None:
     return max(known, key=walk_cost, default=None)
 
 
-def _not_in_system(held: Finding) -> list[str]:
-    return [
-        f"{each.what}: {each.value}; a walk is system time"
-        for each in held.evidence
-        if each.what.endswith(BY_KIND) and (each.number or 0.0) < _MOSTLY_SYSTEM
-    ]
+def _readers(held: Finding) -> tuple[str, ...]:
+    return tuple(task for task in held.entities.get("task", ()) if task.startswith(READERS))
 
 
-def _strength(share: float | None, reader: bool, slow: bool) -> Strength:
-    if share is not None and share >= PROVES_SHARE:
-        return Strength.PROVEN
-    return Strength.LIKELY if (reader and slow) or share is not None else Strength.POSSIBLE
+def _timed(walk: WalkCost | None) -> tuple[Evidence, ...]:
+    if walk is None:
+        return ()
+    measured = "measured" if walk.root_s is not None else "estimated, not caused"
+    return (
+        Evidence(
+            f"one read of {walk.file} at the root",
+            f"{seconds(walk_cost(walk))} ({measured})",
+            "< 10 ms",
+            "s",
+            f"{walk.path}, {walk.memcgs} memcgs timed",
+            walk_cost(walk),
+            "the cost does not grow with the number of memory cgroups on this kernel",
+        ),
+    )
 
 
-def _sentence(share: float | None, readers: list[str], cost: float | None) -> str:
-    if share is not None:
-        return f"{100 * share:.0f} % of that core's kernel samples walk memory cgroups"
+def _sentence(readers: tuple[str, ...], cost: float | None) -> str:
     who = readers[0] if readers else "the task on that core"
     reads = "reads memory statistics" if readers else "may read memory statistics"
     pace = f"; one read takes {seconds(cost)}" if cost is not None else ""
     return f"{who} {reads}{pace}; kernel stacks would prove it (--stacks)"
-
-
-def _walk_share(held: Finding, window: Window) -> float | None:
-    """The walk's share of the held core's samples; `None` where no stacks were taken there."""
-    if held.start is None or held.end is None:
-        return None
-    rows = on_cores(window, held.entities.get("core", ()), (held.start, held.end))
-    total = sum(row.samples for row in rows)
-    walking = sum(row.samples for row in rows if any(map(WALK.match, row.frames)))
-    return walking / total if total else None

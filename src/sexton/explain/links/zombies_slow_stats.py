@@ -21,7 +21,12 @@ from sexton.model.window import Window
 MOSTLY = 0.5
 
 
-@link(cause="zombie_memcgs", effect="slow_memcg_stats")
+@link(
+    cause="zombie_memcgs",
+    effect="slow_memcg_stats",
+    told="whoever reads memory statistics has to walk over them",
+    proof="a read at the root, timed (not caused: it would hold a core itself)",
+)
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The share of the dead in what is walked."""
     census = window.latest(CgroupCensus)
@@ -39,11 +44,12 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         effect.id,
         Strength.PROVEN if measured else Strength.LIKELY,
         f"{100 * share:.1f} % of what is walked is dead; cost {how}",
-        against=_small_and_slow(walk, census[0].total),
+        against=small_and_slow(walk, census[0].total),
     )
 
 
-def _small_and_slow(walk: WalkCost, total: int) -> tuple[str, ...]:
+def small_and_slow(walk: WalkCost, total: int) -> tuple[str, ...]:
+    """A small part that takes as long as the whole: then it is not the number that is slow."""
     if walk.memcgs * 10 > total or walk.measured_s * 2 < cost(walk):
         return ()
     few = f"{walk.memcgs:,} of {total:,} memory cgroups"

@@ -11,7 +11,7 @@ line of names, then a line of numbers, each with the same prefix. An excerpt of 
 Quirks: the order and the set of columns differ between kernels, so a column is found by its name
 and is `None` where a kernel does not have it; `MaxConn` is -1. The counters are those of one
 network namespace, ours or (through ``--root``) that of the host's init. In a namespace other than
-the first, older kernels give no `netstat` to speak of: then its four columns are `None`.
+the first, older kernels give no `netstat` to speak of: then its five columns are `None`.
 
 >>> text = '''Tcp: MaxConn AttemptFails EstabResets InSegs OutSegs RetransSegs
 ... Tcp: -1 3 4 500 600 7
@@ -36,7 +36,13 @@ from sexton.sources.registry import source
 
 PATH = "/proc/net/snmp"
 _ALWAYS = ("InSegs", "OutSegs", "RetransSegs", "EstabResets", "AttemptFails")
-_EXTENDED = ("TCPTimeouts", "TCPAbortOnTimeout", "TCPLostRetransmit", "ListenDrops")
+_EXTENDED = (
+    "TCPTimeouts",
+    "TCPAbortOnTimeout",
+    "TCPLostRetransmit",
+    "ListenDrops",
+    "TCPSynRetrans",
+)
 
 
 @source(PATH, rows=(TcpCounters,), period_s=1.0)

@@ -18,6 +18,8 @@ Quirks:
   shell while the process ended) counts as ended too. With `hidepid` others' processes are hidden:
   they are skipped, and only where none can be read at all the source is denied.
 - Defunct processes have state ``Z`` until their parent waits for them.
+- Page faults are the process's own, over all its threads: minor ones (`minflt`) found their page in
+  memory, major ones (`majflt`) waited for a disk. Those of its dead children are not in them.
 - Times are in ticks of 10 ms. `start_ms` is since boot; with the pid it tells apart two processes
   that had the same pid one after the other.
 
@@ -171,6 +173,8 @@ def parse_process(content: bytes, path: str = PATH) -> Process:
             int(fields[36]) if len(fields) > 36 else None,
             int(fields[17]),
             int(fields[6]) & _KERNEL_THREAD != 0,
+            int(fields[7]),
+            int(fields[9]),
         )
     except (ValueError, IndexError):
         raise SourceMalformed(path, 1, "not a task's fields") from None

@@ -21,6 +21,7 @@ AROUND_S = 300.0
 _UNIX = re.compile(r"(?:@(?=[0-9])|(?=[0-9]{9}))([0-9]{1,12}(?:\.[0-9]{1,9})?)", re.ASCII)
 _AGO = re.compile(r"-?([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|min|m|h|d)", re.ASCII)
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?", re.ASCII)
+_NO_SECOND = re.compile(r"(?:^|[T ])[0-9]{1,2}:[0-9]{2}(?:Z|[+-][0-9:]+)?$", re.ASCII)
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _HOW = "like 10:15, 2026-11-15T10:15:00Z, @1794737700, or 20m before the end"
 
@@ -79,6 +80,19 @@ def parse_moment(text: str, edges: tuple[float, float]) -> float:
         return datetime.fromisoformat(said).timestamp()
     except (ValueError, OverflowError, OSError):
         raise CommandError(f"{text!r} is no time: {_HOW}") from None
+
+
+def lasts_s(text: str) -> float:
+    """How much time such words cover: a minute where no second was said.
+
+    >>> [lasts_s(text) for text in ("03:12", "03:12:07", "2026-11-15T03:12Z", "20m", "90s", "@12")]
+    [60.0, 0.0, 60.0, 60.0, 0.0, 0.0]
+    """
+    said = text.strip()
+    ago = _AGO.fullmatch(said)
+    if ago is not None:
+        return 0.0 if ago[2] == "s" else 60.0
+    return 60.0 if _NO_SECOND.search(said) else 0.0
 
 
 def _last_time(hour: int, minute: int, second: int, last_s: float) -> float:

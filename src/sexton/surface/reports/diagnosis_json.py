@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sexton.model.chain import Chain, Link
+from sexton.model.chain import Chain, Coincidence, Contest, Link
 from sexton.model.diagnosis import Diagnosis
-from sexton.model.finding import Evidence, Finding
+from sexton.model.finding import Evidence, Finding, Rows
 from sexton.model.node import Node
 from sexton.model.row import fields_of
 from sexton.model.text import printable
@@ -26,6 +26,9 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "window": {"start": diagnosis.start, "end": diagnosis.end},
         "findings": [_finding(each) for each in diagnosis.findings],
         "chains": [_chain(each) for each in diagnosis.chains],
+        "story": list(diagnosis.story),
+        "contests": [contest_json(each) for each in diagnosis.contests],
+        "coincidences": [coincidence_json(each) for each in diagnosis.coincidences],
         "unexplained": list(diagnosis.unexplained),
         "against": list(diagnosis.against),
         "plan": [{"do": s.do, "why": s.why, "risk": s.risk} for s in diagnosis.plan],
@@ -66,7 +69,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "end": finding.end,
         "evidence": [_evidence(each) for each in finding.evidence],
         "missing": [{"what": each.what, "grant": each.grant} for each in finding.missing],
+        "rows": [_rows(each) for each in finding.rows],
     }
+
+
+def _rows(rows: Rows) -> dict[str, Any]:
+    return {"table": rows.table, "rows": rows.rows, "start": rows.start, "end": rows.end}
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
@@ -101,6 +109,33 @@ def _link(link: Link) -> dict[str, Any]:
         "shared": list(link.shared),
         "evidence": [_evidence(each) for each in link.evidence],
         "against": list(link.against),
+        "rows": [_rows(each) for each in link.rows],
+    }
+
+
+def contest_json(contest: Contest) -> dict[str, Any]:
+    """A symptom and its rivals."""
+    return {
+        "symptom": contest.symptom,
+        "rivals": [
+            {
+                "cause": each.cause,
+                "strength": each.strength.value,
+                "chosen": each.chosen,
+                "sentence": each.sentence,
+                "against": list(each.against),
+            }
+            for each in contest.rivals
+        ],
+    }
+
+
+def coincidence_json(coincidence: Coincidence) -> dict[str, Any]:
+    """What rose together without a proof."""
+    return {
+        "findings": list(coincidence.findings),
+        "sentence": coincidence.sentence,
+        "would_prove": coincidence.would_prove,
     }
 
 

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
-from textwrap import wrap
 
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import ESSENTIAL, Diagnosis, Exit
@@ -18,6 +17,8 @@ from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
+from sexton.surface.reports.blocks import block, labelled, typed
+from sexton.surface.reports.telling import coincidences, lead, rivals, shown, story, untold
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -27,22 +28,24 @@ EXITS = {
     Exit.FAILED: "sexton itself failed",
     Exit.CANNOT_TELL: "could not tell; the lines above say what would",
 }
-_LABEL = 10
+#: The label of a fact about a node that is not sick.
+_FACT = 19
 _MOST_LINES = 6
 _NARROW = 15
 _ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
 _WIDE_ENOUGH = 72
+_PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
+#: A number that is said in whole per cent.
+_ROUNDED = 0.51
 #: Where a value goes on to explain itself.
 _PHRASE = re.compile(r",? (?=against |in |of |\(|=)|[,;:] ")
-#: A number and its unit stay on one line.
-_UNIT = re.compile(r"(\d) (s|ms|min|h|d|x|MB|KiB|MiB|GiB|%)(?!\w)")
 
 
 def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
     width = min(max(width, 60), 110)
     word = _WORDS[diagnosis.exit]
-    lines = [*_block(f"{word}  {_identity(diagnosis)}", width, "      ", first="")]
+    lines = [*block(f"{word}  {_identity(diagnosis)}", width, "      ", first="")]
     lines += [*_replayed(diagnosis, width), ""]
     if colour:
         coloured = f"\x1b[1;{_COLOURS[diagnosis.exit]}m{word}\x1b[0m"
@@ -81,8 +84,8 @@ def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         return
     span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
     length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
-    yield from _labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
-    yield from _labelled("", [printable(each) for each in told.notes], width)
+    yield from labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
+    yield from labelled("", [printable(each) for each in told.notes], width)
 
 
 def _clock(wall_s: float) -> str:
@@ -104,13 +107,9 @@ def _name(node: Node) -> str:
 
 def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     known = diagnosis.by_id
-    told: list[str] = []
-    for chain in diagnosis.chains[:2]:
-        told += [name for name in chain.findings if name not in told]
-    told += [name for name in diagnosis.unexplained if name not in told]
-    yield from _block(" ".join(_sentence(known[name]) for name in told), width, " ")
+    yield from block(lead(diagnosis), width, " ")
     yield ""
-    for number, chain in enumerate(diagnosis.chains[:2]):
+    for number, chain in enumerate(untold(shown(diagnosis)[:3])):
         yield from _chain(chain, known, width, "THE CHAIN" if number == 0 else "ALSO")
         yield ""
     if diagnosis.unexplained:
@@ -118,20 +117,16 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield from _loose(title, [known[name] for name in diagnosis.unexplained], width)
         yield ""
     if diagnosis.against:
-        yield from _labelled("AGAINST", [" · ".join(diagnosis.against)], width)
+        yield from labelled("AGAINST", [" · ".join(diagnosis.against)], width)
     against = [text for chain in diagnosis.chains for link in chain.links for text in link.against]
-    yield from _labelled("", list(dict.fromkeys(against)), width)
-    yield from _asides(diagnosis, width)
+    yield from labelled("", list(dict.fromkeys(against)), width)
+    yield from rivals(diagnosis, width)
+    yield from coincidences(diagnosis, width)
+    yield from labelled("NOTED", _noted(diagnosis)[:3], width)
     yield from _outlook(diagnosis, width)
     yield from _not_seen(diagnosis, width)
     yield from _do_now(diagnosis, width)
-
-
-def _sentence(finding: Finding) -> str:
-    """Its summary as a sentence; the name of a thing keeps its own spelling."""
-    summary = finding.summary
-    named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
-    return (summary if named else summary[:1].upper() + summary[1:]) + "."
+    yield from story(diagnosis, width)
 
 
 def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -> Iterator[str]:
@@ -142,7 +137,7 @@ def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -
         yield line
         if link is not None:
             text = f"└ {link.strength}: {link.sentence}"
-            yield from _block(text, width, "     ", first="   ")
+            yield from block(text, width, "     ", first="   ")
 
 
 def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
@@ -170,6 +165,9 @@ def _here(evidence: Evidence) -> str:
     start = _PHRASE.split(evidence.value, maxsplit=1)[0]
     if len(start) <= _NARROW or evidence.number is None:
         return start if len(start) <= _NARROW else evidence.value
+    for said in _PERCENT.findall(evidence.value):
+        if abs(float(said.replace(",", "")) - evidence.number) <= _ROUNDED:
+            return f"{said} %"
     return f"{evidence.number:,.{0 if evidence.number == int(evidence.number) else 1}f}"
 
 
@@ -179,19 +177,15 @@ def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
     normal = min(max(len(row[1]) for row in every), 12)
     here = min(max(len(row[2]) for row in every), _NARROW)
     label = max(len(row[0]) for row in every)
-    # Where not all fits, the proof gives way first, down to twenty columns, then the label.
-    proof = max(20, width - normal - here - label - 6)
+    # Where not all fits, the proof gives way first, down to a third of the line, then the label.
+    proof = max(width * 3 // 10, width - normal - here - label - 6)
     label = min(label, width - normal - here - proof - 6)
     if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than where they stand
         label, proof = width - normal - here - 4, 0
     for row in every:
         cells = f" {_cut(row[0], label):<{label}} {_cut(row[1], normal):>{normal}}"
         cells += f" {_cut(row[2], here):>{here}}  "
-        where = wrap(row[3], proof)[:2] if proof else []
-        yield "\n".join(
-            ((cells if number == 0 else " " * len(cells)) + line).rstrip()
-            for number, line in enumerate(where or [""])
-        )
+        yield (cells + _cut(row[3], proof)).rstrip()
 
 
 def _cut(text: str, width: int) -> str:
@@ -211,36 +205,48 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         # A container's own processes and cgroups may be clean while the node's are not.
         inside = diagnosis.node is not None and diagnosis.node.container
         label = "clean in here" if inside else "also clean"
-        yield from _labelled(label, [", ".join(clean).replace("_", " ")], width, 19)
-    yield from _asides(diagnosis, width)
+        yield from labelled(label, [_some(clean, width - _FACT - 2)], width, _FACT)
+    room = width - _FACT - 2
+    yield from labelled("noted", [_cut(each, room) for each in _noted(diagnosis)[:2]], width, _FACT)
     unasked = [each for each in others if each.verdict is Verdict.UNKNOWN]
     names = ", ".join(each.id for each in unasked).replace("_", " ")
     if diagnosis.exit is Exit.CANNOT_TELL:
-        yield from _labelled("not checked", [names] if names else [], width, 19)
+        yield from labelled("not checked", [names] if names else [], width, _FACT)
         yield ""
         yield from _not_seen(diagnosis, width)
         return
     if unasked:
         grants = [lack.grant for each in unasked for lack in each.missing if lack.grant]
-        remedy = f" ({grants[0]})" if grants else " (sexton sources says why)"
-        yield from _labelled("not checked", [names + remedy], width, 19)
+        command = grants[0].partition("  # ")[0] if grants else "sexton sources says why"
+        remedy = f" ({command})"
+        yield from labelled("not checked", [names + remedy], width, _FACT)
+
+
+def _some(names: list[str], width: int) -> str:
+    """As many names as a line holds, and how many more there are."""
+    told = [name.replace("_", " ") for name in names]
+    for most in range(len(told), 0, -1):
+        more = f" and {len(told) - most} more" if most < len(told) else ""
+        text = ", ".join(told[:most]) + more
+        if len(text) <= width:
+            return text
+    return count(len(told), "more check")
 
 
 def _fact(finding: Finding, width: int) -> Iterator[str]:
     label = finding.id.replace("_", " ")
     prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
     text = prefix.get(finding.verdict, "") + finding.summary
-    yield from _labelled(label, [text], width, 19)
+    yield from labelled(label, [text], width, _FACT)
 
 
-def _asides(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+def _noted(diagnosis: Diagnosis) -> list[str]:
     """Present, but only worth a line."""
-    notes = [
+    return [
         each.summary
         for each in diagnosis.findings
         if each.verdict is Verdict.PRESENT and not each.is_problem
     ]
-    yield from _labelled("NOTED", notes[:3], width)
 
 
 def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -249,9 +255,9 @@ def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         for finding in diagnosis.findings
         if finding.is_problem
         for each in finding.evidence
-        if each.outlook
+        if each.outlook and not each.value.startswith("not here")
     ]
-    yield from _labelled("OUTLOOK", lines[:4], width)
+    yield from labelled("OUTLOOK", lines[:4], width)
 
 
 def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -261,25 +267,25 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     for grant, whats in lacking.items():
         shown = whats[:left]
         for what in shown:
-            yield from _labelled(label, [what], width)
+            yield from labelled(label, [what], width)
             label = ""
         if grant and shown:
-            yield _typed(grant)
+            yield typed(grant)
         left -= len(shown)
     unsaid = sum(map(len, lacking.values())) - _MOST_LINES
     if unsaid > 0:
-        yield from _labelled("", [f"and {unsaid} more: sexton sources"], width)
+        yield from labelled("", [f"and {unsaid} more: sexton sources"], width)
     skipped = [_skip(state) for state in diagnosis.sources if state.state == "skipped"]
-    yield from _labelled("SKIPPED", skipped, width)
+    yield from labelled("SKIPPED", dict.fromkeys(skipped), width)
 
 
 def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """What was asked for by an option and could not be had."""
     for state in diagnosis.sources:
         if state.asked and state.state != "ok":
-            yield from _labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
+            yield from labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
             if state.grant:
-                yield _typed(state.grant)
+                yield typed(state.grant)
 
 
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
@@ -317,13 +323,8 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         return
     yield ""
     for number, step in enumerate(diagnosis.plan):
-        yield from _labelled("" if number else "DO NOW", [f"{step.why}; risk: {step.risk}"], width)
-        yield _typed(step.do)
-
-
-def _typed(command: str) -> str:
-    """A command on a line of its own, never wrapped: it must survive being copied."""
-    return " " * (_LABEL + 4) + shorten(command, 300)
+        yield from labelled("" if number else "DO NOW", [f"{step.why}; risk: {step.risk}"], width)
+        yield typed(step.do)
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -336,7 +337,7 @@ def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         )
         command += "" if diagnosis.replayed is None else " would have kept"
         yield ""
-        yield from _labelled("AS ROOT", [f"{command} {', '.join(names)}"], width)
+        yield from labelled("AS ROOT", [f"{command} {', '.join(names)}"], width)
 
 
 def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -353,24 +354,5 @@ def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         used = f"{watched} · {cost.cpu_s:.2f} s CPU{peak}"
         checks = f"{used} · {cost.touched} · {checks}"
     yield ""
-    yield from _block(checks, width, " ")
+    yield from block(checks, width, " ")
     yield f" exit {int(diagnosis.exit)}: {EXITS[diagnosis.exit]}"
-
-
-def _labelled(label: str, items: list[str], width: int, indent: int = _LABEL) -> Iterator[str]:
-    for number, item in enumerate(items):
-        head = f" {label if number == 0 else '':<{indent}} "
-        yield from _block(item, width, " " * len(head), first=head)
-
-
-def _block(text: str, width: int, indent: str, first: str | None = None) -> Iterator[str]:
-    lead = indent if first is None else first
-    lines = wrap(
-        _UNIT.sub("\\1\u00a0\\2", text),
-        width,
-        initial_indent=lead,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    yield from (line.replace("\u00a0", " ") for line in lines or [lead.rstrip()])

@@ -8,9 +8,10 @@ snapshot() {
     for file in stat softirqs interrupts schedstat vmstat uptime; do
         big "/proc/$file"
     done
-    for file in softnet_stat snmp netstat dev; do
+    for file in softnet_stat snmp netstat dev stat/nf_conntrack; do
         big "/proc/self/net/$file" "/proc/1/net/$file"
     done
+    small /proc/sys/net/netfilter/nf_conntrack_max
     for file in cpu memory io irq; do
         small "/proc/pressure/$file"
     done

@@ -27,15 +27,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.surface.cli.options import add_json, add_root, need_recorder, seconds
+from sexton.surface.cli.options import add_json
+from sexton.surface.cli.seeing import add_recording, add_watching, check_recording
 from sexton.surface.cli.times import add_span
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sexton.model.diagnosis import Cost, Diagnosis
     from sexton.model.window import Window
-    from sexton.record.replay import Replay
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,28 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ARCHIVE",
         help="a tar made by the script of `sexton collect`; - reads it from standard input",
     )
-    parser.add_argument(
-        "--seconds", type=seconds, metavar="N", help="how long to watch (default 10)"
-    )
     add_json(parser)
-    add_root(parser)
-    parser.add_argument(
-        "--stacks",
-        action="store_true",
-        help="sample kernel stacks with perf meanwhile (root; proves what held a core)",
-    )
-    parser.add_argument(
-        "--probe",
-        action="store_true",
-        help="measure how long softirqs wait for their core, in the kernel (root; BPF)",
-    )
-    parser.add_argument(
-        "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
-    )
-
-    parser.add_argument(
-        "--from", dest="recording", metavar="DIR", help="judge a recording instead of this node"
-    )
+    add_watching(parser)
+    add_recording(parser)
     add_span(parser)
 
 
@@ -98,13 +77,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.recording is not None:
         if args.archive is not None:
             raise CommandError("a recording and an archive exclude each other")
-        if args.root != "/":
-            raise CommandError("--from and --root exclude each other")
-        if args.seconds is not None or args.stacks or args.probe or args.no_trace:
-            raise CommandError(
-                "a recording was made already: --seconds, --stacks, --probe, --no-trace say nothing"
-            )
-        need_recorder()
+        check_recording(args)
     if args.archive is not None:
         if args.root != "/":
             raise CommandError("an archive and --root exclude each other")
@@ -116,8 +89,10 @@ def _check(args: argparse.Namespace) -> None:
 
 def _seen(args: argparse.Namespace) -> Diagnosis:
     from sexton.explain.diagnosis import diagnose
+    from sexton.surface.cli.seeing import watch
 
-    return diagnose(*(_replay(args.archive) if args.archive is not None else _watch(args)))
+    seen = _replay(args.archive) if args.archive is not None else watch(args, "diagnose")
+    return diagnose(*seen)
 
 
 def _recorded(args: argparse.Namespace) -> Diagnosis:
@@ -127,69 +102,17 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
 
     from sexton.explain.diagnosis import diagnose
     from sexton.model.diagnosis import Replayed
+    from sexton.store.recording import Recording
+    from sexton.surface.cli.seeing import asked_of, cost_of, read_back
 
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
-    found = _read_back(args, Path(args.recording))
-    diagnosis = diagnose(found.window, _cost(found.window, "replayed from a recording"))
+    recording = Recording(Path(args.recording))
+    found = read_back(recording, asked_of(args, recording))
+    diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
     told = Replayed(args.recording, found.notes, found.condensed)
     # What the detectors took counts too: a night of readings is theirs to look at.
-    cost = _cost(found.window, "replayed from a recording")
+    cost = cost_of(found.window, "replayed from a recording")
     return replace(diagnosis, cost=cost, replayed=told)
-
-
-def _read_back(args: argparse.Namespace, path: Path) -> Replay:
-    from sexton.errors import CommandError
-    from sexton.record.replay import window
-    from sexton.record.span import between, edges, everything, reach
-    from sexton.store.recording import Recording
-    from sexton.surface.cli.progress import steps
-    from sexton.surface.cli.times import asked_span
-
-    recording = Recording(path)
-    try:
-        asked = asked_span(args, edges(recording))
-    except CommandError as error:
-        raise CommandError(f"{error}; {reach(recording)}") from None
-    span = everything(recording) if asked is None else between(recording, *asked)
-    with steps("reading back") as tick:
-        return window(recording, span, tick=tick)
-
-
-def _watch(args: argparse.Namespace) -> tuple[Window, Cost]:
-    from sexton.record.sampler import Sampler, default_sources
-    from sexton.sources.host import open_host
-    from sexton.sources.registry import left_out
-    from sexton.surface.cli.progress import countdown
-
-    span = args.seconds or 10.0
-    asked = [name for name in ("--stacks", "--probe") if getattr(args, name[2:])]
-    chosen = default_sources(*asked)
-    if args.no_trace:
-        again = "sudo sexton diagnose  # without --no-trace"
-        chosen = tuple(
-            left_out(each, "left out by --no-trace", again)
-            if each.id.startswith("tracefs.")
-            else each
-            for each in chosen
-        )
-    with Sampler(open_host(args.root), chosen) as sampler, countdown(span) as tick:
-        window = sampler.run(span, tick)
-    return window, _cost(window, _touched(window))
-
-
-def _touched(window: Window) -> str:
-    """What was more than reading."""
-    ok = {name.partition(".")[0] for name, state in window.states.items() if state.state == "ok"}
-    more = [
-        words
-        for family, words in (
-            ("tracefs", "a private trace instance, removed"),
-            ("perf", "perf's samples, deleted"),
-            ("bpf", "two small BPF programs, gone"),
-        )
-        if family in ok
-    ]
-    return f"read-only but for {' and '.join(more)}" if more else "read-only"
 
 
 def _replay(path: str) -> tuple[Window, Cost]:
@@ -200,6 +123,7 @@ def _replay(path: str) -> tuple[Window, Cost]:
     from sexton.record.sampler import Sampler
     from sexton.sources.archive import read_archive
     from sexton.sources.host import Host
+    from sexton.surface.cli.seeing import cost_of
 
     if path == "-":
         if sys.stdin is None:
@@ -215,15 +139,4 @@ def _replay(path: str) -> tuple[Window, Cost]:
             raise CommandError(f"{path}: {error.strerror}") from None
     with Sampler(Host(snapshots[0].files, live=False)) as sampler:
         window = sampler.replay((each.files, each.moment) for each in snapshots)
-    return window, _cost(window, "replayed from an archive")
-
-
-def _cost(window: Window, touched: str) -> Cost:
-    import resource
-
-    from sexton.model.diagnosis import Cost
-
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-    return Cost(window.seconds, spent, own.ru_maxrss * 1024, touched)
+    return window, cost_of(window, "replayed from an archive")

@@ -1,0 +1,313 @@
+"""The kernel's table of tracked connections is full, and new connections are dropped.
+
+**What is seen.** The kernel's own words in its log (``nf_conntrack: table full, dropping packet``,
+with the number of a container's network namespace), the table's fill (`nf_conntrack_count` of
+`nf_conntrack_max`) and what it had to do (`/proc/net/stat/nf_conntrack`: packets dropped, entries
+thrown out early). And one level up, on EC2, the instance's own table: the interface's counter
+``conntrack_allowance_exceeded``.
+
+**Why it hurts.** Every packet that would open a connection is thrown away without an answer: it
+looks like a lossy network. Old connections go on, so half of everything works.
+
+**What would make it wrong.** The log is rate-limited, so its lines are no count of packets. Fill
+and counters are those of one network namespace; the log tells of all of them. Packets are dropped
+too where two of them make the same entry at once (``insert_failed``, common with UDP name
+look-ups): without a full table that is another matter, and is only noted. A table that is nearly
+full drops nothing yet; the kernel throws out unanswered entries from 95 % on. A container's table
+that was full earlier today is *info*: it may be gone with its namespace.
+
+**Check by hand.** ``dmesg -T | grep conntrack``; ``cat /proc/sys/net/netfilter/nf_conntrack_count
+/proc/sys/net/netfilter/nf_conntrack_max``; ``conntrack -S``; who fills it:
+``awk '{print $3, $7}' /proc/net/nf_conntrack | sort | uniq -c | sort -rn | head``.
+
+**What to do.** Find who opens so many connections and does not close them. ``sysctl -w
+net.netfilter.nf_conntrack_max=N`` helps at once (about 320 bytes each); so do shorter time-outs
+(``nf_conntrack_tcp_timeout_established`` is five days) and NOTRACK rules for traffic that needs no
+state. The instance's allowance grows only with its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sexton.detect import kernel_log, nics
+from sexton.detect.kernel_log import DAY_S, Line
+from sexton.detect.registry import detector, missing, not_applicable, unknown
+from sexton.detect.threshold import Threshold
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.net import NOT_TRACKING, Conntrack
+from sexton.model.rates import Step, steps
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+NAME = "conntrack_full"
+FULL = Threshold(
+    "full", 95, "% of nf_conntrack_max", "from here on the kernel itself throws out entries early"
+)
+NEAR = Threshold("near", 80, "% of nf_conntrack_max", "one burst away; worth a line, no alarm")
+RECENT = Threshold(
+    "recent", DAY_S, "s", "a table that was full today may be what broke the job; older is history"
+)
+FAMILY = "conntrack"
+ALLOWANCE = "conntrack_allowance_exceeded"
+_SOURCE = "/proc/net/stat/nf_conntrack"
+
+
+class _Told(NamedTuple):
+    """Everything that speaks of the table. `fill` is the highest in the window, in per cent.
+
+    Lines are of today, of an unknown time or older; `while_watched` are the first of these that
+    were said in the window.
+    """
+
+    recent: Sequence[Line]
+    undated: Sequence[Line]
+    older: Sequence[Line]
+    while_watched: Sequence[Line]
+    steps: Sequence[Step[Conntrack]]
+    fullest: Conntrack | None
+    fill: float | None
+    allowance: Sequence[nics.Counter]
+
+    def moved(self, field: str) -> int:
+        return sum(each.delta(field) or 0 for each in self.steps)
+
+    @property
+    def is_full(self) -> bool:
+        """By its fill, or by entries thrown out: that happens to a full one only."""
+        return (self.fill or 0.0) >= FULL.value or self.moved("early_drops") > 0
+
+    @property
+    def dropped(self) -> int:
+        """Packets dropped while watched for want of an entry; a lost race is none."""
+        wants = bool(self.while_watched) or self.is_full
+        return self.moved("drops") if wants else 0
+
+    @property
+    def severity(self) -> Severity | None:
+        """`None` where there is nothing to tell."""
+        if self.dropped or any(map(_is_here, self.while_watched)):
+            return Severity.CRITICAL
+        exceeded = any(each.moved for each in self.allowance)
+        # What was full in another namespace hours ago may be gone with it.
+        lines = any(map(_is_here, (*self.recent, *self.undated)))
+        if self.while_watched or lines or self.is_full or exceeded:
+            return Severity.WARNING
+        near = (self.fill or 0.0) >= NEAR.value
+        said = self.recent or self.undated or self.older
+        told = near or said or any(each.value for each in self.allowance)
+        return Severity.INFO if told else None
+
+
+@detector(thresholds=(FULL, NEAR, RECENT))
+def detect(window: Window) -> Finding:
+    """Is it full, was it, and what did that cost?"""
+    told = _tell(window)
+    severity = told.severity
+    if severity is not None:
+        return _full(window, told, severity)
+    if told.fullest is None and not told.allowance:
+        state = window.why_missing(Conntrack)
+        if state.detail == NOT_TRACKING:
+            return not_applicable(NAME, NOT_TRACKING)
+        if not kernel_log.was_read(window):
+            lacking = (missing(state), *kernel_log.lacking(window))
+            return unknown(NAME, "neither the table of connections nor the log was read", lacking)
+    return _room(window, told)
+
+
+def _tell(window: Window) -> _Told:
+    lines = kernel_log.lines(window, (FAMILY,))
+    recent = [each for each in lines if each.age_s is not None and each.age_s <= DAY_S]
+    batches = window.batches(Conntrack) or ()
+    rows = [row for batch in batches for row in batch.rows]
+    fullest = max(rows, key=lambda row: (_fill(row) or 0.0, row.count), default=None)
+    return _Told(
+        recent,
+        [each for each in lines if each.age_s is None],
+        [each for each in lines if each.age_s is not None and each.age_s > DAY_S],
+        [each for each in recent if (each.age_s or 0.0) <= window.seconds],
+        [step for _, step in steps(batches, type, over_gaps=True)],
+        fullest,
+        None if fullest is None else _fill(fullest),
+        nics.counters(window, (ALLOWANCE,)),
+    )
+
+
+def _fill(row: Conntrack) -> float | None:
+    """In per cent; `None` where there is no limit or nobody told it."""
+    return 100 * row.count / row.maximum if row.maximum else None
+
+
+def _full(window: Window, told: _Told, severity: Severity) -> Finding:
+    start, end = _interval(window, told)
+    exceeded = [each.nic for each in told.allowance if each.value]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        severity,
+        _summary(told),
+        entities={"nic": tuple(dict.fromkeys(exceeded))},
+        start=start,
+        end=end,
+        evidence=tuple(_evidence(window, told)),
+        missing=tuple(kernel_log.lacking(window)),
+    )
+
+
+def _interval(window: Window, told: _Told) -> tuple[float | None, float | None]:
+    """When it dropped something, or was full; of lines from before the window theirs."""
+    moments = [each.wall_s for each in told.recent or told.older if each.wall_s is not None]
+    for each in told.steps:
+        if (each.delta("early_drops") or 0) or (told.dropped and each.delta("drops")):
+            moments += [window.wall(each.start_mono), window.wall(each.end_mono)]
+    for batch in window.batches(Conntrack) or ():
+        moments += [batch.wall_s for row in batch.rows if (_fill(row) or 0.0) >= FULL.value]
+    if any(each.moved for each in told.allowance):
+        moments += [window.start, window.end]
+    return min(moments, default=None), max(moments, default=None)
+
+
+def _summary(told: _Told) -> str:
+    said = [*told.undated, *told.recent] or told.older
+    if told.dropped:
+        return f"the connection table is full and dropped {count(told.dropped, 'packet')}" + _of(
+            told
+        )
+    if told.while_watched:
+        where = _where(told.while_watched)
+        return f"the kernel dropped packets while watched: connection table full{where}"
+    if told.recent:
+        ago = duration(min(each.age_s or 0.0 for each in told.recent))
+        return f"the connection table was full {ago} ago and packets were dropped" + _where(said)
+    if told.undated:
+        return "the connection table was full at an unknown time" + _where(said)
+    if told.is_full:
+        out = told.moved("early_drops")
+        threw = f", {count(out, 'entry', 'entries')} thrown out to make room" if out else ""
+        return f"the connection table is full{_of(told)}{threw}"
+    if any(each.moved for each in told.allowance):
+        names = ", ".join(each.nic for each in told.allowance if each.moved)
+        return f"the instance's own connection table is full: packets of {names} were dropped"
+    if (told.fill or 0.0) >= NEAR.value:
+        return f"the connection table is nearly full{_of(told)}"
+    if told.older:
+        return "the connection table was full, more than 24 h ago" + _where(said)
+    return "the instance's own connection table was full at some time since the driver was loaded"
+
+
+def _of(told: _Told) -> str:
+    row = told.fullest
+    if row is None or told.fill is None:
+        return ""
+    return f" ({row.count:,} of {row.maximum:,}, {told.fill:.0f} %)"
+
+
+def _is_here(line: Line) -> bool:
+    """Does it speak of the node's own network, and not of a container's?"""
+    return line.number("netns") is None
+
+
+def _where(lines: Sequence[Line]) -> str:
+    if any(map(_is_here, lines)):
+        return ""
+    spaces = dict.fromkeys(str(each.number("netns")) for each in lines)
+    more = f" (and {len(spaces) - 1} more)" if len(spaces) > 1 else ""
+    return f" in network namespace {next(reversed(spaces))}{more}" if spaces else ""
+
+
+def _evidence(window: Window, told: _Told) -> Iterable[Evidence]:
+    yield from _counted(told)
+    lines = [*told.undated, *told.recent] or told.older
+    reach = kernel_log.reach(window)
+    if lines and reach is not None:
+        yield Evidence(
+            "what the kernel said last",
+            lines[-1].event.message,
+            "nothing",
+            f"{count(len(lines), 'line')}, rate-limited",
+            reach.origin,
+            None,
+            "it tells of another network namespace than the counters"
+            if lines[-1].text("netns")
+            else "the line belongs to another boot",
+        )
+    for each in told.allowance:
+        moved = f", {each.moved:+} while watched" if each.moved else ""
+        yield Evidence(
+            f"{each.nic} {ALLOWANCE}",
+            f"{each.value:,}{moved}",
+            "0",
+            "packets since the driver was loaded",
+            "ethtool -S",
+            each.value,
+            "they happened long ago" if not each.moved else "the instance is of a small type",
+        )
+
+
+def _counted(told: _Told) -> Iterable[Evidence]:
+    row = told.fullest
+    if row is None:
+        return
+    limit = f"of {row.maximum:,}" if row.maximum else "without a limit"
+    fill = f" ({told.fill:.0f} %)" if told.fill is not None else ""
+    yield Evidence(
+        "tracked connections, at most",
+        f"{row.count:,} {limit}{fill}",
+        f"< {NEAR.value:.0f} %",
+        "entries",
+        "nf_conntrack_count, nf_conntrack_max",
+        told.fill if told.fill is not None else row.count,
+        "another network namespace has a table of its own",
+    )
+    for field, what, wrong_if in (
+        ("drops", "packets dropped for want of an entry", "they lost a race (insert_failed)"),
+        ("early_drops", "entries thrown out of a full table", "they were of no use any more"),
+        ("insert_failed", "entries that lost a race (not fullness)", "name look-ups do that"),
+    ):
+        number = told.moved(field)
+        if number or (field == "drops" and getattr(row, field) is not None):
+            yield Evidence(what, f"{number:,}", "0", "while watched", _SOURCE, number, wrong_if)
+
+
+def _room(window: Window, told: _Told) -> Finding:
+    reach = kernel_log.reach(window)
+    evidence = list(_counted(told))
+    if reach is not None:
+        wrong_if = reach.wrong_if or "lines of this kind are rate-limited with others"
+        evidence.append(
+            Evidence(
+                "full tables in the kernel log", "0", "0", reach.words, reach.origin, 0, wrong_if
+            )
+        )
+    evidence += [
+        Evidence(
+            f"{each.nic} {ALLOWANCE}",
+            f"{each.value:,}",
+            "0",
+            "packets since the driver was loaded",
+            "ethtool -S",
+            each.value,
+            "the driver was loaded again since",
+        )
+        for each in told.allowance
+    ]
+    row = told.fullest
+    if row is not None:
+        most = f" of {row.maximum:,}" if row.maximum else ""
+        summary = f"{row.count:,}{most} tracked connections at most"
+    else:
+        summary = f"0 full connection tables {reach.words if reach else 'by the driver'}"
+    lacking = [*kernel_log.lacking(window)]
+    if row is None:
+        lacking.append(missing(window.why_missing(Conntrack)))
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        summary,
+        evidence=tuple(evidence),
+        missing=tuple(lacking),
+    )

@@ -1,0 +1,323 @@
+"""Tasks have to free memory themselves before they get any: direct reclaim.
+
+**What is seen.** Between readings of `/proc/vmstat`, how many pages tasks scanned themselves, a
+second: `pgscan_direct` for the machine, and for cgroups at their limit what `pgscan_anon` and
+`pgscan_file` have more than all other scanners together (the kernel counts those nowhere else).
+How often an allocation stalled (`allocstall*`). Whether anybody stood still meanwhile: memory
+pressure (PSI) over the same seconds, and, with stacks, which thread was caught in the functions of
+reclaim, how long, on which core and in which cgroup.
+
+**Why it hurts.** The task that asked for a page stops and scans the lists until it finds some. It
+does so in the kernel, on its core: above a heap of dead memory cgroups one such scan took 0.2 ms
+for each of them. To its user it is a process that hangs now and then for no reason.
+
+**What would make it wrong.** Scanning alone is no illness: a container that reads files larger than
+its limit frees its own page cache all day and loses nothing by it. So the rate by itself is only
+noted, and it is a warning where tasks lost time by it. Reclaim that somebody asked for
+(`memory.reclaim`, `memory.force_empty`) counts as a task's own. Kernels before 5.8 do not count a
+cgroup's reclaim at all. kswapd is not in here: it is meant to do this.
+
+**Check by hand.** ``grep -E 'pgscan|pgsteal|allocstall' /proc/vmstat`` twice; ``cat
+/proc/pressure/memory``; ``sudo perf record -ag sleep 10`` and look for ``try_to_free_pages`` or
+``try_to_free_mem_cgroup_pages``.
+
+**What to do.** If one cgroup does it, its limit is too small for what runs in it: raise
+``memory.max`` (``memory.limit_in_bytes``) or give the job less to do at once. If the whole machine
+does it, see *memory_pressure*. If the scans find next to nothing, see *zombie_memcgs*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sexton.detect import paging, pressure
+from sexton.detect.families import is_direct_reclaim
+from sexton.detect.paging import PagingStep, Reading
+from sexton.detect.places import cgroups_of
+from sexton.detect.pressure import HURTS, LASTS
+from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.runs import Run, runs
+from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.threshold import Threshold
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.memory import Pressure, VmCounter
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+NOTED = Threshold(
+    "scanned", 1_000, "pages/s", "4 MB a second; a log that fills its page cache stays below"
+)
+LASTING = Threshold("for", 2, "s in a row", "a single allocation that reclaims is over by then")
+CAUGHT = Threshold(
+    "caught", 20, "samples/s", "a fifth of a core at 97 Hz, past the 15 % that is called overhead"
+)
+CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be worth a word")
+
+NAME = "direct_reclaim"
+AGAIN = "sexton diagnose --seconds 10"
+WITH_STACKS = "sudo sexton diagnose --stacks"
+_SHOWN = 8
+
+
+class _Seen(NamedTuple):
+    """What was found: the stretch that matters, how far it stalled anybody, and the stacks."""
+
+    window: Window
+    run: Run[PagingStep] | None
+    stalled: float
+    stacks: Caught | None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Monotonic seconds."""
+        if self.run is not None:
+            return self.run.start, self.run.end
+        assert self.stacks is not None
+        assert self.stacks.span is not None
+        return self.stacks.span
+
+    @property
+    def held(self) -> tuple[str, int] | None:
+        """The thread that was longest in it, and for how many seconds."""
+        if self.stacks is None:
+            return None
+        longest = sorted(self.stacks.seconds_of(int(CAUGHT.value)).items(), key=_most_first)
+        return (thread_name(*longest[0][0]), longest[0][1]) if longest else None
+
+    @property
+    def severity(self) -> Severity:
+        by_stacks = self.held is not None and self.held[1] >= CAUGHT_FOR.value
+        return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
+
+
+def _most_first(each: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int, int, str]]:
+    return -each[1], each[0]
+
+
+@detector(needs=(VmCounter,), thresholds=(NOTED, LASTING, HURTS, LASTS, CAUGHT, CAUGHT_FOR))
+def detect(window: Window) -> Finding:
+    """The stretch that cost tasks most, by the counters; by stacks where those show more."""
+    found = paging.readings(window)
+    moved = paging.steps(found)
+    counts = any(step.by_tasks is not None for step in moved)
+    run, stalled = worst(moved, pressure.stalled(window))
+    stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
+    if run is None and (stacks is None or stacks.samples < CAUGHT.value):
+        return _none(found, stacks) if counts else _cannot_tell(found)
+    return _reclaiming(_Seen(window, run, stalled, stacks), found)
+
+
+def worst(
+    moved: Sequence[PagingStep], stalls: Sequence[Run[pressure.Stall]]
+) -> tuple[Run[PagingStep] | None, float]:
+    """The stretch with most stalled seconds in it, else with most pages; and those seconds.
+
+    Fewer of them than a stall must last to hurt are none.
+    """
+    best: tuple[float, int, Run[PagingStep]] | None = None
+    for run in runs(moved, _is_high):
+        if not run.lasts(LASTING.value):
+            continue
+        stalled = sum(run.overlap(each) for each in stalls)
+        stalled = stalled if stalled >= LASTS.value * 0.9 else 0.0
+        pages = sum(step.by_tasks or 0 for step in run.steps)
+        if best is None or (stalled, pages) > best[:2]:
+            best = stalled, pages, run
+    return (best[2], best[0]) if best else (None, 0.0)
+
+
+def _is_high(step: PagingStep) -> bool:
+    return step.by_tasks is not None and step.by_tasks / step.seconds >= NOTED.value
+
+
+def _cannot_tell(found: Sequence[Reading]) -> Finding:
+    if len(found) > 1:
+        what = "this kernel's /proc/vmstat counts no direct reclaim"
+        return unknown(NAME, what, (Missing(what, WITH_STACKS),))
+    lacking = Missing("two readings of /proc/vmstat", AGAIN)
+    return unknown(NAME, "one reading of /proc/vmstat has no rate", (lacking,))
+
+
+def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
+    whole = paging.between(found[0], found[-1])
+    pages = whole.by_tasks or 0
+    summary = "no task had to free memory itself"
+    if pages:
+        summary = f"tasks scanned {count(pages, 'page')} themselves in {duration(whole.seconds)}"
+    evidence = [_scanned(whole), *_stalls(whole)]
+    if stacks is not None:
+        evidence.append(_samples(stacks))
+    lacking = () if "every" in whole.moved else (_cgroups_uncounted(),)
+    return Finding(
+        NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(evidence), missing=lacking
+    )
+
+
+def _cgroups_uncounted() -> Missing:
+    return Missing("what cgroups at their limit scan: this kernel does not count it", WITH_STACKS)
+
+
+def _reclaiming(seen: _Seen, found: Sequence[Reading]) -> Finding:
+    window, stacks = seen.window, seen.stacks
+    start, end = seen.span
+    evidence = []
+    if seen.run is not None:
+        moved = paging.between(_at(found, start), _at(found, end))
+        evidence += [_scanned(moved), *_freed(moved), *_stalls(moved)]
+    level = pressure.over(pressure.levels(window), start, end)
+    if level is not None:
+        evidence.append(_pressed(level))
+    entities: dict[str, tuple[str, ...]] = {}
+    if stacks is not None and stacks.samples:
+        evidence.append(_samples(stacks))
+        evidence += _by_thread(stacks)
+    every = caught(window, is_direct_reclaim)
+    if stacks is not None and every is not None:
+        # Those of this stretch first, then whoever did it at other times: links join by them.
+        leading = [*stacks.leading(), *every.leading()]
+        cores = [*stacks.leading_cores(), *every.leading_cores()]
+        entities = {
+            "task": tuple(dict.fromkeys(thread_name(*each) for each in leading))[:_SHOWN],
+            "core": tuple(dict.fromkeys(map(str, cores)))[:_SHOWN],
+            "cgroup": cgroups_of(window, (pid for pid, _, _ in leading), end),
+        }
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        seen.severity,
+        _summary(seen, level),
+        entities=entities,
+        start=window.wall(start),
+        end=window.wall(end),
+        evidence=tuple(evidence),
+        missing=tuple(_lacking(window, stacks)),
+    )
+
+
+def _at(found: Sequence[Reading], mono_s: float) -> Reading:
+    return min(found, key=lambda each: abs(each.mono_s - mono_s))
+
+
+def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
+    tasks = [thread_name(*each) for each in seen.stacks.leading()] if seen.stacks else []
+    also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
+    who = f"{tasks[0]}{also}" if tasks else ""
+    if seen.run is None:
+        assert seen.stacks is not None
+        samples = count(seen.stacks.samples, "sample")
+        them = "were caught freeing memory themselves" if also else "was caught freeing memory"
+        return f"{who or 'a task'} {them} in {samples}"
+    pages = sum(step.by_tasks or 0 for step in seen.run.steps) / seen.run.seconds
+    what = f"{pages:,.0f} pages/s scanned by tasks themselves for {duration(seen.run.seconds)}"
+    if seen.held is not None and seen.held[1] >= CAUGHT_FOR.value:
+        return f"{what}; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"
+    caught_in_it = f", {who} among them" if who else ""
+    if seen.stalled:
+        waited = f"{level.some if level else 0.0:.0f} % of the time"
+        return f"{what}{caught_in_it}; memory was waited for {waited}"
+    return f"{what}{caught_in_it}; nobody is seen to stall by it"
+
+
+def _lacking(window: Window, stacks: Caught | None) -> list[Missing]:
+    lacking = []
+    if not pressure.levels(window):
+        lacking.append(missing(window.why_missing(Pressure)))
+    if stacks is None:
+        lacking.append(Missing("which task reclaims, and in which cgroup", WITH_STACKS))
+    return lacking
+
+
+def _scanned(moved: PagingStep) -> Evidence:
+    pages = (moved.by_tasks or 0) / moved.seconds
+    machine = moved.rate("direct")
+    split = ""
+    if "every" in moved.moved and machine is not None:
+        split = f" ({machine:,.0f} for the machine, {max(0, pages - machine):,.0f} for cgroups)"
+    return Evidence(
+        "pages scanned by tasks themselves",
+        f"{pages:,.0f}{split}",
+        f"< {NOTED.value:,.0f}",
+        f"pages/s over {duration(moved.seconds)}",
+        "/proc/vmstat",
+        pages,
+        "a cgroup that reads more than its limit scans its own page cache and loses nothing by it",
+    )
+
+
+def _freed(moved: PagingStep) -> list[Evidence]:
+    scanned, freed = moved.by_tasks, moved.freed_by_tasks
+    if not scanned or freed is None:
+        return []
+    share = 100 * freed / scanned
+    return [
+        Evidence(
+            "of those freed",
+            f"{share:.0f} %",
+            "> 50 %",
+            "% of the pages scanned",
+            "/proc/vmstat",
+            share,
+            "a page may be scanned twice before it goes",
+        )
+    ]
+
+
+def _stalls(moved: PagingStep) -> list[Evidence]:
+    stalls = moved.moved.get("stalls")
+    if stalls is None:
+        return []
+    return [
+        Evidence(
+            "allocations that had to reclaim for the machine",
+            f"{stalls:,}",
+            "0",
+            f"in {duration(moved.seconds)}",
+            "/proc/vmstat",
+            stalls,
+            "those of a cgroup at its limit are not counted here",
+        )
+    ]
+
+
+def _pressed(level: pressure.Stall) -> Evidence:
+    return Evidence(
+        "time in which a task waited for memory",
+        f"{level.some:.1f} %",
+        f"< {HURTS.value:.0f} %",
+        f"% of {duration(level.seconds)}",
+        "/proc/pressure/memory",
+        level.some,
+        "one stalled task among many busy cores weighs little in it",
+    )
+
+
+def _samples(stacks: Caught) -> Evidence:
+    every = stacks.of.total()
+    share = 100 * stacks.samples / every if every else 0.0
+    return Evidence(
+        "kernel samples in direct reclaim",
+        f"{stacks.samples:,} of {every:,}",
+        f"< {CAUGHT.value:.0f} a second",
+        "samples",
+        "perf record",
+        share,
+        "a task that sleeps in reclaim is not sampled",
+    )
+
+
+def _by_thread(stacks: Caught) -> list[Evidence]:
+    threads = stacks.threads
+    return [
+        Evidence(
+            f"{thread_name(*who)} in direct reclaim",
+            f"{threads[who]:,}",
+            "0",
+            "samples",
+            "perf record",
+            threads[who],
+            "it asked for that reclaim (memory.reclaim, memory.force_empty)",
+        )
+        for who in stacks.leading(most=3)
+    ]

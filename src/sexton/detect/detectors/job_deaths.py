@@ -1,0 +1,138 @@
+"""Somebody said that a job died here, and when.
+
+**What is seen.** Remarks left in the recording with ``sexton recording mark DIR "job 17 died"``, by
+a person or by the scheduler's own hook, whose words tell of an end: died, killed, crashed, failed,
+lost, timed out, and the names that Ray and Kubernetes give to it. The moment is when the recorder
+took the remark in, within a second of its being left. It has no threshold: one death is one.
+
+**Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
+worth more than those of any other hour.
+
+**What would make it wrong.** It is somebody's word and nothing that the node measured. A remark is
+left after the death, seconds or minutes later, so a cause may lie further back than it seems, and
+the job may have died of itself or of another node. A remark without such words ("new image") is
+counted and not believed to be a death; one that speaks of a job and not of its end leaves it
+*unknown*. Live, and in a recording in which nobody left a remark, there is nothing to judge.
+
+**Check by hand.** ``sexton recording info DIR`` lists the remarks; the job's own log and the
+scheduler (``kubectl get events``, ``ray list actors``, ``sacct -j JOB``) tell when it really ended.
+
+**What to do.** Enter by the moment: ``sexton why TIME --from DIR``. Where no chain ends at it, look
+at the other nodes of the same job before this one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from sexton.detect.registry import detector, not_applicable, unknown
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.recorder import Mark
+from sexton.model.text import count, shorten
+from sexton.model.window import Window
+
+NAME = "job_deaths"
+#: Words for an end, by their beginnings ("killed", "crashing"), and names that hold one.
+_END = r"(?:died|dies|dead\b|death|kill|crash|fail|lost\b|abort|hung|hang|stuck|gone\b|evict|oom)"
+_ENDED = re.compile(
+    rf"(?<![a-z]){_END}|(?<![a-z])(?:sigkill|terminated|unreachable|disconnected|preempt|broke)"
+    r"|time[ds]?[ -]?out|actordied|workercrashed|nodedied",
+    re.IGNORECASE,
+)
+#: Words that take it back.
+_NOT = re.compile(
+    rf"(?<![a-z])(?:not?|never|without)\s(?:\w{{1,20}}\s){{0,2}}{_END}", re.IGNORECASE
+)
+#: What a job may be called.
+_JOB = re.compile(
+    r"(?<![a-z])(?:jobs?|actors?|pods?|workers?|trainers?|training|ranks?|tasks?|runs?|ray)(?![a-z])",
+    re.IGNORECASE,
+)
+_WIDTH = 120
+_SHOWN = 8
+
+
+class _Remark(NamedTuple):
+    text: str
+    wall_s: float
+
+    @property
+    def tells_an_end(self) -> bool:
+        return _ENDED.search(_NOT.sub(" ", self.text)) is not None
+
+    @property
+    def tells_of_a_job(self) -> bool:
+        return _JOB.search(self.text) is not None and _NOT.search(self.text) is None
+
+
+@detector()
+def detect(window: Window) -> Finding:
+    """Every death that somebody told of, the oldest first."""
+    remarks = [
+        _Remark(row.text, batch.wall_s)
+        for batch in window.batches(Mark) or ()
+        for row in batch.rows
+        if window.start <= batch.wall_s <= window.end
+    ]
+    if not remarks:
+        return not_applicable(NAME, "nobody marked a job's death")
+    deaths = [each for each in remarks if each.tells_an_end]
+    if deaths:
+        return _died(deaths)
+    vague = [each for each in remarks if each.tells_of_a_job]
+    if vague:
+        said = shorten(vague[-1].text, _WIDTH)
+        lacking = Missing(
+            f'whether "{said}" means that it died', 'sexton recording mark DIR "job 17 died"'
+        )
+        return unknown(NAME, f'a remark speaks of a job and not of its end: "{said}"', (lacking,))
+    return _none(remarks)
+
+
+def _died(deaths: list[_Remark]) -> Finding:
+    last = deaths[-1]
+    before = f" (and {count(len(deaths) - 1, 'more')} before)" if len(deaths) > 1 else ""
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING,
+        f'"{shorten(last.text, _WIDTH)}", as somebody marked it{before}',
+        entities={"job": tuple(dict.fromkeys(shorten(each.text, _WIDTH) for each in deaths))},
+        start=deaths[0].wall_s,
+        end=last.wall_s,
+        evidence=tuple(_evidence(each) for each in deaths[-_SHOWN:]),
+    )
+
+
+def _evidence(death: _Remark) -> Evidence:
+    return Evidence(
+        "somebody's remark",
+        shorten(death.text, _WIDTH),
+        "none",
+        "remark",
+        "sexton recording mark",
+        None,
+        "it was left long after the death, or the job died of something else",
+    )
+
+
+def _none(remarks: list[_Remark]) -> Finding:
+    told = "none tells" if len(remarks) > 1 else "it does not tell"
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{count(len(remarks), 'remark')} in this window, {told} of a death",
+        evidence=(
+            Evidence(
+                "remarks that tell of a death",
+                f"0 of {len(remarks):,}",
+                "0",
+                "remarks",
+                "sexton recording mark",
+                0,
+                f'these words mean one: "{shorten(remarks[-1].text, _WIDTH)}"',
+            ),
+        ),
+    )

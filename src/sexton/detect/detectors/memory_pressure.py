@@ -1,0 +1,369 @@
+"""The whole machine is short of memory: work stands still until some is found.
+
+**What is seen.** Pressure stall information of the machine (`/proc/pressure/memory`), between
+readings: the share of time in which *some* task waited for memory and in which *all* of them did
+(*full*). Beside it, over the same seconds, what the memory manager did: pages kswapd scanned, pages
+that were thrown out and had to be read back (refaults), pages swapped in, free pages, and how many
+processes the out-of-memory killer took.
+
+**Why it hurts.** Nothing computes while it waits for a page. Thrashing takes a machine down long
+before it runs out: every program's code is thrown out and read back, over and over.
+
+**What would make it wrong.** kswapd that scans is how a healthy machine with a full page cache
+lives: it is shown and turns nothing. Its own work counts as *some* for as long as it runs. PSI
+weighs every core by how busy it is: one stalled container among 96 busy cores is 1 %, see
+*direct_reclaim* for that. Where all scanning was done for cgroups at their limits the machine
+itself is not short: that is said, and counts for one step less; so it does where nothing counts who
+scanned. Without PSI only the absence of all reclaim can be told.
+
+**Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
+so, free); ``grep -E 'workingset_refault|pgscan_kswapd|oom_kill' /proc/vmstat``.
+
+**What to do.** Find who holds the memory: ``ps -eo rss,comm --sort -rss | head``, or by cgroup
+``systemd-cgtop -m``. Cap or move it. A machine without swap that thrashes has only file pages left
+to throw out: it needs less work or more memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sexton.detect import paging, pressure
+from sexton.detect.families import is_reclaim
+from sexton.detect.paging import PagingStep, Reading
+from sexton.detect.pressure import HURTS, LASTS, Level, Stall
+from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.runs import Run, runs
+from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.threshold import Threshold
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.memory import Pressure, VmCounter
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+NOTED = Threshold("noted", 5, "% some", "kswapd alone keeps a full page cache below this")
+NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
+ALL_STALL = Threshold("all stalled", 5, "% full", "a twentieth of the time nothing ran at all")
+GRAVE = Threshold("grave", 40, "% full", "systemd-oomd begins to kill at 60 %, on its way there")
+GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, users do not")
+_THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
+
+NAME = "memory_pressure"
+AGAIN = "sexton diagnose --seconds 10"
+#: What tells of reclaim or thrashing, in words.
+_SIGNS = {
+    "kswapd": "pages scanned by kswapd",
+    "direct": "pages scanned by tasks for the machine",
+    "refaults": "pages read back after they were thrown out",
+    "swapped_in": "pages swapped in",
+}
+#: Of all scanning, in per cent: where the machine's part is smaller, only cgroups were short.
+_MACHINES = 10
+
+
+_LESS = {
+    Severity.CRITICAL: Severity.WARNING,
+    Severity.WARNING: Severity.INFO,
+    Severity.INFO: Severity.INFO,
+}
+
+
+class Worst(NamedTuple):
+    """The stretch that was worst, by the gravest limit that any reached."""
+
+    run: Run[Stall]
+    severity: Severity
+    only_cgroups: bool = False
+
+
+@detector(thresholds=_THRESHOLDS)
+def detect(window: Window) -> Finding:
+    """The worst stretch by PSI; without PSI only whether there was any reclaim."""
+    counted = paging.readings(window)
+    found = pressure.levels(window)
+    steps = pressure.stalls(found)
+    killed = _killed(counted)
+    if not steps:
+        return _without_pressure(window, counted, found)
+    worst = worst_of(steps)
+    if worst is None and not killed:
+        return _calm(window, counted, found)
+    return _pressed(window, worst, counted, found)
+
+
+def worst_of(steps: Sequence[Stall]) -> Worst | None:
+    """By limit, the gravest first; of its stretches the one with most time lost."""
+
+    def full(limit: float, lasting: float) -> list[Run[Stall]]:
+        return _lasting(
+            runs(steps, lambda each: each.full is not None and each.full >= limit), lasting
+        )
+
+    def some(limit: float, lasting: float) -> list[Run[Stall]]:
+        return _lasting(runs(steps, lambda each: each.some >= limit), lasting)
+
+    for severity, candidates in (
+        (Severity.CRITICAL, full(GRAVE.value, GRAVE_FOR.value)),
+        (Severity.WARNING, some(HURTS.value, LASTS.value) or full(ALL_STALL.value, LASTS.value)),
+        (Severity.INFO, some(NOTED.value, NOTED_FOR.value)),
+    ):
+        if candidates:
+            return Worst(max(candidates, key=_lost), severity)
+    return None
+
+
+def _lasting(found: Sequence[Run[Stall]], seconds: float) -> list[Run[Stall]]:
+    return [run for run in found if run.lasts(seconds)]
+
+
+def _lost(run: Run[Stall]) -> int:
+    """Milliseconds, whole ones: so that the sum is the same however the stretch is cut."""
+    return round(sum(step.some * step.seconds * 10 for step in run.steps))
+
+
+def _killed(counted: Sequence[Reading]) -> int:
+    if len(counted) < 2:
+        return 0
+    return paging.between(counted[0], counted[-1]).moved.get("killed", 0)
+
+
+def _without_pressure(
+    window: Window, counted: Sequence[Reading], found: Sequence[Level]
+) -> Finding:
+    """No PSI: where nothing was reclaimed nobody can have waited for it; else it is not known."""
+    lacking: tuple[Missing, ...] = (missing(window.why_missing(Pressure)),)
+    if found:
+        lacking = (Missing("two readings of /proc/pressure/memory", AGAIN),)
+    if len(counted) < 2:
+        if window.batches(VmCounter) is None:
+            lacking += (missing(window.why_missing(VmCounter)),)
+        return unknown(NAME, "nothing tells whether tasks waited for memory", lacking)
+    whole = paging.between(counted[0], counted[-1])
+    killed = whole.moved.get("killed", 0)
+    if killed:
+        return _found(window, None, (whole, None), [_kills(whole)], lacking)
+    moved = {name: whole.moved[name] for name in _SIGNS if whole.moved.get(name)}
+    if not moved and "kswapd" in whole.moved:
+        return Finding(
+            NAME,
+            Verdict.ABSENT,
+            Severity.INFO,
+            f"nothing was reclaimed in {duration(whole.seconds)}, so nobody waited for it",
+            evidence=(*_signs(whole, every=True), *_free(counted)),
+            missing=lacking,
+        )
+    name = next(iter(moved), None)
+    what = f"{moved[name]:,} {_SIGNS[name]}" if name else "reclaim is not counted here"
+    return unknown(NAME, f"{what}; whether tasks waited only PSI tells", lacking)
+
+
+def _calm(window: Window, counted: Sequence[Reading], found: Sequence[Level]) -> Finding:
+    steps = pressure.stalls(found)
+    # A total that went back leaves its parts.
+    whole = pressure.between(found[0], found[-1]) or max(steps, key=lambda each: each.some)
+    evidence = list(_levels(whole))
+    if len(counted) > 1:
+        evidence += _signs(paging.between(counted[0], counted[-1]), every=False)
+    evidence += _free(counted)
+    lacking = () if counted else (missing(window.why_missing(VmCounter)),)
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{whole.some:.1f} % of the time a task waited for memory",
+        evidence=tuple(evidence),
+        missing=lacking,
+    )
+
+
+def _pressed(
+    window: Window, worst: Worst | None, counted: Sequence[Reading], found: Sequence[Level]
+) -> Finding:
+    evidence: list[Evidence] = []
+    whole = paging.between(counted[0], counted[-1]) if len(counted) > 1 else None
+    over = level = None
+    if worst is not None:
+        level = pressure.between(*_edges(found, worst.run))
+        over = paging.over(counted, worst.run.start, worst.run.end)
+    if level is not None:
+        evidence += _levels(level)
+    if over is not None:
+        evidence += _signs(over, every=False)
+    evidence += _free(counted)
+    if whole is not None and whole.moved.get("killed"):
+        evidence.append(_kills(whole))
+    lacking = () if counted else (missing(window.why_missing(VmCounter)),)
+    if worst is not None and over is not None and (share := _for_cgroups(over)) is not None:
+        evidence.append(share)
+        worst = worst._replace(severity=_LESS[worst.severity], only_cgroups=True)
+    elif worst is not None and not counted:  # it may have been cgroups alone, for all we know
+        worst = worst._replace(severity=_LESS[worst.severity])
+    return _found(window, worst, (whole, level), evidence, lacking)
+
+
+def _for_cgroups(moved: PagingStep) -> Evidence | None:
+    """That nearly all pages were scanned for cgroups; `None` where the machine was short, too."""
+    tasks = moved.by_tasks
+    if "every" not in moved.moved or not tasks:
+        return None
+    machine = moved.moved.get("direct", 0) + moved.moved.get("kswapd", 0)
+    cgroups = max(0, tasks - moved.moved.get("direct", 0))
+    if 100 * machine >= _MACHINES * (machine + cgroups):
+        return None
+    return Evidence(
+        "of the pages scanned, for cgroups at their limits",
+        f"{100 * cgroups / (machine + cgroups):.0f} %",
+        f"< {100 - _MACHINES} %",
+        "% of the pages scanned",
+        "/proc/vmstat",
+        100 * cgroups / (machine + cgroups),
+        "the machine is short as well and waits in some other way",
+    )
+
+
+def _edges(found: Sequence[Level], run: Run[Stall]) -> tuple[Level, Level]:
+    at = {level.mono_s: level for level in found}
+    return at[run.start], at[run.end]
+
+
+def _found(
+    window: Window,
+    worst: Worst | None,
+    seen: tuple[PagingStep | None, Stall | None],
+    evidence: Sequence[Evidence],
+    lacking: tuple[Missing, ...],
+) -> Finding:
+    whole, level = seen
+    killed = whole.moved.get("killed", 0) if whole is not None else 0
+    severity = worst.severity if worst is not None else Severity.INFO
+    if killed and severity.rank < Severity.WARNING.rank:
+        severity = Severity.WARNING
+    span = (worst.run.start, worst.run.end) if worst is not None else None
+    stacks = caught(window, is_reclaim, span) if span is not None else None
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        severity,
+        _summary(worst, level, killed),
+        entities=_who(stacks),
+        start=window.wall(span[0]) if span else window.start,
+        end=window.wall(span[1]) if span else window.end,
+        evidence=(*evidence, *_caught(stacks)),
+        missing=lacking,
+    )
+
+
+def _who(stacks: Caught | None) -> dict[str, tuple[str, ...]]:
+    if stacks is None:
+        return {}
+    return {
+        "task": tuple(thread_name(*each) for each in stacks.leading()),
+        "core": tuple(map(str, stacks.leading_cores())),
+    }
+
+
+def _summary(worst: Worst | None, level: Stall | None, killed: int) -> str:
+    words = []
+    if worst is not None and level is not None:
+        full = f", all of them {level.full:.0f} %" if level.full is not None else ""
+        words.append(
+            f"tasks waited for memory {level.some:.0f} % of {duration(worst.run.seconds)}{full}"
+        )
+        if worst.only_cgroups:
+            words.append("in cgroups at their limits, the machine itself is not short")
+    if killed:
+        words.append(f"{count(killed, 'process', 'processes')} killed for want of memory")
+    return "; ".join(words)
+
+
+def _levels(level: Stall) -> list[Evidence]:
+    source, unit = "/proc/pressure/memory", f"% of {duration(level.seconds)}"
+    made = [
+        Evidence(
+            "time in which some task waited for memory",
+            f"{level.some:.1f} %",
+            f"< {NOTED.value:.0f} %",
+            unit,
+            source,
+            level.some,
+            "kswapd at work counts as waiting",
+        )
+    ]
+    if level.full is not None:
+        made.append(
+            Evidence(
+                "time in which all tasks waited for memory",
+                f"{level.full:.1f} %",
+                "< 1 %",
+                unit,
+                source,
+                level.full,
+                "a machine with one task at work has all of them waiting with it",
+            )
+        )
+    return made
+
+
+def _signs(moved: PagingStep, *, every: bool) -> list[Evidence]:
+    return [
+        Evidence(
+            words,
+            f"{rate:,.0f}",
+            "0 where memory is plenty",
+            f"pages/s over {duration(moved.seconds)}",
+            "/proc/vmstat",
+            rate,
+            "a full page cache is swept all the time, and nobody waits for it",
+        )
+        for name, words in _SIGNS.items()
+        if (rate := moved.rate(name)) is not None and (every or rate)
+    ]
+
+
+def _free(counted: Sequence[Reading]) -> list[Evidence]:
+    free = counted[-1].sums.get("free") if counted else None
+    if free is None:
+        return []
+    return [
+        Evidence(
+            "free pages",
+            f"{free:,}",
+            "a few per cent; the rest is page cache",
+            "pages at the end",
+            "/proc/vmstat",
+            free,
+            "what the page cache holds can be had, too",
+        )
+    ]
+
+
+def _kills(whole: PagingStep) -> Evidence:
+    killed = whole.moved.get("killed", 0)
+    return Evidence(
+        "processes taken by the out-of-memory killer",
+        f"{killed:,}",
+        "0",
+        f"in {duration(whole.seconds)}",
+        "/proc/vmstat",
+        killed,
+        "a container that is meant to be killed at its limit",
+    )
+
+
+def _caught(stacks: Caught | None) -> list[Evidence]:
+    if stacks is None or not stacks.samples:
+        return []
+    share = 100 * stacks.samples / stacks.of.total()
+    return [
+        Evidence(
+            "kernel samples that free memory",
+            f"{share:.0f} %",
+            "< 10 %",
+            "% of the kernel's samples",
+            "perf record",
+            share,
+            "a task that sleeps for memory is not sampled",
+        )
+    ]

@@ -1,0 +1,356 @@
+"""Page faults come so fast that the kernel does little else.
+
+**What is seen.** Faults a second from `/proc/vmstat` (`pgfault`, and `pgmajfault` for those that
+waited for a disk), against the number of cores; which processes took them, by their own counters
+(`/proc/PID/stat`); and, with stacks, on which cores the functions that handle a fault were caught,
+and whether such a core was held in the kernel.
+
+**Why it hurts.** A minor fault costs about a microsecond in the kernel, more where threads fight
+for the lock of one address space: at hundreds of thousands a second a core does nothing else, and
+what is bound to it waits. A major fault stops its task until the disk has answered.
+
+**What would make it wrong.** Every program faults as it starts and grows: a compiler at work takes
+tens of thousands a second and core and is healthy, so a rate alone is only noted. It is a warning
+where a core was held by them (stacks and `/proc/stat` together), or where major faults came with
+memory pressure: pages were thrown out that were still needed. Major faults alone are a cold start.
+Faults inside reclaim count as *direct_reclaim*. Without stacks one process on a large machine hides
+in the average. In the incident faults were noticed and misled.
+
+**Check by hand.** ``sar -B 1 10`` (fault/s, majflt/s); ``pidstat -r 1``; ``sudo perf trace -F all
+--no-syscalls sleep 2``.
+
+**What to do.** Find out why that process maps and unmaps: an allocator that gives memory back at
+once (``MALLOC_TRIM_THRESHOLD_``, jemalloc's ``dirty_decay_ms``), a loop of short-lived processes, a
+garbage collector. Huge pages make fewer faults of the same memory. With pressure: see
+*memory_pressure*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sexton.detect import paging, pressure
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.families import is_fault
+from sexton.detect.faulting import Faulting, Tally, tally
+from sexton.detect.kernel_time import held
+from sexton.detect.paging import PagingStep
+from sexton.detect.places import cgroups_of
+from sexton.detect.pressure import HURTS, LASTS
+from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.runs import SLACK, Run, runs
+from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.threshold import Threshold
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.memory import VmCounter
+from sexton.model.stack import StackCount
+from sexton.model.task import Process
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+MINOR = Threshold(
+    "faults",
+    100_000,
+    "a second and core",
+    "measured on 6.18: small compilations 54,000, a shell loop 50,000, nothing but faults 380,000",
+)
+MAJOR = Threshold(
+    "major faults", 500, "a second", "where node_exporter's own alert rules begin to warn"
+)
+LASTING = Threshold("for", 2, "s in a row", "the start of one large program is over by then")
+MOSTLY = Threshold(
+    "of a held core", 50, "% of its kernel samples", "less, and something else held it"
+)
+CAUGHT = Threshold(
+    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer tell of nothing"
+)
+BLAME = Threshold("blame", 20, "% of the faults", "who took fewer did not make the storm")
+
+NAME = "page_fault_storm"
+AGAIN = "sexton diagnose --seconds 10"
+WITH_STACKS = "sudo sexton diagnose --stacks"
+_SHOWN = 8
+
+
+class Storm(NamedTuple):
+    """The stretch that matters, by its rate. `stalled` are the seconds of it with memory pressure,
+    where it is major faults that came."""
+
+    run: Run[PagingStep]
+    is_major: bool
+    stalled: float
+
+
+class _Second(NamedTuple):
+    """A second of one core that was mostly in faults, and how often it was caught there."""
+
+    start: float
+    end: float
+    core: int
+    samples: int
+
+
+class _Seen(NamedTuple):
+    """A stretch, the cores it held (seconds each), and who took the faults."""
+
+    run: Run[PagingStep] | Run[_Second]
+    is_major: bool
+    stalled: float
+    held: dict[int, float]
+    stacks: Caught | None
+    moved: PagingStep | None
+    tally: Tally | None
+
+    @property
+    def is_warning(self) -> bool:
+        return bool(self.stalled or self.held)
+
+
+@detector(
+    needs=(VmCounter,),
+    thresholds=(MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, BLAME, HURTS, LASTS),
+)
+def detect(window: Window) -> Finding:
+    """Major faults with pressure, a core that was held by faults, or the highest rate."""
+    found = paging.readings(window)
+    moved = paging.steps(found)
+    if not any("faults" in step.moved for step in moved):
+        lacking = Missing("two readings of /proc/vmstat", AGAIN)
+        return unknown(NAME, "no two readings of /proc/vmstat that count faults", (lacking,))
+    cores = cores_of(window)
+    storm = worst(moved, cores, pressure.stalled(window))
+    burnt = None if storm is not None and storm.stalled else _burnt(window)
+    if burnt is not None:
+        run, held_cores = burnt
+        span = run.start, run.end
+        stacks = caught(window, is_fault, span)
+        over = paging.over(found, *span)
+        both = storm is not None and storm.run.overlap(run) > 0
+        counted = tally(window, storm.run.close_up) if storm is not None and both else None
+        seen = _Seen(run, False, 0.0, held_cores, stacks, over, counted)
+    elif storm is not None:
+        span = storm.run.close_up
+        edges = storm.run.start, storm.run.end
+        stacks = caught(window, is_fault, span)
+        over, counted = paging.over(found, *edges), tally(window, span)
+        seen = _Seen(storm.run, storm.is_major, storm.stalled, {}, stacks, over, counted)
+    else:
+        return _calm(window, paging.between(found[0], found[-1]), cores)
+    return _storming(window, seen, cores)
+
+
+def cores_of(window: Window) -> int | None:
+    """How many there are; a rate means nothing without."""
+    rows = window.latest(CoreTimes)
+    if rows:
+        return len(rows)
+    return window.node.cores if window.node else None
+
+
+def worst(
+    moved: Sequence[PagingStep], cores: int | None, stalls: Sequence[Run[pressure.Stall]]
+) -> Storm | None:
+    """Major faults under pressure, else whichever kind is furthest above its limit."""
+    best: tuple[float, float, Storm] | None = None
+    for is_major, limit in ((True, MAJOR.value), (False, MINOR.value * cores if cores else None)):
+        if limit is None:
+            continue
+        group = "major" if is_major else "faults"
+        for run in runs(moved, lambda step: (step.rate(group) or 0.0) >= limit):  # noqa: B023
+            if not run.lasts(LASTING.value):
+                continue
+            stalled = sum(run.overlap(each) for each in stalls) if is_major else 0.0
+            stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+            times = sum(step.moved.get(group, 0) for step in run.steps) / limit
+            if best is None or (stalled, times) > best[:2]:
+                best = stalled, times, Storm(run, is_major, stalled)
+    return best[2] if best else None
+
+
+def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
+    """The core that was longest held in the kernel while it was mostly in faults, with those held
+    so in the same seconds."""
+    stacks = caught(window, is_fault)
+    if stacks is None or not stacks.samples:
+        return None
+    every: Counter[tuple[int, int]] = Counter()
+    for row in window.latest(StackCount) or ():
+        every[row.cpu, row.second_mono] += row.samples
+    mine: Counter[tuple[int, int]] = Counter()
+    for row in stacks.rows:
+        mine[row.cpu, row.second_mono] += row.samples
+    mostly: dict[int, list[_Second]] = {}
+    for (core, second), samples in sorted(mine.items()):
+        if samples >= CAUGHT.value and 100 * samples >= MOSTLY.value * every[core, second]:
+            made = _Second(float(second), float(second + 1), core, samples)
+            mostly.setdefault(core, []).append(made)
+    found = [run for each in mostly.values() for run in runs(each, lambda _: True)]
+    long = sorted((run for run in found if run.lasts(LASTING.value)), key=_heaviest)
+    for run in long[:_SHOWN]:
+        together = {each.steps[0].core for each in long if each.overlap(run) >= LASTING.value}
+        seconds = held(window, together | {run.steps[0].core}, run.close_up)
+        if seconds[run.steps[0].core] >= HELD.value * SLACK:
+            return run, {
+                core: seconds[core]
+                for core in sorted(seconds)
+                if seconds[core] >= HELD.value * SLACK
+            }
+    return None
+
+
+def _heaviest(run: Run[_Second]) -> tuple[int, float, int]:
+    return -sum(step.samples for step in run.steps), run.start, run.steps[0].core
+
+
+def _calm(window: Window, whole: PagingStep, cores: int | None) -> Finding:
+    rate = whole.rate("faults") or 0.0
+    lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{rate:,.0f} page faults a second, {whole.rate('major') or 0.0:,.0f} of them major",
+        evidence=tuple(_rates(whole, cores)),
+        missing=tuple(lacking),
+    )
+
+
+def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
+    run, stacks = seen.run, seen.stacks
+    evidence = list(_rates(seen.moved, cores)) if seen.moved is not None else []
+    blamed = _blamed(seen)
+    evidence += [_share(seen, each) for each in blamed]
+    tasks = [each.name for each in blamed]
+    pids = [each.pid for each in blamed]
+    if stacks is not None and stacks.samples:
+        evidence.append(_samples(stacks))
+        evidence += [_of_core(seen, core) for core in list(seen.held)[:_SHOWN]]
+        leading = stacks.leading(BLAME.value)
+        tasks = [*(thread_name(*each) for each in leading), *tasks]
+        pids = [*(pid for pid, _, _ in leading), *pids]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if seen.is_warning else Severity.INFO,
+        _summary(seen, tasks),
+        entities={
+            "core": tuple(map(str, _cores(seen))),
+            "task": tuple(dict.fromkeys(tasks))[:_SHOWN],
+            "cgroup": cgroups_of(window, pids, run.close_up[1]),
+        },
+        start=window.wall(run.start),
+        end=window.wall(run.end),
+        evidence=tuple(evidence),
+        missing=tuple(_lacking(window, cores)),
+    )
+
+
+def _cores(seen: _Seen) -> list[int]:
+    """Those held by it; else those mostly in it, if any was sampled."""
+    if seen.held or seen.stacks is None:
+        return list(seen.held)
+    cores = seen.stacks.cores
+    mostly = [core for core in cores if seen.stacks.share(core) >= MOSTLY.value]
+    return sorted(mostly, key=lambda core: (-cores[core], core))[:_SHOWN]
+
+
+def _summary(seen: _Seen, tasks: Sequence[str]) -> str:
+    rate = seen.moved.rate("major" if seen.is_major else "faults") if seen.moved else None
+    kind = "major page faults" if seen.is_major else "page faults"
+    many = f"{rate:,.0f} {kind} a second" if rate is not None else kind
+    by = f" by {tasks[0]}" if tasks else ""
+    what = f"{many} for {duration(seen.run.seconds)}{by}"
+    if seen.held:
+        core, longest = max(seen.held.items(), key=lambda each: (each[1], -each[0]))
+        return f"{what}; they held core {core} in the kernel for {duration(longest)}"
+    if seen.stalled:
+        return f"{what}; for {duration(seen.stalled)} of it tasks waited for memory"
+    return f"{what}; no core is seen to be held by it"
+
+
+def _blamed(seen: _Seen) -> list[Faulting]:
+    if seen.tally is None:
+        return []
+    field = "major" if seen.is_major else "minor"
+    every: int = sum(getattr(each, field) for each in seen.tally.processes)
+    found = [
+        each
+        for each in seen.tally.processes
+        if getattr(each, field) and 100 * getattr(each, field) >= BLAME.value * every
+    ]
+    return sorted(found, key=lambda each: (-getattr(each, field), each.pid))
+
+
+def _lacking(window: Window, cores: int | None) -> list[Missing]:
+    lacking = []
+    if window.batches(StackCount) is None:
+        lacking.append(Missing("on which core the faults are handled", WITH_STACKS))
+    if window.batches(Process) is None:
+        lacking.append(missing(window.why_missing(Process)))
+    if cores is None:
+        lacking.append(missing(window.why_missing(CoreTimes)))
+    return lacking
+
+
+def _rates(moved: PagingStep, cores: int | None) -> list[Evidence]:
+    unit, source = f"a second over {duration(moved.seconds)}", "/proc/vmstat"
+    made = []
+    if (rate := moved.rate("faults")) is not None:
+        each = f" ({rate / cores:,.0f} per core)" if cores else ""
+        limit = f"< {MINOR.value * cores:,.0f}" if cores else f"< {MINOR.value:,.0f} per core"
+        wrong_if = "compilers, shells and anything that starts many programs live like that"
+        made.append(
+            Evidence("page faults", f"{rate:,.0f}{each}", limit, unit, source, rate, wrong_if)
+        )
+    if (rate := moved.rate("major")) is not None:
+        wrong_if = "programs that start with a cold cache read themselves in"
+        limit = f"< {MAJOR.value:,.0f}"
+        made.append(
+            Evidence("major page faults", f"{rate:,.0f}", limit, unit, source, rate, wrong_if)
+        )
+    return made
+
+
+def _share(seen: _Seen, who: Faulting) -> Evidence:
+    assert seen.tally is not None
+    seconds = seen.tally.end - seen.tally.start
+    faults = who.major if seen.is_major else who.minor
+    return Evidence(
+        f"{'major ' if seen.is_major else ''}page faults of {who.name}",
+        f"{faults / seconds:,.0f}",
+        "some hundreds",
+        f"a second over {duration(seconds)}",
+        "/proc/PID/stat",
+        faults / seconds,
+        "processes that ended meanwhile took their counts with them",
+    )
+
+
+def _samples(stacks: Caught) -> Evidence:
+    every = stacks.of.total()
+    share = 100 * stacks.samples / every
+    return Evidence(
+        "kernel samples that handle page faults",
+        f"{stacks.samples:,} of {every:,}",
+        f"< {MOSTLY.value:.0f} %",
+        "samples",
+        "perf record",
+        share,
+        "a task that waits for the disk is not sampled",
+    )
+
+
+def _of_core(seen: _Seen, core: int) -> Evidence:
+    assert seen.stacks is not None
+    return Evidence(
+        f"core {core} held, and its kernel samples in page faults",
+        f"{seen.held[core]:.1f} s, {seen.stacks.share(core):.0f} %",
+        f"< {HELD.value:.0f} s",
+        "seconds in a row",
+        "/proc/stat, perf record",
+        seen.held[core],
+        "samples and times are a moment apart",
+    )

@@ -1,0 +1,254 @@
+"""Several cores bring the statistics of cgroups up to date at once, and wait for each other.
+
+**What is seen.** Kernel stacks (``--stacks``): seconds in which two cores or more were caught in
+the functions that flush cgroup statistics (`cgroup_rstat_*`, `css_rstat_*`,
+`mem_cgroup_flush_stats`), how many of those samples only spun for the lock, who it was, and whether
+those cores were held in the kernel. Without stacks only one thing can be told: where no two cores
+were busy in the kernel at the same time, nobody fought.
+
+**Why it hurts.** Since 4.18 cgroups keep their counters per core and add them up when somebody
+reads them; there is one lock per machine (or per controller) for that. Readers of `memory.stat`
+on many cores, reclaim and the dirty throttling queue up there, each with its core at 100 % in the
+kernel. One reader alone that takes long is another illness: *slow_memcg_stats*.
+
+**What would make it wrong.** One core that flushes is the ordinary price of reading statistics.
+Two that flush in the same second need not have met: it is a warning only where two cores were held
+mostly by that. Where the lock sleeps instead of spinning, waiting costs time and no samples.
+
+**Check by hand.** ``sudo perf record -ag sleep 10; sudo perf report --no-children`` and look for
+``cgroup_rstat_flush`` or ``css_rstat_flush``; on 6.10 and newer ``sudo perf trace -e
+cgroup:cgroup_rstat_lock_contended sleep 10``.
+
+**What to do.** Have fewer readers, less often: one agent that reads `memory.stat` for all, longer
+intervals in cAdvisor (``--housekeeping-interval``) and node agents. Newer kernels skip flushes
+that would change little (6.8) and have a lock per controller (6.16).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.families import is_rstat, is_spinning
+from sexton.detect.kernel_time import Slice, held, slices
+from sexton.detect.places import cgroups_of
+from sexton.detect.registry import detector, not_applicable, reason, unknown
+from sexton.detect.runs import SLACK, Run, runs
+from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.threshold import Threshold
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.stack import StackCount
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+
+SEVERAL = Threshold("cores", 2, "in one second", "one core that flushes waits for nobody")
+CAUGHT = Threshold("caught", 10, "samples/s and core", "a tenth of a core at 97 Hz")
+LASTING = Threshold("for", 2, "s in a row", "as long as a core must be held to be worth a word")
+MOSTLY = Threshold(
+    "of a held core", 50, "% of its kernel samples", "less, and something else held it"
+)
+TOGETHER = Threshold(
+    "together", 50, "% in the kernel", "who waits for a lock by spinning burns more than half"
+)
+
+NAME = "rstat_contention"
+WITH_STACKS = "sudo sexton diagnose --stacks  # recorded: sexton record --stacks"
+_SHOWN = 8
+
+
+class _Second(NamedTuple):
+    """One second with its cores that were caught flushing, and how often each."""
+
+    start: float
+    end: float
+    cores: Counter[int]
+
+
+class Pair(NamedTuple):
+    """Two cores in one step, and the share in the kernel of the one that had less."""
+
+    cores: tuple[int, int]
+    share: float
+
+
+@detector(thresholds=(SEVERAL, CAUGHT, LASTING, MOSTLY, KERNEL_SHARE, HELD, TOGETHER))
+def detect(window: Window) -> Finding:
+    """The stretch in which most samples of several cores flushed."""
+    rows = window.latest(CoreTimes)
+    if rows is not None and len(rows) == 1:
+        return not_applicable(NAME, "one core has nobody to fight with")
+    stacks = caught(window, is_rstat)
+    if stacks is None:
+        return _without_stacks(window)
+    found = [
+        run
+        for run in runs(_seconds(stacks), lambda each: len(each.cores) >= SEVERAL.value)
+        if run.lasts(LASTING.value)
+    ]
+    if not found:
+        return _none(stacks)
+    return _contended(window, max(found, key=_samples_of))
+
+
+def busiest_pair(made: dict[int, list[Slice]]) -> Pair | None:
+    """The step in which two cores were most in the kernel, both."""
+    by_step: dict[tuple[float, float], list[Slice]] = defaultdict(list)
+    for each in made.values():
+        for step in each:
+            by_step[step.start, step.end].append(step)
+    best: Pair | None = None
+    for span in sorted(by_step):
+        two = sorted(by_step[span], key=lambda each: (-each.share, each.core))[:2]
+        if len(two) == 2 and (best is None or two[1].share > best.share):
+            best = Pair((two[0].core, two[1].core), two[1].share)
+    return best
+
+
+def _without_stacks(window: Window) -> Finding:
+    """Two cores that were never busy together cannot have fought."""
+    lacking = (Missing("kernel stacks: in what the cores were", WITH_STACKS),)
+    batches = window.batches(CoreTimes)
+    if not batches:
+        return unknown(NAME, reason(window.why_missing(StackCount)), lacking)
+    cores = {row.cpu for batch in batches for row in batch.rows}
+    pair = busiest_pair(slices(window, cores, (window.start_mono, window.end_mono)))
+    if pair is None:
+        again = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
+        return unknown(NAME, "no two readings of two cores", (*lacking, again))
+    share = min(pair.share, 100.0)
+    if share >= TOGETHER.value:
+        both = f"cores {pair.cores[0]} and {pair.cores[1]} were {share:.0f} % in the kernel at once"
+        return unknown(NAME, f"{both}; in what only stacks tell", lacking)
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"no two cores were busy in the kernel at once; at most {share:.0f} % each",
+        evidence=(
+            Evidence(
+                "two cores in the kernel at once, the lesser",
+                f"{share:.0f} %",
+                f"< {TOGETHER.value:.0f} %",
+                "% of a core, one step",
+                "/proc/stat",
+                share,
+                "bursts shorter than a step are averaged; who sleeps for the lock burns nothing",
+            ),
+        ),
+        missing=lacking,
+    )
+
+
+def _seconds(stacks: Caught) -> list[_Second]:
+    by_second: dict[int, Counter[int]] = defaultdict(Counter)
+    for row in stacks.rows:
+        by_second[row.second_mono][row.cpu] += row.samples
+    return [
+        _Second(
+            float(second),
+            float(second + 1),
+            Counter({cpu: n for cpu, n in cores.items() if n >= CAUGHT.value}),
+        )
+        for second, cores in sorted(by_second.items())
+    ]
+
+
+def _samples_of(run: Run[_Second]) -> int:
+    return sum(step.cores.total() for step in run.steps)
+
+
+def _none(stacks: Caught) -> Finding:
+    summary = "no core was caught flushing cgroup statistics"
+    if stacks.samples:
+        where = count(len(stacks.cores), "core")
+        summary = (
+            f"cgroup statistics were flushed in {count(stacks.samples, 'sample')} on {where},"
+            " never at length by two at once"
+        )
+    return Finding(NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(_flushing(stacks)))
+
+
+def _contended(window: Window, run: Run[_Second]) -> Finding:
+    span = run.start, run.end
+    stacks = caught(window, is_rstat, span)
+    assert stacks is not None
+    often: Counter[int] = Counter()
+    for step in run.steps:
+        often.update(step.cores)
+    cores = [core for core, _ in sorted(often.items(), key=lambda each: (-each[1], each[0]))]
+    mostly = [core for core in cores if stacks.share(core) >= MOSTLY.value]
+    long = held(window, mostly, run.close_up)
+    burnt = [core for core in mostly if long[core] >= HELD.value * SLACK]
+    leading = stacks.leading()
+    tasks = [thread_name(*each) for each in leading]
+    evidence = [*_flushing(stacks), *(_of_core(stacks, core, long) for core in cores[:_SHOWN])]
+    by = f" by {tasks[0]}" if tasks else ""
+    also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if len(burnt) >= SEVERAL.value else Severity.INFO,
+        f"{count(len(cores), 'core')} flushed cgroup statistics at once for"
+        f" {duration(run.seconds)}{by}{also}; {count(len(burnt), 'core')} held by it",
+        entities={
+            "core": tuple(map(str, (burnt or cores)[:_SHOWN])),
+            "task": tuple(tasks),
+            "cgroup": cgroups_of(window, (pid for pid, _, _ in leading), run.end),
+        },
+        start=window.wall(run.start),
+        end=window.wall(run.end),
+        evidence=tuple(evidence),
+        missing=() if window.batches(CoreTimes) else _lacks_times(window),
+    )
+
+
+def _lacks_times(window: Window) -> tuple[Missing, ...]:
+    return (Missing(reason(window.why_missing(CoreTimes)), "sudo sexton diagnose"),)
+
+
+def _flushing(stacks: Caught) -> Sequence[Evidence]:
+    every = stacks.of.total()
+    spinning = sum(row.samples for row in stacks.rows if is_spinning(row.frames))
+    made = [
+        Evidence(
+            "kernel samples that flush cgroup statistics",
+            f"{stacks.samples:,} of {every:,}",
+            "< 5 %",
+            "samples",
+            "perf record",
+            100 * stacks.samples / every if every else 0.0,
+            "inlining hides a function in its caller",
+        )
+    ]
+    if stacks.samples:
+        share = 100 * spinning / stacks.samples
+        made.append(
+            Evidence(
+                "of those only waiting for the lock",
+                f"{share:.0f} %",
+                "< 10 %",
+                "% of those samples",
+                "perf record",
+                share,
+                "a lock that sleeps is waited for without being sampled",
+            )
+        )
+    return made
+
+
+def _of_core(stacks: Caught, core: int, long: dict[int, float]) -> Evidence:
+    share = stacks.share(core)
+    kept = f", held for {long[core]:.1f} s" if long.get(core) else ""
+    return Evidence(
+        f"core {core}, kernel samples that flush",
+        f"{share:.0f} %{kept}",
+        f"< {MOSTLY.value:.0f} %",
+        "% of its kernel samples",
+        "perf record, /proc/stat",
+        share,
+        "the core did something else between the samples",
+    )

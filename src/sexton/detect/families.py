@@ -1,0 +1,70 @@
+"""Kernel functions that belong together: what a stack with one of them is about.
+
+Inlining and versions differ, so a family is matched and never one name; a stack is its frames, the
+innermost first. Kept as data, since links and reports ask the same.
+
+>>> is_direct_reclaim(("shrink_lruvec", "shrink_node", "do_try_to_free_pages"))
+True
+>>> is_direct_reclaim(("shrink_lruvec", "shrink_node", "balance_pgdat", "kswapd"))
+False
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+#: Freeing memory, whoever asked for it.
+RECLAIM = re.compile(
+    r"^(do_)?try_to_free_(mem_cgroup_)?pages|^__alloc_pages_direct_reclaim|^__perform_reclaim"
+    r"|^(__)?node_reclaim|^mem_cgroup_force_empty|^user_proactive_reclaim"
+    r"|^shrink_(node|lruvec|one|many|slab|zones|inactive_list|active_list|folio_list|page_list)"
+)
+#: Those who are there for it, and who was told to by hand.
+KSWAPD = re.compile(r"^(kswapd|balance_pgdat|kswapd_shrink_node|drop_slab|drop_caches)")
+#: The entry of a page fault, by architecture and age, and what every one of them goes through.
+FAULT = re.compile(
+    r"^(asm_)?exc_page_fault|^(do_)?page_fault$|^do_user_addr_fault|^__do_page_fault"
+    r"|^do_(mem_abort|translation_fault|page_fault)|^(__)?handle_mm_fault|^do_anonymous_page"
+)
+#: Bringing the statistics of cgroups up to date; `css_rstat_*` since 6.15.
+RSTAT = re.compile(
+    r"^(__)?(cgroup|css)_rstat_(flush|lock|unlock)|^(do|__mem_cgroup|mem_cgroup)_flush_stats"
+    r"|^flush_memcg_stats|^mem_cgroup_css_rstat_flush|^(cgroup|css)_base_stat_flush"
+    r"|^(cgroup|css)_rstat_(push_children|updated_list)"
+)
+#: Waiting for a lock without sleeping: the frame that is innermost then.
+SPIN = re.compile(
+    r"^((__pv_|native_)?queued_spin_lock_slowpath|_raw_spin_lock\w*|osq_lock"
+    r"|mutex_spin_on_owner|rwsem_spin_on_owner|queued_(read|write)_lock_slowpath)"
+)
+_MOST = 1 << 14
+
+
+@lru_cache(_MOST)
+def is_reclaim(frames: tuple[str, ...]) -> bool:
+    """Memory is being freed."""
+    return any(map(RECLAIM.match, frames))
+
+
+@lru_cache(_MOST)
+def is_direct_reclaim(frames: tuple[str, ...]) -> bool:
+    """A task frees memory itself, before it may go on."""
+    return is_reclaim(frames) and not any(map(KSWAPD.match, frames))
+
+
+@lru_cache(_MOST)
+def is_fault(frames: tuple[str, ...]) -> bool:
+    """A page fault is handled, and does not wait for reclaim inside it."""
+    return any(map(FAULT.match, frames)) and not is_reclaim(frames)
+
+
+@lru_cache(_MOST)
+def is_rstat(frames: tuple[str, ...]) -> bool:
+    """Statistics of cgroups are brought up to date, or that is waited for."""
+    return any(map(RSTAT.match, frames))
+
+
+def is_spinning(frames: tuple[str, ...]) -> bool:
+    """The core waits for a lock that another one has."""
+    return bool(frames) and SPIN.match(frames[0]) is not None

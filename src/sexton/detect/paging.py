@@ -1,0 +1,146 @@
+"""What `/proc/vmstat` counted between two readings: reclaim, page faults, kills.
+
+Counters are added up by what they are about, since their names come and go: before 4.8 the scans
+were counted by zone (`pgscan_direct_normal`), `allocstall` is by zone since then, and
+`pgscan_anon` with `pgscan_file` came in 5.8 (497a6c1b0990). Only those two count what a task scans
+for its own *cgroup* (a limit was reached, or somebody wrote to `memory.reclaim`): `pgscan_direct`
+and `allocstall` leave that out. So what they have more than all other scanners together is the
+cgroups' share.
+
+>>> group_of("pgscan_direct_normal"), group_of("pgscan_direct_throttle"), group_of("nr_dirty")
+('direct', None, None)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from sexton.detect.witness import remembered
+from sexton.model.memory import VmCounter
+from sexton.model.rates import delta
+from sexton.model.window import Batch, Window
+
+_ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
+_GROUPS = {
+    "direct": rf"pgscan_direct{_ZONE}",
+    "direct_freed": rf"pgsteal_direct{_ZONE}",
+    "kswapd": rf"pgscan_kswapd{_ZONE}",
+    "kswapd_freed": rf"pgsteal_kswapd{_ZONE}",
+    "other": r"pgscan_(khugepaged|proactive)",
+    "other_freed": r"pgsteal_(khugepaged|proactive)",
+    "every": r"pgscan_(anon|file)",
+    "every_freed": r"pgsteal_(anon|file)",
+    "stalls": rf"allocstall{_ZONE}",
+    "faults": "pgfault",
+    "major": "pgmajfault",
+    "refaults": r"workingset_refault(_anon|_file)?",
+    "swapped_in": "pswpin",
+    "killed": "oom_kill",
+    "free": "nr_free_pages",
+}
+GROUPS = tuple(_GROUPS)
+#: Everything of memory is read every second: further away it is another moment.
+NEAR_S = 2.0
+_PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _GROUPS.items()))
+
+
+@cache
+def group_of(name: str) -> str | None:
+    """What a counter is about; `None` where no detector asks for it."""
+    found = _PATTERN.fullmatch(name)
+    return found.lastgroup if found else None
+
+
+class Reading(NamedTuple):
+    """One reading: sums by group. A group the kernel does not count is not in it."""
+
+    mono_s: float
+    follows: bool
+    sums: Mapping[str, int]
+
+
+class PagingStep(NamedTuple):
+    """Between two readings, how much each group moved; one that went back is not in it."""
+
+    start: float
+    end: float
+    moved: Mapping[str, int]
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def by_tasks(self) -> int | None:
+        """Pages that tasks scanned themselves, for the machine or for their cgroup."""
+        return _by_tasks(self.moved, "")
+
+    @property
+    def freed_by_tasks(self) -> int | None:
+        """How many of those were freed."""
+        return _by_tasks(self.moved, "_freed")
+
+    def rate(self, group: str) -> float | None:
+        """A second."""
+        moved = self.moved.get(group)
+        return None if moved is None else moved / self.seconds
+
+
+def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
+    """All but the kernel threads' part; only the machine's where no more is counted."""
+    if f"every{what}" not in moved:
+        return moved.get(f"direct{what}")
+    threads = moved.get(f"kswapd{what}", 0) + moved.get(f"other{what}", 0)
+    # Counters are read one core after the other: the sum may lag behind its parts by some pages.
+    return max(0, moved[f"every{what}"] - threads)
+
+
+@remembered
+def readings(window: Window) -> list[Reading]:
+    """Every reading of the counters, oldest first."""
+    return list(readings_of(window.batches(VmCounter) or ()))
+
+
+def readings_of(batches: Iterable[Batch[VmCounter]]) -> Iterator[Reading]:
+    """The same of batches."""
+    for batch in batches:
+        sums: dict[str, int] = {}
+        for row in batch.rows:
+            group = group_of(row.name)
+            if group is not None:
+                sums[group] = sums.get(group, 0) + row.value
+        if sums:
+            yield Reading(batch.mono_s, batch.follows, sums)
+
+
+def steps(found: Sequence[Reading]) -> list[PagingStep]:
+    """What moved between neighbours."""
+    return [
+        between(before, after)
+        for before, after in pairwise(found)
+        if after.follows and after.mono_s > before.mono_s
+    ]
+
+
+def between(before: Reading, after: Reading) -> PagingStep:
+    """What moved between two readings, neighbours or not."""
+    moved = {
+        group: step
+        for group, value in after.sums.items()
+        if (step := delta(before.sums.get(group), value)) is not None
+    }
+    return PagingStep(before.mono_s, after.mono_s, moved)
+
+
+def over(found: Sequence[Reading], start: float, end: float) -> PagingStep | None:
+    """What moved between the readings nearest to two moments; `None` where none is near."""
+    if not found:
+        return None
+    first = min(found, key=lambda each: abs(each.mono_s - start))
+    last = min(found, key=lambda each: abs(each.mono_s - end))
+    away = max(abs(first.mono_s - start), abs(last.mono_s - end))
+    return between(first, last) if last.mono_s > first.mono_s and away <= NEAR_S else None

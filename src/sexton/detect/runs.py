@@ -1,0 +1,78 @@
+"""Neighbouring steps above a limit, as one stretch of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+#: Readings come a little early or late: nine tenths of a limit in seconds is that limit.
+SLACK = 0.9
+#: Of a long stretch only its beginning is looked at closely; it is what a long window keeps whole.
+CLOSE_S = 55.0
+
+
+class Timed(Protocol):
+    """What lies between two readings (monotonic seconds)."""
+
+    @property
+    def start(self) -> float: ...
+
+    @property
+    def end(self) -> float: ...
+
+
+S = TypeVar("S", bound=Timed)
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[S]):
+    """Steps that touch each other, one at least."""
+
+    steps: tuple[S, ...]
+
+    @property
+    def start(self) -> float:
+        return self.steps[0].start
+
+    @property
+    def end(self) -> float:
+        return self.steps[-1].end
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def close_up(self) -> tuple[float, float]:
+        """The part of it that may be looked at second by second."""
+        return self.start, min(self.end, self.start + CLOSE_S)
+
+    def lasts(self, seconds: float) -> bool:
+        """At least so long, as far as readings can tell."""
+        return self.seconds >= seconds * SLACK
+
+    def overlap(self, other: Run[Any]) -> float:
+        """Seconds that both have."""
+        return max(0.0, min(self.end, other.end) - max(self.start, other.start))
+
+
+def runs(steps: Iterable[S], above: Callable[[S], bool]) -> list[Run[S]]:
+    """Every stretch of steps, in order, that are above.
+
+    >>> from collections import namedtuple
+    >>> made = [namedtuple("Step", "start end rate")(at, at + 1, rate)
+    ...         for at, rate in enumerate((0, 9, 9, 0, 9))]
+    >>> [(run.start, run.end) for run in runs(made, lambda step: step.rate > 5)]
+    [(1, 3), (4, 5)]
+    """
+    found: list[Run[S]] = []
+    going: list[S] = []
+    for step in steps:
+        high = above(step)
+        if going and not (high and step.start == going[-1].end):
+            found.append(Run(tuple(going)))
+            going = []
+        if high:
+            going.append(step)
+    return [*found, Run(tuple(going))] if going else found

@@ -1,0 +1,212 @@
+"""Which windows are compared: one before each event, and control windows around it.
+
+Events that follow one another closely are one *episode*, and its first event stands for it: what
+was seen before the second was, in part, what the first had done. Every episode has control windows
+of its own, nearest first and from both sides alternately, so that it stands in the middle of them:
+what drifts or wanders slowly is then no likelier to be extreme at the event than anywhere else.
+A control window lies whole steps (minutes) away, so that it has the event's place in the minute;
+it touches no event's window, keeps a distance from all of them, and belongs to one episode alone.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
+
+from sexton.explain.aligned.plan import LEAST_EVENTS, Plan
+from sexton.model.text import count, seconds
+
+#: In so many ways one window of each stratum could be the event's: enough for thousands of signals.
+#: More events need fewer controls each for it, and what is not needed is not read.
+_ARRANGEMENTS = 1e8
+_LEAST_CONTROLS = 8
+#: How far a control may be away, in steps per control that is wanted.
+_REACH = 4
+#: Readings do not fall on the edges of what is recorded.
+_SLACK_S = 2.0
+#: Neighbours may touch.
+_TOUCH_S = 1e-6
+#: Events whose distances differ by less than this part come by the clock.
+_EVEN = 0.05
+
+
+class Stratum(NamedTuple):
+    """The end of the window before an event, and of each of its control windows."""
+
+    event: float
+    controls: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Windows end at the moments in `strata` and are `spans` long, the longer one last."""
+
+    strata: tuple[Stratum, ...]
+    spans: tuple[float, float]
+    lookback_s: float
+    notes: tuple[str, ...] = ()
+    #: Events left out because no control was to be had for them.
+    alone: int = 0
+
+    @property
+    def windows(self) -> tuple[tuple[float, float], ...]:
+        """What has to be read, the most important first: twice as much before each event, and then
+        the controls, those nearest to their events first."""
+        found = [(each.event - self.lookback_s, each.event) for each in self.strata]
+        rounds = zip_longest(*(each.controls for each in self.strata))
+        ends = (end for some in rounds for end in some if end is not None)
+        return (*found, *((end - self.spans[-1], end) for end in ends))
+
+    @property
+    def ends(self) -> list[float]:
+        """Stratum by stratum, the event's first."""
+        return [end for each in self.strata for end in (each.event, *each.controls)]
+
+    @property
+    def arrangements(self) -> float:
+        """In how many ways one window of each stratum could have been the event's."""
+        return math.prod(1 + len(each.controls) for each in self.strata)
+
+
+def lay_out(
+    events_mono_s: Iterable[float], recorded: Sequence[tuple[float, float]], plan: Plan
+) -> Layout:
+    """Choose the windows. Where the recording is too short for whole minutes they are closer, and
+    then shorter: the first layout with enough controls, else the one with the most to tell."""
+    events = sorted({float(each) for each in events_mono_s if math.isfinite(each)})
+    episodes = _episodes(events, 1.5 * plan.before_s)
+    notes = []
+    if len(episodes) < len(events):
+        notes.append(
+            f"{count(len(events), 'event')} in {count(len(episodes), 'episode')}: those within"
+            f" {seconds(1.5 * plan.before_s)} of the one before count with it"
+        )
+    found = []
+    for rung in _ladder(plan):
+        layout = _laid_out(events, episodes, sorted(recorded), rung)
+        layout = replace(layout, notes=(*notes, *layout.notes))
+        found.append(layout)
+        if _is_enough(layout):
+            return layout
+    return max(found, key=lambda each: math.log(each.arrangements))
+
+
+def _is_enough(layout: Layout) -> bool:
+    """Do most events have controls enough, and were few left out for want of them?"""
+    numbers = sorted(len(each.controls) for each in layout.strata)
+    return bool(numbers) and numbers[len(numbers) // 2] >= _LEAST_CONTROLS and not layout.alone
+
+
+def _ladder(plan: Plan) -> list[Plan]:
+    half, third = plan.before_s / 2, plan.before_s / 3
+    return [
+        plan,
+        replace(plan, quiet_s=half, step_s=plan.before_s + half),
+        replace(
+            plan,
+            before_s=third,
+            short_s=min(plan.short_s, third),
+            quiet_s=half / 3,
+            step_s=third + half / 3,
+        ),
+    ]
+
+
+def _laid_out(
+    events: list[float],
+    episodes: list[float],
+    recorded: list[tuple[float, float]],
+    plan: Plan,
+) -> Layout:
+    notes: list[str] = []
+    known = [each for each in episodes if _is_recorded(each, recorded, plan)]
+    if len(known) < len(episodes):
+        lost = count(len(episodes) - len(known), "event")
+        notes.append(f"{lost} left out: the {seconds(plan.before_s)} before were not recorded")
+    if len(known) > plan.most_events:
+        places = [round(i * (len(known) - 1) / (plan.most_events - 1)) for i in
+                  range(plan.most_events)] if plan.most_events > 1 else [0]  # fmt: skip
+        notes.append(f"{plan.most_events} of {len(known):,} events were compared, evenly chosen")
+        known = [known[place] for place in places]
+    strata = _Search(events, recorded, plan).strata(known)
+    compared = tuple(each for each in strata if each.controls)
+    alone = len(strata) - len(compared)
+    if alone:
+        lost = count(alone, "event")
+        notes.append(f"{lost} left out: no time like theirs is recorded away from other events")
+    notes += _spacing([each.event for each in compared])
+    spans = (plan.short_s, plan.before_s)
+    return Layout(compared, spans, 2 * plan.before_s, tuple(notes), alone)
+
+
+def _episodes(events: list[float], apart: float) -> list[float]:
+    found: list[float] = []
+    last = -math.inf
+    for each in events:
+        if each - last > apart:
+            found.append(each)
+        last = each
+    return found
+
+
+def _is_recorded(event: float, recorded: Sequence[tuple[float, float]], plan: Plan) -> bool:
+    """Was at least half of the time before it?"""
+    start = event - plan.before_s
+    inside = sum(max(0.0, min(event, b) - max(start, a)) for a, b in recorded)
+    return inside >= plan.before_s / 2 and any(a <= event <= b + _SLACK_S for a, b in recorded)
+
+
+def _spacing(events: Sequence[float]) -> list[str]:
+    steps = [b - a for a, b in pairwise(events)]
+    if len(steps) < LEAST_EVENTS - 1:
+        return []
+    middle = sorted(steps)[len(steps) // 2]
+    if max(abs(each - middle) for each in steps) > _EVEN * middle:
+        return []
+    return [
+        f"the events come every {seconds(middle)}: whatever else comes by that clock looks like"
+        " a cause"
+    ]
+
+
+class _Search:
+    """Takes control windows, each for one event."""
+
+    def __init__(
+        self, events: Sequence[float], recorded: Sequence[tuple[float, float]], plan: Plan
+    ) -> None:
+        self._events = events
+        self._recorded = recorded
+        self._plan = plan
+        self._taken: list[float] = []
+
+    def strata(self, known: Sequence[float]) -> list[Stratum]:
+        plan = self._plan
+        enough = math.ceil(_ARRANGEMENTS ** (1 / max(len(known), 1))) - 1
+        wanted = min(plan.controls, max(enough, _LEAST_CONTROLS))
+        found: list[list[float]] = [[] for _ in known]
+        # By distance first and then by event: a window goes to the event that is nearest to it.
+        for away in range(1, _REACH * plan.controls + 1):
+            for event, mine in zip(known, found, strict=True):
+                for end in (event - away * plan.step_s, event + away * plan.step_s):
+                    if len(mine) < wanted and self._is_free(end):
+                        insort(self._taken, end)
+                        mine.append(end)
+        return [Stratum(event, tuple(mine)) for event, mine in zip(known, found, strict=True)]
+
+    def _is_free(self, end: float) -> bool:
+        plan = self._plan
+        start = end - plan.before_s
+        if not any(a - _SLACK_S <= start and end <= b + _SLACK_S for a, b in self._recorded):
+            return False
+        # No event from `quiet_s` before the window until its own window would touch this one.
+        first = bisect_left(self._events, start - plan.quiet_s + _TOUCH_S)
+        last = end + plan.before_s + plan.quiet_s - _TOUCH_S
+        if first < len(self._events) and self._events[first] < last:
+            return False
+        at = bisect_right(self._taken, start + _TOUCH_S)
+        return at == len(self._taken) or self._taken[at] >= end + plan.before_s - _TOUCH_S

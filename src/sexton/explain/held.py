@@ -1,0 +1,161 @@
+"""What held a core: by its kernel stacks where there are any, by its own times where not.
+
+A finding speaks of the core that was held longest; its span, its split by kind and its stacks are
+that core's, so no other is looked at here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from sexton.detect.detectors.saturated_core import BY_KIND
+from sexton.detect.stacks import on_cores
+from sexton.explain.families import FUNCTIONS, WALK, WORDS, families, is_named
+from sexton.explain.moments import moved, together
+from sexton.model.cgroup import CgroupCensus
+from sexton.model.chain import Link, Strength
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Evidence, Finding
+from sexton.model.window import Window
+
+#: A family in half of the held core's samples is what it was doing.
+MOST = 1 / 2
+#: In a fifth: a part of it. Reclaim over the dead walks in 30 to 41 % of them (measured on 6.18).
+MUCH = 1 / 5
+#: In fewer than one in twenty: something else held the core.
+HARDLY = 1 / 20
+#: Two tenths of a second of samples; fewer prove nothing.
+FEWEST = 20
+#: Readings and stacks are a second apart, and a stall is seen a step late.
+SLACK_S = 2.0
+#: Per cent of the held core in system time; less, and softirq held it.
+_MOSTLY_SYSTEM = 50.0
+#: Kernel threads that never read a file: no reader of statistics, whatever else they do.
+_SOFTIRQ_THREAD = "ksoftirqd/"
+_IN_KERNEL = ("system_ms", "irq_ms", "softirq_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the held core was caught in: samples in all, and by family."""
+
+    samples: int
+    by: Counter[str] = field(default_factory=Counter)
+
+    def share(self, *wanted: str) -> float:
+        """The share of stacks in the most frequent of these families."""
+        return max(self.by[family] for family in wanted) / self.samples
+
+    @property
+    def mostly(self) -> str | None:
+        """The family of half of the samples or more, in words; `None` where there is none."""
+        for family, samples in self.by.most_common():
+            if family in WORDS and samples >= MOST * self.samples:
+                return WORDS[family]
+        return None
+
+
+def core_of(held: Finding) -> str | None:
+    """The core that was held longest."""
+    return next(iter(held.entities.get("core", ())), None)
+
+
+def work_of(held: Finding, window: Window) -> Work | None:
+    """Its stacks by family; `None` where too few were taken there, or nobody could name them."""
+    core = core_of(held)
+    if core is None or held.start is None or held.end is None:
+        return None
+    by: Counter[str] = Counter()
+    total = unnamed = 0
+    for row in on_cores(window, {core}, (held.start, held.end)):
+        total += row.samples
+        unnamed += 0 if is_named(row.frames) else row.samples
+        for family in families(row.frames):
+            by[family] += row.samples
+    return Work(total, by) if total >= FEWEST and unnamed * 2 < total else None
+
+
+def in_softirq(held: Finding) -> bool | None:
+    """Was it held in interrupts rather than in system time? `None` where nothing tells."""
+    if any(task.startswith(_SOFTIRQ_THREAD) for task in held.entities.get("task", ())[:1]):
+        return True
+    for each in held.evidence:
+        if each.what.endswith(BY_KIND) and each.number is not None:
+            return each.number < _MOSTLY_SYSTEM
+    return None
+
+
+def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float | None:
+    """How much of a core the kernel took over a span (UNIX), in per cent; `None` if not read."""
+    step = moved(window, CoreTimes, lambda row: row.cpu, span).get(int(core))
+    spent = [step.delta(name) for name in _IN_KERNEL] if step is not None else []
+    known = [each for each in spent if each is not None]
+    if step is None or len(known) < len(_IN_KERNEL):
+        return None
+    return sum(known) / 10 / step.seconds
+
+
+def dead_share(window: Window) -> float | None:
+    """How much of what a walk goes over is dead."""
+    census = window.latest(CgroupCensus)
+    if not census or not census[0].total or census[0].dying is None:
+        return None
+    return census[0].dying / census[0].total
+
+
+def may_walk_the_dead(work: Work, window: Window) -> bool:
+    """Is a good part of the work a walk, and most of what is walked dead, or nobody knows?"""
+    dead = dead_share(window)
+    return work.share(WALK) >= MUCH and (dead is None or dead >= MOST)
+
+
+def sampled(family: str, share: float) -> Evidence:
+    """A family's share of the held core, as evidence."""
+    return Evidence(
+        f"{FUNCTIONS[family]} in the held core's kernel samples",
+        f"{100 * share:.0f} %",
+        "< 5 %",
+        "% of samples",
+        "perf record",
+        100 * share,
+        "inlining and interrupts-off stretches move samples to a neighbour",
+    )
+
+
+def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str) -> Link | None:
+    """The rule that a look-alike of the walk has in common with the others.
+
+    *Proven* where its functions are in half of the held core's kernel samples, *likely* from a
+    fifth on, no link below one in twenty: stacks are of the very seconds in which it was held.
+    Without them, *possible* where both findings name one task, in the same seconds.
+    """
+    cause, effect = ends
+    tasks = cause.shares(effect, "task")
+    work = work_of(effect, window)
+    if work is None:
+        if in_softirq(effect) or not tasks or not together(cause, effect, SLACK_S):
+            return None
+        sentence = f"{tasks[0]} is named by both, in the same seconds"
+        sentence += "; kernel stacks would prove it (--stacks)"
+        return Link(name, cause.id, effect.id, Strength.POSSIBLE, sentence, shared=tasks)
+    share = work.share(family)
+    if share < HARDLY:
+        return None
+    strength = Strength.POSSIBLE
+    if share >= MUCH:
+        strength = Strength.PROVEN if share >= MOST else Strength.LIKELY
+    against = []
+    if share < MOST and work.mostly:
+        against.append(f"most of the held core's samples are elsewhere: it {work.mostly}")
+    core = core_of(effect)
+    return Link(
+        name,
+        cause.id,
+        effect.id,
+        strength,
+        f"{100 * share:.0f} % of core {core}'s kernel samples: it {WORDS[family]}",
+        shared=tasks or ((core,) if core else ()),
+        evidence=(sampled(family, share),),
+        against=tuple(against),
+    )

@@ -1,0 +1,58 @@
+"""The kernel's own watchdog complains of a core that something holds.
+
+**Rule.** Both must be about the same core. *Proven*: the lockup lies inside the time the core was
+held, give or take the watchdog's 20 s of patience, and that core is the one held longest, whose
+time is known. *Likely*: another held core, or the core at another time and the same task on it. No
+link by the core alone at another time: what held it then is not known.
+
+**Speaks against it.** The watchdog names another task than the one that held the core.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.held import core_of
+from sexton.explain.moments import together
+from sexton.explain.registry import link
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+PATIENCE_S = 20.0
+
+
+@link(
+    cause="saturated_core",
+    effect="soft_lockups",
+    told="the kernel's watchdog saw that core stuck",
+    proof="both in the same seconds, as a recording of the next time would show (sexton record)",
+)
+def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+    """The same core, in the same time or under the same task."""
+    cores = cause.shares(effect, "core")
+    same = _processes(cause) & _processes(effect)
+    at_once = together(cause, effect, PATIENCE_S)
+    if not cores or not (at_once or same):
+        return None
+    sure = at_once and core_of(cause) in cores
+    when = "in the same seconds" if at_once else "under the same task, at another time"
+    return Link(
+        "burnt_core_locks_up",
+        cause.id,
+        effect.id,
+        Strength.PROVEN if sure else Strength.LIKELY,
+        f"core {', '.join(cores)}, {when}",
+        shared=cores,
+        against=_another(cause, effect) if not same else (),
+    )
+
+
+def _processes(finding: Finding) -> set[str]:
+    """By name: the watchdog gives the thread's id, findings process and thread."""
+    return {task.partition("[")[0] for task in finding.entities.get("task", ())}
+
+
+def _another(held: Finding, stuck: Finding) -> tuple[str, ...]:
+    mine, theirs = held.entities.get("task", ()), stuck.entities.get("task", ())
+    if not mine or not theirs:
+        return ()
+    return (f"the watchdog names {theirs[0]}, and {mine[0]} held the core",)

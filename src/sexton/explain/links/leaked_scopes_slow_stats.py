@@ -1,0 +1,48 @@
+"""What a slow statistics read walks over is mostly scopes that nobody closed.
+
+**Rule.** The leaked directories must be at least half of all memory cgroups that are walked.
+*Proven*: the read's cost was measured at the root; *likely*: extrapolated from a small subtree. No
+link where the dead are more than the leaked: then see `zombies_slow_stats`.
+
+**Speaks against it.** A subtree with less than a tenth of the cgroups that is half as slow to read.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.links.zombie_walk_burns_core import dearest_walk
+from sexton.explain.links.zombies_slow_stats import MOSTLY, small_and_slow
+from sexton.explain.registry import link
+from sexton.model.cgroup import CgroupCensus
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+
+@link(
+    cause="leaked_scopes",
+    effect="slow_memcg_stats",
+    told="whoever reads memory statistics has to walk over them",
+    proof="a read at the root, timed (not caused: it would hold a core itself)",
+)
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+    """The share of the leaked in what is walked."""
+    census = window.latest(CgroupCensus)
+    walk = dearest_walk(window)
+    if not census or walk is None or not census[0].total:
+        return None
+    left = [each.number for each in cause.evidence if "director" in each.unit + each.source]
+    leaked = max((each for each in left if each is not None), default=0.0)
+    total = census[0].total
+    if leaked < MOSTLY * total or (census[0].dying or 0) > leaked:
+        return None
+    measured = walk.root_s is not None
+    how = "measured" if measured else "extrapolated from a small subtree"
+    return Link(
+        "leaked_scopes_slow_stats",
+        cause.id,
+        effect.id,
+        Strength.PROVEN if measured else Strength.LIKELY,
+        f"{100 * leaked / total:.1f} % of what is walked are scopes left open; cost {how}",
+        shared=cause.entities.get("cgroup", ()),
+        against=small_and_slow(walk, total),
+    )

@@ -1,0 +1,42 @@
+"""A task frees memory before it may go on, and holds its core with that.
+
+**Rule.** With kernel stacks of the held core, in the very seconds: *proven* where half of them or
+more are direct reclaim, *likely* from a fifth on, no link below one in twenty. Without stacks at
+best *possible*, and only where both findings name the same task in the same seconds: counters that
+rise together are a coincidence, not a cause.
+
+**Speaks against it.** Stacks that are mostly elsewhere; reclaim that walks cgroups in a fifth of
+its samples, most of them dead or not counted, which makes it *possible* at best: then the dead are
+what makes it dear (`zombie_walk_burns_core`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sexton.explain.families import RECLAIM, WALK
+from sexton.explain.held import dead_share, judge, may_walk_the_dead, work_of
+from sexton.explain.registry import link
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+
+@link(
+    cause="direct_reclaim",
+    effect="saturated_core",
+    told="freeing memory held a core",
+    proof="kernel stacks of the held core (--stacks)",
+)
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+    """Reclaim on the held core, unless it walks the dead there."""
+    found = judge("reclaim_burns_core", (cause, effect), window, RECLAIM)
+    work = work_of(effect, window)
+    if found is None or work is None or not may_walk_the_dead(work, window):
+        return found
+    walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"
+    dead = dead_share(window)
+    doubt = f"{walking}; how many of those are dead is not known"
+    if dead is not None:
+        doubt = f"{walking}, of which {100 * dead:.0f} % are dead: the dead make this reclaim dear"
+    return replace(found, strength=Strength.POSSIBLE, against=(*found.against, doubt))

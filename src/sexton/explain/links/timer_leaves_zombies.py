@@ -1,0 +1,46 @@
+"""Each run of a timer's service leaves a dying memory cgroup behind; nothing crashes.
+
+**Rule.** The restart ledger must name a timer among those that leave dead cgroups, and the
+directory it runs in must be the one that churns. *Proven*: its service's own path was seen to die
+without release. *Likely*: its runs match the dead in number or period, and it still runs. There is
+no weaker form: every node has timers.
+
+**Speaks against it.** Its runs are less than half as many as the dead; more of the dead are known
+to lie elsewhere.
+"""
+
+from __future__ import annotations
+
+from sexton.detect.ledger import suspects
+from sexton.detect.stems import split
+from sexton.explain.links.crash_loop_leaves_zombies import elsewhere, too_few
+from sexton.explain.registry import link
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.text import printable
+from sexton.model.window import Window
+
+
+@link(
+    cause="cgroup_churn",
+    effect="zombie_memcgs",
+    told="each run of a timer's service leaves a dead memory cgroup behind",
+    proof="a trace of the deaths there (sudo sexton zombies --watch)",
+)
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+    """The best suspect of the ledger that is a timer and lives where it churns."""
+    places = cause.shares(effect, "cgroup")
+    for suspect in suspects(window):
+        home = printable(suspect.path)
+        here = home in places or split(home)[0] in places
+        if suspect.kind == "timer" and here and suspect.strength is not Strength.POSSIBLE:
+            return Link(
+                "timer_leaves_zombies",
+                cause.id,
+                effect.id,
+                suspect.strength,
+                suspect.sentence,
+                shared=(home if home in places else split(home)[0],),
+                against=(*too_few(suspect, window), *elsewhere(suspect, window)),
+            )
+    return None

@@ -1,0 +1,112 @@
+"""When findings were, and whether one can have led to the other.
+
+A link needs the right order in time. Findings know the span of their worst; where something
+happened more than once, the window's own rows tell every moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from sexton.detect import kernel_log, nics
+from sexton.detect.detectors import nic_resets
+from sexton.model.finding import Finding
+from sexton.model.rates import Step, span
+from sexton.model.recorder import Mark
+from sexton.model.row import Row
+from sexton.model.text import printable
+from sexton.model.window import Window
+
+R = TypeVar("R", bound=Row)
+#: A job is named by its mark, which findings shorten in the middle.
+_HEAD = 40
+
+
+def near(cause: Finding, effect: Finding, slack_s: float) -> bool:
+    """Did the effect begin while the cause lasted, or within `slack_s` of it?"""
+    if cause.start is None or effect.start is None:
+        return False
+    return cause.start - slack_s <= effect.start <= (cause.end or cause.start) + slack_s
+
+
+def together(one: Finding, other: Finding, slack_s: float) -> bool:
+    """Do their spans touch, give or take `slack_s`? Not where one of them has no moment."""
+    if one.start is None or other.start is None:
+        return False
+    first, last = one.start - slack_s, (one.end or one.start) + slack_s
+    return other.start <= last and (other.end or other.start) >= first
+
+
+def resets(finding: Finding, window: Window) -> tuple[float, ...]:
+    """When the interfaces of a `nic_resets` were reset (UNIX), by the log, else by the finding."""
+    names = finding.entities.get("nic", ())
+    lines = kernel_log.lines(window, nic_resets.FAMILIES)
+    named = nics.namer(window, lines)
+    found = [
+        burst.lines[0].wall_s
+        for burst in kernel_log.bursts(lines, named, nic_resets.ONE_RESET.value)
+        if (burst.name is None or printable(burst.name) in names) and _is_reset(burst)
+    ]
+    dated = tuple(each for each in found if each is not None)
+    return dated or (() if finding.start is None else (finding.start,))
+
+
+def _is_reset(burst: kernel_log.Burst) -> bool:
+    """A queue that waited is none by itself; ENA's own transmit time-out is, for one follows."""
+    return any(
+        line.event.family != "nic_starved" or line.text("phase") == "cause" for line in burst.lines
+    )
+
+
+def marks(finding: Finding, window: Window) -> tuple[float, ...]:
+    """When the deaths of a `job_deaths` were marked; by its marks, else by itself."""
+    jobs = {job[:_HEAD] for job in finding.entities.get("job", ())}
+    found = tuple(
+        batch.wall_s
+        for batch in window.batches(Mark) or ()
+        for row in batch.rows
+        if printable(row.text)[:_HEAD] in jobs
+    )
+    return found or (() if finding.start is None else (finding.start,))
+
+
+def moved(
+    window: Window, kind: type[R], key: Callable[[R], Hashable], between: tuple[float, float]
+) -> dict[Hashable, Step[R]]:
+    """Each entity's step over the readings around a span (UNIX): the last before it to the first
+    after it, so that nothing inside is lost."""
+    batches = window.batches(kind) or ()
+    first = max((n for n, each in enumerate(batches) if each.wall_s <= between[0]), default=0)
+    last = min(
+        (n for n, each in enumerate(batches) if each.wall_s >= between[1]),
+        default=len(batches) - 1,
+    )
+    return span(batches[first : last + 1], key)
+
+
+def clock(wall_s: float | None) -> str:
+    """The time of day in UTC.
+
+    >>> clock(1_740_000_002.4), clock(None), clock(1e30)
+    ('21:20:02', '', '')
+    """
+    if wall_s is None:
+        return ""
+    try:
+        return time.strftime("%H:%M:%S", time.gmtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def day(wall_s: float) -> str:
+    """The date in UTC, empty where there is none.
+
+    >>> day(1_740_000_002.4)
+    '2025-02-19'
+    """
+    try:
+        return time.strftime("%Y-%m-%d", time.gmtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return ""

@@ -1,0 +1,247 @@
+"""When the thing that was asked about did what it is asked about for.
+
+An interface: when it was reset. A core: when it was held in the kernel, or the kernel called it
+locked up; the moment is the *end* of the hold, so that the seconds before it are the seconds in
+which it was held. A function: likewise, when a core was caught in it. A unit: when its main process
+ended. A cgroup: when one died there. A job: when somebody marked its death. A moment is itself;
+where it was said to the minute and something happened in that minute, then that. Everything else:
+when its findings ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise, zip_longest
+
+from sexton.detect import kernel_log, nics
+from sexton.detect.deaths import deaths
+from sexton.detect.detectors import nic_resets, soft_lockups
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.kernel_log import Line
+from sexton.explain.subject import is_named
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Finding
+from sexton.model.rates import Step, steps
+from sexton.model.recorder import Mark
+from sexton.model.stack import StackCount
+from sexton.model.text import printable, shorten
+from sexton.model.unit import RestartMark, Unit
+from sexton.model.why import Moment, Occasions, Subject
+from sexton.model.window import Window
+
+#: Readings come a little early or late.
+_SLACK = 0.9
+#: Two tellings of one happening: the kernel's watchdog and the core's own times.
+_SAME_S = 3.0
+#: Samples of one second on one core: a fifth of it, of 97 in a second.
+_CAUGHT = 20
+_Found = Iterable[float]
+
+
+def occasions(
+    subject: Subject, window: Window, findings: Sequence[Finding], known: Sequence[float] = ()
+) -> Occasions:
+    """Its moments inside the window, oldest first; `findings` are those that concern it.
+
+    `known` are monotonic moments from elsewhere: a long window does not hold every reading.
+    """
+    if subject.kind == "moment":
+        return _moment(subject, window)
+    name = shorten(subject.name, 60)
+    one, many, found = {
+        "nic": (f"reset of {name}", f"resets of {name}", _resets),
+        "core": (f"hold of core {name}", f"holds of core {name}", _held),
+        "unit": (f"end of {name}", f"ends of {name}", _ends),
+        "cgroup": (f"death in {name}", f"deaths in {name}", _deaths),
+        "job": (f"mark of {name}", f"marks of {name}", _marks),
+        "function": (f"burst of {name}", f"bursts of {name}", _caught),
+    }.get(subject.kind, ("", "", _nothing))
+    moments = _inside(window, known or found(subject, window))
+    if moments:
+        return Occasions(one, many, moments)
+    told = _inside(window, (window_mono(window, end) for end in _ends_of(window, findings)))
+    if told:
+        words = f"finding about {subject.words}", f"findings about {subject.words}"
+        return Occasions(*words, told, "taken at the end of what was found")
+    return Occasions(one or f"finding about {subject.words}", many, ())
+
+
+@lru_cache(maxsize=1)
+def _clock(window: Window) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """(monotonic, wall) at the readings of the cores, and the same the other way round.
+
+    `Window.wall` looks at every reading of every table for each moment: a unit that ended four
+    thousand times would take minutes.
+    """
+    told = {(each.mono_s, each.wall_s) for each in window.batches(CoreTimes) or ()}
+    told |= {(window.start_mono, window.start), (window.end_mono, window.end)}
+    return sorted(told), sorted((wall, mono) for mono, wall in told)
+
+
+def _across(clock: Sequence[tuple[float, float]], moment: float) -> float:
+    """From one clock to the other, by the reading nearest to it."""
+    at = bisect_left(clock, (moment,))
+    near = min(clock[max(at - 1, 0) : at + 1], key=lambda each: abs(each[0] - moment))
+    return near[1] + (moment - near[0])
+
+
+def window_mono(window: Window, wall_s: float) -> float:
+    """The monotonic moment of a UNIX time."""
+    return _across(_clock(window)[1], wall_s)
+
+
+def window_wall(window: Window, mono_s: float) -> float:
+    """The UNIX time of a monotonic moment."""
+    return _across(_clock(window)[0], mono_s)
+
+
+def _inside(window: Window, found: _Found) -> tuple[Moment, ...]:
+    """In order, each once, and only those that were recorded: a log remembers more."""
+    kept: list[float] = []
+    for mono in sorted(found):
+        if window.start_mono <= mono <= window.end_mono and (not kept or mono > kept[-1]):
+            kept.append(mono)
+    return tuple(Moment(mono, window_wall(window, mono)) for mono in kept)
+
+
+def _nothing(_subject: Subject, _window: Window) -> _Found:
+    return ()
+
+
+def _ends_of(window: Window, findings: Sequence[Finding]) -> Iterator[float]:
+    """Of findings that did not last through the whole window."""
+    for finding in findings:
+        if finding.end is not None and finding.end < window.end - 1:
+            yield finding.end
+
+
+def _resets(subject: Subject, window: Window) -> _Found:
+    return (mono for mono, name in resets(window) if printable(name or "") == subject.name)
+
+
+def resets(window: Window) -> Iterator[tuple[float, str | None]]:
+    """Every reset the kernel's log tells of: when it began, and of which interface."""
+    lines = kernel_log.lines(window, nic_resets.FAMILIES)
+    named = nics.namer(window, lines)
+    for burst in kernel_log.bursts(lines, named, nic_resets.ONE_RESET.value):
+        real = any(
+            line.event.family != "nic_starved" or line.text("phase") == "cause"
+            for line in burst.lines
+        )
+        mono = _mono(window, burst.lines[0])
+        if real and mono is not None:
+            yield mono, burst.name
+
+
+def lockups(window: Window) -> Iterator[tuple[float, str | None]]:
+    """Every lockup or stall: when it was first told, and of which core."""
+    lines = kernel_log.lines(window, soft_lockups.FAMILIES)
+    for burst in kernel_log.bursts(lines, _core, soft_lockups.ONE_STALL.value):
+        mono = _mono(window, burst.lines[0])
+        if mono is not None:
+            yield mono, burst.name
+
+
+def _core(line: Line) -> str | None:
+    return line.text("cpu")
+
+
+def _mono(window: Window, line: Line) -> float | None:
+    if line.event.mono_us is not None:
+        return line.event.mono_us / 1e6
+    return None if line.wall_s is None else window_mono(window, line.wall_s)
+
+
+def _held(subject: Subject, window: Window) -> _Found:
+    ends = [end for core, end in holds(window, subject.name)]
+    told = [mono for mono, core in lockups(window) if core == subject.name]
+    return [*ends, *(each for each in told if all(abs(each - end) > _SAME_S for end in ends))]
+
+
+def holds(window: Window, only: str | None = None) -> Iterator[tuple[str, float]]:
+    """Cores that the kernel held, and when each hold ended; `only` one of them where it is given.
+
+    As `saturated_core` sees it, in one respect coarser: a hold ends with the last full step.
+    """
+    runs: dict[str, tuple[float, float]] = {}
+    for _, step in steps(window.batches(CoreTimes) or (), lambda row: row.cpu):
+        core = str(step.after.cpu)
+        if only is not None and core != only:
+            continue
+        start, end = runs.pop(core, (step.start_mono, step.start_mono))
+        full = _in_kernel(step) >= KERNEL_SHARE.value
+        if full and end == step.start_mono:
+            runs[core] = (start, step.end_mono)
+            continue
+        if end - start >= HELD.value * _SLACK:
+            yield core, end
+        if full:
+            runs[core] = (step.start_mono, step.end_mono)
+    for core, (start, end) in runs.items():
+        if end - start >= HELD.value * _SLACK:
+            yield core, end
+
+
+def _in_kernel(step: Step[CoreTimes]) -> float:
+    """Per cent of the core; none where its counters went backwards."""
+    spent = [step.delta(field) for field in ("system_ms", "irq_ms", "softirq_ms")]
+    known = [each for each in spent if each is not None]
+    return sum(known) / 10 / step.seconds if len(known) == len(spent) else 0.0
+
+
+def _ends(subject: Subject, window: Window) -> _Found:
+    """By systemd's own clock of each run that a reading saw, and by the journal's restarts."""
+    seen: list[float] = []
+    for batch in window.batches(Unit) or ():
+        for unit in batch.rows:
+            if printable(unit.name) == subject.name and unit.main_exit_us:
+                seen.append(unit.main_exit_us / 1e6)
+    marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
+    told = [window_mono(window, row.wall_s) for row in marks]
+    every = sorted({*seen, *told})
+    # A restart is told by both within its own delay: the earlier is the end itself.
+    return [*every[:1], *(b for a, b in pairwise(every) if b - a > _SAME_S or b in seen)]
+
+
+def _deaths(subject: Subject, window: Window) -> _Found:
+    traced = deaths(window)
+    for death in traced.all if traced is not None else ():
+        if is_named(subject, "cgroup", printable(death.path)):
+            yield death.died_s
+
+
+def _caught(subject: Subject, window: Window) -> _Found:
+    """Where seconds end in which one core was caught in the function a fifth of them or more."""
+    most: dict[int, Counter[int]] = {}
+    for row in window.latest(StackCount) or ():
+        if subject.name in map(printable, row.frames):
+            most.setdefault(row.second_mono, Counter())[row.cpu] += row.samples
+    busy = sorted(at for at, cores in most.items() if max(cores.values()) >= _CAUGHT)
+    return [at + 1.0 for at, then in zip_longest(busy, busy[1:]) if then != at + 1]
+
+
+def _marks(subject: Subject, window: Window) -> _Found:
+    for batch in window.batches(Mark) or ():
+        if any(printable(row.text) == subject.name for row in batch.rows):
+            yield batch.mono_s
+
+
+def _moment(subject: Subject, window: Window) -> Occasions:
+    """What was typed, or what happened in the minute that was typed."""
+    start = window_mono(window, subject.wall_s or 0.0)
+    told = [
+        *((mono, f"{printable(name or 'a NIC')} was reset") for mono, name in resets(window)),
+        *((mono, f"core {core or '?'} locked up") for mono, core in lockups(window)),
+        *((each.mono_s, f"marked: {printable(each.rows[0].text)}")
+          for each in window.batches(Mark) or () if each.rows),
+        *((end, f"core {core} had been held") for core, end in holds(window)),
+    ]  # fmt: skip
+    inside = [each for each in told if start <= each[0] <= start + subject.lasts_s]
+    if subject.lasts_s and inside:
+        mono, what = inside[0]
+        note = f"the second of {subject.name} in which {shorten(what, 80)}"
+        return Occasions("moment", "moments", (Moment(mono, window_wall(window, mono)),), note)
+    return Occasions("moment", "moments", (Moment(start, subject.wall_s or 0.0),))

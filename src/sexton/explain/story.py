@@ -1,0 +1,119 @@
+"""The best chain as a person would tell it: one sentence for each link, with the time of day.
+
+Each sentence says when, how sure it is, what led to what, and what was seen. The last ones say what
+was not seen and would have proved more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from sexton.explain.moments import clock, day, marks, resets
+from sexton.explain.registry import rule_of
+from sexton.explain.weigh import by_stacks
+from sexton.model.chain import Chain, Link, Strength
+from sexton.model.finding import Finding, Verdict
+from sexton.model.text import printable, seconds, shorten
+from sexton.model.window import Window
+
+#: Before the sentence, and after its first half.
+_SURE = {
+    Strength.PROVEN: ("", ", which is proven"),
+    Strength.LIKELY: ("most likely ", ""),
+    Strength.POSSIBLE: ("perhaps ", ""),
+}
+#: A clause of a summary goes on in brackets; a second one is added where the first is short.
+_CLAUSE = re.compile(r"(?:\([^()]*\)|[^(,;:]|[,:](?! ))+")
+_SHORT = 44
+_LONG = 110
+#: A finding that lasts through the window, give or take, has no moment worth a clock.
+_EDGE_S = 1.5
+#: Where they were taken they have said what they can.
+_STACKS = "--stacks"
+#: The chain comes as far as the network, and nobody told of a job.
+_JOB_NEXT = ("nic_resets", "tcp_loss")
+
+
+def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
+    """`findings` by id hold all that the chain names."""
+    known = [findings[name] for name in chain.findings]
+    sentences = [_beginning(known[0], window)]
+    before = known[0].start
+    for link, effect in zip(chain.links, known[1:], strict=True):
+        at = _moment(effect, window, before)
+        when = _when(effect, at, window)
+        if when and at is not None and before is not None and at < before - _EDGE_S:
+            when = f"From{when.removeprefix('At')}on "  # it began before what is told of last
+        sentences.append(_step(link, effect, when))
+        before = before if at is None else at
+    sentences += _not_seen(chain, findings)
+    return tuple(sentences)
+
+
+def _beginning(root: Finding, window: Window) -> str:
+    node = window.node
+    where = f"On {shorten(printable(node.hostname), 40)}" if node is not None else "On this node"
+    date = day(window.start)
+    on = f" on {date}" if date else ""
+    span = f"{clock(window.start)} to {clock(window.end)} UTC, {seconds(window.seconds)}"
+    return f"{where}{on} ({span}): {short(root.summary)}."
+
+
+def _step(link: Link, effect: Finding, when: str) -> str:
+    before, after = _SURE[link.strength]
+    rule = rule_of(link.id)
+    told = rule.told if rule is not None and rule.told else link.sentence
+    sentence = f"{before}{told}{after}: {short(effect.summary)}."
+    return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
+
+
+def _moment(finding: Finding, window: Window, before: float | None) -> float | None:
+    """When it began; of what happened more than once, the time that follows what is told before."""
+    every = {"nic_resets": resets, "job_deaths": marks}.get(finding.id)
+    if every is None or before is None:
+        return finding.start
+    later = [each for each in every(finding, window) if each >= before]
+    return min(later, default=finding.start)
+
+
+def _when(finding: Finding, start: float | None, window: Window) -> str:
+    """At which time of day, where that is not all of the window."""
+    if start is None:
+        return ""
+    end = finding.end if finding.end is not None else start
+    whole = start <= window.start + _EDGE_S and end >= window.end - _EDGE_S
+    at = "" if whole else clock(start)
+    earlier = f"{day(start)} " if day(start) != day(window.start) else ""
+    return f"At {earlier}{at} UTC " if at else ""
+
+
+def short(summary: str) -> str:
+    """The beginning of a summary: its first clause, or two short ones.
+
+    >>> short("68,441 dead (dying) memory cgroups (not zombie processes), 240 live, about 6")
+    '68,441 dead (dying) memory cgroups (not zombie processes)'
+    >>> short("eth0 was reset once, queue 5 on core 5: its poll was starved")
+    'eth0 was reset once, queue 5 on core 5'
+    """
+    clauses = [found.group(0) for found in _CLAUSE.finditer(summary)]
+    ends = [found.end() for found in _CLAUSE.finditer(summary)]
+    if not clauses:
+        return shorten(summary, _LONG)
+    two = len(clauses) > 1 and ends[0] < _SHORT and ends[1] <= _LONG
+    return shorten(summary[: ends[1 if two else 0]].strip(), _LONG)
+
+
+def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
+    unproven = [link for link in chain.links if link.strength is not Strength.PROVEN]
+    rules = [(link, rule_of(link.id)) for link in unproven]
+    proofs = dict.fromkeys(
+        rule.proof
+        for link, rule in rules
+        if rule is not None and rule.proof and not (_STACKS in rule.proof and by_stacks(link))
+    )
+    if proofs:
+        yield f"Not seen, and would prove more: {'; '.join(proofs)}."
+    job = findings.get("job_deaths")
+    if chain.symptom in _JOB_NEXT and (job is None or job.verdict is Verdict.NOT_APPLICABLE):
+        yield "Whether a job died of it nobody has told (sexton recording mark)."

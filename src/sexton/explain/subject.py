@@ -1,0 +1,226 @@
+"""What somebody named, found among the things of the node.
+
+A person types ``core 5``, ``eth0``, ``ecs`` or ``kubelet``; findings speak of ``5``, ``eth0``,
+``ecs.service`` and ``kubelet[2113/2140]``. Names are compared as they are printed, escaped, so that
+what a report shows can be pasted back. A word before the name settles what kind it is
+(``task kubelet``, ``unit kubelet``); without one every kind is tried, in the order of `KINDS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from sexton.model.cgroup import CgroupDir, CgroupEvent, CgroupThrottle
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Finding
+from sexton.model.net import NetDevice, Nic, NicQueue
+from sexton.model.recorder import Mark
+from sexton.model.row import Row
+from sexton.model.stack import StackCount
+from sexton.model.task import Process, Thread
+from sexton.model.text import printable, shorten
+from sexton.model.unit import RestartMark, Timer, Unit
+from sexton.model.why import Subject
+from sexton.model.window import Window
+
+#: In the order in which a bare name is tried.
+KINDS = (
+    "nic", "queue", "unit", "task", "cgroup", "job", "core", "irq", "symptom", "function",
+)  # fmt: skip
+#: Words before a name, and the kind they settle.
+WORDS = {
+    "core": "core", "cpu": "core", "nic": "nic", "interface": "nic", "device": "nic",
+    "queue": "queue", "irq": "irq", "interrupt": "irq", "unit": "unit", "service": "unit",
+    "task": "task", "process": "task", "thread": "task", "pid": "task", "cgroup": "cgroup",
+    "job": "job", "mark": "job", "symptom": "symptom", "finding": "symptom",
+    "function": "function", "symbol": "function",
+}  # fmt: skip
+#: Kinds whose names are bare numbers: those need their word.
+_NUMBERED = ("core", "irq")
+_GLUED = re.compile(r"(core|cpu|irq)[ #]*([0-9]{1,7})", re.ASCII | re.IGNORECASE)
+_MOUNTED = re.compile(r"/sys/fs/cgroup(/memory|/unified)?(?=/|$)")
+_TASK = re.compile(r"(?P<comm>.*)\[(?P<pid>[0-9]+)(?:/(?P<tid>[0-9]+))?\]", re.ASCII | re.DOTALL)
+_SUFFIXES = (".service", ".timer", ".scope", ".slice", ".socket", ".mount", ".path", ".target")
+_MOST_NEAR = 5
+_MOST_LETTERS = 60
+
+Names = Mapping[str, tuple[str, ...]]
+R = TypeVar("R", bound=Row)
+
+
+def names_of(window: Window, findings: Iterable[Finding]) -> Names:
+    """Everything that has a name here, by kind, as it is printed; what findings name first."""
+    found: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+    for finding in findings:
+        found["symptom"][finding.id] = None
+        for kind, names in finding.entities.items():
+            found.setdefault(kind, {}).update(dict.fromkeys(names))
+    for kind, name in _named(window):
+        found[kind][printable(name)] = None
+    return {kind: tuple(names) for kind, names in found.items()}
+
+
+def _named(window: Window) -> Iterator[tuple[str, str]]:
+    columns: tuple[tuple[str, type[Row], str], ...] = (
+        ("core", CoreTimes, "cpu"), ("nic", Nic, "name"), ("nic", NetDevice, "name"),
+        ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
+        ("unit", RestartMark, "unit"), ("cgroup", CgroupDir, "path"),
+        ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"), ("job", Mark, "text"),
+    )  # fmt: skip
+    for kind, table, field in columns:
+        values = {getattr(row, field): None for row in _rows(window, table)}
+        yield from ((kind, str(value)) for value in values)
+    for queue in _rows(window, NicQueue):
+        if queue.queue is not None:
+            yield "queue", f"{queue.nic}:{queue.queue}"
+    called = {row.frames: None for row in _rows(window, StackCount)}
+    yield from (("function", name) for name in {name for each in called for name in each})
+    threads = {(row.comm, row.pid, row.tid): None for row in _rows(window, Thread)}
+    for comm, pid in {(row.comm, row.pid): None for row in _rows(window, Process)}:
+        yield "task", f"{comm}[{pid}]"
+    for comm, pid, tid in threads:
+        if pid != tid:
+            yield "task", f"{comm}[{pid}/{tid}]"
+
+
+def _rows(window: Window, kind: type[R]) -> Iterator[R]:
+    for batch in window.batches(kind) or ():
+        yield from batch.rows
+
+
+def candidates(said: str, names: Names) -> tuple[Subject, ...]:
+    """All that the words may mean, the likeliest first; none where nothing is called so.
+
+    >>> names = {"core": ("0", "5"), "unit": ("ecs.service",), "task": ("ecs[7]",)}
+    >>> [(each.kind, each.name) for each in candidates("ecs", names)]
+    [('unit', 'ecs.service'), ('task', 'ecs')]
+    >>> candidates("cpu5", names)
+    (Subject(kind='core', name='5', wall_s=None, lasts_s=0.0),)
+    >>> candidates("core 500", names), candidates("5", names)
+    ((), ())
+    """
+    text = printable(said.strip())
+    if glued := _GLUED.fullmatch(text):
+        kind = WORDS[glued[1].lower()]
+        return tuple(_of_kind(kind, str(int(glued[2])), names))
+    word, _, rest = text.partition(" ")
+    found: list[Subject] = []
+    if rest.strip() and word.lower() in WORDS:
+        found += _of_kind(WORDS[word.lower()], rest.strip(), names, by_pid=word.lower() == "pid")
+    for kind in KINDS:
+        if kind not in _NUMBERED:
+            found += _of_kind(kind, text, names)
+    return tuple(dict.fromkeys(found))
+
+
+def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Iterator[Subject]:
+    """At most one: the name that these words stand for among those of a kind."""
+    if not text:
+        return
+    known = names.get(kind, ())
+    wanted = _normal(kind, text)
+    if kind == "unit":
+        exact = next((name for name in known if name == wanted), None)
+        stems = (name for name in known if name in {wanted + end for end in _SUFFIXES})
+        named = exact or next(stems, None)
+    elif kind == "task":
+        wanted = f"[{wanted}]" if by_pid else wanted
+        named = wanted if any(_is_task(wanted, name) for name in known) else None
+    elif kind == "cgroup":
+        below = any(name == wanted or name.startswith(wanted.rstrip("/") + "/") for name in known)
+        named = wanted if wanted.startswith("/") and below else None
+    elif kind == "job":
+        named = next((name for name in known if wanted.lower() in name.lower()), None)
+    else:
+        named = wanted if wanted in known else None
+    if named is not None:
+        yield Subject(kind, named)
+
+
+def _normal(kind: str, text: str) -> str:
+    """The spelling that findings use."""
+    if kind == "symptom":
+        return text.lower().replace(" ", "_").replace("-", "_")
+    if kind == "cgroup":
+        plain = _MOUNTED.sub("", text)
+        return "/" + plain.strip("/") if text.startswith("/") else text
+    return text
+
+
+def _is_task(wanted: str, name: str) -> bool:
+    """Are both the same process or thread, as far as `wanted` tells?
+
+    >>> [_is_task(each, "kubelet[2113/2140]") for each in ("kubelet", "kubelet[2113]", "[2113]")]
+    [True, True, True]
+    >>> _is_task("kube", "kubelet[2113]"), _is_task("kubelet[2113/9]", "kubelet[2113/2140]")
+    (False, False)
+    """
+    told = _TASK.fullmatch(name)
+    if told is None or wanted == name:
+        return wanted == name
+    asked = _TASK.fullmatch(wanted)
+    if asked is None:
+        return wanted == told["comm"]
+    same_thread = asked["tid"] is None or asked["tid"] == told["tid"]
+    return asked["comm"] in ("", told["comm"]) and asked["pid"] == told["pid"] and same_thread
+
+
+def is_named(subject: Subject, kind: str, name: str) -> bool:
+    """Is this entity of a finding, or a part of it, what was asked about?
+
+    A unit is its cgroup and what is below that, an interface is its queues.
+
+    >>> is_named(Subject("unit", "a.service"), "cgroup", "/system.slice/a.service/x")
+    True
+    >>> is_named(Subject("nic", "eth0"), "queue", "eth0:5")
+    True
+    >>> is_named(Subject("core", "5"), "irq", "5")
+    False
+    """
+    if subject.kind == "task":
+        return kind == "task" and _is_task(subject.name, name)
+    if subject.kind == "unit" and kind == "cgroup":
+        return subject.name in name.split("/")
+    if subject.kind == "cgroup" and kind == "cgroup":
+        return name == subject.name or name.startswith(subject.name.rstrip("/") + "/")
+    if subject.kind == "cgroup" and kind == "unit":
+        return subject.name.rpartition("/")[2] == name
+    if subject.kind == "nic" and kind == "queue":
+        return name.rpartition(":")[0] == subject.name
+    return kind == subject.kind and name == subject.name
+
+
+def concerns(finding: Finding, subject: Subject) -> bool:
+    """Is the finding about it?"""
+    if subject.kind == "symptom":
+        return finding.id == subject.name
+    return any(
+        is_named(subject, kind, name) for kind, names in finding.entities.items() for name in names
+    )
+
+
+def nearest(said: str, names: Names) -> tuple[str, ...]:
+    """Names that exist and look like what was typed, as they should be typed."""
+    text = printable(said.strip()).lower()
+    if _GLUED.fullmatch(text):
+        return ()  # numbers are not near each other by their digits
+    functions = {*names.get("function", ())}
+    pool: dict[str, str] = {}
+    for kind in KINDS:
+        for name in names.get(kind, ()):
+            shown = f"{kind} {name}" if kind in _NUMBERED else name
+            if kind == "task" and (told := _TASK.fullmatch(name)):
+                shown = told["comm"]
+            if len(shown) <= _MOST_LETTERS:
+                pool.setdefault(shown.lower(), shown)
+                if kind == "unit" and (stem := shown.lower().rpartition(".")[0]):
+                    pool.setdefault(stem, shown)
+    holding = [low for low in pool if text and (text in low or (len(low) > 2 and low in text))]
+    # A kernel has more functions than a slip of the finger is worth: those only where they hold it.
+    some = [low for low, shown in pool.items() if shown not in functions]
+    alike = get_close_matches(shorten(text, 2 * _MOST_LETTERS), some, _MOST_NEAR, 0.6)
+    chosen = dict.fromkeys([*alike, *sorted(holding, key=len)])
+    return tuple(dict.fromkeys(pool[low] for low in chosen))[:_MOST_NEAR]

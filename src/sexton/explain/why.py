@@ -1,0 +1,187 @@
+"""A diagnosis seen from one thing: what concerns it, and the chains through it.
+
+A chain through a core stays one through *that* core: where a link joins two findings by another
+core alone, the chain is cut there. A link that names nothing of the asked kind (a walk over dead
+cgroups has no interface) holds for all of it.
+
+A finding concerns a moment if it was there within a minute of it; one without a time, or one that
+lasted through the whole window, was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sexton.detect.stacks import on_cores
+from sexton.explain.held import MUCH
+from sexton.explain.occasions import occasions
+from sexton.explain.story import tell
+from sexton.explain.subject import concerns, is_named
+from sexton.model.chain import Chain, Link
+from sexton.model.diagnosis import ESSENTIAL, Diagnosis
+from sexton.model.finding import Finding, Missing, Verdict
+from sexton.model.text import printable
+from sexton.model.why import Subject, Why
+from sexton.model.window import Window
+
+#: How near to a moment something must have been.
+NEAR_S = 60.0
+#: Which findings would tell of a thing, by its kind; without the first there is no answer.
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "core": ("saturated_core", "soft_lockups", "softirq_flood", "rstat_contention"),
+    "task": ("saturated_core", "soft_lockups", "direct_reclaim", "page_fault_storm"),
+    "nic": ("nic_resets", "starved_napi"),
+    "queue": ("nic_resets", "starved_napi"),
+    "irq": ("nic_resets", "starved_napi"),
+    "unit": ("crash_looping_unit", "cgroup_churn", "zombie_memcgs", "quota_throttling"),
+    "cgroup": ("zombie_memcgs", "cgroup_churn", "leaked_scopes", "quota_throttling"),
+    "job": ("job_deaths", "tcp_loss", "nic_resets"),
+    "function": ("saturated_core", "soft_lockups"),
+}
+
+
+def answer(
+    subject: Subject,
+    diagnosis: Diagnosis,
+    window: Window,
+    also: Iterable[Subject] = (),
+    known: Sequence[float] = (),
+) -> Why:
+    """All that the diagnosis says of it; the aligned statistics are put in by who has signals.
+
+    `also` is what else the words could have meant, `known` its moments where the window lacks some.
+    """
+    present = [each for each in diagnosis.findings if each.verdict is Verdict.PRESENT]
+    mine = [each for each in present if _concerns(each, subject, window)]
+    names = tuple(each.id for each in mine)
+    chains = through(subject, names, diagnosis)
+    linked = list(dict.fromkeys(name for chain in chains for name in chain.findings))
+    names = (*(each for each in linked if each in names), *(each for each in names if each not in
+             linked))  # fmt: skip
+    told = dict.fromkeys([*names, *linked])
+    asked = _asked(subject, diagnosis)
+    return Why(
+        about=subject,
+        diagnosis=diagnosis,
+        findings=names,
+        asked=asked,
+        decisive=ESSENTIAL if subject.kind == "moment" else asked[:1],
+        chains=chains,
+        story=tell(chains[0], diagnosis.by_id, window) if chains else (),
+        contests=tuple(each for each in diagnosis.contests if each.symptom in told),
+        coincidences=tuple(each for each in diagnosis.coincidences if {*each.findings} & {*told}),
+        occasions=occasions(subject, window, mine, known),
+        missing=tuple(_missing((*told, *asked), diagnosis)),
+        also=tuple(also),
+    )
+
+
+def likeliest(meant: Sequence[Subject], diagnosis: Diagnosis) -> tuple[Subject, ...]:
+    """What was meant, best first: of two of one name, the one about which something is known."""
+
+    def rank(subject: Subject) -> int:
+        about = [each for each in diagnosis.findings if concerns(each, subject)]
+        return min((not each.is_problem) + (each.verdict is not Verdict.PRESENT) for each in about
+                   ) if about else 3  # fmt: skip
+
+    return tuple(sorted(meant, key=rank))
+
+
+def through(subject: Subject, names: Sequence[str], diagnosis: Diagnosis) -> tuple[Chain, ...]:
+    """The parts of every chain that hold a finding about it, the best chain's first."""
+    found: list[Chain] = []
+    known = diagnosis.by_id
+    for chain in diagnosis.chains:
+        for part in _parts(chain, subject, known):
+            if {*part.findings} & {*names} and not any(_holds(each, part) for each in found):
+                found.append(part)
+    return tuple(found)
+
+
+def _parts(chain: Chain, subject: Subject, known: Mapping[str, Finding]) -> Iterator[Chain]:
+    kept: list[Link] = []
+    for link in chain.links:
+        if _speaks_of_others(link, subject, known):
+            if kept:
+                yield Chain(tuple(kept))
+            kept = []
+        else:
+            kept.append(link)
+    if kept:
+        yield Chain(tuple(kept))
+
+
+def _speaks_of_others(link: Link, subject: Subject, known: Mapping[str, Finding]) -> bool:
+    """Is what both sides share of the asked kind, and none of it what was asked?"""
+    others = False
+    for finding in (known[link.cause], known[link.effect]):
+        for kind, names in finding.entities.items():
+            for name in names:
+                if name not in link.shared:
+                    continue
+                if is_named(subject, kind, name) or _holds_it(subject, kind, name):
+                    return False
+                others = others or kind == subject.kind or (kind, subject.kind) in _PARTS
+    return others
+
+
+#: Kinds that are parts of another: a link by a queue is a link by its interface.
+_PARTS = (("queue", "nic"), ("cgroup", "unit"))
+
+
+def _holds_it(subject: Subject, kind: str, name: str) -> bool:
+    """Is the unit or cgroup somewhere below this cgroup? Then a link by it may well be its own."""
+    if kind != "cgroup":
+        return False
+    if subject.kind == "cgroup":
+        return subject.name.startswith(name.rstrip("/") + "/")
+    return subject.kind == "unit" and (name.endswith(".slice") or name == "/")
+
+
+def _holds(longer: Chain, shorter: Chain) -> bool:
+    return {*shorter.findings} <= {*longer.findings}
+
+
+def _concerns(finding: Finding, subject: Subject, window: Window) -> bool:
+    if subject.kind == "function":
+        return _is_in(finding, subject.name, window)
+    if subject.kind != "moment" or subject.wall_s is None:
+        return concerns(finding, subject)
+    start, end = finding.start, finding.end
+    first = window.start if start is None else start
+    last = window.end if end is None else end
+    return first <= subject.wall_s + subject.lasts_s + NEAR_S and last >= subject.wall_s - NEAR_S
+
+
+def _is_in(finding: Finding, function: str, window: Window) -> bool:
+    """Were the finding's cores caught in the function then, in a fifth of their samples or more?"""
+    cores = finding.entities.get("core", ())
+    if finding.start is None or finding.end is None or not cores:
+        return False
+    rows = on_cores(window, cores, (finding.start, finding.end))
+    there = sum(row.samples for row in rows if function in map(printable, row.frames))
+    return there >= MUCH * sum(row.samples for row in rows) > 0
+
+
+def _asked(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
+    if subject.kind == "symptom":
+        return (subject.name,)
+    known = diagnosis.by_id
+    if subject.kind == "moment":
+        return (*ESSENTIAL, *(name for name in known if name not in ESSENTIAL))
+    first, *rest = QUESTIONS[subject.kind]
+    return (first, *(name for name in rest if name in known))
+
+
+def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
+    """What is not known of these findings, each thing but once."""
+    known = diagnosis.by_id
+    seen: set[str] = set()
+    for name in dict.fromkeys(names):
+        finding = known.get(name)
+        if finding is None or finding.verdict not in (Verdict.PRESENT, Verdict.UNKNOWN):
+            continue
+        for lack in finding.missing:
+            if lack.what not in seen:
+                seen.add(lack.what)
+                yield lack

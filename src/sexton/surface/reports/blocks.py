@@ -1,0 +1,39 @@
+"""Lines of a report: wrapped text, text behind a label, and commands that are never wrapped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+
+from sexton.model.text import shorten
+
+LABEL = 10
+#: A number and its unit stay on one line.
+_UNIT = re.compile(r"(\d) (s|ms|min|h|d|x|MB|KiB|MiB|GiB|%)(?!\w)")
+
+
+def labelled(label: str, items: Iterable[str], width: int, indent: int = LABEL) -> Iterator[str]:
+    """Each item behind the label, which is said once."""
+    for number, item in enumerate(items):
+        head = f" {label if number == 0 else '':<{indent}} "
+        yield from block(item, width, " " * len(head), first=head)
+
+
+def block(text: str, width: int, indent: str, first: str | None = None) -> Iterator[str]:
+    """`text` in lines of at most `width`, those after the first behind `indent`."""
+    lead = indent if first is None else first
+    lines = wrap(
+        _UNIT.sub("\\1\u00a0\\2", text),
+        width,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from (line.replace("\u00a0", " ") for line in lines or [lead.rstrip()])
+
+
+def typed(command: str) -> str:
+    """A command on a line of its own, never wrapped: it must survive being copied."""
+    return " " * (LABEL + 4) + shorten(command, 300)

@@ -1,0 +1,103 @@
+"""The parts of a verdict that tell a story: its first paragraph, its rivals, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sexton.explain.story import short
+from sexton.model.chain import Chain, Contest, Rival
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Finding
+from sexton.surface.reports.blocks import block, labelled
+
+_MOST_RIVALS = 3
+
+
+def lead(diagnosis: Diagnosis) -> str:
+    """What is wrong, in a paragraph: how each chain begins and ends, and what no chain holds."""
+    known = diagnosis.by_id
+    told: dict[str, str] = {}
+    for chain in shown(diagnosis)[:2]:
+        ends = [known[name] for name in (*chain.findings[:2], *chain.findings[-2:])]
+        told |= {each.id: _sentence(each, short(each.summary)) for each in ends}
+    told |= {name: _sentence(known[name], known[name].summary) for name in diagnosis.unexplained}
+    return " ".join(told.values())
+
+
+def _sentence(finding: Finding, summary: str) -> str:
+    """Its summary as a sentence; the name of a thing keeps its own spelling."""
+    named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
+    return (summary if named else summary[:1].upper() + summary[1:]) + "."
+
+
+def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
+    """Chains worth a person's time: not the one that tells of a crash loop a second time."""
+    return tuple(each for each in diagnosis.chains if not _is_twin(each.root, diagnosis))
+
+
+def _is_twin(cause: str, diagnosis: Diagnosis) -> bool:
+    """Is this churn the crash loop of the best chain, seen by its cgroups?"""
+    if cause != "cgroup_churn" or not diagnosis.chains:
+        return False
+    units = diagnosis.by_id[cause].entities.get("unit", ())
+    loop = diagnosis.by_id.get(diagnosis.chains[0].root)
+    looping = loop.entities.get("unit", ()) if loop and loop.id == "crash_looping_unit" else ()
+    return bool(units) and set(units) <= set(looping)
+
+
+def untold(chains: Sequence[Chain]) -> Iterator[Chain]:
+    """Of each chain the part that those before it have not told."""
+    told: set[str] = set()
+    for chain in chains:
+        fresh = tuple(
+            link for link in chain.links if link.cause not in told or link.effect not in told
+        )
+        if fresh:
+            yield Chain(fresh)
+        told.update(chain.findings)
+
+
+def rivals(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """Causes that were weighed against each other, one line for each symptom."""
+    lines = (_weighed(each, diagnosis) for each in diagnosis.contests)
+    yield from labelled("RIVALS", [each for each in lines if each], width)
+
+
+def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
+    first, *others = contest.rivals
+    others = [each for each in others if not _is_twin(each.cause, diagnosis)]
+    if not others:
+        return ""
+    words = f"{_words(contest.symptom)}: {_words(first.cause)} ({first.strength})"
+    even = [each for each in others if each.strength is first.strength]
+    less = [each for each in others if each.strength is not first.strength]
+    if even:
+        words += f" as well as {', '.join(map(_rival, even[:_MOST_RIVALS]))}"
+    if less:
+        words += f" rather than {', '.join(map(_rival, less[:_MOST_RIVALS]))}"
+    return words
+
+
+def _rival(rival: Rival) -> str:
+    why = f": {rival.against[0]}" if rival.against else ""
+    return f"{_words(rival.cause)} ({rival.strength}{why})"
+
+
+def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """What rose together, and what would tell more."""
+    lines = [f"{each.sentence}; what would: {each.would_prove}" for each in diagnosis.coincidences]
+    yield from labelled("TOGETHER", lines, width)
+
+
+def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """The best chain as a person would tell it."""
+    if not diagnosis.story:
+        return
+    yield ""
+    yield " THE STORY"
+    for sentence in diagnosis.story:
+        yield from block(sentence, width, "   ", first=" ")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,193 @@
+"""Whether the machine stands still for memory; kswapd at work is no illness."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.detect.detectors.memory_pressure import detect
+from sexton.model.finding import Severity, Verdict
+from sexton.model.memory import Pressure, VmCounter
+from sexton.model.window import SourceState, Window
+from tests.support.memory import KSWAPD, RECLAIM, Machine, sample
+from tests.support.windows import EPOCH, make_window
+
+
+def seconds(number: int, machine: Machine | None = None, **each: float) -> Machine:
+    made = machine or Machine()
+    for _ in range(number):
+        made.second(**each)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("some", "full", "long", "verdict", "severity"),
+    [
+        (4.9, 0.0, 20, "absent", "info"),
+        (5.0, 0.0, 1, "absent", "info"),
+        (5.0, 0.0, 2, "present", "info"),
+        (9.9, 4.9, 20, "present", "info"),
+        (10.0, 0.0, 4, "present", "info"),
+        (10.0, 0.0, 5, "present", "warning"),
+        (9.9, 5.0, 5, "present", "warning"),
+        (60.0, 39.9, 20, "present", "warning"),
+        (60.0, 40.0, 8, "present", "warning"),
+        (60.0, 40.0, 10, "present", "critical"),
+    ],
+)
+def test_the_limits_and_their_edges(
+    some: float, full: float, long: int, verdict: str, severity: str
+):
+    machine = seconds(long, seconds(2), some=some, full=full)
+    finding = detect(seconds(2, machine).window())
+    assert (finding.verdict, finding.severity) == (verdict, severity), finding.summary
+
+
+def test_kswapd_at_work_is_shown_and_turns_nothing():
+    finding = detect(seconds(9, pgscan_kswapd=200_000, pgscan_file=200_000, some=2.0).window())
+    assert finding.verdict is Verdict.ABSENT
+    told = {each.what: each.number for each in finding.evidence}
+    assert told["pages scanned by kswapd"] == pytest.approx(200_000)
+    assert told["free pages"] == 90_000
+
+
+def test_the_worst_stretch_is_the_one_with_most_time_lost():
+    machine = seconds(6, some=80)
+    machine = seconds(20, seconds(3, machine), some=30)
+    finding = detect(seconds(2, machine).window())
+    assert (finding.start, finding.end) == (EPOCH + 9, EPOCH + 29)
+    assert "30 % of 20.0 s" in finding.summary
+
+
+def test_counters_are_those_of_the_worst_stretch():
+    machine = seconds(10, pgscan_kswapd=7)
+    machine = seconds(8, machine, some=50, workingset_refault_file=40_000)
+    finding = detect(seconds(10, machine).window())
+    told = {each.what: each.number for each in finding.evidence}
+    assert told["pages read back after they were thrown out"] == pytest.approx(40_000)
+    assert "pages scanned by kswapd" not in told
+
+
+@pytest.mark.parametrize(
+    ("machines", "full", "severity"),
+    [(0, 0, "info"), (1000, 0, "info"), (1200, 0, "warning"), (0, 60, "warning")],
+)
+def test_what_only_cgroups_at_their_limits_suffer_weighs_less(machines, full, severity):
+    machine = seconds(12, some=70, full=full, pgscan_file=10_000 + machines, pgscan_kswapd=machines)
+    finding = detect(machine.window())
+    assert finding.severity == severity
+    assert ("the machine itself is not short" in finding.summary) is (machines < 1200)
+
+
+def test_who_frees_memory_meanwhile_is_named_kswapd_among_them():
+    machine = seconds(8, some=50)
+    machine.add(sample(3, 1, KSWAPD, 60, (61, "kswapd0")), sample(4, 0, RECLAIM, 30))
+    finding = detect(machine.window())
+    assert finding.entities == {"task": ("kswapd0[61]", "dd[77]"), "core": ("1", "0")}
+
+
+def test_a_process_killed_for_want_of_memory_is_a_problem_without_any_pressure():
+    finding = detect(seconds(1, seconds(4), oom_kill=2).window())
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == "2 processes killed for want of memory"
+
+
+def test_a_kill_does_not_make_a_grave_pressure_lighter():
+    finding = detect(seconds(1, seconds(12, some=90, full=80), oom_kill=1).window())
+    assert finding.severity is Severity.CRITICAL
+    assert "1 process killed" in finding.summary
+
+
+def without_psi(machine: Machine) -> Window:
+    window = machine.window(without=[Pressure])
+    grant = "boot with psi=1 on a kernel built with CONFIG_PSI=y"
+    window.states["procfs.pressure"] = SourceState(
+        "procfs.pressure", "/proc/pressure/*", "absent", "off", grant
+    )
+    return window
+
+
+def test_without_psi_no_reclaim_means_no_waiting():
+    finding = detect(without_psi(seconds(5, pgfault=90_000)))
+    assert finding.verdict is Verdict.ABSENT
+    assert "psi=1" in finding.missing[0].grant
+
+
+@pytest.mark.parametrize("sign", ["pgscan_kswapd", "workingset_refault_file", "pswpin"])
+def test_without_psi_any_reclaim_makes_it_unknown(sign: str):
+    finding = detect(without_psi(seconds(5, **{sign: 3.0})))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "15 pages" in finding.summary
+    assert "psi=1" in finding.missing[0].grant
+
+
+def test_without_psi_a_kill_is_still_a_problem():
+    finding = detect(without_psi(seconds(2, oom_kill=1)))
+    assert finding.severity is Severity.WARNING
+    assert "psi=1" in finding.missing[0].grant
+
+
+def test_counters_without_reclaim_in_them_prove_nothing():
+    finding = detect(without_psi(seconds(5, Machine({"pgfault": 1}))))
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_nothing_read_at_all_is_unknown_for_both_reasons():
+    finding = detect(make_window([(0.0, [])]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert len(finding.missing) == 2
+
+
+def test_one_reading_is_unknown_and_says_how_to_ask_again():
+    finding = detect(Machine().window())
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.missing[0].grant == "sexton diagnose --seconds 10"
+
+
+def test_pressure_without_counters_is_told_one_step_less_and_says_what_it_lacks():
+    grave = detect(seconds(12, some=70, full=60).window(without=[VmCounter]))
+    assert grave.severity is Severity.WARNING
+    finding = detect(seconds(8, some=50).window(without=[VmCounter]))
+    assert finding.verdict is Verdict.PRESENT
+    assert finding.severity is Severity.INFO, "it may have been cgroups alone"
+    assert finding.missing
+
+
+def test_another_resources_pressure_is_not_the_memorys():
+    rows = [
+        (float(at), [Pressure("io", "some", 0, 0, 0, 900_000 * at), *psi(at)]) for at in range(9)
+    ]
+    assert detect(make_window(rows)).verdict is Verdict.ABSENT
+
+
+def psi(at: int) -> list[Pressure]:
+    return [Pressure("memory", "some", 0, 0, 0, 10 * at)]  # a kernel that tells of no "full"
+
+
+def test_a_total_that_went_back_is_no_stall():
+    machine = seconds(3, some=50)
+    machine.some_us = 10
+    finding = detect(seconds(3, machine).window())
+    assert finding.severity is Severity.INFO
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**7), st.integers(0, 10**7), st.booleans()),
+        min_size=1,
+        max_size=10,
+    )
+)
+def test_any_totals_give_a_verdict(readings):
+    rows = [
+        (
+            float(at),
+            [Pressure("memory", "some", 0, 0, 0, some)]
+            + [Pressure("memory", "full", 0, 0, 0, full)] * told,
+        )
+        for at, (some, full, told) in enumerate(readings)
+    ]
+    finding = detect(make_window(rows))
+    assert finding.summary
+    assert all(each.number is None or each.number >= 0 for each in finding.evidence)

@@ -1,0 +1,118 @@
+"""When a thing did what it is asked about for."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.explain.occasions import holds, occasions, window_mono, window_wall
+from sexton.model.cgroup import CgroupEvent
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.recorder import Mark
+from sexton.model.unit import RestartMark
+from sexton.model.why import Subject
+from sexton.model.window import Batch, Bounds, Window
+from tests.support.incident import UPTIME_S, WALL_S, incident
+
+
+def cores(*shares: float, core: int = 5) -> list[Batch[CoreTimes]]:
+    """A core's readings a second apart; a share is its system time, 1 is all of it."""
+    spent, made = 0, []
+    for second, share in enumerate((0.0, *shares)):
+        spent += round(share * 1000)
+        row = CoreTimes(core, 0, 0, spent, second * 1000 - spent, 0, 0, 0, 0)
+        made.append(Batch(100.0 + second, 5000.0 + second, (row,)))
+    return made
+
+
+def monos(subject: Subject, window: Window, *findings: Finding) -> list[float]:
+    return [each.mono_s for each in occasions(subject, window, findings).moments]
+
+
+def test_a_reset_is_when_the_driver_began_to_speak_of_it():
+    told = occasions(Subject("nic", "eth0"), incident(), ())
+    assert told.words == "1 reset of eth0"
+    assert told.moments == ((UPTIME_S + 7.0, WALL_S + 7.0),)
+    assert occasions(Subject("nic", "eth1"), incident(), ()).words == "no reset of eth1"
+
+
+def test_a_hold_counts_at_its_end_so_that_it_lies_in_the_seconds_before():
+    window = Window({CoreTimes: cores(0, 1, 1, 1, 0, 0, 1, 1, 0)})
+    assert monos(Subject("core", "5"), window) == [104.0, 108.0]
+    assert monos(Subject("core", "4"), window) == []
+
+
+@pytest.mark.parametrize(
+    ("shares", "ends"),
+    [((0, 1, 0), []), ((0.5, 0.5, 0.5), []), ((1, 1), [102.0]), ((1, 1, 0, 1, 1), [102.0, 105.0])],
+)
+def test_only_two_seconds_at_nine_tenths_are_a_hold(shares: tuple[float, ...], ends: list[float]):
+    assert [end for _, end in holds(Window({CoreTimes: cores(*shares)}))] == ends
+
+
+def test_a_gap_in_the_readings_ends_a_hold_where_they_end():
+    batches = cores(1, 1, 1, 1, 1)
+    gone = [*batches[:3], Batch(batches[4].mono_s, 5004.0, batches[4].rows, follows=False)]
+    assert [end for _, end in holds(Window({CoreTimes: [*gone, batches[5]]}))] == [102.0]
+
+
+def test_a_unit_ends_by_systemd_s_clock():
+    found = monos(Subject("unit", "ecs.service"), incident())
+    assert found == [UPTIME_S + 6.2]  # the end before it lies before the window
+
+
+def test_the_journal_s_restarts_count_once_beside_systemd_s_clock():
+    window = incident()
+    marks = (RestartMark("ecs.service", 68_412, WALL_S + 6.5),
+             RestartMark("ecs.service", 68_411, WALL_S + 1.0),
+             RestartMark("other.service", 3, WALL_S + 2.0))  # fmt: skip
+    both = Window({kind: window.batches(kind) or () for kind in (CoreTimes,)}
+                  | {RestartMark: [Batch(UPTIME_S + 10.0, WALL_S + 10.0, marks)]})  # fmt: skip
+    assert monos(Subject("unit", "ecs.service"), both) == [UPTIME_S + 1.0, UPTIME_S + 6.5]
+
+
+def test_a_cgroup_s_deaths_are_those_in_it_and_below_it():
+    events = tuple(
+        CgroupEvent("rmdir", number, path, 101_000_000_000 + number)
+        for number, path in enumerate(("/a", "/a/b", "/ab", "/c"))
+    )
+    window = Window({CoreTimes: cores(0, 0), CgroupEvent: [Batch(102.0, 5002.0, events)]})
+    assert occasions(Subject("cgroup", "/a"), window, ()).words == "2 deaths in /a"
+
+
+def test_a_job_s_moment_is_its_mark_and_names_are_compared_as_printed():
+    mark = Batch(101.0, 5001.0, (Mark("job \x1b[2J died"),))
+    window = Window({CoreTimes: cores(0, 0), Mark: [mark]})
+    assert monos(Subject("job", "job \x1b[2J died"), window) == [101.0]
+
+
+def test_where_nothing_dates_it_the_findings_do():
+    window = Window({CoreTimes: cores(*[0] * 20)})
+    told = Finding("x", Verdict.PRESENT, Severity.WARNING, "x", {"task": ("a[1]",)}, 5003.0, 5006.0)
+    lasting = Finding("y", Verdict.PRESENT, Severity.WARNING, "y", {}, 5000.0, 5020.0)
+    found = occasions(Subject("task", "a"), window, (told, lasting))
+    assert [each.mono_s for each in found.moments] == [106.0]
+    assert "end of what was found" in found.note
+
+
+def test_a_time_is_itself():
+    found = occasions(Subject("moment", "@5003", 5003.0), Window({CoreTimes: cores(*[0] * 9)}), ())
+    assert found.moments == ((103.0, 5003.0),)
+    assert found.note == ""
+
+
+def test_a_minute_is_what_happened_in_it():
+    said = Subject("moment", "21:20", WALL_S, 60.0)
+    found = occasions(said, incident(), ())
+    assert found.moments == ((UPTIME_S + 7.0, WALL_S + 7.0),)
+    assert "eth0 was reset" in found.note
+    quiet = occasions(said, incident(resets=False, burning=False), ())
+    assert quiet.moments == ((float(UPTIME_S), WALL_S),)
+
+
+def test_the_clocks_are_joined_by_the_nearest_reading():
+    jumped = [Batch(100.0, 5000.0, ()), Batch(101.0, 9001.0, ()), Batch(102.0, 9002.0, ())]
+    window = Window({CoreTimes: jumped}, bounds=Bounds(5000.0, 9002.0, 100.0, 102.0))
+    assert window_mono(window, 9001.5) == 101.5
+    assert window_mono(window, 5000.2) == pytest.approx(100.2)
+    assert window_wall(window, 100.2) == pytest.approx(5000.2)

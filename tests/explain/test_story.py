@@ -1,0 +1,104 @@
+"""The chain as a person would tell it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.explain.diagnosis import diagnose
+from sexton.explain.registry import all_rules
+from sexton.explain.story import short, tell
+from sexton.model.chain import Chain, Link, Strength
+from sexton.model.event import KernelEvent
+from sexton.model.finding import Verdict
+from sexton.surface.reports.verdict import verdict_text
+from tests.explain.making import EMPTY, finding, window
+from tests.explain.making import told as told_by
+from tests.support.incident import incident
+
+
+def test_every_link_is_one_sentence_with_its_time_and_how_sure_it_is():
+    diagnosis = diagnose(incident())
+    chain = diagnosis.chains[0]
+    beginning, *told = diagnosis.story
+    assert beginning.startswith("On ip-10-3-7-21 on 2025-02-19 (21:20:00 to 21:20:10 UTC, 10.0 s):")
+    assert "ecs.service restarts every 10.2 s" in beginning
+    for link, sentence in zip(chain.links, told, strict=False):
+        sure = {"proven": "which is proven", "likely": "ost likely ", "possible": "erhaps "}
+        assert sure[link.strength.value] in sentence
+        assert sentence.endswith(".")
+    assert told[4].startswith("At 21:20:07 UTC the driver gave up waiting and reset the device")
+    assert "kernel stacks of the held core" in told[5]
+    assert "nobody has told" in told[6]
+    assert len(told) == 7
+
+
+def test_it_ends_the_sick_verdict_and_spares_the_healthy_one():
+    text = verdict_text(diagnose(incident()), 100)
+    assert text.index("DO NOW") < text.index("THE STORY") < text.index("exit 1")
+    healthy = diagnose(incident(zombies=False, burning=False, resets=False, looping=False))
+    assert healthy.story == ()
+    assert "STORY" not in verdict_text(healthy)
+
+
+def test_a_proven_chain_that_ends_in_a_job_leaves_nothing_to_be_seen():
+    ends = {each.id: each for each in (finding("tcp_loss"), finding("job_deaths"))}
+    link = Link("dropped_connections_kill_job", *ends, Strength.PROVEN, "so")
+    told = tell(Chain((link,)), ends, EMPTY)
+    assert len(told) == 2
+    assert told[1].startswith("At 1970-01-01 00:01:40 UTC a job died of it") or told[1].startswith(
+        "At 00:01:40 UTC a job died of it, which is proven"
+    )
+
+
+def test_a_job_that_did_not_die_is_not_asked_after():
+    ends = {each.id: each for each in (finding("starved_napi"), finding("nic_resets"))}
+    link = Link("starved_napi_resets_nic", *ends, Strength.PROVEN, "so")
+    alive = replace(finding("job_deaths"), verdict=Verdict.ABSENT)
+    assert len(tell(Chain((link,)), ends | {"job_deaths": alive}, EMPTY)) == 2
+    assert len(tell(Chain((link,)), ends, EMPTY)) == 3
+
+
+def test_stacks_that_were_taken_are_not_asked_for():
+    ends = {each.id: each for each in (finding("direct_reclaim"), finding("saturated_core"))}
+    shown = (told_by("samples", 27.0, source="perf record"),)
+    link = Link("reclaim_burns_core", *ends, Strength.LIKELY, "so", evidence=shown)
+    assert len(tell(Chain((link,)), ends, EMPTY)) == 2
+    assert len(tell(Chain((replace(link, evidence=()),)), ends, EMPTY)) == 3
+
+
+def test_of_several_resets_the_one_that_follows_is_told():
+    lines = [
+        KernelEvent("p", "nic_reset", "reset", None, at, {"nic": "eth0"}) for at in (50.0, 106.0)
+    ]
+    seen = window({200: lines})
+    starved = finding("starved_napi", (100.0, 105.0), nic=("eth0",))
+    reset = finding("nic_resets", (50.0, 106.0), nic=("eth0",))
+    loss = finding("tcp_loss", (101.0, 120.0))
+    ends = {each.id: each for each in (starved, reset, loss)}
+    chain = Chain(
+        (
+            Link("starved_napi_resets_nic", starved.id, reset.id, Strength.PROVEN, "so"),
+            Link("nic_reset_drops_connections", reset.id, loss.id, Strength.PROVEN, "so"),
+        )
+    )
+    told = tell(chain, ends, seen)
+    assert told[1].startswith("At 00:01:46 UTC the driver gave up")
+    assert told[2].startswith("From 00:01:41 UTC on connections lost")
+
+
+def test_every_rule_can_be_told():
+    for rule in all_rules():
+        ends = {each.id: each for each in (finding(rule.cause), finding(rule.effect))}
+        for strength in Strength:
+            link = Link(rule.id, rule.cause, rule.effect, strength, "so")
+            told = tell(Chain((link,)), ends, EMPTY)
+            assert rule.told in told[1]
+            assert (rule.proof in " ".join(told)) is (strength is not Strength.PROVEN)
+
+
+@given(st.text(max_size=300))
+def test_any_summary_can_be_shortened(text):
+    assert len(short(text)) <= 110

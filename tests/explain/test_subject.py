@@ -1,0 +1,142 @@
+"""What people type, and which thing of the node they mean by it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.explain.subject import KINDS, WORDS, candidates, concerns, names_of, nearest
+from sexton.model.cgroup import CgroupDir
+from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.net import NetDevice
+from sexton.model.task import Process
+from sexton.model.why import Subject
+from sexton.model.window import Batch, Window
+from tests.support.incident import incident
+
+NAMES = {
+    "core": ("0", "5", "95"),
+    "nic": ("eth0", "lo"),
+    "queue": ("eth0:5",),
+    "irq": ("61",),
+    "unit": ("ecs.service", "kubelet.service", "logs.timer", "logs.service"),
+    "task": ("kubelet[2113]", "kubelet[2113/2140]", "ecs-agent[77]"),
+    "cgroup": ("/system.slice/ecs.service", "/kubepods/pod1/c1"),
+    "job": ("job 17 died",),
+    "symptom": ("zombie_memcgs", "nic_resets"),
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "name"),
+    [
+        ("core 5", "core", "5"),
+        ("core5", "core", "5"),
+        ("cpu 05", "core", "5"),
+        ("CPU#5", "core", "5"),
+        ("eth0", "nic", "eth0"),
+        ("interface eth0", "nic", "eth0"),
+        ("eth0:5", "queue", "eth0:5"),
+        ("irq 61", "irq", "61"),
+        ("ecs", "unit", "ecs.service"),
+        ("ecs.service", "unit", "ecs.service"),
+        ("  ecs.service ", "unit", "ecs.service"),
+        ("logs.timer", "unit", "logs.timer"),
+        ("kubelet", "unit", "kubelet.service"),
+        ("task kubelet", "task", "kubelet"),
+        ("kubelet[2113]", "task", "kubelet[2113]"),
+        ("pid 2113", "task", "[2113]"),
+        ("/system.slice/ecs.service/", "cgroup", "/system.slice/ecs.service"),
+        ("/sys/fs/cgroup/memory/kubepods", "cgroup", "/kubepods"),
+        ("job 17", "job", "job 17 died"),
+        ("zombie memcgs", "symptom", "zombie_memcgs"),
+        ("nic-resets", "symptom", "nic_resets"),
+    ],
+)
+def test_what_people_type_finds_what_they_mean(said: str, kind: str, name: str):
+    found = candidates(said, NAMES)[0]
+    assert (found.kind, found.name) == (kind, name)
+
+
+@pytest.mark.parametrize("said", ["core 500", "5", "61", "eth1", "cgroup ecs", "pid 9", "", " "])
+def test_what_is_not_there_is_not_found(said: str):
+    assert candidates(said, NAMES) == ()
+
+
+def test_a_name_of_two_kinds_is_offered_as_both():
+    assert [each.kind for each in candidates("kubelet", NAMES)] == ["unit", "task"]
+
+
+@pytest.mark.parametrize(
+    ("said", "near"),
+    [("esc", "ecs.service"), ("eht0", "eth0"), ("kublet", "kubelet.service"),
+     ("zombies", "zombie_memcgs"), ("CORE", "core 0")],
+)  # fmt: skip
+def test_a_slip_of_the_finger_is_told_what_is_near(said: str, near: str):
+    assert near in nearest(said, NAMES)
+    assert nearest("qqqqqq", NAMES) == ()
+
+
+def test_every_word_settles_a_kind_that_there_is():
+    assert set(WORDS.values()) == set(KINDS)
+
+
+def test_everything_of_the_node_has_its_name():
+    names = names_of(incident(), ())
+    assert names["core"] == tuple(map(str, range(96)))
+    assert names["unit"] == ("ecs.service",)
+    assert names["nic"] == ("eth0",)
+    assert set(names["task"]) == {"kubelet[2113]", "kubelet[2113/2140]"}
+    assert "/system.slice/u7.service" in names["cgroup"]
+
+
+def test_hostile_names_are_asked_for_as_they_are_printed_or_as_they_are():
+    raw = "a\x1b[2J\udcff"
+    process = Process(7, 1, raw, "S", 0, 0, 0, None, 1, False)
+    rows = {
+        Process: [Batch(1.0, 1.0, (process,))],
+        NetDevice: [Batch(1.0, 1.0, (NetDevice("\u202eeth", 0, 0, 0, 0, 0, 0, 0, 0),))],
+        CgroupDir: [Batch(1.0, 1.0, (CgroupDir("/x\ny", 2, 0),))],
+    }
+    names = names_of(Window(rows), ())
+    every = [name for each in names.values() for name in each]
+    assert all(name.isprintable() for name in every)
+    for said in (raw, "a\\x1b[2J\\xff"):
+        assert candidates(said, names) == (Subject("task", "a\\x1b[2J\\xff"),)
+    assert candidates("/x\ny", names) == (Subject("cgroup", "/x\\ny"),)
+
+
+def finding(**entities: tuple[str, ...]) -> Finding:
+    return Finding("x", Verdict.PRESENT, Severity.WARNING, "x", entities)
+
+
+@pytest.mark.parametrize(
+    ("subject", "entities", "said"),
+    [
+        (Subject("core", "5"), {"core": ("3", "5")}, True),
+        (Subject("core", "5"), {"irq": ("5",), "core": ("55",)}, False),
+        (Subject("nic", "eth0"), {"queue": ("eth0:5",)}, True),
+        (Subject("nic", "eth0"), {"queue": ("eth01:5",)}, False),
+        (Subject("unit", "a.service"), {"cgroup": ("/system.slice/a.service/sub",)}, True),
+        (Subject("unit", "a.service"), {"cgroup": ("/system.slice/aa.service",)}, False),
+        (Subject("cgroup", "/system.slice/a.service"), {"unit": ("a.service",)}, True),
+        (Subject("cgroup", "/kubepods"), {"cgroup": ("/kubepods/pod1",)}, True),
+        (Subject("cgroup", "/kubepods"), {"cgroup": ("/kubepods2/pod1",)}, False),
+        (Subject("task", "kubelet"), {"task": ("kubelet[1/2]",)}, True),
+        (Subject("task", "kube"), {"task": ("kubelet[1/2]",)}, False),
+        (Subject("symptom", "x"), {}, True),
+    ],
+)
+def test_a_finding_is_about_a_thing_or_about_a_part_of_it(
+    subject: Subject, entities: dict[str, tuple[str, ...]], said: bool
+):
+    assert concerns(finding(**entities), subject) is said
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=5))
+def test_junk_is_never_more_than_not_found(said: str, others: list[str]):
+    names = {**NAMES, "task": tuple(others), "cgroup": tuple(others)}
+    for subject in candidates(said, names):
+        assert subject.words.isprintable()
+    assert len(nearest(said, names)) <= 5

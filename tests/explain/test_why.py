@@ -1,0 +1,155 @@
+"""A diagnosis seen from one thing: what concerns it, and only that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sexton.detect.registry import all_detectors
+from sexton.explain.diagnosis import diagnose
+from sexton.explain.subject import KINDS, candidates, names_of
+from sexton.explain.why import QUESTIONS, answer, likeliest, through
+from sexton.model.chain import Chain, Contest, Link, Rival, Strength
+from sexton.model.cpu import CoreTimes
+from sexton.model.diagnosis import Diagnosis, Exit
+from sexton.model.finding import Finding, Missing, Severity, Verdict
+from sexton.model.node import Node
+from sexton.model.stack import StackCount
+from sexton.model.task import Process, Thread
+from sexton.model.why import Subject, Why
+from sexton.model.window import Batch, Window
+from tests.support.incident import UPTIME_S, WALL_S, incident
+
+CHAIN = ("crash_looping_unit", "zombie_memcgs", "slow_memcg_stats", "saturated_core",
+         "starved_napi", "nic_resets")  # fmt: skip
+
+
+def asked(said: str, window: Window) -> Why:
+    diagnosis = diagnose(window)
+    meant = likeliest(candidates(said, names_of(window, diagnosis.findings)), diagnosis)
+    return answer(meant[0], diagnosis, window, meant[1:])
+
+
+@pytest.mark.parametrize(
+    ("said", "concerned"),
+    [
+        ("core 5", ("saturated_core", "starved_napi", "nic_resets")),
+        ("eth0", ("starved_napi", "nic_resets")),
+        ("eth0:5", ("starved_napi", "nic_resets")),
+        ("ecs", ("crash_looping_unit", "zombie_memcgs")),
+        ("kubelet", ("saturated_core",)),
+        ("kubelet[2113]", ("saturated_core",)),
+        ("nic_resets", ("nic_resets",)),
+    ],
+)
+def test_from_anywhere_in_it_the_same_chain_is_seen(said: str, concerned: tuple[str, ...]):
+    why = asked(said, incident())
+    assert why.findings == concerned
+    assert why.chains[0].findings == CHAIN
+    assert why.exit is Exit.PROBLEM
+
+
+@pytest.mark.parametrize("said", ["core 7", "/system.slice/u7.service"])
+def test_a_bystander_is_left_alone(said: str):
+    why = asked(said, incident())
+    assert (why.findings, why.chains, why.exit) == ((), (), Exit.HEALTHY)
+
+
+def test_without_the_source_that_would_tell_the_answer_is_that_it_cannot_be_told():
+    window = incident()
+    diagnosis = diagnose(window)
+    blind = Finding("saturated_core", Verdict.UNKNOWN, Severity.INFO, "not read",
+                    missing=(Missing("/proc/stat", "sudo cat"),))  # fmt: skip
+    others = [each for each in diagnosis.findings if each.id != "saturated_core"]
+    hidden = replace(diagnosis, findings=(*others, blind), chains=())
+    why = answer(Subject("core", "7"), hidden, window)
+    assert why.exit is Exit.CANNOT_TELL
+    assert Missing("/proc/stat", "sudo cat") in why.missing
+    assert answer(Subject("unit", "ecs.service"), hidden, window).exit is Exit.PROBLEM
+
+
+@pytest.mark.parametrize(("away", "near"), [(-30.0, True), (30.0, True), (9e3, False)])
+def test_a_moment_is_concerned_by_what_was_there_within_a_minute(away: float, near: bool):
+    window = incident(zombies=False, looping=False)
+    why = answer(Subject("moment", "then", WALL_S + away), diagnose(window), window)
+    assert ("saturated_core" in why.findings) is near
+
+
+def test_a_function_is_concerned_by_the_core_that_was_caught_in_it():
+    window = incident()
+    frames = ("css_next_descendant_pre", "mem_cgroup_iter", "memcg_numa_stat_show")
+    stacks = tuple(
+        StackCount(
+            UPTIME_S + second, core, 2113, 2140, "kubelet", frames if core == 5 else ("x",), 97
+        )
+        for second in range(2, 8)
+        for core in (5, 6)
+    )
+    kinds = (CoreTimes, Node, Process, Thread)
+    batches = {kind: window.batches(kind) or () for kind in kinds}
+    sampled = Window({**batches, StackCount: [Batch(UPTIME_S + 10.0, WALL_S + 10.0, stacks)]})
+    why = asked("mem_cgroup_iter", sampled)
+    assert (why.about.kind, why.findings) == ("function", ("saturated_core",))
+    assert [each.mono_s for each in why.occasions.moments] == [UPTIME_S + 8.0]
+    assert asked("function x", sampled).findings == ()
+
+
+def finding(name: str, **entities: tuple[str, ...]) -> Finding:
+    return Finding(name, Verdict.PRESENT, Severity.CRITICAL, f"{name} is so", entities)
+
+
+def link(cause: str, effect: str, *shared: str) -> Link:
+    return Link(f"{cause}_{effect}", cause, effect, Strength.LIKELY, "so", shared)
+
+
+def made(findings: list[Finding], *chains: Chain) -> Diagnosis:
+    return Diagnosis(None, 0.0, 10.0, tuple(findings), chains, (), (), (), ())
+
+
+def test_a_chain_through_another_core_is_not_this_core_s():
+    findings = [finding("a"), finding("b", core=("5", "7")), finding("c", core=("5",))]
+    whole = Chain((link("a", "b"), link("b", "c", "5")))
+    diagnosis = made(findings, whole)
+    assert through(Subject("core", "5"), ("b", "c"), diagnosis) == (whole,)
+    assert [each.findings for each in through(Subject("core", "7"), ("b",), diagnosis)] == [
+        ("a", "b")
+    ]
+
+
+def test_the_cut_part_of_a_chain_is_not_told_twice():
+    findings = [finding("a"), finding("b", nic=("eth0", "eth1"), queue=("eth0:1",)),
+                finding("c", nic=("eth0", "eth1"), queue=("eth0:1",))]  # fmt: skip
+    one, two = link("a", "b"), link("b", "c", "eth0:1")
+    diagnosis = made(findings, Chain((one, two)), Chain((one,)))
+    assert through(Subject("nic", "eth1"), ("b", "c"), diagnosis) == (Chain((one,)),)
+    assert through(Subject("nic", "eth0"), ("b", "c"), diagnosis) == (Chain((one, two)),)
+
+
+def test_a_second_looping_unit_does_not_inherit_the_first_one_s_dead():
+    loops = finding("loops", unit=("a.service", "b.service"))
+    dead = finding("dead", unit=("a.service",), cgroup=("/system.slice/a.service",))
+    diagnosis = made([loops, dead], Chain((link("loops", "dead", "a.service"),)))
+    assert through(Subject("unit", "a.service"), ("loops", "dead"), diagnosis)
+    assert through(Subject("unit", "b.service"), ("loops",), diagnosis) == ()
+
+
+def test_contests_are_those_of_the_chain_and_of_no_other():
+    diagnosis = diagnose(incident())
+    rivals = (Rival("x", Strength.LIKELY, True, "s"), Rival("y", Strength.POSSIBLE, False, "t"))
+    contests = (Contest("saturated_core", rivals), Contest("tcp_loss", rivals))
+    why = answer(Subject("core", "5"), replace(diagnosis, contests=contests), incident())
+    assert why.contests == contests[:1]
+
+
+def test_of_two_of_one_name_the_one_that_is_in_trouble_is_meant():
+    diagnosis = made([finding("saturated_core", task=("kubelet[1]",))])
+    both = (Subject("unit", "kubelet.service"), Subject("task", "kubelet"))
+    assert likeliest(both, diagnosis)[0].kind == "task"
+    assert likeliest(both, made([]))[0].kind == "unit"
+
+
+def test_every_kind_has_its_questions_and_every_question_a_detector():
+    assert {*QUESTIONS} == {*KINDS} - {"symptom"}
+    known = {each.id for each in all_detectors()}
+    assert {name for names in QUESTIONS.values() for name in names} <= known

@@ -1,0 +1,239 @@
+"""Reclaim, pressure, faults and flushes made on this machine for real, and what is said of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.detect.detectors import (
+    direct_reclaim,
+    memory_pressure,
+    page_fault_storm,
+    rstat_contention,
+)
+from sexton.detect.families import is_fault, is_rstat
+from sexton.detect.faulting import tally
+from sexton.detect.stacks import caught
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.memory import Pressure, VmCounter
+from sexton.model.rates import span as span_of
+from sexton.model.row import Row
+from sexton.model.stack import StackCount
+from sexton.model.task import Process, ProcessCgroup, Thread
+from sexton.model.window import Batch, Window
+from sexton.record import replay, span
+from sexton.record.sampler import Sampler
+from sexton.sources.host import open_host
+from sexton.sources.registry import giving
+from sexton.store.recording import Recording
+from sexton.store.schema import tables
+from tests.support.memory_load import (
+    FAULT,
+    READ,
+    STATS,
+    limit,
+    memory_cgroup,
+    running,
+    unified_cgroup,
+)
+from tests.support.recordings import write_sealed
+from tests.support.tools import need
+
+pytestmark = pytest.mark.root
+
+#: What a Python program is called, cut as the kernel cuts it.
+NAME = Path(sys.executable).name[:15]
+KINDS = (VmCounter, Pressure, CoreTimes, Process, Thread, ProcessCgroup, StackCount)
+DETECTORS = (
+    direct_reclaim.detect, memory_pressure.detect, page_fault_storm.detect, rstat_contention.detect
+)  # fmt: skip
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    with memory_cgroup() as place:
+        yield place
+
+
+@pytest.fixture
+def large_file(tmp_path: Path) -> Path:
+    """Without a single block: read, it is page cache all the same."""
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    return path
+
+
+def watched(seconds: float, *without: type[Row]) -> Window:
+    kinds = [kind for kind in KINDS if kind not in without]
+    with Sampler(open_host(), giving(*kinds)) as sampler:
+        return sampler.run(seconds)
+
+
+def again(window: Window, place: Path) -> Iterator[Window]:
+    """The same window, written down and read back: all of it, and condensed."""
+    batches: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
+    for kind in tables().values():
+        batches[kind] += window.batches(kind) or ()
+    write_sealed(place, [{kind: found for kind, found in batches.items() if found}])
+    recording = Recording(place)
+    for most in (10**9, 0):
+        yield replay.window(recording, span.everything(recording), most).window
+
+
+def told(finding: Finding) -> str:
+    """Everything but what the states of the sources say: a replay has none of ours."""
+    return repr(replace(finding, missing=()))
+
+
+def same_replayed(window: Window, place: Path) -> None:
+    live = [told(detect(window)) for detect in DETECTORS]
+    for replayed in again(window, place):
+        assert [told(detect(replayed)) for detect in DETECTORS] == live
+
+
+def test_tasks_that_read_through_a_full_cgroup_are_found_reclaiming(
+    cgroup: Path, large_file: Path, tmp_path: Path
+):
+    need("perf", package="linux-perf")
+    limit(cgroup, 64 << 20)  # the readers themselves are half of that
+    with ExitStack() as stack:
+        pids = [stack.enter_context(running(READ, str(large_file), place=cgroup)) for _ in range(3)]
+        window = watched(8.0)
+    finding = direct_reclaim.detect(window)
+    assert finding.verdict is Verdict.PRESENT, finding.summary
+    assert {f"{NAME}[{pid}]" for pid in pids} & set(finding.entities["task"]), finding.entities
+    assert f"/{cgroup.name}" in finding.entities["cgroup"]
+    scanned = finding.evidence[0]
+    assert scanned.number is not None
+    assert scanned.number > 10_000, scanned
+    same_replayed(window, tmp_path / "recording")
+
+
+def test_many_of_them_wait_for_memory_and_the_machine_itself_is_not_short(
+    cgroup: Path, large_file: Path, tmp_path: Path
+):
+    if not Path("/proc/pressure/memory").exists():
+        pytest.skip("no PSI here")
+    limit(cgroup, 96 << 20)
+    with ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(running(READ, str(large_file), place=cgroup))
+        window = watched(8.0, StackCount)
+    finding = memory_pressure.detect(window)
+    assert finding.verdict is Verdict.PRESENT, finding.summary
+    assert "the machine itself is not short" in finding.summary
+    reclaim = direct_reclaim.detect(window)
+    assert reclaim.severity is Severity.WARNING, reclaim.summary
+    assert "memory was waited for" in reclaim.summary
+    same_replayed(window, tmp_path / "recording")
+
+
+def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
+    need("perf", package="linux-perf")
+    cores = sorted(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        pids = [stack.enter_context(running(FAULT, str(core))) for core in cores for _ in range(2)]
+        window = watched(8.0)
+    stacks = caught(window, is_fault)
+    assert stacks is not None
+    assert {pid for pid, _, _ in stacks.threads} & set(pids), stacks.threads
+    counted = tally(window, (window.start_mono, window.end_mono))
+    assert counted is not None
+    most = sorted(counted.processes, key=lambda each: -each.minor)[:1]
+    assert {each.pid for each in most} <= set(pids), most
+    same_replayed(window, tmp_path / "recording")
+    finding = page_fault_storm.detect(window)
+    if _used_s(window, pids) < 0.6 * len(cores) * window.seconds:
+        pytest.skip(f"others had the cores: {finding.summary}")
+    assert finding.verdict is Verdict.PRESENT, finding.summary
+    if len(pids) <= 4:  # more of them, and none has a fifth of the faults
+        ours = {f"{NAME}[{pid}]" for pid in pids}
+        assert set(finding.entities["task"]) & ours, finding.entities
+    (share,) = [each for each in finding.evidence if each.what.startswith("kernel samples")]
+    assert share.number is not None
+    assert share.number > 30, share
+
+
+def _used_s(window: Window, pids: list[int]) -> float:
+    """CPU time of these processes."""
+    moved = span_of(window.batches(Process) or (), lambda row: row.pid)
+    mine = [moved[pid] for pid in pids if pid in moved]
+    return sum((each.delta("user_ms") or 0) + (each.delta("system_ms") or 0) for each in mine) / 1e3
+
+
+def flushing(seconds: float) -> tuple[Window, list[int], list[int]]:
+    """Readers of `cpu.stat` on two cores; on v2 each read flushes, with one lock for all. What was
+    seen, the cores, and the readers."""
+    need("perf", package="linux-perf")
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        pytest.skip("one core has nobody to fight with")
+    with unified_cgroup() as place, ExitStack() as stack:
+        readers = [
+            stack.enter_context(running(STATS, str(place / "cpu.stat"), str(core), place=place))
+            for core in cores
+            for _ in range(3)
+        ]
+        return watched(seconds), cores, readers
+
+
+def test_real_flushes_on_two_cores_are_known_and_told_as_often_as_they_come(tmp_path: Path):
+    """How often they meet is up to what else this machine does: here every answer is compared with
+    what perf has caught, and the next test makes it more."""
+    window, cores, readers = flushing(6.0)
+    stacks = caught(window, is_rstat)
+    assert stacks is not None
+    assert set(stacks.cores) >= set(cores), stacks.cores
+    assert {pid for pid, _, _ in stacks.leading()} & set(readers), stacks.threads
+    finding = rstat_contention.detect(window)
+    by_second = Counter[tuple[int, int]]()
+    for row in stacks.rows:
+        by_second[row.second_mono, row.cpu] += row.samples
+    often = {key for key, samples in by_second.items() if samples >= 10}
+    both = {second for second, core in often if len({c for s, c in often if s == second}) > 1}
+    met = any(second + 1 in both for second in both)
+    assert finding.verdict is (Verdict.PRESENT if met else Verdict.ABSENT), finding.summary
+    same_replayed(window, tmp_path / "recording")
+
+
+def test_the_same_real_stacks_as_dense_as_on_cores_that_do_nothing_else_are_contention():
+    """Real: every stack, thread and core. Injected: how many samples each second had, and that
+    both cores were held; this machine's other work cannot be sent away for a test."""
+    window, cores, readers = flushing(6.0)
+    stacks = caught(window, is_rstat)
+    assert stacks is not None
+    real = [row for row in stacks.rows if row.pid in readers]
+    assert real
+    end = int(window.end_mono)
+    rows = []
+    for core in cores:
+        mine = [row for row in real if row.cpu == core]
+        assert mine, f"no flush was caught on core {core}"
+        rows += [
+            replace(mine[n % len(mine)], second_mono=end - 8 + n // 4, samples=20)
+            for n in range(4 * 6)
+        ]
+    held = [
+        Batch(end - 9.0 + at, window.end + at, tuple(_held(core, at) for core in cores))
+        for at in range(9)
+    ]
+    stacked = Batch(float(end), window.end, tuple(rows))
+    finding = rstat_contention.detect(Window({StackCount: [stacked], CoreTimes: held}))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING)
+    assert set(finding.entities["core"]) == {str(core) for core in cores}
+    named = {int(name.rpartition("[")[2].rstrip("]")) for name in finding.entities["task"]}
+    assert named <= set(readers)
+
+
+def _held(core: int, at: int) -> CoreTimes:
+    return CoreTimes(core, 0, 0, 970 * at, 0, 0, 0, 0, 0)

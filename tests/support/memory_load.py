@@ -1,0 +1,116 @@
+"""Loads on the memory of this machine, for real, each in a cgroup and processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+#: Reads a file again and again, in pieces, as a copy would.
+READ = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+while True:
+    while os.read(file, 1 << 20):
+        pass
+    os.lseek(file, 0, os.SEEK_SET)
+"""
+#: Takes memory page by page and gives it back, as an allocator without any patience would.
+FAULT = """
+import mmap, os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+pages = (64 << 20) // 4096
+memory = mmap.mmap(-1, pages * 4096)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+touch = bytes(pages)
+while True:
+    memory[::4096] = touch
+    memory.madvise(mmap.MADV_DONTNEED)
+"""
+#: Reads a cgroup's statistics as fast as it can, on one core.
+STATS = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[2])})
+file = os.open(sys.argv[1], os.O_RDONLY)
+page = [bytearray(4096)]
+while True:
+    os.preadv(file, page, 0)
+"""
+
+
+def memory_cgroup() -> contextlib.AbstractContextManager[Path]:
+    """A memory cgroup of our own."""
+    return _own(_hierarchy())
+
+
+def unified_cgroup() -> contextlib.AbstractContextManager[Path]:
+    """A cgroup of our own on v2, where every one has a `cpu.stat`."""
+    for top in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
+        if (top / "cgroup.stat").exists():
+            return _own(top)
+    pytest.skip("no cgroup v2 hierarchy is mounted here")
+
+
+@contextlib.contextmanager
+def _own(top: Path) -> Iterator[Path]:
+    """With its processes ended and its directory gone afterwards."""
+    place = top / f"sexton-test-{os.getpid()}"
+    place.mkdir()
+    try:
+        yield place
+    finally:
+        for pid in (place / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        for _ in range(100):  # busy for a moment after its last process
+            with contextlib.suppress(OSError):
+                place.rmdir()
+            if not place.exists():
+                break
+            time.sleep(0.05)
+
+
+def _hierarchy() -> Path:
+    first = Path("/sys/fs/cgroup/memory")
+    if (first / "memory.limit_in_bytes").exists() or (first / "cgroup.procs").exists():
+        return first
+    unified = Path("/sys/fs/cgroup")
+    enabled = unified / "cgroup.subtree_control"
+    if enabled.exists() and "memory" in enabled.read_text().split():
+        return unified
+    pytest.skip("no memory controller to make a cgroup in")
+
+
+def limit(place: Path, number: int) -> None:
+    """Give the cgroup so many bytes and no more."""
+    for name in ("memory.limit_in_bytes", "memory.max"):
+        if (place / name).exists():
+            (place / name).write_text(str(number))
+            return
+    pytest.skip("this cgroup takes no limit")
+
+
+@contextlib.contextmanager
+def running(program: str, *arguments: str, place: Path | None = None) -> Iterator[int]:
+    """A Python program that runs until we are done, in a cgroup if one is given; its pid."""
+
+    def move() -> None:
+        if place is not None:
+            (place / "cgroup.procs").write_text("0")
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        preexec_fn=move,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
