@@ -16,7 +16,7 @@ demo: core ## 2,000 real zombies: the verdict turns, names their parent, and tur
 
 test: dev ## the whole test suite, with progress
 	@scripts/system-packages
-	@$(PYTEST)
+	@$(PYTEST) -m "not lab"
 
 check: dev ## what CI runs: style, types, imports, every test; nothing may be left out
 	@scripts/system-packages
@@ -25,13 +25,25 @@ check: dev ## what CI runs: style, types, imports, every test; nothing may be le
 
 check-fast: dev ## style, types, imports and the tests that need neither root nor systemd
 	@$(MAKE) --no-print-directory lint
-	@$(PYTEST) -q -m "not root and not systemd and not oracle and not fuzz and not browser"
+	@$(PYTEST) -q -m "not root and not systemd and not oracle and not fuzz and not browser and not lab"
 
 lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check src tests bench lab
 	@$(BIN)/ruff format --check --quiet src tests bench lab
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+lab: dev ## real incidents on two kernels and both hierarchies, in a VM (root, QEMU; about 20 min)
+	@scripts/system-packages
+	@$(BIN)/python -m lab.vm run 6.1 v2 whole_chain idle --out lab/out
+	@$(BIN)/python -m lab.vm run 5.10 v1 whole_chain idle --out lab/out
+
+golden: dev ## the recorded incidents: does every surface still say the same?
+	@$(BIN)/python -m lab.golden
+
+golden-update: dev ## write what they say now, for review
+	@$(BIN)/python -m lab.golden --update
+	@$(BIN)/python -m lab.accuracy --update
 
 fuzz: dev ## junk for every reader of hostile bytes, ten minutes a target
 	@SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-600} $(PYTEST) -q -m fuzz tests/fuzz
@@ -53,4 +65,4 @@ core:
 dev:
 	@scripts/setup dev
 
-.PHONY: help diagnose demo test check check-fast lint fuzz bench docs clean core dev
+.PHONY: help diagnose demo test check check-fast lint lab golden golden-update fuzz bench docs clean core dev

@@ -23,10 +23,12 @@ from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.host import open_host
 
 _numbers = count(1)
+#: A thousand take two seconds, and minutes under software emulation.
+_PATIENCE_S = 300
 
 #: Run by an interpreter of its own, because forking is cheap only from a small process. Each round
 #: is one restart: a cgroup is made, a process in it writes one page and exits, the cgroup goes.
-_DIGGER = r"""
+DIGGER = r"""
 import errno, os, sys, time
 parent, pins, name, first, last, pause = *sys.argv[1:4], *map(int, sys.argv[4:6]), sys.argv[6]
 page = b"x" * 4096
@@ -80,14 +82,21 @@ class Graveyard:
 
     def dig(self, number: int, name: str = "z%d") -> None:
         """Leave so many more zombies, and wait for it."""
-        if self.start_digging(number, name).wait(timeout=120):
-            raise CannotDig("making dead cgroups failed; the lines above say where")
+        digger = self.start_digging(number, name)
+        try:
+            if digger.wait(timeout=_PATIENCE_S):
+                raise CannotDig("making dead cgroups failed; the lines above say where")
+        except subprocess.TimeoutExpired:
+            raise CannotDig(f"{number} dead cgroups took more than {_PATIENCE_S} s") from None
+        finally:
+            digger.kill()
+            digger.wait()
 
     def start_digging(
         self, number: int, name: str = "z%d", pause_s: float = 0
     ) -> subprocess.Popen[bytes]:
         """Leave so many more zombies meanwhile; ``%d`` in `name` is the round."""
-        argv = [sys.executable, "-I", "-S", "-c", _DIGGER, str(self.parent), str(self.pins), name]
+        argv = [sys.executable, "-I", "-S", "-c", DIGGER, str(self.parent), str(self.pins), name]
         argv += [str(self.dug), str(self.dug + number), str(pause_s)]
         self.dug += number
         return subprocess.Popen(argv)

@@ -75,16 +75,21 @@ def test_a_node_that_is_fine_is_called_healthy(twin: str):
 
 
 @pytest.mark.parametrize(
-    ("twin", "present"),
+    ("twin", "chain"),
     [
-        ("flood", "saturated_core"),
-        ("zombies_without_starvation", "zombie_memcgs"),
-        ("reset_without_zombies", "nic_resets"),
+        ("flood", ("softirq_flood", "saturated_core")),
+        ("reset_without_zombies", ("nic_resets", "tcp_loss")),
     ],
 )
-def test_a_twin_shows_its_own_symptom_and_no_chain(twin: str, present: str):
+def test_a_twin_has_a_chain_of_its_own_and_no_walk(twin: str, chain: tuple[str, ...]):
     found = made(small(twin))
-    assert found.diagnosis.unexplained == (present,)
+    assert [each.findings for each in found.diagnosis.chains] == [chain]
+    assert found.diagnosis.unexplained == ()
+
+
+def test_zombies_that_starve_nobody_are_a_symptom_without_a_chain():
+    found = made(small("zombies_without_starvation"))
+    assert found.diagnosis.unexplained == ("zombie_memcgs",)
     assert found.diagnosis.chains == ()
 
 

@@ -1,0 +1,187 @@
+"""docs/accuracy.md: how often Sexton is right on recorded incidents, and what others would show.
+
+::
+
+    python -m lab.accuracy            says whether the page is up to date; exit 1 where it is not
+    python -m lab.accuracy --update   writes it
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lab.hidden import decisive, overreach, trials, weaker
+from lab.incident import INCIDENTS, Incident, false_alarms, incidents, strength, top_cause, wrongs
+from lab.peers import node_problem_detector, prometheus
+from lab.peers.bakeoff import PEERS, cells, chosen
+from sexton.model.diagnosis import Exit
+from sexton.model.text import count
+
+PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+LEFT_OUT = INCIDENTS / "left_out.toml"
+_TEMPLATE = Path(__file__).with_name("accuracy.template.md")
+
+
+def page(every: Sequence[Incident]) -> str:
+    """The whole page."""
+    npd, mixin = node_problem_detector.book(), prometheus.book()
+    mistakes = [*_mistakes(every)]
+    values = {
+        "summary": summary(every),
+        "table": _lines(_table(every)),
+        "left_out_note": _left_out_note(),
+        "left_out": _lines([*_left_out(), "", ""]) if left_out() else "",
+        "mistakes": _lines(["What is wrong:", "", *mistakes, "", ""]) if mistakes else "",
+        "hidden": _lines(_hidden(every)),
+        "bakeoff": _lines(_bakeoff(every)),
+        "npd_rules": str(len(npd["rule"])),
+        "npd_source": _source(npd),
+        "mixin_rules": str(len(mixin["alert"])),
+        "mixin_source": _source(mixin),
+        "mixin_others": str(sum(len(each["names"]) for each in mixin["not_evaluated"])),
+        "mixin_why": "; ".join(each["why"] for each in mixin["not_evaluated"]),
+    }
+    text = _TEMPLATE.read_text("utf-8")
+    for name, value in values.items():
+        text = text.replace(f"{{{{{name}}}}}", value)
+    return text
+
+
+def left_out() -> list[dict[str, str]]:
+    """Recordings that were judged and not taken in."""
+    told = tomllib.loads(LEFT_OUT.read_text("utf-8")) if LEFT_OUT.exists() else {}
+    return [*told.get("recording", ())]
+
+
+def _left_out_note() -> str:
+    number = len(left_out())
+    if not number:
+        return ""
+    words = count(number, "more recording was", "more recordings were")
+    return (
+        f"**That is a choice, not a rate: {words} judged and left out, most of them wrong or"
+        " undecided; they are listed below.**\n"
+    )
+
+
+def _left_out() -> Iterator[str]:
+    yield "## Left out"
+    yield ""
+    yield "Judged and not among the recordings above. *Seen*: rows in it show the reason;"
+    yield "*supposed*: nobody has checked, and it may be a mistake of ours."
+    yield ""
+    yield "| recording | what was said of it | why | |"
+    yield "|---|---|---|---|"
+    for each in left_out():
+        yield f"| {each['name']} | {each['said']} | {each['why']} | {each['cause']} |"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(lines)
+
+
+def _source(book: Mapping[str, Any]) -> str:
+    return f"{book['source']} at {book['commit'][:12]}, {book['date']}"
+
+
+def summary(every: Sequence[Incident]) -> str:
+    """How many are right, in a line."""
+    right = sum(not _wrong(each) for each in every)
+    alarms = sum(len(_alarms(each)) for each in every)
+    scenes = len({each.place[0] for each in every})
+    places = len({each.place[1:] for each in every})
+    return (
+        f"{count(len(every), 'recording')} of {count(scenes, 'scene')} on"
+        f" {count(places, 'kernel and hierarchy', 'kernels and hierarchies')}:"
+        f" {right} right, {len(every) - right} wrong, {count(alarms, 'false alarm')}."
+    )
+
+
+def _table(every: Sequence[Incident]) -> Iterator[str]:
+    yield "| scene | kernel | cgroup | expected | top cause | strength | right | false alarms |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for each in every:
+        scene, kernel, hierarchy = each.place
+        expected = _cause(each.expected.root, each.expected.exit)
+        found = _cause(top_cause(each.diagnosis), int(each.diagnosis.exit))
+        right = "**no**" if _wrong(each) else "yes"
+        alarms = ", ".join(_alarms(each)) or "none"
+        sure = strength(each.diagnosis) or "–"
+        cell = (scene, kernel, hierarchy, expected, found, sure, right, alarms)
+        yield f"| {' | '.join(cell)} |"
+
+
+def _cause(root: str | None, status: int) -> str:
+    if root is not None:
+        return f"`{root}`"
+    return {Exit.HEALTHY: "healthy", Exit.CANNOT_TELL: "cannot tell"}.get(Exit(status), "none")
+
+
+def _wrong(incident: Incident) -> list[str]:
+    return [*wrongs(incident.diagnosis, incident.expected)]
+
+
+def _alarms(incident: Incident) -> list[str]:
+    return false_alarms(incident.diagnosis, incident.expected)
+
+
+def _mistakes(every: Sequence[Incident]) -> Iterator[str]:
+    for each in every:
+        for line in _wrong(each):
+            yield f"- {each.name}: {line}"
+
+
+@cache
+def hidden(incident: Incident) -> tuple[Counter[str], tuple[str, ...]]:
+    """What became of the verdict without each table, and what was overreached."""
+    window, before = incident.replay.window, incident.diagnosis
+    became: Counter[str] = Counter()
+    overreached = []
+    for trial in trials(window, decisive(before, window)):
+        became[weaker(before, trial.diagnosis)] += 1
+        for line in overreach(before, trial.diagnosis, incident.expected):
+            overreached.append(f"without {trial.hidden}: {line}")
+    return became, tuple(overreached)
+
+
+def _hidden(every: Sequence[Incident]) -> Iterator[str]:
+    yield "| recording | hidden in turn | what became of the verdict | overreach |"
+    yield "|---|---|---|---|"
+    for each in every:
+        became, overreached = hidden(each)
+        words = ", ".join(f"{number} {word}" for word, number in sorted(became.items()))
+        yield f"| {each.name} | {became.total()} | {words} | {'; '.join(overreached) or 'none'} |"
+
+
+def _bakeoff(every: Sequence[Incident]) -> Iterator[str]:
+    yield f"| recording | {' | '.join(PEERS)} |"
+    yield "|---" * (len(PEERS) + 1) + "|"
+    for each in chosen([*every]):
+        told = cells(each)
+        yield f"| {each.name} | {' | '.join(told[peer] for peer in PEERS)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m lab.accuracy")
+    parser.add_argument("--update", action="store_true", help="write the page")
+    args = parser.parse_args(arguments)
+    now = page(incidents())
+    before = PAGE.read_text("utf-8") if PAGE.exists() else ""
+    if args.update:
+        PAGE.write_text(now, "utf-8")
+    elif now != before:
+        print(f"{PAGE} is not up to date: python -m lab.accuracy --update", file=sys.stderr)
+        return 1
+    print(summary(incidents()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Has the kernel walk every memory cgroup below a directory, over and over, for some seconds.
+
+``walker.py DIRECTORY SECONDS [fifo]``; with `fifo` nothing ordinary runs beside it. The walk is
+reclaim that can free nothing: v1's ``memory.force_empty``; on v2 ``memory.reclaim``, or where that
+is absent (before 5.19) a ``memory.high`` of 0, lifted again at the end. It stands in for the walk
+of the incident (``memory.numa_stat``, mended in 5.8): the substitute walker.
+"""
+
+import errno
+import os
+import sys
+import time
+
+PASSING = (errno.EAGAIN, errno.EINTR, errno.EBUSY)
+
+
+def main(directory, seconds, rank=""):
+    with open("/proc/self/comm", "w") as comm:
+        comm.write("lab-walker")
+    if rank == "fifo":
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    until = time.monotonic() + float(seconds)
+    for name, order in (("memory.force_empty", b"0"), ("memory.reclaim", b"1G")):
+        if os.path.exists(f"{directory}/{name}"):
+            repeat(f"{directory}/{name}", order, until)
+            return
+    try:
+        repeat(f"{directory}/memory.high", b"0", until)
+    finally:
+        repeat(f"{directory}/memory.high", b"max", 0)
+
+
+def repeat(path, order, until):
+    file = os.open(path, os.O_WRONLY)
+    while True:
+        try:
+            os.pwrite(file, order, 0)
+        except OSError as error:
+            if error.errno not in PASSING:  # nothing left to free is what is wanted here
+                raise
+        if time.monotonic() >= until:
+            return
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

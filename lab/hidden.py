@@ -1,0 +1,159 @@
+"""An incident with one of its sources hidden: the verdict may become weaker, never another one.
+
+Whoever lacks a source does not know less only: a tool that fills gaps with guesses would now name
+another culprit, and that with the same confidence. So every table that the top chain stands on is
+taken away in turn, and the whole diagnosis made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from lab.incident import Expected, judged, top_cause
+from sexton.model.chain import Chain, Strength
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Finding, Rows, Severity, Verdict
+from sexton.model.row import Row, table
+from sexton.model.window import Batch, SourceState, Window
+from sexton.store.schema import tables
+
+
+class Changed(Window):
+    """The same window with other readings of some tables."""
+
+    def __init__(
+        self, window: Window, tables: Mapping[type[Row], Sequence[Batch[Any]]] | None = None
+    ) -> None:
+        vars(self).update(vars(window))  # shares every other table, copies none
+        changed = {kind: tuple(items) for kind, items in (tables or {}).items()}
+        self._batches = {**self._batches, **changed}
+        self._readings = None
+
+
+class Without(Changed):
+    """The same window as if some tables had never been read."""
+
+    def __init__(self, window: Window, *hidden: type[Row]) -> None:
+        super().__init__(window)
+        self._batches = {kind: items for kind, items in self._batches.items() if kind not in hidden}
+        self.states = {**window.states}
+        for kind in hidden:
+            state = window.why_missing(kind)
+            if state.id:
+                self.states[state.id] = SourceState(
+                    state.id,
+                    state.path,
+                    "absent",
+                    "hidden on purpose",
+                    state.grant,
+                )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was said without one table, or without all that one source gives."""
+
+    hidden: str
+    diagnosis: Diagnosis
+
+
+def decisive(diagnosis: Diagnosis, window: Window) -> list[type[Row]]:
+    """The tables that the top cause stands on, by what findings and links say they read; where
+    nothing is claimed, all that were recorded."""
+    known = diagnosis.by_id
+    rows: list[Rows] = []
+    if diagnosis.chains:
+        chain = diagnosis.chains[0]
+        rows += [each for name in chain.findings for each in known[name].rows]
+        rows += [each for link in chain.links for each in link.rows]
+    elif (top := top_cause(diagnosis)) is not None:
+        rows += known[top].rows
+    names = {each.table for each in rows}
+    return [
+        kind
+        for name, kind in sorted(tables().items())
+        if window.batches(kind) is not None and (not names or name in names)
+    ]
+
+
+def trials(window: Window, hidden: Sequence[type[Row]]) -> Iterator[Trial]:
+    """The diagnosis without each of the tables in turn, and without all tables of each source that
+    gives several of them."""
+    for kind in hidden:
+        yield Trial(table(kind), judged(Without(window, kind)))
+    for source, kinds in _sources(window, hidden).items():
+        if source and len(kinds) > 1:
+            yield Trial(source, judged(Without(window, *kinds)))
+
+
+def _sources(window: Window, hidden: Sequence[type[Row]]) -> dict[str, list[type[Row]]]:
+    wanted = {window.why_missing(kind).id for kind in hidden}
+    found: dict[str, list[type[Row]]] = {}
+    for kind in tables().values():
+        source = window.why_missing(kind).id
+        if source in wanted and window.batches(kind) is not None:
+            found.setdefault(source, []).append(kind)
+    return found
+
+
+def overreach(before: Diagnosis, after: Diagnosis, expected: Expected) -> Iterator[str]:
+    """What is claimed with confidence only because something is not seen; there should be nothing.
+
+    A chain that begins later in the same story is weaker, and so is a *possible* one.
+    """
+    story = {*expected.known, *_story(before)}
+    for chain in after.chains:
+        if chain.root not in story and chain.strength.rank >= Strength.LIKELY.rank:
+            yield f"blames {chain.root} ({chain.strength})"
+    yield from _surer(before, after)
+    known = before.by_id
+    for finding in after.findings:
+        new = finding.is_problem and not known[finding.id].is_problem
+        if new and finding.id not in story:
+            yield f"finds {finding.id}: {finding.summary}"
+    for name in expected.absent:
+        now = after.by_id.get(name)
+        if _is_present(now) and not _is_present(known.get(name)) and now.severity is Severity.INFO:
+            yield f"notes {name}: {now.summary}"
+
+
+def _is_present(finding: Finding | None) -> TypeGuard[Finding]:
+    return finding is not None and finding.verdict is Verdict.PRESENT
+
+
+def _story(diagnosis: Diagnosis) -> frozenset[str]:
+    return frozenset(name for chain in diagnosis.chains for name in chain.findings)
+
+
+def _surer(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
+    """A link that is surer for knowing less."""
+    links = _links(before.chains)
+    for name, strength in _links(after.chains).items():
+        if name in links and strength.rank > links[name].rank:
+            yield f"{name} became {strength}, was {links[name]}"
+
+
+def _links(chains: Sequence[Chain]) -> Mapping[str, Strength]:
+    found: dict[str, Strength] = {}
+    for link in (link for chain in chains for link in chain.links):
+        if link.id not in found or link.strength.rank > found[link.id].rank:
+            found[link.id] = link.strength
+    return found
+
+
+def weaker(before: Diagnosis, after: Diagnosis) -> str:
+    """In a word, what became of the top cause: "unknown", "gone", "weaker", "shorter" or "same"."""
+    top = top_cause(before)
+    if top is None:
+        return "same" if after.exit == before.exit else f"exit {int(after.exit)}"
+    if after.by_id[top].verdict is Verdict.UNKNOWN:
+        return "unknown"
+    if top_cause(after) != top:
+        return "gone"
+    if not before.chains:
+        return "same"
+    if not after.chains or len(after.chains[0].links) < len(before.chains[0].links):
+        return "shorter"
+    return "weaker" if after.chains[0].strength.rank < before.chains[0].strength.rank else "same"

@@ -1,0 +1,47 @@
+"""node-problem-detector's rules for the kernel's log, over the lines that a recording holds.
+
+A recording keeps the lines that Sexton's own catalogue knows (hung tasks, OOM kills, lockups, NICs,
+conntrack), not the whole log: of rules about disks and hardware it can say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sexton.model.event import KernelEvent
+from sexton.model.window import Window
+
+RULES = Path(__file__).parent / "rules" / "node_problem_detector.toml"
+
+
+class Matched(NamedTuple):
+    """A rule's reason, and when its first line came: seconds since the first reading."""
+
+    reason: str
+    after_s: float
+
+
+@cache
+def book() -> dict[str, Any]:
+    """The rules with their source."""
+    return tomllib.loads(RULES.read_text("utf-8"))
+
+
+def matched(window: Window) -> list[Matched] | None:
+    """The rules that match, the earliest first; `None` where no log was recorded."""
+    lines = window.all(KernelEvent)
+    if lines is None:
+        return None
+    rules = [(each["reason"], re.compile(each["pattern"])) for each in book()["rule"]]
+    found: dict[str, float] = {}
+    for line in lines:
+        when = window.start_mono if line.mono_us is None else line.mono_us / 1e6
+        for reason, pattern in rules:
+            if pattern.search(line.message):
+                after = max(when - window.start_mono, 0.0)
+                found[reason] = min(after, found.get(reason, after))
+    return sorted((Matched(*each) for each in found.items()), key=lambda each: each.after_s)

@@ -1,0 +1,206 @@
+"""Play a scene for real, on this machine, and record it: ``python -m lab.play SCENE --out DIR``.
+
+::
+
+    python -m lab.play --list                       what there is, and what can be played here
+    python -m lab.play zombies_only --out /tmp/z    about a minute and a half; needs root
+    sexton diagnose --from /tmp/z
+
+``sexton record DIR --stacks`` of this interpreter is started first (through `lab.recorder`, which
+also believes lines a scene has to type), then the scene is played, then the recorder is stopped as
+by Ctrl-C. ``DIR/scene.json`` tells what was really done: which lines were injected, what stands in
+for what, when each thing happened, and what a diagnosis must say of it.
+
+The recorder's budget is lifted (``--cpu 100``): under software emulation it would soon give up the
+very sources a scene is about. Everything made is put away again, also on Ctrl-C and failures.
+
+Exit: 0 played, 2 failed, 3 cannot be played here (and why), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from lab.graveyard import CannotDig
+from lab.scenes import NAMES, all_scenes, load
+from lab.stage import CannotPlay, SceneFailed, Stage
+from sexton import __version__
+
+ROOT = Path(__file__).parents[1]
+SIZE = "128M"
+#: Under software emulation Python alone takes seconds to start, and decoding stacks a minute.
+START_S, STOP_S = 180.0, 600.0
+FORMAT = "sexton.scene/1"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.play",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scene", nargs="?", choices=NAMES, metavar="SCENE")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the recording goes")
+    parser.add_argument(
+        "--seconds", type=float, metavar="N", help="a quick rehearsal: shorter waits, about so long"
+    )
+    parser.add_argument("--list", action="store_true", help="the scenes, and which can be played")
+    args = parser.parse_args(argv)
+    if args.list:
+        return _list()
+    if args.scene is None or args.out is None:
+        parser.error("a SCENE and --out DIR are needed, or --list")
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return play(load(args.scene), args.out, args.seconds)
+    except (CannotPlay, CannotDig) as reason:
+        print(f"lab: {args.scene} cannot be played here: {reason}", file=sys.stderr)
+        return 3
+    except SceneFailed as error:
+        print(f"lab: {args.scene} failed: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("lab: interrupted; everything was put away again", file=sys.stderr)
+        return 130
+
+
+def why_not(scene: ModuleType) -> str | None:
+    """Why it cannot be played here; `None` where it can, as far as one can tell before."""
+    if os.geteuid() != 0:
+        return "it needs root"
+    missing = [tool for tool in ("setpriv", "taskset", "nsenter") if shutil.which(tool) is None]
+    if missing:
+        return f"no {', '.join(missing)} here: apt-get install util-linux"
+    needs = scene.NEEDS
+    if "systemd" in needs and not Path("/run/systemd/system").is_dir():
+        return "it needs a systemd as PID 1"
+    if "runc" in needs and shutil.which("runc") is None:
+        return "no runc here: apt-get install runc"
+    with Stage(Path("/nonexistent"), {}) as stage:
+        version = stage.layout.version
+        if stage.layout.mount_point is None:
+            return stage.layout.reason or "no memory hierarchy is mounted"
+    for wanted in (1, 2):
+        if f"v{wanted}" in needs and version != wanted:
+            return f"memory is not on cgroup v{wanted} here"
+    return None
+
+
+def play(scene: ModuleType, out: Path, seconds: float | None = None) -> int:
+    """Record `scene` into `out`; `seconds` shortens its waits."""
+    reason = why_not(scene)
+    if reason is not None:
+        raise CannotPlay(reason)
+    if out.exists() and any(out.iterdir()):
+        raise CannotPlay(f"{out} is not empty")
+    out.mkdir(parents=True, exist_ok=True)
+    out = out.resolve()
+    pace = 1.0 if seconds is None else min(1.0, seconds / scene.SECONDS)
+    with Stage(out, scene.EXPECTED, pace) as stage:
+        if hasattr(scene, "prepare"):
+            scene.prepare(stage)
+        began = time.time()
+        with _recorder(scene, stage):
+            began = time.time()
+            scene.play(stage)
+            ended = time.time()
+        _tell(scene, stage, (began, ended))
+    print(f"lab: {scene.ID} is in {out}", file=sys.stderr)
+    return 0
+
+
+@contextlib.contextmanager
+def _recorder(scene: ModuleType, stage: Stage) -> Iterator[None]:
+    """Recording from here to the end, which is sealed whatever happens."""
+    flags = ["--stacks"] if getattr(scene, "STACKS", True) else []
+    flags += ["--size", SIZE, "--cpu", "100", *getattr(scene, "RECORDER", ())]
+    blindfold = scene.blindfold(stage) if hasattr(scene, "blindfold") else []
+    command = [*blindfold, sys.executable, "-m", "lab.recorder", str(stage.out), *flags]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    log = stage.out / "recorder.log"
+    with log.open("wb") as said:
+        recorder = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,  # a Ctrl-C is for us; the recorder is stopped when we are
+        )
+    try:
+        stage.until("the recorder", lambda: _records(recorder, stage.out), START_S)
+        yield
+    finally:
+        _stop(recorder)
+    if recorder.returncode:
+        raise SceneFailed(f"the recorder: {log.read_text(errors='replace').strip()[-400:]}")
+
+
+def _records(recorder: subprocess.Popen[bytes], out: Path) -> bool:
+    if recorder.poll() is not None:
+        words = (out / "recorder.log").read_text(errors="replace").strip()
+        raise SceneFailed(f"the recorder ended with {recorder.returncode}: {words[-400:]}")
+    return (out / "status.json").exists()
+
+
+def _stop(recorder: subprocess.Popen[bytes]) -> None:
+    if recorder.poll() is None:
+        recorder.send_signal(signal.SIGTERM)
+    try:
+        recorder.wait(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        recorder.kill()
+        recorder.wait()
+
+
+def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float]) -> None:
+    """What was really done, beside the recording of it."""
+    began, ended = span
+    told: dict[str, Any] = {
+        "schema": FORMAT,
+        "id": scene.ID,
+        "title": scene.TITLE,
+        "kernel": os.uname().release,
+        "hierarchy": stage.hierarchy,
+        "systemd": stage.systemd,
+        "sexton": __version__,
+        "began": round(began, 3),
+        "seconds": round(ended - began, 1),
+        "expected": stage.expected,
+        "adapted": stage.adapted,
+        "injected": stage.injected,
+        "substitutes": stage.substitutes,
+        "moments": [{"at": round(at, 3), "what": what} for at, what in stage.moments],
+    }
+    text = json.dumps(told, indent=1, ensure_ascii=False)
+    (stage.out / "scene.json").write_text(text + "\n")
+
+
+def _list() -> int:
+    for name, scene in all_scenes().items():
+        reason = why_not(scene)
+        print(f"{name:<16} {scene.SECONDS:>4} s  {scene.TITLE}")
+        if reason is not None:
+            print(f"{'':<24}not here: {reason}")
+    return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,34 @@
+"""Every core works, connections are busy, files are written: a good day."""
+
+from __future__ import annotations
+
+from lab.scenes.idle.scene import EXPECTED as IDLE
+from lab.stage import Stage
+from lab.talk import PORT
+
+ID = "busy"
+TITLE = "busy and healthy"
+SECONDS = 90
+NEEDS = frozenset({"root"})
+EXPECTED = IDLE
+
+SHARE = 70
+
+
+def play(stage: Stage) -> None:
+    """A worker per core in user mode, a chatty job over loopback, some writing to disk."""
+    stage.wait(40)
+    stage.moment("the node gets busy")
+    for core in stage.cores:
+        stage.actor("hog", SHARE, core=core)
+    stage.actor("server", "127.0.0.1", PORT)
+    written = stage.folder / "written"
+    stage.spawn(
+        "sh",
+        "-c",
+        f"while :; do dd if=/dev/zero of={written} bs=64k count=64 conv=fsync 2> /dev/null;"
+        " sleep 1; done",
+    )
+    stage.wait(2)
+    stage.actor("job", "127.0.0.1", PORT, 20, 10)
+    stage.wait(40)

@@ -1,0 +1,123 @@
+"""An agent re-creates its container for ever: no restart in systemd, a zombie each time."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, SceneFailed, Stage
+
+ID = "container_churn"
+TITLE = "containers that die and are made again by runc; NRestarts stays 0"
+SECONDS = 100
+NEEDS = frozenset({"root", "runc"})
+EXPECTED = {
+    "root": "cgroup_churn",
+    "chain": ["cgroup_churn", "zombie_memcgs"],
+    "present": ["cgroup_churn", "zombie_memcgs"],
+    "absent": [
+        "crash_looping_unit",
+        "saturated_core",
+        "starved_napi",
+        "nic_resets",
+        "leaked_scopes",
+        "defunct_processes",
+    ],
+    "exit": 1,
+}
+
+ZOMBIES = 800
+PAUSE_S = 1.5
+_UNIT = "lab-ecs-agent.service"
+
+
+def prepare(stage: Stage) -> None:
+    """Older containers' zombies, under the same parent and with the same kind of name."""
+    before = stage.dying() or 0
+    yard = stage.open(graveyard(PREFIX))
+    yard.dug = 1000  # four digits each, so that every name has 64
+    yard.dig(max(ZOMBIES, 5 * stage.live() // 2), f"%d{'c0ffee' * 10}")
+    stage.sweep(yard.parent.name)
+    stage.substitute("the older zombies were made by the same steps without runc, to save time")
+    stage.props["pins"] = yard.pins
+    stage.props["agent"] = _agent(stage, yard.path, yard.pins)
+    if (stage.dying() or 0) - before < ZOMBIES / 3:
+        stage.adapt(
+            "this kernel keeps no zombies: the containers come and go by the clock, no more",
+            root="cgroup_churn",
+            chain=["cgroup_churn"],
+            present=["cgroup_churn"],
+        )
+
+
+def play(stage: Stage) -> None:
+    """One container after the other."""
+    stage.wait(40)
+    stage.moment("the agent begins to make its container again and again")
+    if stage.systemd:
+        stage.unit(_UNIT, f"[Service]\nExecStart=/bin/sh {stage.props['agent']}\nDelegate=yes\n")
+        stage.run("systemctl", "start", _UNIT)
+    else:
+        stage.spawn("sh", stage.props["agent"])
+    stage.wait(60)
+    if not (written := len(list(stage.props["pins"].glob("*.*")))):
+        raise SceneFailed(f"no container ran: {stage.said()[-400:]}")
+    stage.moment(f"{written} containers have run")
+
+
+def _agent(stage: Stage, parent: str, pins: Path) -> Path:
+    """A loop around ``runc run``, with the machine's own files, read-only, for an image."""
+    bundle = stage.folder / "bundle"
+    bundle.mkdir()
+    # Not below the stage's folder, which is deleted: should the mount stay, so does all in it.
+    root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}-rootfs-"))
+    stage.later(_umount, stage, root)
+    stage.run("mount", "--bind", "/", root)
+    stage.run("mount", "-o", "remount,bind,ro", root)
+    config = {
+        "ociVersion": "1.0.2",
+        "process": {
+            "cwd": "/",
+            "args": ["/bin/sh", "-c", "echo x > /mnt/$$.$(cat /proc/sys/kernel/random/uuid)"],
+            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+            "user": {"uid": 0, "gid": 0},
+        },
+        "root": {"path": str(root), "readonly": True},
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]},
+            {
+                "destination": "/mnt",
+                "type": "none",
+                "source": str(pins),
+                "options": ["bind", "rw"],
+            },
+        ],
+        "linux": {
+            "cgroupsPath": f"{parent}/ID",
+            "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")],
+        },
+    }
+    (bundle / "template.json").write_text(json.dumps(config))
+    state = stage.folder / "runc"
+    script = stage.folder / "agent.sh"
+    make_id = f"{sys.executable} -I -S -c 'import secrets; print(secrets.token_hex(32))'"
+    script.write_text(
+        f"export XDG_RUNTIME_DIR={stage.folder}\n"
+        f"cd {bundle}\n"
+        "while :; do\n"
+        f"    id=$({make_id})\n"
+        '    sed "s:/ID:/$id:" template.json > config.json\n'
+        f'    runc --root {state} run "$id" < /dev/null\n'
+        f"    sleep {PAUSE_S}\n"
+        "done\n"
+    )
+    return script
+
+
+def _umount(stage: Stage, root: Path) -> None:
+    stage.run("umount", "-l", root, check=False)
+    root.rmdir()

@@ -1,0 +1,42 @@
+"""A job with hundreds of cgroups ends; the dead are many for half a minute, and then gone."""
+
+from __future__ import annotations
+
+import time
+
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, Stage
+
+ID = "destroy_backlog"
+TITLE = "a destroy backlog that drains by itself"
+SECONDS = 105
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": None,
+    "chain": [],
+    "present": [],
+    "absent": ["zombie_memcgs", "cgroup_churn", "saturated_core", "starved_napi", "nic_resets"],
+    "exit": 0,
+}
+
+NUMBER = 800
+DRAIN_S = 30.0
+_STEPS = 60
+
+
+def play(stage: Stage) -> None:
+    """They die at once, and their pages go one after the other."""
+    stage.wait(40)
+    yard = stage.open(graveyard(PREFIX))
+    stage.moment(f"{NUMBER} cgroups die at once")
+    yard.dig(NUMBER, "task-%d")
+    stage.moment("their pages are freed, a few at a time")
+    pins = sorted(yard.pins.iterdir())
+    began = time.monotonic()
+    for step in range(_STEPS):
+        for pin in pins[step::_STEPS]:
+            pin.unlink()
+        time.sleep(max(0.0, began + (step + 1) * DRAIN_S / _STEPS - time.monotonic()))
+    yard.lay_to_rest()
+    stage.moment("the last of them is gone")
+    stage.wait(25)

@@ -1,0 +1,63 @@
+"""Zombies and a NIC reset, and a recorder that could see neither: the verdict must be unknown."""
+
+from __future__ import annotations
+
+from lab import ena
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, Stage
+
+ID = "not_recorded"
+TITLE = "the evidence was not recorded"
+SECONDS = 80
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": None,
+    "chain": [],
+    "present": [],
+    "absent": [
+        "zombie_memcgs",
+        "nic_resets",
+        "starved_napi",
+        "saturated_core",
+        "cgroup_churn",
+        "direct_reclaim",
+    ],
+    "exit": 3,
+}
+
+#: No perf, no BPF, no tracefs: what a container is not given.
+RECORDER = ("--no-trace", "--no-probe", "--no-ring")
+STACKS = False
+ZOMBIES = 700
+
+
+def blindfold(stage: Stage) -> list[str]:
+    """What the recorder is started by: a container's view of the node.
+
+    A cgroup namespace with its own cgroups for a root, the kernel's log and debugfs covered.
+    """
+    own = stage.cgroup("memory", "container")
+    top = stage.layout.mount_point
+    script = stage.folder / "blindfold.sh"
+    script.write_text(
+        "set -e\n"
+        f"mount --bind {own} {top}\n"
+        "mount --bind /dev/null /dev/kmsg\n"
+        "for each in /sys/kernel/debug /sys/kernel/tracing; do\n"
+        "    [ ! -d $each ] || mount -t tmpfs -o ro none $each\n"
+        "done\n"
+        'exec "$@"\n'
+    )
+    enter = f'echo $$ > {own}/cgroup.procs && exec unshare -C -m sh {script} "$@"'
+    return ["sh", "-c", enter, "sh"]
+
+
+def play(stage: Stage) -> None:
+    """It all happens, behind the recorder's back."""
+    stage.wait(35)
+    yard = stage.open(graveyard(PREFIX))
+    stage.moment(f"{ZOMBIES} zombies are left")
+    yard.dig(ZOMBIES, "agent")
+    for line in ena.silent_device(stage.queue.nic):
+        stage.kmsg(line)
+    stage.wait(35)

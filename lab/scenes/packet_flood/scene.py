@@ -1,0 +1,46 @@
+"""Small packets come faster than their core can take them in: softirq, not a walk."""
+
+from __future__ import annotations
+
+from lab.stage import CannotPlay, Stage
+from lab.wire import wire
+
+ID = "packet_flood"
+TITLE = "a packet flood with ksoftirqd"
+SECONDS = 90
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": "softirq_flood",
+    "chain": ["softirq_flood", "saturated_core"],
+    "present": ["softirq_flood", "saturated_core"],
+    "absent": [
+        "zombie_memcgs",
+        "cgroup_churn",
+        "nic_resets",
+        "direct_reclaim",
+        "quota_throttling",
+        "page_fault_storm",
+        "rstat_contention",
+    ],
+    "exit": 1,
+}
+
+PORT = 9009
+SOCKETS = 8
+FLOOD_S = 25
+
+
+def play(stage: Stage) -> None:
+    """From the namespace beyond the wire to sockets here that nobody reads."""
+    if len(stage.cores) < 2:
+        raise CannotPlay("one core cannot both send and be flooded")
+    made = stage.open(wire())
+    core, other = stage.cores[-1], stage.cores[0]
+    made.serve_on(core)
+    stage.actor("sink", PORT, SOCKETS)
+    stage.wait(40)
+    stage.moment(f"packets flood core {core}")
+    flood = stage.hold("flood", made.everybody, PORT, FLOOD_S, namespace=made.namespace, core=other)
+    stage.finish(flood, FLOOD_S + 60)
+    stage.moment("the flood is over")
+    stage.wait(20)

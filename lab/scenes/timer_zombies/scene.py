@@ -1,0 +1,59 @@
+"""A timer starts a short job every second; each run leaves zombies."""
+
+from __future__ import annotations
+
+from lab.agent import FEW_TASKS, TASKS, Agent
+from lab.stage import Stage
+
+ID = "timer_zombies"
+TITLE = "a systemd timer whose job leaves zombies, with no restart and no failure"
+SECONDS = 100
+NEEDS = frozenset({"root", "systemd"})
+EXPECTED = {
+    "root": "cgroup_churn",
+    "chain": ["cgroup_churn", "zombie_memcgs"],
+    "present": ["cgroup_churn", "zombie_memcgs"],
+    "absent": [
+        "crash_looping_unit",
+        "saturated_core",
+        "starved_napi",
+        "nic_resets",
+        "leaked_scopes",
+    ],
+    "exit": 1,
+}
+
+NAME = "lab-sweep"
+ZOMBIES = 600
+
+
+def prepare(stage: Stage) -> None:
+    """The job's older runs."""
+    before = stage.dying() or 0
+    job = Agent(stage, f"{NAME}.service", status=0)
+    job.install("Type=oneshot\n")
+    for _ in range(ZOMBIES // (TASKS + 1) + 1):
+        stage.run("systemctl", "start", job.name)
+    job.work(FEW_TASKS)
+    stage.unit(
+        f"{NAME}.timer",
+        "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=1s\nAccuracySec=50ms\n",
+    )
+    if (stage.dying() or 0) - before < ZOMBIES / 3:
+        stage.adapt(
+            "this kernel keeps no zombies: a timer that runs a job is all there is",
+            root=None,
+            chain=[],
+            present=[],
+            absent=["zombie_memcgs", "cgroup_churn", *EXPECTED["absent"]],  # type: ignore[misc]
+            exit=0,
+        )
+
+
+def play(stage: Stage) -> None:
+    """The timer does the rest."""
+    stage.wait(40)
+    stage.moment("the timer is started")
+    stage.run("systemctl", "start", f"{NAME}.timer")
+    stage.wait(60)
+    stage.run("systemctl", "stop", f"{NAME}.timer")

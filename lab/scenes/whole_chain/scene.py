@@ -1,0 +1,145 @@
+"""The whole chain: crash loop, zombies, a walk that burns a core, NAPI, reset, a dead job."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from lab import ena
+from lab.agent import FEW_TASKS, TASKS, Agent
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, Stage
+from lab.talk import Talk
+
+ID = "whole_chain"
+TITLE = "crash loop → zombies → burnt core → starved NAPI → NIC reset → dead job"
+SECONDS = 125
+NEEDS = frozenset({"root"})
+_CHAIN = [
+    "crash_looping_unit",
+    "zombie_memcgs",
+    "saturated_core",
+    "starved_napi",
+    "nic_resets",
+    "tcp_loss",
+    "job_deaths",
+]
+#: Not direct reclaim: the substitute walker is some, and may be called so, but not the root.
+_OTHERS = [
+    "memory_pressure",
+    "page_fault_storm",
+    "quota_throttling",
+    "softirq_flood",
+    "conntrack_full",
+    "leaked_scopes",
+    "rstat_contention",
+]
+EXPECTED = {
+    "root": "crash_looping_unit",
+    "chain": _CHAIN,
+    "present": _CHAIN,
+    "absent": _OTHERS,
+    "exit": 1,
+}
+
+UNIT = "lab-agent.service"
+ZOMBIES = 750
+#: The more dead there are the longer a walk takes, until the driver has had enough.
+WALKS_S = (3.0, 4.0, 9.0)
+RESET_AFTER_S = 6.6
+_RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
+
+
+def prepare(stage: Stage) -> None:
+    """The loop has been going on for a while when the recording begins."""
+    before = stage.dying() or 0
+    if stage.systemd:
+        agent = Agent(stage, UNIT)
+        agent.install("Restart=always\nRestartSec=100ms\n")
+        stage.run("systemctl", "start", "--no-block", UNIT)
+        stage.until("restarts", lambda: agent.restarts() * (TASKS + 1) >= ZOMBIES, within_s=400)
+        agent.work(FEW_TASKS)
+        stage.props["parent"] = agent.parent
+    else:
+        yard = stage.open(graveyard(PREFIX))
+        yard.dig(max(ZOMBIES, 5 * stage.live() // 2), UNIT)
+        stage.adopt(yard.start_digging(100_000, UNIT, pause_s=0.12))
+        stage.props["parent"] = yard.parent
+        _without_systemd(stage)
+    left = (stage.dying() or 0) - before
+    stage.moment(f"{left} zombies were left before the recording begins")
+    if left < ZOMBIES / 3:
+        _without_zombies(stage)
+
+
+def play(stage: Stage) -> None:
+    """Three walks over the dead; the third lasts longer than the driver's patience."""
+    core = stage.queue.cpus[0]
+    talk = Talk(stage, core)
+    _let_starve(stage)
+    stage.wait(45)
+    if "no zombies" in stage.props:
+        talk.reset(ena.silent_device(stage.queue.nic), "job 17")
+        stage.wait(20)
+        return
+    for seconds in WALKS_S[:-1]:
+        walker = _start_walk(stage, talk, seconds)
+        stage.finish(walker, seconds + 60)
+        stage.moment("the walk is over")
+        stage.wait(14)
+    began = time.monotonic()
+    walker = _start_walk(stage, talk, WALKS_S[-1])
+    time.sleep(RESET_AFTER_S)
+    waited_s = time.monotonic() - began
+    talk.reset(ena.starved(stage.queue.nic, stage.queue.queue or 0, waited_s), "job 17")
+    stage.finish(walker, 60)
+    stage.wait(20)
+
+
+def _start_walk(stage: Stage, talk: Talk, seconds: float) -> subprocess.Popen[bytes]:
+    core = stage.queue.cpus[0]
+    stage.moment(f"a walk over the dead holds core {core} for {seconds:g} s")
+    how = ("fifo",) if stage.own_machine else ()
+    walker = stage.hold("walker", stage.props["parent"], seconds, *how, core=core, may_die=True)
+    if stage.own_machine:
+        wire = talk.wire
+        stage.actor("flood", wire.here, 9, 0.5, namespace=wire.namespace, core=stage.other_core)
+    return walker
+
+
+def _let_starve(stage: Stage) -> None:
+    """Before 6.5 a softirq that was left to ksoftirqd waits for it; where the machine is ours, the
+    walker outranks it, as a walk without a reschedule point did in the incident."""
+    if stage.own_machine:
+        before = _RT_RUNTIME.read_text()
+        stage.later(_RT_RUNTIME.write_text, before)
+        _RT_RUNTIME.write_text("-1")
+        stage.substitute(
+            "the walker runs at a real-time priority, so that ksoftirqd waits behind it as it did"
+            " behind a walk without a reschedule point; since 6.5 softirqs do not wait for it"
+        )
+
+
+def _without_systemd(stage: Stage) -> None:
+    chain = ["cgroup_churn", *_CHAIN[1:]]
+    stage.substitute("no systemd here: a loop of the lab restarts the agent, every 0.12 s")
+    stage.adapt(
+        "without systemd the loop shows as cgroups that come and go",
+        root="cgroup_churn",
+        chain=chain,
+        present=chain,
+    )
+
+
+def _without_zombies(stage: Stage) -> None:
+    """From 7.1 on dead cgroups hand their pages to their parent and go: nothing to walk."""
+    stage.props["no zombies"] = True
+    chain = ["nic_resets", "tcp_loss", "job_deaths"]
+    stage.adapt(
+        "this kernel keeps no zombies: neither walk nor held core, only the reset and its loss",
+        root="nic_resets",
+        chain=chain,
+        present=[*chain, "crash_looping_unit"] if stage.systemd else chain,
+        absent=[*_OTHERS, "zombie_memcgs", "saturated_core", "starved_napi"],
+    )

@@ -1,0 +1,59 @@
+"""Zombies pile up, and nothing suffers from it yet: no core is held, no poll waits."""
+
+from __future__ import annotations
+
+import time
+
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, Stage
+
+ID = "zombies_only"
+TITLE = "zombies without starvation"
+SECONDS = 90
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": "cgroup_churn",
+    "chain": ["cgroup_churn", "zombie_memcgs"],
+    "present": ["cgroup_churn", "zombie_memcgs"],
+    "absent": [
+        "saturated_core",
+        "starved_napi",
+        "nic_resets",
+        "tcp_loss",
+        "job_deaths",
+        "direct_reclaim",
+        "quota_throttling",
+        "leaked_scopes",
+    ],
+    "exit": 1,
+}
+
+ZOMBIES = 700
+PAUSE_S = 0.1
+AT_ONCE = 100
+
+
+def play(stage: Stage) -> None:
+    """A process restarts until the dead outnumber the living, then a while longer."""
+    stage.wait(40)
+    before = stage.dying() or 0
+    yard = stage.open(graveyard(PREFIX))
+    number = max(ZOMBIES, 5 * stage.live() // 2)
+    stage.moment(f"an agent under {yard.path} restarts {number} times")
+    # Not all at once, or the recorder's trace buffer would lose some of the events; and not one by
+    # one, since the kernel waits long before the first move of a process to another cgroup.
+    while yard.dug < number:
+        yard.dig(AT_ONCE, "agent")
+        time.sleep(1.0)
+    stage.moment(f"and goes on every {PAUSE_S} s")
+    stage.adopt(yard.start_digging(100_000, "agent", pause_s=PAUSE_S))
+    if (stage.dying() or 0) - before < number / 3:
+        stage.adapt(
+            "this kernel keeps no zombies: cgroups that come and go are all there is",
+            root=None,
+            chain=[],
+            present=[],
+            absent=["zombie_memcgs", "cgroup_churn", *EXPECTED["absent"]],  # type: ignore[misc]
+            exit=0,
+        )
+    stage.wait(40)

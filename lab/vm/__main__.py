@@ -1,0 +1,89 @@
+"""``python -m lab.vm``: build what the lab boots, and play scenes on real kernels."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from lab.vm import playing
+from lab.vm.boot import bootable_folder
+from lab.vm.cache import alone, cache_folder
+from lab.vm.kernels import HIERARCHIES, KERNELS, MATRIX, kernel_named
+from lab.vm.payload import Job
+from lab.vm.results import Outcome, table
+from lab.vm.rootfs import PROJECT
+from lab.vm.telling import LabError, tell
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    # A killed lab cleans up as one that was interrupted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if args.verb == "build":
+            return build(args.kernels or list(KERNELS), args.refresh)
+        pairs = [(args.kernel, args.hierarchy)] if args.verb == "run" else list(MATRIX)
+        return play(pairs, args)
+    except LabError as error:
+        sys.stderr.write(f"lab: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("lab: interrupted; the machine is off and its disks are gone\n")
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m lab.vm", description=__doc__)
+    verbs = top.add_subparsers(dest="verb", required=True)
+    build = verbs.add_parser("build", help="make the root file system and kernels, once")
+    build.add_argument("kernels", nargs="*", metavar="KERNEL", help=", ".join(KERNELS))
+    build.add_argument("--refresh", action="store_true", help="fetch the newest kernels again")
+    run = verbs.add_parser("run", help="play scenes on one kernel")
+    run.add_argument("kernel", metavar="KERNEL", help=", ".join(KERNELS))
+    run.add_argument("hierarchy", metavar="HIERARCHY", help=", ".join(HIERARCHIES))
+    matrix = verbs.add_parser("matrix", help="play scenes on every kernel and hierarchy")
+    for verb in (run, matrix):
+        verb.add_argument("scenes", nargs="+", metavar="SCENE", help="scene ids, or: all")
+        verb.add_argument("--out", type=Path, required=True, help="where recordings are put")
+        verb.add_argument("--boot-each", action="store_true", help="boot anew for every scene")
+        verb.add_argument(
+            "--deadline", type=int, default=900, metavar="S", help="of a scene (default: 900)"
+        )
+    return top
+
+
+def build(names: list[str], refresh: bool) -> int:
+    kernels = [kernel_named(name) for name in names]
+    cache = cache_folder()
+    if refresh:
+        with alone(cache):
+            for kernel in kernels:
+                shutil.rmtree(bootable_folder(cache, kernel), ignore_errors=True)
+    for kernel in kernels:
+        parts = playing.prepare(kernel.name)
+        tell(f"{kernel.name}: {parts.kernel.release} is ready")
+    return 0
+
+
+def play(pairs: list[tuple[str, str]], args: argparse.Namespace) -> int:
+    scenes: list[str] = args.scenes
+    if scenes == ["all"]:
+        scenes = list(playing.scenes_of(PROJECT / "lab"))
+    boots = [(scene,) for scene in scenes] if args.boot_each else [tuple(scenes)]
+    runs = [
+        playing.plan(kernel, hierarchy, Job(boot, args.deadline), args.out.resolve())
+        for kernel, hierarchy in pairs
+        for boot in boots
+    ]
+    outcomes: list[Outcome] = []
+    for run in runs:
+        outcomes += playing.play(run)
+    print(table(outcomes))
+    return playing.exit_status(outcomes)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,136 @@
+"""What comes with a run: this project's wheel, the lab, and the job, as an archive for the kernel.
+
+The kernel unpacks it behind the initramfs, whose init copies it over the root file system. So a
+change of code costs a wheel of a megabyte, not an image.
+"""
+
+from __future__ import annotations
+
+import compileall
+import importlib.util
+import py_compile
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.vm.cache import files_key, making
+from lab.vm.cpio import Cpio
+from lab.vm.rootfs import PROJECT, PYTHON, SITE, install
+from lab.vm.telling import LabError, run, tell
+
+GUEST = Path(__file__).parent / "guest"
+#: How many versions of the project the cache keeps.
+KEPT = 6
+_HOME = "usr/local/lib/sexton-lab"
+_UNIT = "sexton-lab.service"
+_WHEEL_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "constraints.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the guest is to do."""
+
+    scenes: tuple[str, ...]
+    deadline_s: int = 900
+    settle_s: int = 5
+    slot_mb: int = 256
+
+    def text(self) -> str:
+        """As the guest's shell reads it.
+
+        >>> print(Job(("idle", "busy"), 60).text(), end="")
+        SCENES="idle busy"
+        DEADLINE_S=60
+        SETTLE_S=5
+        SLOT_MB=256
+        """
+        return (
+            f'SCENES="{" ".join(self.scenes)}"\nDEADLINE_S={self.deadline_s}\n'
+            f"SETTLE_S={self.settle_s}\nSLOT_MB={self.slot_mb}\n"
+        )
+
+
+def payload(site: Path, job: Job) -> bytes:
+    """The archive: `site` is what `site_tree` gave."""
+    cpio = Cpio()
+    cpio.tree(f"payload/{SITE}", site)
+    cpio.file(f"payload/{_HOME}/play-all", (GUEST / "play-all").read_bytes(), 0o755)
+    cpio.file(f"payload/{_HOME}/job", job.text().encode())
+    units = "payload/etc/systemd/system"
+    cpio.file(f"{units}/{_UNIT}", (GUEST / _UNIT).read_bytes())
+    cpio.link(f"{units}/graphical.target.wants/{_UNIT}", f"../{_UNIT}")
+    return cpio.packed()
+
+
+def site_tree(cache: Path) -> Path:
+    """The project's wheel unpacked, and the lab beside it; built when their sources changed."""
+    tree = cache / f"site-{files_key(PROJECT, project_files())}"
+    if tree.exists():
+        return tree
+    tell("building the project's wheel")
+    with making(tree) as folder:
+        made, wheels = folder / "site", folder / "wheels"
+        # The builder of the development environment saves a download.
+        here = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
+        run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "wheel",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                *here,
+                "--wheel-dir",
+                str(wheels),
+                ".",
+            ],
+            env={"PIP_CONSTRAINT": "constraints.txt"},
+            cwd=PROJECT,
+        )
+        built = [str(path) for path in wheels.glob("sexton-*.whl")]
+        if len(built) != 1:
+            raise LabError(f"pip wheel made {len(built)} wheels of this project instead of one")
+        install(built, made, "--no-deps")
+        for path in lab_files():
+            target = made / path.relative_to(PROJECT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+        if f"{sys.version_info[0]}.{sys.version_info[1]}" == PYTHON:
+            checked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+            compileall.compile_dir(made, quiet=2, invalidation_mode=checked)
+        made.touch()
+        made.rename(tree)
+    _prune(cache)
+    return tree
+
+
+def _prune(cache: Path) -> None:
+    """Every change of a line makes one more: the last few are enough."""
+    trees = sorted(cache.glob("site-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in trees[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def project_files() -> Iterator[Path]:
+    """Everything that makes the project's wheel, and the lab."""
+    for name in _WHEEL_FILES:
+        path = PROJECT / name
+        if path.exists():
+            yield path
+    yield from _below(PROJECT / "src")
+    yield from lab_files()
+
+
+def lab_files() -> Iterator[Path]:
+    return _below(PROJECT / "lab")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        # _walk.so lies there in a development tree; the wheel compiles its own.
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
+            yield path

@@ -1,0 +1,231 @@
+"""Plays scenes on one machine: boots it, follows what it says, brings the recordings back."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.vm import payload
+from lab.vm.boot import Bootable, bootable
+from lab.vm.cache import alone, cache_folder
+from lab.vm.kernels import Kernel, check_hierarchy, kernel_named
+from lab.vm.machine import Disks, Machine, Silent, command_line
+from lab.vm.results import Outcome, make_disk, unpack
+from lab.vm.rootfs import base_tree, root_image
+from lab.vm.telling import LabError, require, tell
+from sexton.model.text import printable, shorten
+
+BOOT_S = 300
+#: How lab.play says that a scene has no place on a machine.
+UNFIT = 3
+#: After its own deadline a guest still packs what it has.
+_PACKING_S = 180
+_OFF_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """All that is kept between runs and goes into a machine."""
+
+    kernel: Bootable
+    root: Path
+    site: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One boot: on which kernel and hierarchy, which scenes, and where to put what they leave."""
+
+    kernel: Kernel
+    hierarchy: str
+    job: payload.Job
+    out: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.kernel.name}-{self.hierarchy}"
+
+    @property
+    def console(self) -> Path:
+        """Of a boot for one scene it is named by it: there may be more such boots."""
+        alone = f"{self.job.scenes[0]}-" if len(self.job.scenes) == 1 else ""
+        return self.out / f"console-{alone}{self.name}.log"
+
+    def folder(self, scene: str, good: bool) -> Path:
+        """A failed scene's folder is named so, lest it be taken for an incident."""
+        return self.out / f"{scene}-{self.name}{'' if good else '.failed'}"
+
+
+def prepare(name: str) -> Parts:
+    """Builds whatever is missing for a kernel."""
+    kernel = kernel_named(name)
+    cache = cache_folder()
+    with alone(cache):
+        root = root_image(cache)
+        busybox = base_tree(cache) / "bin/busybox"
+        return Parts(bootable(cache, kernel, busybox), root, payload.site_tree(cache))
+
+
+def plan(kernel: str, hierarchy: str, job: payload.Job, out: Path) -> Run:
+    found = kernel_named(kernel)
+    check_hierarchy(found, hierarchy)
+    for scene in job.scenes:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_]*", scene):
+            raise LabError(f"{scene!r} is no scene's name")
+    if len(set(job.scenes)) != len(job.scenes):
+        raise LabError("a scene is named twice; its second recording would replace the first")
+    return Run(found, hierarchy, job, out)
+
+
+def play(run: Run) -> list[Outcome]:
+    """Boots once and plays all scenes of the job."""
+    require("qemu-system-x86_64", "setpriv")
+    parts = prepare(run.kernel.name)
+    run.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".vm-", dir=run.out) as name:
+        folder = Path(name)
+        disks = _disks(parts, run.job, folder)
+        command = command_line(run.kernel, run.hierarchy, disks, run.console)
+        tell(f"{run.name}: booting {parts.kernel.release}")
+        with Machine(command, folder / "errors") as machine:
+            said = follow(machine, run)
+        return _collect(run, said, disks.results)
+
+
+def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:
+    initramfs = folder / "initramfs"
+    packed = payload.payload(parts.site, job)
+    initramfs.write_bytes(parts.kernel.initramfs.read_bytes() + packed)
+    results = folder / "results.img"
+    make_disk(results, len(job.scenes), job.slot_mb)
+    return Disks(parts.kernel.image, initramfs, parts.root, parts.kernel.modules, results)
+
+
+@dataclass(slots=True)
+class Said:
+    """What the guest told while it ran."""
+
+    ready: bool = False
+    playing: str | None = None
+    #: scene → exit status and seconds
+    played: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: Why the machine stopped early; empty when it came to its end.
+    trouble: str = ""
+
+
+def follow(machine: Machine, run: Run) -> Said:
+    """Listens until the machine is off, or a deadline passes."""
+    said = Said()
+    over = False
+    wait: float = BOOT_S
+    while True:
+        try:
+            line = machine.line(wait)
+        except Silent:
+            # It said it was over: QEMU that does not turn off cost nothing but patience.
+            said.trouble = "" if over else f"{_doing(said)}: nothing heard for {wait:.0f} s"
+            return said
+        if line is None:
+            said.trouble = "" if over else _why_off(machine, said, run.console)
+            return said
+        match line.split():
+            case ["ready", release, uptime]:
+                said.ready = True
+                tell(f"{run.name}: up after {uptime} s of its own time ({release})")
+                wait = run.job.settle_s + _PACKING_S
+            case ["scene", scene]:
+                said.playing = scene
+                tell(f"{run.name}: playing {scene}")
+                wait = run.job.deadline_s + _PACKING_S
+            case ["played", scene, code, seconds] if code.isdigit() and seconds.isdigit():
+                said.played[scene] = (int(code), int(seconds))
+                said.playing = None
+                tell(f"{run.name}: {scene} {verdict(int(code))} after {seconds} s")
+                wait = _PACKING_S
+            case ["over"]:
+                over = True
+                wait = _OFF_S
+            case ["failed", *why]:
+                said.trouble = " ".join(why)
+                return said
+            case _:
+                tell(f"{run.name}: the guest says {line!a}")
+
+
+def verdict(code: int) -> str:
+    """What a status of lab.play means, or of the timeout around it."""
+    if code in (124, 137):
+        return "did not end in time"
+    if code == UNFIT:
+        return "cannot be played here"
+    return "played" if code == 0 else f"failed with status {code}"
+
+
+def _doing(said: Said) -> str:
+    if said.playing:
+        return f"while playing {said.playing}"
+    return "between scenes" if said.ready else "while booting"
+
+
+def _why_off(machine: Machine, said: Said, console: Path) -> str:
+    """A panic tells itself on the console; a QEMU that cannot start, on its error output."""
+    words = machine.last_words()
+    try:
+        log = console.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        log = []
+    panics = [line.strip() for line in log if "Kernel panic" in line or line.startswith("lab: ")]
+    reason = (panics or [words])[0]
+    return f"{_doing(said)}: the machine went off" + (f": {reason}" if reason else "")
+
+
+def _collect(run: Run, said: Said, disk: Path) -> list[Outcome]:
+    outcomes = []
+    for slot, scene in enumerate(run.job.scenes):
+        if scene not in said.played:
+            reason = said.trouble or "not played: the scene before it left no clean machine"
+            outcomes.append(Outcome(scene, run.kernel.name, run.hierarchy, reason))
+            continue
+        code, seconds = said.played[scene]
+        folder = run.folder(scene, good=code == 0)
+        words = verdict(code)
+        try:
+            unpack(disk, slot, run.job.slot_mb, folder)
+        except LabError as error:
+            words = str(error)
+        else:
+            if code == 0:  # what failed before is of no more use
+                shutil.rmtree(run.folder(scene, good=False), ignore_errors=True)
+            else:
+                words = f"{words}: {_last_line(folder / 'play.log')}"
+        unfit = code == UNFIT
+        if unfit:
+            shutil.rmtree(folder, ignore_errors=True)
+        outcomes.append(
+            Outcome(scene, run.kernel.name, run.hierarchy, words, seconds, folder, unfit)
+        )
+    return outcomes
+
+
+def exit_status(outcomes: Sequence[Outcome]) -> int:
+    """0 when all were played, 1 when one failed, 3 when some only have no place here."""
+    if all(one.good for one in outcomes):
+        return 0
+    return 3 if all(one.good or one.unfit for one in outcomes) else 1
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        lines = []
+    return shorten(printable(lines[-1].strip()), 160) if lines else "it said nothing"
+
+
+def scenes_of(lab: Path) -> Sequence[str]:
+    """Every scene there is, by name."""
+    return sorted(path.parent.name for path in (lab / "scenes").glob("*/scene.py"))

@@ -1,0 +1,131 @@
+"""Every recorded incident against what its scene's author knows, and against its reviewed words.
+
+`python -m lab.golden --update` rewrites the words for review; what a scene expects is changed by
+hand alone. `make golden` shows all differences at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from lab.accuracy import PAGE, hidden, left_out, page
+from lab.compact import MOST_BYTES, MOST_BYTES_ALL, called, size_of
+from lab.incident import (
+    INCIDENTS,
+    Incident,
+    false_alarms,
+    has_why,
+    incidents,
+    surfaces,
+    top_cause,
+    wrongs,
+)
+from sexton.store.verify import verify
+
+EVERY = incidents()
+#: What a machine must not leave in a committed file.
+PRIVATE = re.compile(rb"/wor[k]/|/home/(?!user)|/Users/|[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+each_incident = pytest.mark.parametrize("incident", EVERY, ids=lambda incident: incident.name)
+
+
+@each_incident
+def test_the_top_cause_is_the_one_that_was_made_and_what_is_not_there_is_not_found(
+    incident: Incident,
+):
+    assert [*wrongs(incident.diagnosis, incident.expected)] == []
+    assert top_cause(incident.diagnosis) == incident.expected.root
+
+
+@each_incident
+def test_nothing_is_alarmed_about_that_the_scene_did_not_make(incident: Incident):
+    assert false_alarms(incident.diagnosis, incident.expected) == []
+
+
+@each_incident
+def test_every_surface_says_what_was_reviewed(incident: Incident):
+    for name, now in surfaces(incident).items():
+        wanted = (incident.path / name).read_text("utf-8")
+        told = "\n".join(
+            difflib.unified_diff(wanted.splitlines(), now.splitlines(), "reviewed", "now", "", "")
+        )
+        assert not told, f"{incident.name}/{name}: if this is better, make golden-update\n{told}"
+
+
+@each_incident
+def test_every_surface_tells_the_same_verdict(incident: Incident):
+    told = json.loads((incident.path / "diagnosis.json").read_text("utf-8"))
+    text = (incident.path / "diagnosis.txt").read_text("utf-8")
+    words = {0: "HEALTHY", 1: "SICK", 3: "CANNOT TELL"}
+    assert told["exit"] == incident.expected.exit
+    assert text.startswith(words[incident.expected.exit])
+    assert [each["root"] for each in told["chains"]][:1] == [
+        chain.root for chain in incident.diagnosis.chains[:1]
+    ]
+
+
+@each_incident
+def test_without_one_source_the_verdict_is_weaker_and_never_another(incident: Incident):
+    became, overreached = hidden(incident)
+    assert overreached == ()
+    assert became.total() > 0
+
+
+@each_incident
+def test_a_recording_is_whole_small_and_called_as_it_is(incident: Incident):
+    assert verify(incident.recording).troubles == []
+    assert size_of(incident.recording) <= MOST_BYTES
+    assert incident.name == called(incident.scene)
+    assert {path.name for path in incident.recording.iterdir()} == {"segments"}
+
+
+@each_incident
+def test_a_recording_tells_nothing_of_the_machine_it_was_made_on(incident: Incident):
+    node = incident.replay.window.node
+    assert node is not None
+    assert (node.hostname, node.machine, node.vendor) == ("node", None, None)
+    for path in (each for each in incident.path.rglob("*") if each.is_file()):
+        found = PRIVATE.search(_texts(path))
+        assert found is None, f"{path.name}: {found}"
+
+
+def _texts(path: Path) -> bytes:
+    """What a file says; of a table its texts, since Parquet compresses them."""
+    if path.suffix != ".parquet":
+        return path.read_bytes()
+    table = pq.read_table(path)
+    names = [field.name for field in table.schema if "string" in str(field.type)]
+    return str(table.select(names).to_pylist()).encode()
+
+
+def test_all_recordings_together_are_small():
+    assert sum(size_of(each.recording) for each in EVERY) <= MOST_BYTES_ALL
+
+
+def test_a_golden_file_lies_beside_every_recording_and_none_without_one():
+    names = {"scene.json", "recording", "diagnosis.txt", "diagnosis.json"}
+    names |= {"why.txt"} if has_why() else set()
+    for path in (
+        path for path in INCIDENTS.iterdir() if path.is_dir() and path.name[0] not in "._"
+    ):
+        assert {each.name for each in path.iterdir()} >= names, path.name
+
+
+def test_what_was_left_out_is_not_taken_in_as_well_and_says_why():
+    assert not {each["name"] for each in left_out()} & {each.name for each in EVERY}
+    assert all(each["why"] and each["cause"] in ("seen", "supposed") for each in left_out())
+
+
+def test_the_page_on_accuracy_is_what_the_recordings_give():
+    now = page(EVERY)
+    before = Path(PAGE).read_text("utf-8")
+    told = "\n".join(
+        difflib.unified_diff(before.splitlines(), now.splitlines(), "page", "now", "", "")
+    )
+    assert not told, f"python -m lab.accuracy --update\n{told}"

@@ -1,0 +1,124 @@
+"""Golden outputs: written, compared, and the same wherever and whenever they are made."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lab import golden
+from lab.incident import (
+    Expected,
+    Incident,
+    false_alarms,
+    incidents,
+    judged,
+    subject,
+    surfaces,
+    top_cause,
+    wrongs,
+)
+from sexton.model.cpu import CoreTimes
+from tests.support.incident import incident as rows_of_the_incident
+from tests.support.recordings import cores, write_sealed
+
+WHOLE = Expected(
+    "crash_looping_unit",
+    ("crash_looping_unit", "zombie_memcgs", "saturated_core", "starved_napi", "nic_resets"),
+    ("slow_memcg_stats",),
+    ("soft_lockups",),
+    1,
+)
+
+
+@pytest.fixture
+def root(tmp_path):
+    place = tmp_path / "incidents" / "idle-6.1-v2"
+    write_sealed(place / "recording", [{CoreTimes: [cores(100.0), cores(101.0)]}])
+    expected = {"root": None, "chain": [], "present": [], "absent": [], "exit": 3}
+    scene = {"id": "idle", "kernel": "6.1.0", "hierarchy": "v2", "expected": expected}
+    (place / "scene.json").write_text(json.dumps(scene))
+    return place.parent
+
+
+@pytest.fixture
+def one(root):
+    return Incident(root / "idle-6.1-v2")
+
+
+def test_what_was_never_written_differs_and_what_was_written_does_not(root, capsys):
+    assert golden.main(["--root", str(root)]) == 1
+    assert "+CANNOT TELL FROM HERE" in capsys.readouterr().out
+    assert golden.main(["--root", str(root), "--update"]) == 0
+    assert golden.main(["--root", str(root)]) == 0
+    assert capsys.readouterr().out.startswith("wrote idle-6.1-v2/diagnosis.txt\n")
+
+
+def test_a_changed_word_is_shown_as_a_difference(root, one, capsys):
+    golden.update(one)
+    path = one.path / "diagnosis.txt"
+    path.write_text(path.read_text().replace("CANNOT", "CAN"))
+    capsys.readouterr()
+    assert golden.main(["--root", str(root)]) == 1
+    out = capsys.readouterr().out
+    assert "-CAN TELL FROM HERE" in out
+    assert "+CANNOT TELL FROM HERE" in out
+    assert golden.main(["--root", str(root), "another-one"]) == 0
+
+
+def test_the_words_are_the_same_in_another_place_zone_and_terminal(one, monkeypatch, tmp_path):
+    before = surfaces(one)
+    monkeypatch.setenv("TZ", "Pacific/Chatham")
+    monkeypatch.setenv("COLUMNS", "61")
+    time.tzset()
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert surfaces(one) == before
+        assert Path.cwd() == tmp_path
+        assert os.environ["TZ"] == "Pacific/Chatham"
+        assert time.tzname[0] == time.strftime("%Z", time.localtime(0))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_no_cost_of_this_machine_is_in_them(one):
+    told = json.loads(surfaces(one)["diagnosis.json"])
+    assert (told["cost"]["cpu_s"], told["cost"]["peak_bytes"]) == (0.0, 0)
+    assert told["replayed"]["recording"] == "idle-6.1-v2/recording"
+
+
+def test_incidents_are_found_by_their_scene(root):
+    (root / "half-made").mkdir()
+    assert [each.name for each in incidents(root)] == ["idle-6.1-v2"]
+    assert incidents(root)[0].place == ("idle", "6.1", "v2")
+    assert subject(incidents(root)[0]) == "core 0"
+
+
+def test_the_whole_chain_is_right_and_its_twins_are_wrong_for_it():
+    whole = judged(rows_of_the_incident())
+    assert [*wrongs(whole, WHOLE)] == []
+    assert false_alarms(whole, WHOLE) == []
+    assert top_cause(whole) == "crash_looping_unit"
+    told = [*wrongs(judged(rows_of_the_incident(zombies=False)), WHOLE)]
+    assert any(each.startswith("chain ") for each in told)
+    told = [*wrongs(judged(rows_of_the_incident(resets=False)), WHOLE)]
+    assert any("nic_resets" in each for each in told)
+
+
+def test_a_problem_the_scene_did_not_make_is_a_false_alarm():
+    narrow = Expected("crash_looping_unit", ("crash_looping_unit",), (), ("nic_resets",), 1)
+    whole = judged(rows_of_the_incident())
+    assert "nic_resets" in false_alarms(whole, narrow)
+    assert any(each.startswith("nic_resets is present") for each in wrongs(whole, narrow))
+
+
+def test_healthy_where_sickness_was_made_is_wrong():
+    healthy = judged(
+        rows_of_the_incident(zombies=False, burning=False, resets=False, looping=False)
+    )
+    assert top_cause(healthy) is None
+    assert any(each.startswith("top cause None") for each in wrongs(healthy, WHOLE))

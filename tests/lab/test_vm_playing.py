@@ -1,0 +1,232 @@
+"""Following a machine to its end, its deadline or its death, and taking what it left."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lab.vm import playing, results
+from lab.vm.__main__ import main
+from lab.vm.machine import Machine, Silent
+from lab.vm.payload import Job
+from lab.vm.telling import LabError
+
+SLOT_MB = 1
+
+
+def _run(tmp_path: Path, *scenes: str) -> playing.Run:
+    return playing.plan("6.1", "v2", Job(scenes, 60, slot_mb=SLOT_MB), tmp_path)
+
+
+def _follow(script: str, run: playing.Run) -> playing.Said:
+    """A shell in the place of QEMU: what it prints is what the guest says."""
+    with Machine(["sh", "-c", script], run.out / "errors") as machine:
+        return playing.follow(machine, run)
+
+
+def _tar(**files: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.addfile(_folder("."))
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+def _folder(name: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = tarfile.DIRTYPE
+    return info
+
+
+def _disk(tmp_path: Path, *slots: bytes) -> Path:
+    disk = tmp_path / "results.img"
+    results.make_disk(disk, len(slots), SLOT_MB)
+    with disk.open("r+b") as file:
+        for number, content in enumerate(slots):
+            file.seek(number * SLOT_MB * results.MEGABYTE)
+            file.write(content)
+    return disk
+
+
+def test_a_machine_that_plays_all_and_turns_off_had_no_trouble(tmp_path: Path):
+    said = _follow(
+        "printf 'ready 6.1.0 30\r\nscene idle\r\nplayed idle 0 41\r\nover\r\n'",
+        _run(tmp_path, "idle"),
+    )
+    assert said.trouble == ""
+    assert said.played == {"idle": (0, 41)}
+
+
+def test_a_machine_that_dies_while_playing_names_the_scene_and_the_panic(tmp_path: Path):
+    run = _run(tmp_path, "idle", "busy")
+    run.console.write_text("[ 1.0] fine\n[ 9.0] Kernel panic - not syncing: oh no\n")
+    said = _follow("printf 'ready 6.1.0 30\nscene idle\nplayed idle 0 9\nscene busy\n'", run)
+    assert said.trouble.startswith("while playing busy: the machine went off: ")
+    assert said.trouble.endswith("Kernel panic - not syncing: oh no")
+
+
+def test_a_qemu_that_cannot_start_is_told_by_its_own_words(tmp_path: Path):
+    said = _follow("echo 'qemu: no such cpu' >&2; exit 1", _run(tmp_path, "idle"))
+    assert said.trouble == "while booting: the machine went off: qemu: no such cpu"
+
+
+def test_a_machine_that_hangs_at_boot_is_given_up_and_killed(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(playing, "BOOT_S", 0.05)
+    run = _run(tmp_path, "idle")
+    with Machine(["sleep", "1000"], tmp_path / "errors") as machine:
+        said = playing.follow(machine, run)
+        process = machine._process
+    assert said.trouble == "while booting: nothing heard for 0 s"
+    assert process.returncode == -9
+
+
+def test_a_guest_that_gives_up_by_itself_is_believed(tmp_path: Path):
+    said = _follow("echo failed no results disk; sleep 1000", _run(tmp_path, "idle"))
+    assert said.trouble == "no results disk"
+
+
+def test_noise_on_the_line_is_told_and_passed_over(tmp_path: Path, capsys):
+    said = _follow(
+        r"printf 'played idle x y\n\033[31mboo\nready 6.1 1\nover\n'", _run(tmp_path, "idle")
+    )
+    assert said.ready
+    assert said.played == {}
+    assert "\\x1b[31mboo" in capsys.readouterr().err
+
+
+def test_a_line_may_come_in_pieces_and_a_silence_ends_the_waiting(tmp_path: Path):
+    script = "printf rea; sleep 0.1; printf 'dy\\nnext\\nhalf'; exec sleep 1000"
+    with Machine(["sh", "-c", script], tmp_path / "errors") as machine:
+        assert machine.line(60) == "ready"
+        assert machine.line(60) == "next"
+        with pytest.raises(Silent):
+            machine.line(0.05)
+
+
+def test_each_scene_comes_out_of_its_own_slot(tmp_path: Path):
+    disk = _disk(tmp_path, _tar(a="first"), _tar(a="second"))
+    run = _run(tmp_path / "out", "idle", "busy")
+    run.folder("busy", good=False).mkdir(parents=True)
+    said = playing.Said(True, None, {"idle": (0, 10), "busy": (0, 20)})
+    outcomes = playing._collect(run, said, disk)
+    assert [one.good for one in outcomes] == [True, True]
+    assert (tmp_path / "out/idle-6.1-v2/a").read_text() == "first"
+    assert (tmp_path / "out/busy-6.1-v2/a").read_text() == "second"
+    assert not run.folder("busy", good=False).exists()
+
+
+def test_a_failed_scene_is_kept_apart_and_told_by_its_last_line(tmp_path: Path):
+    disk = _disk(tmp_path, _tar(**{"play.log": "going\nno runc here\n"}), b"")
+    run = _run(tmp_path / "out", "churn", "idle")
+    said = playing.Said(True, None, {"churn": (2, 5)}, "between scenes: the machine went off")
+    first, second = playing._collect(run, said, disk)
+    assert first.said == "failed with status 2: no runc here"
+    assert first.folder == tmp_path / "out/churn-6.1-v2.failed"
+    assert not first.good
+    assert second.said == "between scenes: the machine went off"
+
+
+def test_a_scene_that_has_no_place_there_is_no_failure_and_leaves_no_folder(tmp_path: Path):
+    disk = _disk(tmp_path, _tar(**{"play.log": "lab: it needs a systemd\n"}), _tar(a="1"))
+    said = playing.Said(True, None, {"churn": (3, 1), "idle": (0, 9)})
+    outcomes = playing._collect(_run(tmp_path / "out", "churn", "idle"), said, disk)
+    assert outcomes[0].said == "cannot be played here: lab: it needs a systemd"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["idle-6.1-v2"]
+    assert playing.exit_status(outcomes) == 3
+    assert playing.exit_status(outcomes[1:]) == 0
+    failed = results.Outcome("busy", "6.1", "v2", "failed with status 2: no")
+    assert playing.exit_status([*outcomes, failed]) == 1
+
+
+def test_what_follows_a_killed_scene_is_not_called_played(tmp_path: Path):
+    disk = _disk(tmp_path, _tar(**{"play.log": "going\n"}), b"")
+    said = playing.Said(True, None, {"busy": (124, 60)})
+    first, second = playing._collect(_run(tmp_path / "out", "busy", "idle"), said, disk)
+    assert first.said.startswith("did not end in time")
+    assert second.said.startswith("not played")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"junk" * 1000, _tar(a="x" * 5000)[:3000]],
+    ids=["never written", "no tar", "torn"],
+)
+def test_a_slot_without_a_whole_tar_is_an_error_and_leaves_no_folder(tmp_path: Path, content):
+    disk = _disk(tmp_path, content)
+    with disk.open("r+b") as file:
+        file.truncate(max(len(content), 1024))
+    with pytest.raises(LabError):
+        results.unpack(disk, 0, SLOT_MB, tmp_path / "out/scene")
+    assert not (tmp_path / "out/scene").exists()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_scene_that_runs_over_its_slot_is_an_error(tmp_path: Path):
+    disk = _disk(tmp_path, _tar(a="x" * (SLOT_MB * results.MEGABYTE)), b"", b"")
+    with pytest.raises(LabError, match="more than 1 MB"):
+        results.unpack(disk, 0, SLOT_MB, tmp_path / "scene")
+
+
+def test_nothing_leaves_the_folder_and_links_do_not_come_out(tmp_path: Path):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name in ("../escaped", "/escaped", "fine"):
+            tar.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        tar.addfile(link)
+    disk = _disk(tmp_path, out.getvalue())
+    results.unpack(disk, 0, SLOT_MB, tmp_path / "out/scene")
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["scene", "fine"]
+
+
+def test_an_older_recording_is_replaced_whole(tmp_path: Path):
+    (tmp_path / "scene").mkdir()
+    (tmp_path / "scene/old").touch()
+    results.unpack(_disk(tmp_path, _tar(new="1")), 0, SLOT_MB, tmp_path / "scene")
+    assert [path.name for path in (tmp_path / "scene").iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("scene", ["../x", "a b", "$(x)", "", "A"])
+def test_a_scenes_name_is_a_word_since_a_shell_reads_it(tmp_path: Path, scene: str):
+    with pytest.raises(LabError, match="no scene's name"):
+        _run(tmp_path, scene)
+
+
+def test_a_scene_named_twice_is_refused(tmp_path: Path):
+    with pytest.raises(LabError, match="twice"):
+        _run(tmp_path, "idle", "idle")
+
+
+def test_a_wrong_kernel_is_one_line_and_status_2(tmp_path: Path, capsys):
+    assert main(["run", "4.4", "v2", "idle", "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith("lab: no kernel '4.4'")
+
+
+def test_without_qemu_a_run_builds_nothing_and_tells_the_apt_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("lab.vm.telling.search_path", lambda: "/nonexistent")
+    monkeypatch.setenv("SEXTON_LAB_CACHE", str(tmp_path / "cache"))
+    assert main(["run", "6.1", "v2", "idle", "--out", str(tmp_path / "out")]) == 2
+    assert "apt-get install --no-install-recommends qemu-system-x86" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_has_a_row_for_every_scene():
+    shown = results.table(
+        [
+            results.Outcome("idle", "6.1", "v2", "played", 41, Path("x")),
+            results.Outcome("busy", "6.1", "v2", "while booting: nothing heard for 300 s"),
+        ]
+    )
+    rows = [line.split() for line in shown.splitlines()]
+    assert rows[0] == ["scene", "kernel", "hierarchy", "seconds", "outcome"]
+    assert rows[1] == ["idle", "6.1", "v2", "41", "played"]
+    assert rows[2][:5] == ["busy", "6.1", "v2", "-", "while"]
