@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.profile.symbols import demangle
-from sexton.profile.symbols.demangle import MOST_SECONDS, Demangler, bare
+from sexton.profile.symbols.demangle import MOST_CHILDREN, MOST_SECONDS, Demangler, bare
 from tests.fuzz import perfmap_target
 
 plain = Demangler().plain
@@ -61,6 +61,22 @@ def test_a_name_that_doubles_itself_at_every_step_is_left_alone():
 def test_a_function_that_returns_functions_without_end_is_stripped_as_far_as_it_goes():
     assert bare("int (*(*f<int>(long))(char))(int)") == "f<int>"
     assert bare("(*" * 5000 + "f" + ")" * 5000).startswith("(*")
+
+
+@pytest.mark.parametrize("name", ["_Z1fAsrCs", "_ZssJrCCCAsrCs", "_Z1fIXsrUsEE", "_Z1fAsr9Cs"])
+def test_a_broken_name_that_the_library_never_returns_from_is_left_alone(name):
+    assert Demangler().plain(name) == name
+
+
+def test_a_sound_name_of_that_kind_is_written_and_children_are_bounded():
+    enabled = "_Z1fIiENSt9enable_ifIXsr3std11is_integralIT_EE5valueEvE4typeES1_"
+    assert Demangler().plain(enabled) == "f<int>"
+    assert Demangler().plain("_ZN4nurs3srcEv") == "nurs::src"
+    asked = Demangler()
+    names = [f"_ZN3usr{len(word := f'f{number}')}{word}Ev" for number in range(MOST_CHILDREN + 5)]
+    plain = [asked.plain(name) for name in names]
+    assert plain[:2] == ["usr::f0", "usr::f1"]
+    assert plain[MOST_CHILDREN:] == names[MOST_CHILDREN:]
 
 
 def test_a_very_long_name_is_left_alone():

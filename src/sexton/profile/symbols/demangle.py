@@ -6,7 +6,8 @@ which need nothing. Rust's newer form is read by ourselves (`rust`).
 
 Only names that are shown come here, and they are hostile text. A name can refer to its own parts,
 and a hundred bytes of that unfold to gigabytes: one with more than `MOST_REFERENCES` is left
-alone, and those of one capture together have `MOST_SECONDS`.
+alone, and those of one capture together have `MOST_SECONDS`. libstdc++ 12 never returns from some
+broken names with a scope resolution in them (``_Z1fAsrCs``): those are asked in a child.
 
 >>> Demangler().plain("malloc")
 'malloc'
@@ -22,8 +23,11 @@ alone, and those of one capture together have `MOST_SECONDS`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import re
+import signal
 from collections.abc import Callable
 from functools import cache
 from time import perf_counter
@@ -37,6 +41,11 @@ MOST_RESULT = 1 << 14
 MOST_REFERENCES = 32
 MOST_EXPANSIONS = 2
 MOST_SECONDS = 3.0
+#: Where this stands in a name it may be the operator that libraries stumble over, or a part of a
+#: word: only who parses the name can tell. A child has so long, and a capture so many of them.
+_STUMBLES = "sr"
+_CHILD_CPU_S = 0.2
+MOST_CHILDREN = 400
 _MANGLED = re.compile(r"(_Z[\w$.]+)(?:@@?(?!plt$)[\w.]+)?(@plt)?", re.ASCII)
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
 _HASHED = re.compile(r"(.+)::h[0-9a-f]{16}", re.DOTALL)
@@ -57,6 +66,7 @@ class Demangler:
     def __init__(self, known: dict[str, str] | None = None) -> None:
         self._known = {} if known is None else known
         self._left_s = MOST_SECONDS
+        self._left_children = MOST_CHILDREN
 
     def plain(self, name: str) -> str:
         """The name as it was written; itself where it is not mangled or nobody can tell."""
@@ -66,6 +76,10 @@ class Demangler:
         if found is None:
             if self._left_s <= 0:
                 return name
+            if _STUMBLES in name:
+                if not self._left_children:
+                    return name
+                self._left_children -= 1
             began = perf_counter()
             found = self._known[name] = _plain(name)
             self._left_s -= perf_counter() - began
@@ -79,7 +93,8 @@ def _plain(name: str) -> str:
     found = _MANGLED.fullmatch(name) if len(name) <= MOST_NAME else None
     if found is None or _unfolds(found[1]):
         return name
-    written = _library()(found[1])
+    ask = _library()
+    written = _apart(ask, found[1]) if _STUMBLES in found[1] else ask(found[1])
     if written is None or len(written) > MOST_RESULT:
         return name
     # Thunks, tables, guards are words with a whole name behind them.
@@ -175,6 +190,23 @@ def _library() -> Callable[[str], str | None]:
         demangle.restype = ctypes.c_void_p
         return lambda name: _asked(demangle, free, name)
     return lambda _: None
+
+
+def _apart(ask: Callable[[str], str | None], name: str) -> str | None:
+    """Ask in a child, which ends when it takes too long; `None` then."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_VIRTUAL, _CHILD_CPU_S)
+            os.write(writing, (ask(name) or "").encode()[: MOST_RESULT + 1])
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as told:
+        written = told.read()
+    os.waitpid(child, 0)
+    return written.decode("utf-8", "replace") or None
 
 
 def _asked(
