@@ -17,7 +17,7 @@ from lab.vm.telling import LabError, require, run, tell
 
 #: What it takes to mount the root file system and to have a network card.
 DRIVERS = ("virtio_pci", "virtio_blk", "virtio_net", "ext4")
-_FOLDERS = ("bin", "proc", "sys", "dev", "root", "payload")
+_FOLDERS = ("bin", "proc", "sys", "dev", "newroot", "payload")
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,15 @@ def test_a_sound_name_of_that_kind_is_written_and_children_are_bounded():
     assert plain[MOST_CHILDREN:] == names[MOST_CHILDREN:]
 
 
+def test_where_no_child_can_be_had_the_name_is_left_alone(monkeypatch):
+    def refuse() -> int:
+        raise BlockingIOError(11, "no more processes")
+
+    monkeypatch.setattr(demangle.os, "fork", refuse)
+    assert Demangler().plain("_ZN4nurs3srcEv") == "_ZN4nurs3srcEv"
+    assert Demangler().plain("_Z1fv") == "f"
+
+
 def test_a_very_long_name_is_left_alone():
     name = "_ZN" + "1a" * 3000 + "E"
     assert plain(name) == name

@@ -76,7 +76,7 @@ class Demangler:
         if found is None:
             if self._left_s <= 0:
                 return name
-            if _STUMBLES in name:
+            if _may_stumble(name):
                 if not self._left_children:
                     return name
                 self._left_children -= 1
@@ -94,13 +94,17 @@ def _plain(name: str) -> str:
     if found is None or _unfolds(found[1]):
         return name
     ask = _library()
-    written = _apart(ask, found[1]) if _STUMBLES in found[1] else ask(found[1])
+    written = _apart(ask, found[1]) if _may_stumble(found[1]) else ask(found[1])
     if written is None or len(written) > MOST_RESULT:
         return name
     # Thunks, tables, guards are words with a whole name behind them.
     special = found[1].startswith(("_ZT", "_ZG"))
     written = _unmarked(written)
     return (written if special else unhashed(bare(written))) + (found[2] or "")
+
+
+def _may_stumble(name: str) -> bool:
+    return name.startswith("_Z") and _STUMBLES in name
 
 
 def _unfolds(name: str) -> bool:
@@ -193,9 +197,14 @@ def _library() -> Callable[[str], str | None]:
 
 
 def _apart(ask: Callable[[str], str | None], name: str) -> str | None:
-    """Ask in a child, which ends when it takes too long; `None` then."""
+    """Ask in a child, which ends when it takes too long; `None` then, and where none can be had."""
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:  # no more processes here: a name is not worth more
+        os.close(reading)
+        os.close(writing)
+        return None
     if child == 0:
         with contextlib.suppress(BaseException):
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
