@@ -26,15 +26,15 @@ def main(address, port, seconds):
     many.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     many.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)
     many.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, BYTES)
-    many.connect((address, int(port)))
+    where = address, int(port)
     packets = b"x" * (SEGMENTS * BYTES)
     began = time.monotonic()
     for burst in itertools.count():
         try:
             for _ in range(BURST):
-                many.send(packets)
+                many.sendto(packets, where)
         except OSError:
-            pass  # nobody listens, or no room: go on
+            pass  # nobody listens, no room, or the wire is cut: go on
         early = began + burst * BURST / MOST_A_SECOND - time.monotonic()
         if early > 0:
             time.sleep(early)

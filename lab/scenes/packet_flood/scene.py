@@ -26,7 +26,8 @@ EXPECTED = {
 }
 
 PORT = 9009
-SOCKETS = 8
+#: Each takes a copy of every packet: the receiving core's work, not the sender's.
+SOCKETS = 24
 FLOOD_S = 25
 
 
