@@ -33,10 +33,13 @@ lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-lab: dev ## real incidents on two kernels and both hierarchies, in a VM (root, QEMU; about 20 min)
-	@scripts/system-packages
-	@$(BIN)/python -m lab.vm run 6.1 v2 whole_chain idle --out lab/out
-	@$(BIN)/python -m lab.vm run 5.10 v1 whole_chain idle --out lab/out
+lab: dev ## real incidents on two kernels and both hierarchies, in a VM, and is each diagnosed right? (root, QEMU)
+	@scripts/system-packages lab
+	@$(BIN)/python -m lab.vm matrix whole_chain idle --on 6.1-v2 5.10-v1 --live --deadline 600 --out lab/out
+
+lab-all: dev ## every scene on every kernel and hierarchy, each in a VM of its own (hours)
+	@scripts/system-packages lab
+	@$(BIN)/python -m lab.vm matrix all --boot-each --live --out lab/out
 
 golden: dev ## the recorded incidents: does every surface still say the same?
 	@$(BIN)/python -m lab.golden
@@ -65,4 +68,4 @@ core:
 dev:
 	@scripts/setup dev
 
-.PHONY: help diagnose demo test check check-fast lint lab golden golden-update fuzz bench docs clean core dev
+.PHONY: help diagnose demo test check check-fast lint lab lab-all golden golden-update fuzz bench docs clean core dev

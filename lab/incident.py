@@ -166,8 +166,15 @@ def wrongs(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
         if _verdict(known, name) is not Verdict.PRESENT:
             yield f"{name} is {_verdict(known, name)}, expected present"
     for name in expected.absent:
-        if _verdict(known, name) is Verdict.PRESENT:
+        if _verdict(known, name) is Verdict.PRESENT and not of_before(known[name], diagnosis):
             yield f"{name} is present: {known[name].summary}"
+
+
+def of_before(finding: Finding, diagnosis: Diagnosis) -> bool:
+    """Is it no more than a note, about a time before the recording began? The kernel's log reaches
+    back further than a scene, and what it tells of another hour is not the scene's."""
+    over = finding.end is not None and finding.end < diagnosis.start
+    return over and not finding.is_problem
 
 
 def _verdict(known: Mapping[str, Finding], name: str) -> Verdict | None:

@@ -11,6 +11,9 @@ also believes lines a scene has to type), then the scene is played, then the rec
 by Ctrl-C. ``DIR/scene.json`` tells what was really done: which lines were injected, what stands in
 for what, when each thing happened, and what a diagnosis must say of it.
 
+With ``--live`` a scene whose work goes on is also diagnosed live at its end, when the recorder has
+stopped: ``DIR/live.json`` is what ``sexton diagnose --json`` said.
+
 The recorder's budget is lifted (``--cpu 100``): under software emulation it would soon give up the
 very sources a scene is about. Everything made is put away again, also on Ctrl-C and failures.
 
@@ -40,8 +43,11 @@ from sexton import __version__
 
 ROOT = Path(__file__).parents[1]
 SIZE = "128M"
-#: Under software emulation Python alone takes seconds to start, and decoding stacks a minute.
-START_S, STOP_S = 180.0, 600.0
+#: Under software emulation Python alone takes seconds to start, and decoding stacks a minute. To
+#: stop it has longer than its decoder (`lab.patience.CLOSE_S`).
+START_S, STOP_S, LIVE_S = 180.0, 600.0, 300.0
+#: How long a live diagnosis watches, as ``sexton diagnose`` does by itself.
+WATCH_S = 10
 FORMAT = "sexton.scene/1"
 
 
@@ -56,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, metavar="N", help="a quick rehearsal: shorter waits, about so long"
     )
+    parser.add_argument(
+        "--live", action="store_true", help="also diagnose live, where it goes on to its end"
+    )
     parser.add_argument("--list", action="store_true", help="the scenes, and which can be played")
     args = parser.parse_args(argv)
     if args.list:
@@ -64,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("a SCENE and --out DIR are needed, or --list")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return play(load(args.scene), args.out, args.seconds)
+        return play(load(args.scene), args.out, args.seconds, args.live)
     except (CannotPlay, CannotDig) as reason:
         print(f"lab: {args.scene} cannot be played here: {reason}", file=sys.stderr)
         return 3
@@ -98,8 +107,8 @@ def why_not(scene: ModuleType) -> str | None:
     return None
 
 
-def play(scene: ModuleType, out: Path, seconds: float | None = None) -> int:
-    """Record `scene` into `out`; `seconds` shortens its waits."""
+def play(scene: ModuleType, out: Path, seconds: float | None = None, live: bool = False) -> int:
+    """Record `scene` into `out`; `seconds` shortens its waits, `live` diagnoses what goes on."""
     reason = why_not(scene)
     if reason is not None:
         raise CannotPlay(reason)
@@ -109,6 +118,7 @@ def play(scene: ModuleType, out: Path, seconds: float | None = None) -> int:
     out = out.resolve()
     pace = 1.0 if seconds is None else min(1.0, seconds / scene.SECONDS)
     with Stage(out, scene.EXPECTED, pace) as stage:
+        stage.live_root = getattr(scene, "LIVE", None)
         if hasattr(scene, "prepare"):
             scene.prepare(stage)
         began = time.time()
@@ -116,7 +126,10 @@ def play(scene: ModuleType, out: Path, seconds: float | None = None) -> int:
             began = time.time()
             scene.play(stage)
             ended = time.time()
-        _tell(scene, stage, (began, ended))
+        live = live and hasattr(scene, "LIVE")
+        _tell(scene, stage, (began, ended), {"live": {"root": stage.live_root}} if live else {})
+        if live:
+            _diagnose(stage, getattr(scene, "WATCH_S", WATCH_S))
     print(f"lab: {scene.ID} is in {out}", file=sys.stderr)
     return 0
 
@@ -128,7 +141,6 @@ def _recorder(scene: ModuleType, stage: Stage) -> Iterator[None]:
     flags += ["--size", SIZE, "--cpu", "100", *getattr(scene, "RECORDER", ())]
     blindfold = scene.blindfold(stage) if hasattr(scene, "blindfold") else []
     command = [*blindfold, sys.executable, "-m", "lab.recorder", str(stage.out), *flags]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     log = stage.out / "recorder.log"
     with log.open("wb") as said:
         recorder = subprocess.Popen(
@@ -137,7 +149,7 @@ def _recorder(scene: ModuleType, stage: Stage) -> Iterator[None]:
             stdout=said,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=_environment(),
             start_new_session=True,  # a Ctrl-C is for us; the recorder is stopped when we are
         )
     try:
@@ -166,7 +178,31 @@ def _stop(recorder: subprocess.Popen[bytes]) -> None:
         recorder.wait()
 
 
-def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float]) -> None:
+def _diagnose(stage: Stage, watch_s: int) -> None:
+    """What Sexton says of this machine now."""
+    command = [sys.executable, "-m", "lab.patience", "diagnose", "--json"]
+    command += ["--seconds", str(watch_s)]
+    with (stage.out / "live.json").open("wb") as said, (stage.out / "live.log").open("wb") as log:
+        try:
+            ended = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=log, cwd=ROOT,
+                env=_environment(), timeout=LIVE_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise SceneFailed(f"the live diagnosis: no end within {LIVE_S:g} s") from None
+    if ended.returncode not in (0, 1, 3):
+        words = (stage.out / "live.log").read_text(errors="replace").strip()
+        raise SceneFailed(f"the live diagnosis ended with {ended.returncode}: {words[-400:]}")
+    stage.moment("diagnosed live")
+
+
+def _environment() -> dict[str, str]:
+    """In which this lab is found from anywhere."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict[str, Any]) -> None:
     """What was really done, beside the recording of it."""
     began, ended = span
     told: dict[str, Any] = {
@@ -184,6 +220,7 @@ def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float]) -> None:
         "injected": stage.injected,
         "substitutes": stage.substitutes,
         "moments": [{"at": round(at, 3), "what": what} for at, what in stage.moments],
+        **more,
     }
     text = json.dumps(told, indent=1, ensure_ascii=False)
     (stage.out / "scene.json").write_text(text + "\n")

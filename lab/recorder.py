@@ -7,7 +7,9 @@ recorder, and no other, takes in lines of the lab too: those with syslog's facil
 is what `Stage.kmsg` writes, and only those written after it began, since what an earlier scene
 typed is still in the ring.
 
-Everything else is ``sexton record``, of the same interpreter, with the same arguments.
+It also decodes its last stacks before it ends, and in the lab's virtual machine it is as patient as
+emulation needs (`lab.patience`). Everything else is ``sexton record``, of the same interpreter,
+with the same arguments.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import sys
 import time
 
+from lab.patience import decode_to_the_end, own_machine, stretch, stretch_recorder
 from sexton.model.event import KernelEvent
 from sexton.sources.kmsg import log
 from sexton.sources.kmsg.catalogue import Recogniser
@@ -40,5 +43,9 @@ class LabRecogniser(Recogniser):
 
 if __name__ == "__main__":
     setattr(log, "Recogniser", LabRecogniser)  # noqa: B010  # mypy forbids the plain form
+    decode_to_the_end()
+    if own_machine():
+        stretch()
+        stretch_recorder()
     sys.argv[1:1] = ["record"]
     command()

@@ -2,9 +2,10 @@
 
 A scene is `lab/scenes/<id>/scene.py`: a module with `ID`, `TITLE`, `SECONDS`, `NEEDS`, `EXPECTED`
 and ``play(stage)``; where something has to be there before the recording begins, also
-``prepare(stage)``. Whatever it makes it makes through the stage, which puts it away in the reverse
-order at the end, after a failure and after Ctrl-C alike: processes by their ids, cgroups, mounts,
-units, namespaces.
+``prepare(stage)``; where what it made goes on to the end, `LIVE`, the cause that a live diagnosis
+must name then (`None`: that all is well). Whatever it makes it makes through the stage, which puts
+it away in the reverse order at the end, after a failure and after Ctrl-C alike: processes by their
+ids, cgroups, mounts, units, namespaces.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lab.graveyard import remove
+from lab.patience import own_machine
 from lab.recorder import FACILITY
 from sexton.errors import SourceError
 from sexton.model.cgroup import CgroupCensus
@@ -36,8 +38,6 @@ from sexton.store.marks import leave_mark, remark_now
 
 PREFIX = "sexton-lab"
 ACTORS = Path(__file__).with_name("actors")
-#: Set by the lab's virtual machine: there nobody else is hurt by a full memory.
-OWN_MACHINE = "SEXTON_LAB_VM"
 _ERROR = 3
 _UNITS = Path("/run/systemd/system")
 _Thing = TypeVar("_Thing")
@@ -66,6 +66,8 @@ class Stage:
         self.adapted: list[str] = []
         #: What truly happened when: UNIX time and words.
         self.moments: list[tuple[float, str]] = []
+        #: What a live diagnosis must name after the scene: see `lab.play`.
+        self.live_root: str | None = None
         #: What `prepare` leaves for `play`.
         self.props: dict[str, Any] = {}
         self.layout: Layout = read_layout(open_host())
@@ -78,6 +80,8 @@ class Stage:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if error[0] is not None and self.out.is_dir():  # what the actors said is gone with them
+            (self.out / "actors.log").write_text(self.said())
         self._stack.__exit__(*error)
 
     # What this machine is
@@ -94,7 +98,7 @@ class Stage:
 
     @property
     def own_machine(self) -> bool:
-        return os.environ.get(OWN_MACHINE) == "1"
+        return own_machine()
 
     @cached_property
     def cores(self) -> list[int]:

@@ -1,9 +1,11 @@
 """Has the kernel walk every memory cgroup below a directory, over and over, for some seconds.
 
 ``walker.py DIRECTORY SECONDS [fifo]``; with `fifo` nothing ordinary runs beside it. The walk is
-reclaim that can free nothing: v1's ``memory.force_empty``; on v2 ``memory.reclaim``, or where that
-is absent (before 5.19) a ``memory.high`` of 0, lifted again at the end. It stands in for the walk
-of the incident (``memory.numa_stat``, mended in 5.8): the substitute walker.
+reclaim that can free nothing: on v1 a ``memory.limit_in_bytes`` below what is used, refused after
+the walk (5.10 sleeps between those of ``memory.force_empty``, which so hold no core); on v2
+``memory.reclaim``, or where that is absent (before 5.19) a ``memory.high`` of 0, lifted in the end.
+It stands in for the walk of the incident (``memory.numa_stat``, mended in 5.8): the substitute
+walker.
 """
 
 import errno
@@ -20,7 +22,7 @@ def main(directory, seconds, rank=""):
     if rank == "fifo":
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     until = time.monotonic() + float(seconds)
-    for name, order in (("memory.force_empty", b"0"), ("memory.reclaim", b"1G")):
+    for name, order in (("memory.limit_in_bytes", b"4096"), ("memory.reclaim", b"1G")):
         if os.path.exists(f"{directory}/{name}"):
             repeat(f"{directory}/{name}", order, until)
             return

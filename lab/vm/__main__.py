@@ -8,12 +8,12 @@ import signal
 import sys
 from pathlib import Path
 
-from lab.vm import playing
+from lab.vm import judging, playing
 from lab.vm.boot import bootable_folder
 from lab.vm.cache import alone, cache_folder
 from lab.vm.kernels import HIERARCHIES, KERNELS, MATRIX, kernel_named
 from lab.vm.payload import Job
-from lab.vm.results import Outcome, table
+from lab.vm.results import Outcome, mistakes, table
 from lab.vm.rootfs import PROJECT
 from lab.vm.telling import LabError, tell
 
@@ -25,8 +25,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args.verb == "build":
             return build(args.kernels or list(KERNELS), args.refresh)
-        pairs = [(args.kernel, args.hierarchy)] if args.verb == "run" else list(MATRIX)
-        return play(pairs, args)
+        if args.verb == "run":
+            return play([(args.kernel, args.hierarchy)], args)
+        return play([pair(word) for word in args.on] if args.on else list(MATRIX), args)
     except LabError as error:
         sys.stderr.write(f"lab: {error}\n")
         return 2
@@ -45,14 +46,29 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("kernel", metavar="KERNEL", help=", ".join(KERNELS))
     run.add_argument("hierarchy", metavar="HIERARCHY", help=", ".join(HIERARCHIES))
     matrix = verbs.add_parser("matrix", help="play scenes on every kernel and hierarchy")
+    matrix.add_argument(
+        "--on", nargs="+", metavar="KERNEL-HIERARCHY", help="only these, e.g. 6.1-v2 5.10-v1"
+    )
     for verb in (run, matrix):
         verb.add_argument("scenes", nargs="+", metavar="SCENE", help="scene ids, or: all")
         verb.add_argument("--out", type=Path, required=True, help="where recordings are put")
         verb.add_argument("--boot-each", action="store_true", help="boot anew for every scene")
         verb.add_argument(
-            "--deadline", type=int, default=900, metavar="S", help="of a scene (default: 900)"
+            "--deadline", type=int, default=1800, metavar="S", help="of a scene (default: 1800)"
+        )
+        verb.add_argument(
+            "--live", action="store_true", help="also diagnose live, at the end of a scene"
         )
     return top
+
+
+def pair(word: str) -> tuple[str, str]:
+    """
+    >>> pair("6.1-v2")
+    ('6.1', 'v2')
+    """
+    kernel, _, hierarchy = word.rpartition("-")
+    return kernel, hierarchy
 
 
 def build(names: list[str], refresh: bool) -> int:
@@ -73,15 +89,18 @@ def play(pairs: list[tuple[str, str]], args: argparse.Namespace) -> int:
     if scenes == ["all"]:
         scenes = list(playing.scenes_of(PROJECT / "lab"))
     boots = [(scene,) for scene in scenes] if args.boot_each else [tuple(scenes)]
+    jobs = [Job(boot, args.deadline, live=args.live) for boot in boots]
     runs = [
-        playing.plan(kernel, hierarchy, Job(boot, args.deadline), args.out.resolve())
+        playing.plan(kernel, hierarchy, job, args.out.resolve())
         for kernel, hierarchy in pairs
-        for boot in boots
+        for job in jobs
     ]
     outcomes: list[Outcome] = []
     for run in runs:
-        outcomes += playing.play(run)
+        outcomes += [judging.judged(one) for one in playing.play(run)]
     print(table(outcomes))
+    for line in mistakes(outcomes):
+        print(line)
     return playing.exit_status(outcomes)
 
 

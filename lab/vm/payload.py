@@ -33,9 +33,11 @@ class Job:
     """What the guest is to do."""
 
     scenes: tuple[str, ...]
-    deadline_s: int = 900
+    deadline_s: int = 1800
     settle_s: int = 5
     slot_mb: int = 256
+    #: Diagnose live as well, at the end of each scene that goes on to its end.
+    live: bool = False
 
     def text(self) -> str:
         """As the guest's shell reads it.
@@ -45,10 +47,12 @@ class Job:
         DEADLINE_S=60
         SETTLE_S=5
         SLOT_MB=256
+        FLAGS=""
         """
+        flags = "--live" if self.live else ""
         return (
             f'SCENES="{" ".join(self.scenes)}"\nDEADLINE_S={self.deadline_s}\n'
-            f"SETTLE_S={self.settle_s}\nSLOT_MB={self.slot_mb}\n"
+            f'SETTLE_S={self.settle_s}\nSLOT_MB={self.slot_mb}\nFLAGS="{flags}"\n'
         )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.vm import payload
@@ -20,6 +21,8 @@ from lab.vm.telling import LabError, require, tell
 from sexton.model.text import printable, shorten
 
 BOOT_S = 300
+#: A guest that says nothing for so long, not even that it lives, is frozen.
+BEAT_S = 300
 #: How lab.play says that a scene has no place on a machine.
 UNFIT = 3
 #: After its own deadline a guest still packs what it has.
@@ -81,8 +84,19 @@ def plan(kernel: str, hierarchy: str, job: payload.Job, out: Path) -> Run:
     return Run(found, hierarchy, job, out)
 
 
-def play(run: Run) -> list[Outcome]:
-    """Boots once and plays all scenes of the job."""
+def play(run: Run, boots: int = 2) -> list[Outcome]:
+    """Plays all scenes of the job in one boot; where the machine itself fails (an emulated kernel
+    freezes now and then), what it did not come to is played in another."""
+    said, outcomes = _boot(run)
+    left = tuple(one.scene for one in outcomes if one.scene not in said.played)
+    if not said.trouble or not left or boots < 2:
+        return outcomes
+    tell(f"{run.name}: {said.trouble}: once more, for {' '.join(left)}")
+    again = replace(run, job=replace(run.job, scenes=left))
+    return [*(one for one in outcomes if one.scene in said.played), *play(again, boots - 1)]
+
+
+def _boot(run: Run) -> tuple[Said, list[Outcome]]:
     require("qemu-system-x86_64", "setpriv")
     parts = prepare(run.kernel.name)
     run.out.mkdir(parents=True, exist_ok=True)
@@ -93,7 +107,7 @@ def play(run: Run) -> list[Outcome]:
         tell(f"{run.name}: booting {parts.kernel.release}")
         with Machine(command, folder / "errors") as machine:
             said = follow(machine, run)
-        return _collect(run, said, disks.results)
+        return said, _collect(run, said, disks.results)
 
 
 def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:
@@ -122,16 +136,23 @@ def follow(machine: Machine, run: Run) -> Said:
     said = Said()
     over = False
     wait: float = BOOT_S
+    since = time.monotonic()
     while True:
+        left = max(0.0, since + wait - time.monotonic())
         try:
-            line = machine.line(wait)
+            line = machine.line(min(left, BEAT_S))
         except Silent:
             # It said it was over: QEMU that does not turn off cost nothing but patience.
-            said.trouble = "" if over else f"{_doing(said)}: nothing heard for {wait:.0f} s"
+            silent = f"nothing heard for {min(wait, BEAT_S):.0f} s"
+            late = f"not done within {wait:.0f} s"
+            said.trouble = "" if over else f"{_doing(said)}: {silent if left > BEAT_S else late}"
             return said
         if line is None:
             said.trouble = "" if over else _why_off(machine, said, run.console)
             return said
+        if line == "beat":
+            continue
+        since = time.monotonic()
         match line.split():
             case ["ready", release, uptime]:
                 said.ready = True
@@ -212,7 +233,10 @@ def _collect(run: Run, said: Said, disk: Path) -> list[Outcome]:
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:
-    """0 when all were played, 1 when one failed, 3 when some only have no place here."""
+    """0 when all were played and diagnosed right, 1 when one failed or was not, 3 when some only
+    have no place here."""
+    if any(one.wrong for one in outcomes):
+        return 1
     if all(one.good for one in outcomes):
         return 0
     return 3 if all(one.good or one.unfit for one in outcomes) else 1

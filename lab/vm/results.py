@@ -26,6 +26,15 @@ class Outcome:
     folder: Path | None = None
     #: The machine is not one for that scene: no failure, but no recording either.
     unfit: bool = False
+    #: What Sexton says of the recording, and what it said live; "-" where nobody asked.
+    top: str = "-"
+    live: str = "-"
+    #: What of that is not as the scene expects it; `None`: not judged.
+    wrong: tuple[str, ...] | None = None
+
+    @property
+    def right(self) -> str:
+        return "-" if self.wrong is None else "no" if self.wrong else "yes"
 
     @property
     def good(self) -> bool:
@@ -98,12 +107,20 @@ def safe_name(name: str) -> PurePosixPath | None:
 
 def table(outcomes: list[Outcome]) -> str:
     """The outcomes as text, one a line."""
-    rows = [("scene", "kernel", "hierarchy", "seconds", "outcome")]
+    rows = [("scene", "kernel", "hierarchy", "seconds", "top cause", "live", "right", "outcome")]
     for one in outcomes:
         seconds = "-" if one.seconds is None else str(one.seconds)
-        rows.append((one.scene, one.kernel, one.hierarchy, seconds, one.said))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        told = (one.top, one.live, one.right, one.said)
+        rows.append((one.scene, one.kernel, one.hierarchy, seconds, *told))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def mistakes(outcomes: list[Outcome]) -> Iterator[str]:
+    """What Sexton got wrong, a line each."""
+    for one in outcomes:
+        for words in one.wrong or ():
+            yield f"{one.scene} on {one.kernel} {one.hierarchy}: {words}"

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sexton.explain.advice import advise
+from sexton.model.cgroup import CgroupEvent, Mount
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity
 from tests.explain.making import EMPTY, finding
+from tests.explain.making import window as made
+from tests.explain.test_cgroup_links import runs
 
 
 def commands(*findings):
@@ -31,6 +34,44 @@ def commands(*findings):
 def test_a_cause_that_nothing_stops_gets_a_first_look(found, command):
     assert [each[: len(command)] for each in commands(found)] == [command]
     assert commands(replace(found, severity=Severity.INFO)) == []
+
+
+def test_of_containers_that_come_and_go_the_runtime_is_asked_who_they_are():
+    events = [CgroupEvent("rmdir", n, f"/docker/{n:064x}", n * 10**9) for n in range(1, 6)]
+    window = made({0: events, 10: []})
+    assert commands(finding("cgroup_churn", cgroup=("/docker",))) == []
+    steps = advise([finding("cgroup_churn", cgroup=("/docker",))], window)
+    assert [step.do for step in steps] == ["crictl ps -a 2>/dev/null || docker ps -a"]
+    assert advise([finding("cgroup_churn", cgroup=("/other",))], window) == ()
+    looping = finding("crash_looping_unit", unit=("ecs.service",))
+    both = advise([finding("cgroup_churn", cgroup=("/docker",)), looping], window)
+    assert all("crictl" not in step.do for step in both)
+
+
+@pytest.mark.parametrize(("name", "stopped"), [("backup", True), ("systemd-tmpfiles-clean", False)])
+def test_a_timer_that_leaves_the_dead_can_be_stopped_unless_the_system_needs_it(name, stopped):
+    churned = finding("cgroup_churn", cgroup=("/system.slice",))
+    link = Link("timer_leaves_zombies", churned.id, "zombie_memcgs", Strength.PROVEN, "so")
+    told = [step.do for step in advise([churned], runs(name), [link])]
+    assert told[0] == f"systemctl list-timers --all {name}.timer"
+    assert (f"systemctl disable --now {name}.timer" in told) is stopped
+    assert advise([churned], runs(name)) == ()
+
+
+@pytest.mark.parametrize(
+    ("nics", "command"), [(("ens5",), "ethtool -S ens5"), ((), "sar -n DEV 1 5")]
+)
+def test_a_flood_of_who_knows_which_interface_is_not_blamed_on_one(nics, command):
+    assert commands(finding("softirq_flood", nic=nics))[0].startswith(command)
+
+
+def test_a_quota_is_read_where_the_hierarchy_has_it():
+    mount = Mount(
+        1, "/", "/sys/fs/cgroup/cpu,cpuacct", "cgroup", "cgroup", ("rw", "cpu", "cpuacct")
+    )
+    found = finding("quota_throttling", cgroup=("/a",))
+    (step,) = advise([found], made({0: [mount]}))
+    assert step.do == "cat /sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us"
 
 
 def test_two_looks_are_enough_and_none_is_given_twice():

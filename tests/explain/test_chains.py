@@ -14,6 +14,15 @@ def link(cause, effect, strength=Strength.PROVEN):
     return Link(f"{cause}_{effect}", cause, effect, strength, "")
 
 
+def test_a_marked_death_is_unexplained_where_no_chain_holds_it_though_it_is_no_problem():
+    death = Finding("job_deaths", Verdict.PRESENT, Severity.INFO, '"job 17 died"')
+    noted = Finding("direct_reclaim", Verdict.PRESENT, Severity.INFO, "some")
+    assert unexplained([death, noted], ()) == ("job_deaths",)
+    chains = find_chains([link("nic_resets", "job_deaths")])
+    assert unexplained([death, noted], chains) == ()
+    assert unexplained([replace(death, verdict=Verdict.NOT_APPLICABLE)], ()) == ()
+
+
 def test_links_end_to_end_are_one_chain_as_strong_as_its_weakest():
     (chain,) = find_chains([link("b", "c", Strength.LIKELY), link("a", "b"), link("c", "d")])
     assert chain.findings == ("a", "b", "c", "d")

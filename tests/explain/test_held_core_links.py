@@ -13,6 +13,7 @@ from sexton.explain.links import (
     reclaim_burns_core,
     rstat_burns_cores,
     zombie_walk_burns_core,
+    zombies_slow_reclaim,
 )
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
@@ -181,6 +182,39 @@ def test_reclaim_that_walks_who_knows_whom_is_not_blamed_with_confidence():
     assert joined(reclaim_burns_core, finding("direct_reclaim"), seen=few) is Strength.PROVEN
 
 
+ORDERED = ("shrink_lruvec", "shrink_node", "try_to_free_mem_cgroup_pages", "memory_reclaim")
+
+
+def test_reclaim_that_was_ordered_holds_a_core_like_any_other():
+    cause = finding("direct_reclaim", task=("job[7]",))
+    link = reclaim_burns_core.join(cause, HELD, stacks((ORDERED, 80), (OTHER, 20)))
+    assert link.strength is Strength.PROVEN
+    assert "because it was told to" in link.sentence
+
+
+def test_reclaim_over_the_dead_is_their_doing_and_no_rival():
+    cause, effect = finding("zombie_memcgs"), finding("direct_reclaim", core=("5",))
+    link = zombies_slow_reclaim.join(cause, effect, walking(dying=900))
+    assert link.strength is Strength.PROVEN
+    assert "40 % of reclaim's samples" in link.sentence
+    assert "90 % of those are dead" in link.sentence
+
+
+@pytest.mark.parametrize(
+    ("effect", "seen"),
+    [
+        (finding("direct_reclaim", core=("5",)), walking(dying=100)),
+        (finding("direct_reclaim", core=("6",)), walking(dying=900)),
+        (finding("direct_reclaim", (300.0, 310.0), core=("5",)), walking(dying=900)),
+        (finding("direct_reclaim", None, core=("5",)), walking(dying=900)),
+        (finding("direct_reclaim", core=("5",)), stacks((WALKING, 40), (RECLAIM, 60))),
+        (finding("direct_reclaim", core=("5",)), EMPTY),
+    ],
+)
+def test_reclaim_elsewhere_or_over_the_living_or_nobody_knows_what_is_not(effect, seen):
+    assert zombies_slow_reclaim.join(finding("zombie_memcgs"), effect, seen) is None
+
+
 def test_reclaim_that_walks_the_living_is_not():
     cause = finding("direct_reclaim", task=("job[7]",))
     assert joined(reclaim_burns_core, cause, seen=walking(dying=100)) is Strength.PROVEN
@@ -207,11 +241,17 @@ def test_pressure_forces_reclaim_only_where_the_allocator_found_no_page(seen, st
     )
 
 
+def test_pressure_forces_no_reclaim_that_somebody_ordered():
+    ordered = finding("direct_reclaim", evidence=[told("samples in reclaim that was ordered", 9.0)])
+    assert joined(pressure_forces_reclaim, finding("memory_pressure"), ordered) is None
+
+
 @pytest.mark.parametrize(
     ("frames", "expected"),
     [
         (RECLAIM, {"reclaim", "shortage"}),
         (LIMIT, {"reclaim", "limit"}),
+        (ORDERED, {"ordered", "limit"}),
         (KSWAPD, {"background", "shortage"}),
         ((*WALKING, *FAULT), {"reclaim", "walk"}),
         ((*PACKETS, *WALKING), {"softirq", "network"}),

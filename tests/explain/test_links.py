@@ -309,6 +309,31 @@ def test_what_is_released_speaks_against_the_churn(window, against):
     assert link.against == against
 
 
+def test_dead_that_nobody_saw_die_speak_against_the_churn_where_they_are_the_most():
+    ends = (
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+    )
+    seen = died(kept=10, released=0)
+    (census,) = seen.latest(CgroupCensus)
+    for dying, against in ((20, ()), (21, ("10 of 21 dead cgroups are known to be from there",))):
+        counted = replace(census, total=dying, dying=dying)
+        window = Window({**seen._batches, CgroupCensus: [Batch(60, 60, (counted,))]})
+        link = churn_leaves_zombies.join(*ends, window)
+        assert (link.strength, link.against) == (Strength.PROVEN, against)
+
+
+def test_dead_that_are_only_counted_make_a_trace_of_others_no_weaker():
+    ends = (
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+    )
+    seen = died(kept=10, released=0)
+    rows = (CgroupStat("/", 9, 900, None), CgroupStat("/docker", 9, 900, None))
+    counted = Window({**seen._batches, CgroupStat: [Batch(60, 60, rows)]})
+    assert churn_leaves_zombies.join(*ends, counted).strength is Strength.PROVEN
+
+
 @pytest.mark.parametrize(
     ("measured_s", "memcgs", "against"), [(0.01, 40, False), (2.0, 40, True), (2.0, 4_000, False)]
 )

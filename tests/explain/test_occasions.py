@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sexton.explain.occasions import holds, occasions, window_mono, window_wall
@@ -9,7 +11,7 @@ from sexton.model.cgroup import CgroupEvent
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.recorder import Mark
-from sexton.model.unit import RestartMark
+from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Subject
 from sexton.model.window import Batch, Bounds, Window
 from tests.support.incident import UPTIME_S, WALL_S, incident
@@ -69,6 +71,39 @@ def test_the_journal_s_restarts_count_once_beside_systemd_s_clock():
     both = Window({kind: window.batches(kind) or () for kind in (CoreTimes,)}
                   | {RestartMark: [Batch(UPTIME_S + 10.0, WALL_S + 10.0, marks)]})  # fmt: skip
     assert monos(Subject("unit", "ecs.service"), both) == [UPTIME_S + 1.0, UPTIME_S + 6.5]
+
+
+def test_a_restart_is_told_when_its_delay_is_over_and_the_end_was_that_much_earlier():
+    """Of `ecs.service` with its 10 s, by both; the restart of the end at 6.2 s comes too late."""
+    window = incident()
+    marks = (RestartMark("ecs.service", 68_412, WALL_S + 16.4),
+             RestartMark("ecs.service", 68_411, WALL_S + 6.1))  # fmt: skip
+    both = Window({kind: window.batches(kind) or () for kind in (CoreTimes, Unit)}
+                  | {RestartMark: [Batch(UPTIME_S + 10.0, WALL_S + 10.0, marks)]})  # fmt: skip
+    assert monos(Subject("unit", "ecs.service"), both) == [UPTIME_S + 6.2]
+
+
+def test_of_a_loop_quicker_than_the_readings_only_some_ends_are_known_and_that_is_said():
+    def unit(at: int) -> Unit:
+        exit_us = (100 + at) * 1_000_000 - 300_000
+        return Unit("a.service", "loaded", "activating", "auto-restart", None, 9 * at, None, 0,
+                    exit_us - 200_000, exit_us, 0, "exit-code", 1, "/a", "systemd")  # fmt: skip
+
+    def seen(restarts: int) -> list[Batch[Unit]]:
+        rows = [(at, replace(unit(at), restarts=restarts * at)) for at in range(0, 60, 10)]
+        return [Batch(100.0 + at, 5000.0 + at, (row,)) for at, row in rows]
+
+    cores_read = cores(*[0] * 60)
+    quick = Window({CoreTimes: cores_read, Unit: seen(restarts=9)})
+    told = occasions(Subject("unit", "a.service"), quick, ())
+    assert told.partial
+    assert told.note == "449 restarts were counted; only of these was an end read"
+    slow = Window({CoreTimes: cores_read, Unit: [
+        replace(batch, rows=(replace(batch.rows[0], restarts=number),))
+        for number, batch in enumerate(seen(restarts=1))
+    ]})  # fmt: skip
+    told = occasions(Subject("unit", "a.service"), slow, ())
+    assert (told.partial, told.note) == (False, "")
 
 
 def test_a_cgroup_s_deaths_are_those_in_it_and_below_it():

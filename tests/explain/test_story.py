@@ -89,6 +89,19 @@ def test_of_several_resets_the_one_that_follows_is_told():
     assert told[2].startswith("From 00:01:41 UTC on connections lost")
 
 
+def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_not_by_its_time():
+    reset = finding("nic_resets", (112.0, 112.0), nic=("eth0",))
+    loss = finding("tcp_loss", (105.0, 108.0))
+    ends = {each.id: each for each in (reset, loss)}
+    joins = "216 TCP time-outs around the reset"
+    link = Link("nic_reset_drops_connections", reset.id, loss.id, Strength.PROVEN, joins)
+    told = tell(Chain((link,)), ends, EMPTY)
+    assert told[1] == (
+        "Connections lost their packets meanwhile, which is proven: 216 TCP time-outs around the"
+        " reset."
+    )
+
+
 def test_every_rule_can_be_told():
     for rule in all_rules():
         ends = {each.id: each for each in (finding(rule.cause), finding(rule.effect))}

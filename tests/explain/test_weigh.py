@@ -110,6 +110,13 @@ def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
     assert len(coincide(findings, proven)) == 1
 
 
+def test_reclaim_that_was_ordered_coincides_with_nothing():
+    ordered = finding(
+        "direct_reclaim", evidence=[told("kernel samples in reclaim that was ordered")]
+    )
+    assert coincide([ordered, finding("quota_throttling")], []) == ()
+
+
 def test_one_alone_or_at_another_time_is_no_coincidence():
     assert coincide([finding("direct_reclaim")], []) == ()
     apart = [finding("direct_reclaim"), finding("quota_throttling", (900.0, 950.0))]

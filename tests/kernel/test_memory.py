@@ -19,13 +19,12 @@ from sexton.detect.detectors import (
     page_fault_storm,
     rstat_contention,
 )
-from sexton.detect.families import is_fault, is_rstat
+from sexton.detect.families import is_rstat
 from sexton.detect.faulting import tally
 from sexton.detect.stacks import caught
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
-from sexton.model.rates import span as span_of
 from sexton.model.row import Row
 from sexton.model.stack import StackCount
 from sexton.model.task import Process, ProcessCgroup, Thread
@@ -138,37 +137,33 @@ def test_many_of_them_wait_for_memory_and_the_machine_itself_is_not_short(
     same_replayed(window, tmp_path / "recording")
 
 
+#: How often a core may turn out to have been somebody else's before that is a failure.
+TRIES = 4
+
+
 def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
     need("perf", package="linux-perf")
     cores = sorted(os.sched_getaffinity(0))
-    with ExitStack() as stack:
-        pids = [stack.enter_context(running(FAULT, str(core))) for core in cores for _ in range(2)]
-        window = watched(8.0)
-    stacks = caught(window, is_fault)
-    assert stacks is not None
-    assert {pid for pid, _, _ in stacks.threads} & set(pids), stacks.threads
+    rank = "-20" if len(cores) > 1 else "0"  # before all others, where the recorder has a core too
+    with running(FAULT, str(cores[-1]), rank) as pid:
+        for _ in range(TRIES):
+            window = watched(8.0)
+            finding = page_fault_storm.detect(window)
+            if finding.is_problem:
+                break
+    ours = f"{NAME}[{pid}]"
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING), finding
+    assert finding.entities["core"] == (str(cores[-1]),)
+    assert finding.entities["task"] == (ours,)
+    (share,) = [
+        each for each in finding.evidence if each.what.startswith(f"core {cores[-1]} held by")
+    ]
+    assert share.number is not None
+    assert share.number >= page_fault_storm.HELD.value * 0.9
     counted = tally(window, (window.start_mono, window.end_mono))
     assert counted is not None
-    most = sorted(counted.processes, key=lambda each: -each.minor)[:1]
-    assert {each.pid for each in most} <= set(pids), most
+    assert max(counted.processes, key=lambda each: each.minor).pid == pid
     same_replayed(window, tmp_path / "recording")
-    finding = page_fault_storm.detect(window)
-    if _used_s(window, pids) < 0.6 * len(cores) * window.seconds:
-        pytest.skip(f"others had the cores: {finding.summary}")
-    assert finding.verdict is Verdict.PRESENT, finding.summary
-    if len(pids) <= 4:  # more of them, and none has a fifth of the faults
-        ours = {f"{NAME}[{pid}]" for pid in pids}
-        assert set(finding.entities["task"]) & ours, finding.entities
-    (share,) = [each for each in finding.evidence if each.what.startswith("kernel samples")]
-    assert share.number is not None
-    assert share.number > 30, share
-
-
-def _used_s(window: Window, pids: list[int]) -> float:
-    """CPU time of these processes."""
-    moved = span_of(window.batches(Process) or (), lambda row: row.pid)
-    mine = [moved[pid] for pid in pids if pid in moved]
-    return sum((each.delta("user_ms") or 0) + (each.delta("system_ms") or 0) for each in mine) / 1e3
 
 
 def flushing(seconds: float) -> tuple[Window, list[int], list[int]]:

@@ -72,6 +72,22 @@ def test_what_the_buffer_loses_is_counted(tracefs):
         assert trace.lost() >= 0
 
 
+def test_a_loss_is_seen_by_how_much_was_read(tracefs):
+    with CgroupTrace(open_host(), buffer_kb=4) as trace:
+        with own_cgroup() as (_, top):
+            for number in range(400):
+                (top / f"{number}-{'x' * 100}").mkdir()
+        assert trace.lost(trace.read()) > 0
+
+
+def test_after_a_few_events_the_kernel_is_not_asked_what_it_lost(tracefs, monkeypatch):
+    with CgroupTrace(open_host()) as trace, own_cgroup():
+        content = trace.read()
+        monkeypatch.setattr(trace, "stats", lambda: pytest.fail("asked"))
+        assert ": cgroup_mkdir: " in content
+        assert trace.lost(content) == 0
+
+
 def test_what_a_killed_process_left_is_removed_and_what_a_living_one_holds_is_not(tracefs):
     host = open_host()
     instances = f"{tracefs}/instances"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from lab.incident import (
     wrongs,
 )
 from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Severity, Verdict
 from tests.support.incident import incident as rows_of_the_incident
 from tests.support.recordings import cores, write_sealed
 
@@ -114,6 +116,24 @@ def test_a_problem_the_scene_did_not_make_is_a_false_alarm():
     whole = judged(rows_of_the_incident())
     assert "nic_resets" in false_alarms(whole, narrow)
     assert any(each.startswith("nic_resets is present") for each in wrongs(whole, narrow))
+
+
+def test_a_note_about_a_time_before_the_recording_breaks_no_promise_and_an_alarm_does():
+    narrow = Expected("crash_looping_unit", ("crash_looping_unit",), (), ("soft_lockups",), 1)
+    whole = judged(rows_of_the_incident())
+    old = replace(
+        whole.by_id["soft_lockups"], verdict=Verdict.PRESENT,
+        start=whole.start - 60, end=whole.start - 50,
+    )  # fmt: skip
+    others = tuple(each for each in whole.findings if each.id != old.id)
+    for finding, told in (
+        (old, False),
+        (replace(old, end=whole.start + 1), True),
+        (replace(old, start=None, end=None), True),
+        (replace(old, severity=Severity.WARNING), True),
+    ):
+        said = [*wrongs(replace(whole, findings=(*others, finding)), narrow)]
+        assert any(each.startswith("soft_lockups is present") for each in said) is told
 
 
 def test_healthy_where_sickness_was_made_is_wrong():

@@ -15,13 +15,14 @@ import pytest
 from lab import ena, play
 from lab.recorder import FACILITY, LabRecogniser
 from lab.scenes import FOLDER, NAMES, load
-from lab.stage import CannotPlay, SceneFailed, Stage
+from lab.stage import ACTORS, CannotPlay, SceneFailed, Stage
 from lab.wire import one_core
 from sexton.detect.registry import all_detectors
 from sexton.sources.kmsg.catalogue import recognise
 from sexton.sources.kmsg.records import LogLine
 from tests.support.cli import sexton
 from tests.support.tools import need
+from tests.support.zombies import graveyard
 
 SECTIONS = (
     "What happens",
@@ -56,6 +57,7 @@ def test_a_scene_says_what_it_is_what_it_needs_and_what_must_be_diagnosed(name: 
     assert not set(expected["present"]) & set(expected["absent"])
     assert expected["root"] == (expected["chain"][0] if expected["chain"] else None)
     assert (expected["exit"] == 1) == bool(expected["present"])
+    assert getattr(scene, "LIVE", expected["root"]) == expected["root"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,6 +109,20 @@ def test_what_was_made_is_put_away_in_reverse_also_after_a_failure(tmp_path: Pat
     assert not stage.folder.exists()
 
 
+def test_what_the_actors_of_a_failed_scene_said_is_kept_beside_its_recording(tmp_path: Path):
+    def fail() -> None:
+        with Stage(tmp_path, {}) as stage:
+            (stage.folder / "actors.log").write_text("no route to host")
+            stage.until("never", lambda: False, within_s=0)
+
+    with pytest.raises(SceneFailed):
+        fail()
+    assert (tmp_path / "actors.log").read_text() == "no route to host"
+    with Stage(tmp_path / "fine", {}):
+        pass
+    assert not (tmp_path / "fine").exists()
+
+
 def test_a_process_that_had_to_live_and_died_fails_the_scene(tmp_path: Path):
     need("setpriv", package="util-linux")
     with Stage(tmp_path, {}) as stage:
@@ -121,6 +137,24 @@ def test_a_spawned_process_ends_with_the_stage(tmp_path: Path):
         child = stage.spawn("sleep", "1000")
         assert child.poll() is None
     assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.root
+def test_the_substitute_walker_ends_by_itself_and_leaves_every_limit_as_it_was():
+    with graveyard(40) as yard:
+        names = ("memory.limit_in_bytes", "memory.high", "memory.max")
+        limits = [yard.parent / name for name in names if (yard.parent / name).exists()]
+        before = [limit.read_text() for limit in limits]
+        walker = [sys.executable, "-I", "-S", str(ACTORS / "walker.py"), str(yard.parent), "0.2"]
+        subprocess.run(walker, check=True, timeout=60)
+        assert before == [limit.read_text() for limit in limits]
+        assert limits
+
+
+def test_what_a_live_diagnosis_must_say_is_told_and_hides_nothing_of_the_stage(tmp_path: Path):
+    with Stage(tmp_path, {}) as stage:
+        stage.live_root = "cgroup_churn"
+        assert stage.live() >= 0
 
 
 def test_an_expectation_that_was_adapted_says_why_and_leaves_the_scenes_own_alone(tmp_path: Path):

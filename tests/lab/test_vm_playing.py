@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -82,8 +83,46 @@ def test_a_machine_that_hangs_at_boot_is_given_up_and_killed(tmp_path: Path, mon
     with Machine(["sleep", "1000"], tmp_path / "errors") as machine:
         said = playing.follow(machine, run)
         process = machine._process
-    assert said.trouble == "while booting: nothing heard for 0 s"
+    assert said.trouble == "while booting: not done within 0 s"
     assert process.returncode == -9
+
+
+def test_a_guest_that_freezes_is_given_up_before_its_scenes_deadline(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(playing, "BEAT_S", 0.5)
+    said = _follow(
+        "printf 'ready 6.1 1\\nscene idle\\nbeat\\n'; exec sleep 1000", _run(tmp_path, "idle")
+    )
+    assert said.trouble == "while playing idle: nothing heard for 0 s"
+
+
+def test_a_beat_is_no_answer_and_does_not_move_a_deadline(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(playing, "BOOT_S", 0.5)
+    said = _follow("while :; do echo beat; sleep 0.05; done", _run(tmp_path, "idle"))
+    assert said.trouble == "while booting: not done within 0 s"
+
+
+def test_what_a_dead_machine_did_not_come_to_is_played_in_one_more_boot(tmp_path, monkeypatch):
+    booted: list[tuple[str, ...]] = []
+
+    def boot(run: playing.Run) -> tuple[playing.Said, list[results.Outcome]]:
+        booted.append(run.job.scenes)
+        first, *rest = run.job.scenes
+        said = playing.Said(True, None, {first: (0, 9)}, "the machine went off" if rest else "")
+        outcomes = [results.Outcome(first, "6.1", "v2", "played", 9)]
+        return said, outcomes + [results.Outcome(each, "6.1", "v2", said.trouble) for each in rest]
+
+    monkeypatch.setattr(playing, "_boot", boot)
+    outcomes = playing.play(_run(tmp_path, "idle", "busy", "churn"))
+    assert booted == [("idle", "busy", "churn"), ("busy", "churn")]
+    assert [one.said for one in outcomes] == ["played", "played", "the machine went off"]
+
+
+def test_what_follows_a_scene_that_was_killed_is_not_played_again(tmp_path: Path, monkeypatch):
+    said = playing.Said(True, None, {"idle": (124, 60)})
+    killed = [results.Outcome("idle", "6.1", "v2", "did not end in time"),
+              results.Outcome("busy", "6.1", "v2", "not played")]  # fmt: skip
+    monkeypatch.setattr(playing, "_boot", lambda _: (said, killed))
+    assert playing.play(_run(tmp_path, "idle", "busy")) == killed
 
 
 def test_a_guest_that_gives_up_by_itself_is_believed(tmp_path: Path):
@@ -107,6 +146,12 @@ def test_a_line_may_come_in_pieces_and_a_silence_ends_the_waiting(tmp_path: Path
         assert machine.line(60) == "next"
         with pytest.raises(Silent):
             machine.line(0.05)
+
+
+@pytest.mark.root
+def test_the_machine_goes_before_other_work_on_the_host(tmp_path: Path):
+    with Machine(["nice"], tmp_path / "errors") as machine:
+        assert machine.line(60) == str(max(-20, os.nice(0) - 10))
 
 
 def test_each_scene_comes_out_of_its_own_slot(tmp_path: Path):
@@ -204,6 +249,22 @@ def test_a_scene_named_twice_is_refused(tmp_path: Path):
         _run(tmp_path, "idle", "idle")
 
 
+def test_the_matrix_can_be_asked_for_some_of_it(tmp_path: Path, monkeypatch, capsys):
+    booted: list[str] = []
+
+    def play(run: playing.Run) -> list[results.Outcome]:
+        booted.append(f"{run.name}: {' '.join(run.job.scenes)}")
+        words = "failed with status 2: no"
+        return [results.Outcome(each, run.name, "v2", words) for each in run.job.scenes]
+
+    monkeypatch.setattr(playing, "play", play)
+    wanted = ["matrix", "idle", "busy", "--on", "6.1-v2", "5.10-v1", "--out", str(tmp_path)]
+    assert main([*wanted, "--boot-each"]) == 1
+    assert booted == ["6.1-v2: idle", "6.1-v2: busy", "5.10-v1: idle", "5.10-v1: busy"]
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert main(["matrix", "idle", "--on", "6.12-v1", "--out", str(tmp_path)]) == 2
+
+
 def test_a_wrong_kernel_is_one_line_and_status_2(tmp_path: Path, capsys):
     assert main(["run", "4.4", "v2", "idle", "--out", str(tmp_path)]) == 2
     told = capsys.readouterr().err.splitlines()
@@ -227,6 +288,6 @@ def test_the_table_has_a_row_for_every_scene():
         ]
     )
     rows = [line.split() for line in shown.splitlines()]
-    assert rows[0] == ["scene", "kernel", "hierarchy", "seconds", "outcome"]
-    assert rows[1] == ["idle", "6.1", "v2", "41", "played"]
-    assert rows[2][:5] == ["busy", "6.1", "v2", "-", "while"]
+    assert rows[0][3:] == ["seconds", "top", "cause", "live", "right", "outcome"]
+    assert rows[1] == ["idle", "6.1", "v2", "41", "-", "-", "-", "played"]
+    assert rows[2][:8] == ["busy", "6.1", "v2", "-", "-", "-", "-", "while"]

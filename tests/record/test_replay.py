@@ -303,6 +303,35 @@ def shifted(batches: Batches, by_s: float) -> Batches:
     }
 
 
+@pytest.mark.parametrize(
+    ("moment", "boot", "edges"),
+    [
+        (905, "one", (900, 909)),
+        (1025, "two", (1020, 1029)),
+        (940, "one", (900, 909)),  # in the outage: the boot that had just ended
+        (1000, "two", (1020, 1029)),
+    ],
+)
+def test_around_a_moment_near_a_reboot_its_own_boot_is_judged(
+    tmp_path: Path, moment: int, boot: str, edges: tuple[int, int]
+):
+    segment(tmp_path, 1, seconds(900, 910), boot="one")
+    segment(tmp_path, 2, shifted(seconds(20, 30), 1000.0), boot="two")
+    found = span.around(Recording(tmp_path), WALL_S + moment, WALL_S + moment, 300.0)
+    assert found.boot_id == boot
+    assert (found.start[1], found.end[1]) == (WALL_S + edges[0], WALL_S + edges[1])
+    assert any("2 boots" in note for note in found.notes)
+
+
+def test_around_a_moment_of_the_only_boot_is_what_lies_around_it(tmp_path: Path):
+    segment(tmp_path, 1, seconds(100, 200))
+    recording = Recording(tmp_path)
+    found = span.around(recording, WALL_S + 150, WALL_S + 160, 10.0)
+    assert found == span.between(recording, WALL_S + 140, WALL_S + 170)
+    with pytest.raises(StoreError, match="nothing was recorded"):
+        span.around(recording, WALL_S + 900, WALL_S + 900, 10.0)
+
+
 def test_of_a_time_that_came_twice_the_later_is_judged(tmp_path: Path):
     segment(tmp_path, 1, seconds(100, 160))
     segment(tmp_path, 2, shifted(seconds(160, 220), -60.0))

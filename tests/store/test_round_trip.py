@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
+from sexton.store.escaped import escape, unescape
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import prepare, segment_name
 from sexton.store.recording import Recording, Segment
-from sexton.store.schema import POSITION, TIME, escape, schema_of, tables, unescape
+from sexton.store.schema import POSITION, TIME, schema_of, tables
 from sexton.store.sealed import seal
 from tests.support.recordings import (
     BOOT,

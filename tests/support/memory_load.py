@@ -21,16 +21,17 @@ while True:
         pass
     os.lseek(file, 0, os.SEEK_SET)
 """
-#: Takes memory page by page and gives it back, as an allocator without any patience would.
+#: Takes memory page by page and gives it back, as an allocator without any patience would; on one
+#: core, and before whatever else wants it. The kernel itself writes, so that all of it is faults.
 FAULT = """
 import mmap, os, sys
 os.sched_setaffinity(0, {int(sys.argv[1])})
-pages = (64 << 20) // 4096
-memory = mmap.mmap(-1, pages * 4096)
+os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[2]))
+memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 memory.madvise(mmap.MADV_NOHUGEPAGE)
-touch = bytes(pages)
+zeros = open("/dev/zero", "rb", buffering=0)
 while True:
-    memory[::4096] = touch
+    zeros.readinto(memory)
     memory.madvise(mmap.MADV_DONTNEED)
 """
 #: Reads a cgroup's statistics as fast as it can, on one core.

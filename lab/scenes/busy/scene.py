@@ -11,6 +11,7 @@ TITLE = "busy and healthy"
 SECONDS = 90
 NEEDS = frozenset({"root"})
 EXPECTED = IDLE
+LIVE = None
 
 SHARE = 70
 

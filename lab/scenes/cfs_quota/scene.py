@@ -25,6 +25,7 @@ EXPECTED = {
     ],
     "exit": 1,
 }
+LIVE = "quota_throttling"
 
 PERCENT = 20
 _UNIT = "lab-limited.service"

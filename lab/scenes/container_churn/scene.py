@@ -28,6 +28,9 @@ EXPECTED = {
     ],
     "exit": 1,
 }
+LIVE = "cgroup_churn"
+#: Under emulation runc takes seconds for a container: ten would see two of them.
+WATCH_S = 40
 
 ZOMBIES = 800
 PAUSE_S = 1.5

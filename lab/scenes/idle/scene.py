@@ -34,6 +34,7 @@ EXPECTED = {
     ],
     "exit": 0,
 }
+LIVE = None
 
 
 def play(stage: Stage) -> None:

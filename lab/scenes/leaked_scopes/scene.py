@@ -23,6 +23,7 @@ EXPECTED = {
     ],
     "exit": 1,
 }
+LIVE = "leaked_scopes"
 
 SCOPES = 600
 

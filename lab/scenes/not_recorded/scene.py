@@ -34,7 +34,8 @@ ZOMBIES = 700
 def blindfold(stage: Stage) -> list[str]:
     """What the recorder is started by: a container's view of the node.
 
-    A cgroup namespace with its own cgroups for a root, the kernel's log and debugfs covered.
+    A cgroup namespace with its own cgroups for a root, the kernel's log, the journal's copy of it
+    and debugfs covered.
     """
     own = stage.cgroup("memory", "container")
     top = stage.layout.mount_point
@@ -43,7 +44,7 @@ def blindfold(stage: Stage) -> list[str]:
         "set -e\n"
         f"mount --bind {own} {top}\n"
         "mount --bind /dev/null /dev/kmsg\n"
-        "for each in /sys/kernel/debug /sys/kernel/tracing; do\n"
+        "for each in /sys/kernel/debug /sys/kernel/tracing /run/log/journal /var/log/journal; do\n"
         "    [ ! -d $each ] || mount -t tmpfs -o ro none $each\n"
         "done\n"
         'exec "$@"\n'

@@ -7,6 +7,8 @@ innermost first. Kept as data, since links and reports ask the same.
 True
 >>> is_direct_reclaim(("shrink_lruvec", "shrink_node", "balance_pgdat", "kswapd"))
 False
+>>> is_ordered_reclaim(("shrink_lruvec", "try_to_free_mem_cgroup_pages", "mem_cgroup_force_empty"))
+True
 """
 
 from __future__ import annotations
@@ -22,6 +24,15 @@ RECLAIM = re.compile(
 )
 #: Those who are there for it, and who was told to by hand.
 KSWAPD = re.compile(r"^(kswapd|balance_pgdat|kswapd_shrink_node|drop_slab|drop_caches)")
+#: Reclaim on somebody's order, by writing to a file (`memory.force_empty`, `memory.reclaim`, a
+#: limit) or by madvise(2): nobody waits for a page there, and the kernel's pressure stays at 0.
+ORDERED = re.compile(
+    r"^mem_cgroup_force_empty|^(memory|user_proactive)_reclaim(\.|$)|^memory_(high|max)_write"
+    r"|^mem_cgroup_(resize_max|resize_limit|write)(\.|$)|^reclaim_store|^lru_gen_seq_write"
+    r"|^madvise_(cold_or_)?pageout"
+)
+#: Reclaim for the whole machine: no zone had a free page left, or kswapd saw that coming.
+SHORTAGE = re.compile(r"^_*(alloc_pages_direct_reclaim|try_to_free_pages|balance_pgdat)")
 #: The entry of a page fault, by architecture and age, and what every one of them goes through.
 FAULT = re.compile(
     r"^(asm_)?exc_page_fault|^(do_)?page_fault$|^do_user_addr_fault|^__do_page_fault"
@@ -50,7 +61,21 @@ def is_reclaim(frames: tuple[str, ...]) -> bool:
 @lru_cache(_MOST)
 def is_direct_reclaim(frames: tuple[str, ...]) -> bool:
     """A task frees memory itself, before it may go on."""
-    return is_reclaim(frames) and not any(map(KSWAPD.match, frames))
+    return is_reclaim(frames) and not any(
+        KSWAPD.match(frame) or ORDERED.match(frame) for frame in frames
+    )
+
+
+@lru_cache(_MOST)
+def is_ordered_reclaim(frames: tuple[str, ...]) -> bool:
+    """A task frees memory because somebody told it to."""
+    return is_reclaim(frames) and any(map(ORDERED.match, frames))
+
+
+@lru_cache(_MOST)
+def is_shortage(frames: tuple[str, ...]) -> bool:
+    """Memory is freed because the whole machine is short of it."""
+    return any(map(SHORTAGE.match, frames))
 
 
 @lru_cache(_MOST)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from sexton.model.finding import Finding
 from sexton.model.rates import delta
 from sexton.model.task import Process
 from sexton.model.window import Batch, Window
@@ -61,6 +62,21 @@ def tally(window: Window, span: tuple[float, float]) -> Tally | None:
                 names[key] = row.comm
     made = [Faulting(key[0], names[key], minor[key], major[key]) for key in names]
     return Tally(made, read[0].mono_s, read[-1].mono_s)
+
+
+def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally] | None:
+    """The process that held a core and took so many minor faults a second meanwhile, if any did."""
+    if held.start is None or held.end is None:
+        return None
+    since = window.start_mono - window.start
+    counted = tally(window, (held.start + since, held.end + since))
+    if counted is None:
+        return None
+    threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
+    pids = {each.partition("/")[0].rstrip("]") for each in threads}
+    enough = least * (counted.end - counted.start)
+    mine = [each for each in counted.processes if str(each.pid) in pids and each.minor >= enough]
+    return (max(mine, key=lambda each: each.minor), counted) if mine else None
 
 
 def _around(

@@ -89,14 +89,20 @@ def _holds(longer: Chain, shorter: Chain) -> bool:
 def unexplained(
     findings: Iterable[Finding], chains: Iterable[Chain], links: Iterable[Link] = ()
 ) -> tuple[str, ...]:
-    """Problems that no chain holds.
+    """Problems that no chain holds; and a death that somebody marked, which is no problem of the
+    node's and all the same what is asked about.
 
     Where stacks have shown a problem at work in a symptom of a chain, and another cause of it was
     found the surer, the two have been weighed (`sexton.explain.weigh.contests`): it is told there.
     """
     held = {name for chain in chains for name in chain.findings}
     held |= {each.cause for each in links if each.effect in held and by_stacks(each)}
-    return tuple(each.id for each in findings if each.is_problem and each.id not in held)
+    asked = (each for each in findings if each.is_problem or _is_marked(each))
+    return tuple(each.id for each in asked if each.id not in held)
+
+
+def _is_marked(finding: Finding) -> bool:
+    return finding.id == "job_deaths" and finding.verdict is Verdict.PRESENT
 
 
 def _paths(path: tuple[Link, ...], links: Sequence[Link]) -> Iterator[tuple[Link, ...]]:

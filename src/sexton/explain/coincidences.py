@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sexton.detect.detectors.direct_reclaim import is_ordered
 from sexton.detect.detectors.page_fault_storm import MAJOR
 from sexton.explain.held import SLACK_S
 from sexton.explain.moments import clock, together
@@ -38,8 +39,9 @@ def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coinci
 
 
 def _rises(finding: Finding) -> bool:
-    """Minor faults are ordinary work: only those that read from disk are taken for pressure."""
-    if finding.id not in TOGETHER:
+    """Minor faults are ordinary work: only those that read from disk are taken for pressure. So is
+    reclaim that somebody ordered."""
+    if finding.id not in TOGETHER or is_ordered(finding):
         return False
     if finding.id != "page_fault_storm":
         return True

@@ -5,6 +5,7 @@ apart:
 
 - softirq work broke into whatever ran below it, so that the task is innocent of it;
 - a page fault that ends in reclaim is reclaim, and reclaim that walks cgroups is a walk too;
+- reclaim that somebody ordered is no task's that had to wait for a page;
 - a walk without reclaim is one for statistics, also where the reader's own frame is inlined;
 - statistics that are flushed (`rstat`) cost by what changed, a walk costs by what is there.
 
@@ -16,6 +17,8 @@ apart:
 ['network', 'softirq']
 >>> sorted(families(("cgroup_rstat_flush_locked", "mem_cgroup_flush_stats", "memory_stat_show")))
 ['rstat', 'statistics']
+>>> sorted(families(("shrink_node", "try_to_free_mem_cgroup_pages", "mem_cgroup_force_empty")))
+['limit', 'ordered']
 """
 
 from __future__ import annotations
@@ -23,12 +26,20 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat
+from sexton.detect.families import (
+    is_direct_reclaim,
+    is_fault,
+    is_ordered_reclaim,
+    is_reclaim,
+    is_rstat,
+    is_shortage,
+)
 
 WALK = "walk"
 STATISTICS = "statistics"
 RSTAT = "rstat"
 RECLAIM = "reclaim"
+ORDERED = "ordered"
 BACKGROUND = "background"
 SHORTAGE = "shortage"
 LIMIT = "limit"
@@ -43,6 +54,7 @@ WORDS = {
     STATISTICS: "reads memory statistics",
     RSTAT: "flushes cgroup statistics",
     RECLAIM: "frees memory for itself (direct reclaim)",
+    ORDERED: "frees memory because it was told to (memory.force_empty, memory.reclaim, a limit)",
     BACKGROUND: "frees memory for others (kswapd)",
     FAULT: "serves page faults",
     COMPACTION: "compacts memory",
@@ -55,6 +67,7 @@ FUNCTIONS = {
     STATISTICS: "walk functions",
     RSTAT: "flush functions",
     RECLAIM: "reclaim functions",
+    ORDERED: "reclaim functions",
     FAULT: "page-fault functions",
     NETWORK: "packet functions",
 }
@@ -64,8 +77,7 @@ _NAMES = {
     r"|css_next_descendant_p|lru_gen_seq_show",
     # Answers a read of a statistics file. On old kernels the walk is inlined in them.
     STATISTICS: r"memcg_(numa_)?stat_show|memory_(numa_)?stat_(show|format)|mem_cgroup_stat_show",
-    # Reclaim because the node is short of memory, and reclaim because a cgroup is at its limit.
-    SHORTAGE: r"_*(alloc_pages_direct_reclaim|try_to_free_pages|balance_pgdat)",
+    # Reclaim for one cgroup: it is at its limit, or somebody ordered it.
     LIMIT: r"try_to_free_mem_cgroup_pages",
     COMPACTION: r"_*(compact_zone|try_to_compact_pages|alloc_pages_direct_compact|kcompactd"
     r"|isolate_(migrate|free)pages)",
@@ -82,12 +94,15 @@ def families(frames: tuple[str, ...]) -> frozenset[str]:
     found = {family for family, names in _FAMILIES.items() if any(map(names.match, frames))}
     if found & {SOFTIRQ, NETWORK}:
         return frozenset(found & {SOFTIRQ, NETWORK} | {SOFTIRQ})
+    if is_shortage(frames):
+        found.add(SHORTAGE)
     if is_rstat(frames):
         found.add(RSTAT)
     elif STATISTICS in found:
         found.add(WALK)
     if is_reclaim(frames):
-        found.add(RECLAIM if is_direct_reclaim(frames) else BACKGROUND)
+        ordered = ORDERED if is_ordered_reclaim(frames) else BACKGROUND
+        found.add(RECLAIM if is_direct_reclaim(frames) else ordered)
     elif WALK in found:
         found.add(STATISTICS)
     elif is_fault(frames) and COMPACTION not in found:

@@ -21,6 +21,7 @@ from sexton.detect.deaths import deaths
 from sexton.detect.detectors import nic_resets, soft_lockups
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.kernel_log import Line
+from sexton.detect.restarts import restarts_in
 from sexton.explain.subject import is_named
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
@@ -60,6 +61,9 @@ def occasions(
         "function": (f"burst of {name}", f"bursts of {name}", _caught),
     }.get(subject.kind, ("", "", _nothing))
     moments = _inside(window, known or found(subject, window))
+    if moments and subject.kind == "unit" and (more := _restarted(subject, window)) > len(moments):
+        note = f"{more:,} restarts were counted; only of these was an end read"
+        return Occasions(one, many, moments, note, partial=True)
     if moments:
         return Occasions(one, many, moments)
     told = _inside(window, (window_mono(window, end) for end in _ends_of(window, findings)))
@@ -194,16 +198,32 @@ def _in_kernel(step: Step[CoreTimes]) -> float:
 
 def _ends(subject: Subject, window: Window) -> _Found:
     """By systemd's own clock of each run that a reading saw, and by the journal's restarts."""
-    seen: list[float] = []
+    exits: set[float] = set()
+    delay_s = 0.0
     for batch in window.batches(Unit) or ():
         for unit in batch.rows:
-            if printable(unit.name) == subject.name and unit.main_exit_us:
-                seen.append(unit.main_exit_us / 1e6)
+            if printable(unit.name) == subject.name:
+                delay_s = (unit.restart_delay_us or 0) / 1e6
+                exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
     marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
-    told = [window_mono(window, row.wall_s) for row in marks]
-    every = sorted({*seen, *told})
-    # A restart is told by both within its own delay: the earlier is the end itself.
-    return [*every[:1], *(b for a, b in pairwise(every) if b - a > _SAME_S or b in seen)]
+    # The journal tells of a restart when its delay is over: the end was that much earlier.
+    told = sorted(window_mono(window, row.wall_s) - delay_s for row in marks)
+    told = [*told[:1], *(b for a, b in pairwise(told) if b - a > _SAME_S)]
+    seen = sorted(exits)
+    return [*seen, *(each for each in told if not _is_near(each, seen))]
+
+
+def _restarted(subject: Subject, window: Window) -> int:
+    """How often the unit was restarted in the window, less one: the last end may lie before it."""
+    counted = restarts_in(window.batches(Unit) or ())
+    return next((each.count - 1 for name, each in counted.items()
+                 if printable(name) == subject.name), 0)  # fmt: skip
+
+
+def _is_near(moment: float, others: Sequence[float]) -> bool:
+    """Is one of these within `_SAME_S` of it? They are in order."""
+    at = bisect_left(others, moment - _SAME_S)
+    return at < len(others) and others[at] <= moment + _SAME_S
 
 
 def _deaths(subject: Subject, window: Window) -> _Found:

@@ -43,10 +43,16 @@ def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple
     for link, effect in zip(chain.links, known[1:], strict=True):
         at = _moment(effect, window, before)
         when = _when(effect, at, window)
-        if when and at is not None and before is not None and at < before - _EDGE_S:
-            when = f"From{when.removeprefix('At')}on "  # it began before what is told of last
-        sentences.append(_step(link, effect, when))
-        before = before if at is None else at
+        if at is None or before is None or at >= before - _EDGE_S:
+            sentences.append(_step(link, short(effect.summary), when))
+            before = before if at is None else at
+        elif effect.end is not None and effect.end < before - _EDGE_S:
+            # The worst of it was over before: then what joins the two is told, and no time.
+            sentences.append(_step(link, link.sentence, ""))
+        else:
+            when = f"From{when.removeprefix('At')}on " if when else ""
+            sentences.append(_step(link, short(effect.summary), when))
+            before = at
     sentences += _not_seen(chain, findings)
     return tuple(sentences)
 
@@ -60,11 +66,11 @@ def _beginning(root: Finding, window: Window) -> str:
     return f"{where}{on} ({span}): {short(root.summary)}."
 
 
-def _step(link: Link, effect: Finding, when: str) -> str:
+def _step(link: Link, seen: str, when: str) -> str:
     before, after = _SURE[link.strength]
     rule = rule_of(link.id)
     told = rule.told if rule is not None and rule.told else link.sentence
-    sentence = f"{before}{told}{after}: {short(effect.summary)}."
+    sentence = f"{before}{told}{after}: {seen}."
     return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sexton.model.finding import Evidence, Rows
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.text import printable
 
 
@@ -22,8 +22,8 @@ class Strength(StrEnum):
         return {"possible": 0, "likely": 1, "proven": 2}[self.value]
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+@frozen
+class Link(Frozen):
     """`cause` and `effect` are finding ids; `shared` is the entity they have in common."""
 
     id: str
@@ -42,8 +42,8 @@ class Link:
             object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
+@frozen
+class Rival(Frozen):
     """One cause among several that a symptom may have, with what speaks for it and against it.
 
     `chosen` is the one that the best chain takes.
@@ -56,16 +56,16 @@ class Rival:
     against: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
+@frozen
+class Contest(Frozen):
     """A symptom with more than one possible cause, the strongest first."""
 
     symptom: str
     rivals: tuple[Rival, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Coincidence:
+@frozen
+class Coincidence(Frozen):
     """Findings that rise together and of which nothing proves that one makes the other."""
 
     findings: tuple[str, ...]
@@ -73,8 +73,8 @@ class Coincidence:
     would_prove: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+@frozen
+class Chain(Frozen):
     """Links end to end. It is as strong as its weakest link."""
 
     links: tuple[Link, ...]

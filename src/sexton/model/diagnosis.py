@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from sexton.model.chain import Chain, Coincidence, Contest
 from sexton.model.finding import Finding, Verdict
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.node import Node
 from sexton.model.window import SourceState
 
@@ -25,8 +25,8 @@ class Exit(IntEnum):
     CANNOT_TELL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+@frozen
+class Step(Frozen):
     """One thing to do: a command to type, what it does, and what it risks. Nothing is run."""
 
     do: str
@@ -51,8 +51,8 @@ class Replayed(NamedTuple):
     condensed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+@frozen
+class Diagnosis(Frozen):
     """Findings in order of severity, chains in order of strength.
 
     `nics` are the physical interfaces with driver and version: resets depend on them as much as on

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.text import printable
 
 
@@ -30,8 +31,8 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+@frozen
+class Evidence(Frozen):
     """One measured thing: what it is, its value here, what is normal, and where it was read.
 
     `value` and `normal` are as a person reads them ("68,440", "< 50"); `number` is the value for
@@ -52,8 +53,8 @@ class Evidence:
         _escape(self, "what", "value", "normal", "unit", "source", "wrong_if")
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+@frozen
+class Missing(Frozen):
     """Something a finding would have needed, and the exact command or step that would show it."""
 
     what: str
@@ -63,8 +64,8 @@ class Missing:
         _escape(self, "what", "grant")
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+@frozen
+class Rows(Frozen):
     """Rows that a claim stands on: so many of one table, read from `start` to `end` (UNIX)."""
 
     table: str
@@ -73,8 +74,8 @@ class Rows:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+@frozen
+class Finding(Frozen):
     """A symptom: there, not there, not to be known from here, or not applicable.
 
     `entities` names what it is about, by kind: "core", "task", "unit", "cgroup", "nic", "queue",

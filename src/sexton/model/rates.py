@@ -7,18 +7,18 @@ unknown, never negative and never "everything since zero".
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, TypeVar
 
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 from sexton.model.window import Batch
 
 R = TypeVar("R", bound=Row)
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[R]):
+@frozen
+class Step(Frozen, Generic[R]):
     """One entity between two readings, `seconds` apart."""
 
     start_mono: float
@@ -32,7 +32,12 @@ class Step(Generic[R]):
 
     def delta(self, field: str) -> int | None:
         """How much a counter moved; `None` where it is absent or went backwards."""
-        return delta(getattr(self.before, field), getattr(self.after, field))
+        # Not by `delta` below: a night is half a million of these.
+        before, after = getattr(self.before, field), getattr(self.after, field)
+        if before is None or after is None or after < before:
+            return None
+        moved: int = after - before
+        return moved
 
 
 def delta(before: int | None, after: int | None) -> int | None:
@@ -54,16 +59,21 @@ def steps(
     Where readings between two are not here there is no step: its rate would average what nobody
     looked at. Who adds up and makes no rate asks for those too (`over_gaps`).
     """
+    named: tuple[Batch[R], dict[Hashable, R]] | None = None  # each reading is named once
     for earlier, later in pairwise(batches):
         if later.mono_s <= earlier.mono_s:
             continue  # a doubled reading has no rate
         if not (later.follows or over_gaps):
             continue
-        known = {key(row): row for row in earlier.rows}
-        for row in later.rows:
-            before = known.get(key(row))
+        if named is None or named[0] is not earlier:
+            named = (earlier, {key(row): row for row in earlier.rows})
+        known = named[1]
+        called = [key(row) for row in later.rows]
+        for name, row in zip(called, later.rows, strict=True):
+            before = known.get(name)
             if before is not None:
-                yield key(row), Step(earlier.mono_s, later.mono_s, before, row)
+                yield name, Step(earlier.mono_s, later.mono_s, before, row)
+        named = (later, dict(zip(called, later.rows, strict=True)))
 
 
 def span(batches: Sequence[Batch[R]], key: Callable[[R], Hashable]) -> dict[Hashable, Step[R]]:

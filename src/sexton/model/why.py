@@ -56,13 +56,15 @@ class Moment(NamedTuple):
 class Occasions:
     """When it happened: `one` and `many` name it ("reset of eth0", "resets of eth0").
 
-    `note` says how they were chosen where that is not plain.
+    `note` says how they were chosen where that is not plain; `partial` that there were more, whose
+    time is not known.
     """
 
     one: str
     many: str
     moments: tuple[Moment, ...] = ()
     note: str = ""
+    partial: bool = False
 
     @property
     def words(self) -> str:
@@ -112,9 +114,11 @@ class Why:
 
     @property
     def exit(self) -> Exit:
-        """1 where a problem concerns it, else 3 where a decisive finding is unknown, else 0."""
+        """1 where a problem concerns it, by itself or by a chain through it; else 3 where a
+        decisive finding is unknown, else 0."""
         known = self.by_id
-        if any(known[name].is_problem for name in self.findings):
+        linked = (name for chain in self.chains for name in chain.findings)
+        if any(known[name].is_problem for name in (*self.findings, *linked)):
             return Exit.PROBLEM
         if any(_is_open(known.get(name)) for name in self.decisive):
             return Exit.CANNOT_TELL

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.node import Node
 from sexton.model.row import Row, fields_of
 
@@ -39,8 +39,8 @@ class SourceState(NamedTuple):
     asked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Batch(Generic[R]):
+@frozen
+class Batch(Frozen, Generic[R]):
     """Rows of one type read at one moment. An empty batch means: looked, nothing there.
 
     `follows` is false where readings between the batch before it and this one are not here: left
@@ -53,8 +53,8 @@ class Batch(Generic[R]):
     follows: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+@frozen
+class Columns(Frozen):
     """One table as numpy arrays, each as long as the table, with `time` (monotonic seconds)."""
 
     arrays: Mapping[str, np.ndarray[Any, Any]]

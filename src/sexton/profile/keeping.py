@@ -28,7 +28,7 @@ import pyarrow as pa
 from sexton.model.heat import CELLS, Heat
 from sexton.model.profile import I32, Frames, Profile, Thread, Tree
 from sexton.store.annex import Stored
-from sexton.store.schema import escape
+from sexton.store.escaped import escape
 
 #: Samples of a row group: some ten seconds of 96 cores.
 _GROUP = 100_000

@@ -20,8 +20,8 @@ from sexton.model.heat import CELLS, Heat
 from sexton.model.profile import I32, I64, Clock, Event, Facts, Frames, Profile, Thread, Tree
 from sexton.model.text import count
 from sexton.store.annex import Annex
+from sexton.store.escaped import unescape
 from sexton.store.recording import Recording
-from sexton.store.schema import unescape
 
 #: Trees that stay in memory: who looks at one range looks at its neighbours next.
 _MOST_TREES = 4

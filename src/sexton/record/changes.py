@@ -11,15 +11,14 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from sexton.detect.waits import WAIT
 from sexton.model.cgroup import CgroupCensus, CgroupDir
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.task import ProcessCgroup
 from sexton.model.unit import Unit
-from sexton.record.shelf import Array, Book, Shelf, columns
+from sexton.record.shelf import Book, Shelf, columns
+from sexton.store.arrays import Array, coded, numbers
 from sexton.store.schema import MONO
 
 Things = dict[float, set[Hashable]]
@@ -95,13 +94,13 @@ def _odd(before: Array, after: Array) -> Array:
 
 
 def _units(shelf: Shelf, book: Book) -> tuple[list[str], dict[str, Array]] | None:
-    table = book.segment.table(Unit, (MONO, "name", *_UNIT)) if book.segment.rows(Unit) else None
+    if not book.segment.rows(Unit):
+        return None
+    table = book.segment.table(Unit, (MONO, "name", *_UNIT), coded=("name",))
     if table is None or set(table.column_names) < {MONO, "name", *_UNIT}:
         return None
-    names = table.column("name").combine_chunks()
-    coded = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
-    rows = {name: table.column(name).fill_null(-1).to_numpy() for name in _UNIT}
-    rows |= {MONO: table.column(MONO).to_numpy(), "name": coded.indices.to_numpy()}
+    codes, names = coded(table.column("name"))
+    rows = {name: numbers(table.column(name)) for name in (MONO, *_UNIT)} | {"name": codes}
     inside = (rows[MONO] >= shelf.span.start[0]) & (rows[MONO] <= shelf.span.end[0])
     if not inside.all():
         rows = {name: column[inside] for name, column in rows.items()}
@@ -111,7 +110,7 @@ def _units(shelf: Shelf, book: Book) -> tuple[list[str], dict[str, Array]] | Non
     if not ((same > 0) | ((same == 0) & (np.diff(rows[MONO]) > 0))).all():  # not sealed yet
         order = np.lexsort((rows[MONO], rows["name"]))
         rows = {name: column[order] for name, column in rows.items()}
-    return coded.dictionary.to_pylist(), rows
+    return names, rows
 
 
 def of_directories(shelf: Shelf, most: int) -> tuple[list[float], bool]:
@@ -151,17 +150,21 @@ def _mixed(inodes: Array) -> Array:
 
 def of_occupants(shelf: Shelf, paths: Collection[str]) -> Things:
     """For each of these directories a reading in which a process lived there, if there is one."""
-    wanted = pa.array(sorted(paths), pa.string())
     found: Things = defaultdict(set)
     seen: set[str] = set()
 
     def read(book: Book) -> list[tuple[float, int, str]]:
-        table = book.segment.table(ProcessCgroup, (MONO, "pid", "path", "deleted"))
-        if table is None:
+        names = (MONO, "pid", "path", "deleted")
+        table = book.segment.table(ProcessCgroup, names, coded=("path",))
+        if table is None or not table.num_rows:
             return []
-        here = pc.is_in(table.column("path"), wanted)
-        table = table.filter(pc.and_(here, pc.invert(table.column("deleted"))))
-        return _first_of_each(shelf, table)
+        codes, words = coded(table.column("path"))
+        wanted = [code for code, path in enumerate(words) if path in paths]
+        gone = numbers(table.column("deleted"), True)
+        rows = np.flatnonzero(np.isin(codes, wanted) & ~gone)
+        mono, pid = (numbers(table.column(name))[rows].tolist() for name in (MONO, "pid"))
+        called = [words[code] for code in codes[rows].tolist()]
+        return _first_of_each(shelf, zip(mono, pid, called, strict=True))
 
     for mono, pid, path in chain.from_iterable(shelf.each(read, shelf.having(ProcessCgroup))):
         if path not in seen:
@@ -170,8 +173,9 @@ def of_occupants(shelf: Shelf, paths: Collection[str]) -> Things:
     return found
 
 
-def _first_of_each(shelf: Shelf, table: pa.Table) -> list[tuple[float, int, str]]:
-    rows = zip(*(table.column(name).to_pylist() for name in (MONO, "pid", "path")), strict=True)
+def _first_of_each(
+    shelf: Shelf, rows: Iterable[tuple[float, int, str]]
+) -> list[tuple[float, int, str]]:
     first: dict[str, tuple[float, int, str]] = {}
     for mono, pid, path in rows:
         if shelf.span.holds(mono):

@@ -92,7 +92,7 @@ def write_dump(instance: str, out: str, since_ns: int) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from sexton.store.schema import escape
+    from sexton.store.escaped import escape
 
     names = fields_of(TraceEvent)
     types = (pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.string(), pa.string())

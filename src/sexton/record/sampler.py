@@ -30,7 +30,7 @@ from sexton.record.moving import MovingFiles
 from sexton.record.worker import Answer, Worker
 from sexton.sources.host import ON_THE_NODE, ONLY_LIVE, Host
 from sexton.sources.reader import Files
-from sexton.sources.registry import Reading, Source, all_sources
+from sexton.sources.registry import Reading, Source, asked_sources
 
 _STATES: tuple[tuple[type[SourceError], str], ...] = (
     (SourceAbsent, "absent"),
@@ -54,7 +54,7 @@ _LOOK_AGAIN_S = 60.0
 
 def default_sources(*asked: str) -> tuple[Source, ...]:
     """Every source but those that wait to be asked for by an option that is not in `asked`."""
-    return tuple(each for each in all_sources() if not each.asked_by or each.asked_by in asked)
+    return asked_sources(*asked)
 
 
 @dataclass(slots=True, eq=False)

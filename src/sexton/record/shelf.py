@@ -13,15 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sexton.model.row import Row, table
 from sexton.model.window import Batch
 from sexton.record.span import GAP_S, Span
+from sexton.store.arrays import Array, coded, codes, numbers, whole
 from sexton.store.recording import Recording, Segment
-from sexton.store.schema import MONO, POSITION, WALL, decode
+from sexton.store.schema import MONO, POSITION, WALL, decode, texts_of
 
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 
@@ -145,23 +144,21 @@ def _follows(before: Segment, segment: Segment) -> bool:
 
 
 def _moments(segment: Segment) -> dict[str, Moments]:
-    listed = segment.readings()
+    listed = segment.readings(coded=("table",))
     if listed is None or not listed.num_rows:
         return {}
-    names = listed.column("table").combine_chunks().dictionary_encode()
-    codes = names.indices.to_numpy()
-    mono, wall = listed.column(MONO).to_numpy(), listed.column(WALL).to_numpy()
-    rows = listed.column("rows").to_numpy()
-    order = np.lexsort((mono, codes))
-    starts = np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
-    found = {}
-    for code, name in enumerate(names.dictionary.to_pylist()):
-        mine = order[starts[code] : starts[code + 1]]
-        # Readings of one moment are one, as for whoever reads the table itself.
-        times, last = np.unique(mono[mine][::-1], return_index=True)
-        mine = mine[::-1][last]
-        found[name] = Moments(times, wall[mine], rows[mine])
-    return found
+    code, names = coded(listed.column("table"))
+    mono, wall, rows = (numbers(listed.column(name)) for name in (MONO, WALL, "rows"))
+    order = np.lexsort((mono, code))
+    # Readings of one moment are one, the last, as for whoever reads the table itself.
+    other = (np.diff(code[order]) != 0) | (np.diff(mono[order]) != 0)
+    order = order[np.append(other, True)]
+    starts = np.searchsorted(code[order], np.arange(len(names) + 1)).tolist()
+    mono, wall, rows = mono[order], wall[order], rows[order]
+    return {
+        name: Moments(*(column[start:end] for column in (mono, wall, rows)))
+        for name, start, end in zip(names, starts, starts[1:], strict=False)
+    }
 
 
 def take(shelf: Shelf, kind: type[Row], picks: Mapping[int, Pick]) -> list[Batch[Any]]:
@@ -188,9 +185,9 @@ def _take(book: Book, kind: type[Row], pick: Pick) -> list[tuple[int, Batch[Any]
         return []
     rows: dict[float, tuple[Row, ...]] = {}
     if moments.rows[index].any():
-        found = book.segment.table(kind)
+        found = book.segment.table(kind, coded=texts_of(kind))
         if found is not None:
-            rows = grouped(kind, _filtered(kind, found, pick), pick)
+            rows = grouped(kind, found, pick)
     made = []
     for at in index.tolist():
         mono, number = float(moments.mono[at]), int(moments.rows[at])
@@ -199,15 +196,24 @@ def _take(book: Book, kind: type[Row], pick: Pick) -> list[tuple[int, Batch[Any]
     return made
 
 
-def _filtered(kind: type[Row], found: pa.Table, pick: Pick) -> pa.Table:
-    mono = found.column(MONO).to_numpy()
-    mask = np.isin(mono, np.fromiter(pick.whole, float))
+def _chosen(kind: type[Row], found: pa.Table, pick: Pick) -> Array:
+    """Which rows may be among those picked."""
+    mono = numbers(found.column(MONO))
+    mask: Array = np.isin(mono, np.fromiter(pick.whole, float))
     if pick.things:
-        some = np.isin(mono, np.fromiter(pick.things, float)) & ~mask
-        keys = pa.array({key for keys in pick.things.values() for key in keys})
-        column = found.column(key_of(kind))
-        mask |= some & pc.is_in(column, keys.cast(column.type)).to_numpy()
-    return found if mask.all() else found.filter(pa.array(mask))
+        some = np.isin(mono, np.fromiter(pick.things, float))
+        mask |= some & _is_any(found, key_of(kind), set().union(*pick.things.values()))
+    return np.flatnonzero(mask)
+
+
+def _is_any(found: pa.Table, name: str, keys: Collection[Hashable]) -> Array:
+    column = whole(found.column(name))
+    if not (pa.types.is_dictionary(column.type) or pa.types.is_string(column.type)):
+        return np.isin(numbers(column), np.array(list(keys)))
+    code, words = coded(column)
+    # One more for those that have no name.
+    wanted: Array = np.array([*(word in keys for word in words), None in keys], np.bool_)
+    return wanted[code]
 
 
 def key_of(kind: type[Row]) -> str:
@@ -215,22 +221,29 @@ def key_of(kind: type[Row]) -> str:
     return kind.entity[0] if kind.entity else "cpu"
 
 
-def grouped(kind: type[Row], found: pa.Table, pick: Pick) -> dict[float, tuple[Row, ...]]:
-    """Rows by the time of their reading, each reading in its own order."""
-    if not found.num_rows:
+def grouped(
+    kind: type[Row], found: pa.Table, pick: Pick | None = None
+) -> dict[float, tuple[Row, ...]]:
+    """Rows by the time of their reading, each reading in its own order; all where none is picked.
+
+    Rows are made of those only that are wanted: a table may hold a thousand times as many.
+    """
+    chosen = np.arange(found.num_rows) if pick is None else _chosen(kind, found, pick)
+    if not len(chosen):
         return {}
-    mono = found.column(MONO).to_numpy()
-    order = np.lexsort((found.column(POSITION).to_numpy(), mono))
-    rows = decode(kind, found.take(pa.array(order)))
+    mono, position = (numbers(found.column(name))[chosen] for name in (MONO, POSITION))
+    order = np.lexsort((position, mono))
+    rows = decode(kind, found, chosen[order])
     times, starts = np.unique(mono[order], return_index=True)
     ends = [*starts[1:].tolist(), len(rows)]
     key = key_of(kind)
-    whole = frozenset(pick.whole) if pick.things else frozenset()
+    things = {} if pick is None else pick.things
+    entire = frozenset(pick.whole) if pick is not None and things else frozenset()
     made = {}
     for time, start, end in zip(times.tolist(), starts.tolist(), ends, strict=True):
         some = rows[start:end]
-        if time in pick.things and time not in whole:
-            some = [row for row in some if getattr(row, key) in pick.things[time]]
+        if time in things and time not in entire:
+            some = [row for row in some if getattr(row, key) in things[time]]
         made[time] = tuple(some)
     return made
 
@@ -266,12 +279,12 @@ def events(shelf: Shelf, kind: type[Row], most: int) -> tuple[list[Batch[Any]], 
 
 
 def _eventful(shelf: Shelf, book: Book, kind: type[Row]) -> list[Batch[Any]]:
-    found = book.segment.table(kind)
+    found = book.segment.table(kind, coded=texts_of(kind))
     if found is None:
         return []
-    mono = found.column(MONO).to_numpy()
-    walls = dict(zip(mono.tolist(), found.column(WALL).to_pylist(), strict=True))
-    rows = grouped(kind, found, Pick(()))
+    mono, wall = (numbers(found.column(name)).tolist() for name in (MONO, WALL))
+    walls = dict(zip(mono, wall, strict=True))
+    rows = grouped(kind, found)
     return [Batch(at, walls[at], rows[at]) for at in rows if shelf.span.holds(at)]
 
 
@@ -285,14 +298,7 @@ def columns(book: Book, kind: type[Row], names: Sequence[str]) -> dict[str, Arra
 
 def array_of(column: pa.ChunkedArray) -> Array:
     """One column; text becomes codes that tell one from another within this table."""
-    whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # older Arrow keeps an empty one chunked
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
-    if pa.types.is_string(whole.type):
-        whole = whole.dictionary_encode()
-    if pa.types.is_dictionary(whole.type):
-        whole = whole.indices
-    if whole.null_count:
-        whole = whole.fill_null(False if pa.types.is_boolean(whole.type) else -1)
-    made: Array = whole.to_numpy(zero_copy_only=False)
-    return made
+    array = whole(column)
+    if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
+        return codes(array)
+    return numbers(array, False if pa.types.is_boolean(array.type) else -1)

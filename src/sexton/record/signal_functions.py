@@ -23,10 +23,10 @@ from sexton.model.text import printable
 from sexton.profile.functions import outermost
 from sexton.profile.idle import is_idle_function
 from sexton.profile.kept import ends_of
-from sexton.record.signal_series import texts
 from sexton.record.signal_sums import Readings, Sums
 from sexton.record.span import Span
 from sexton.store.annex import Annex
+from sexton.store.arrays import values
 from sexton.store.homes import LONGEST_RAW_S
 from sexton.store.recording import Recording
 
@@ -101,7 +101,7 @@ class _Stacks:
         seen = np.flatnonzero(counts)
         new = seen[self._coded[seen] == _UNASKED]
         if len(new):
-            names = texts(self._names.take(pa.array(new)))
+            names = values(self._names, new)
             self._coded[new] = self._codes.of(names, self._depth[new].tolist())
         seen = seen[self._coded[seen] >= 0]
         return self._coded[seen], counts[seen].astype(np.float64), float(running[-1])

@@ -12,9 +12,9 @@ from sexton.model.event import KernelEvent
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.record.shelf import Book
-from sexton.record.signal_series import texts
 from sexton.record.signal_sums import Readings, Sums, readings
 from sexton.record.span import Span
+from sexton.store.arrays import numbers, values
 from sexton.store.schema import MONO
 
 _MOST = 200
@@ -37,24 +37,23 @@ def log_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
 
 
 def _deaths(book: Book) -> _Happened:
-    found = book.segment.table(CgroupEvent, (MONO, "kind", "path"))
+    names = ("kind", "path")
+    found = book.segment.table(CgroupEvent, (MONO, *names), coded=names)
     if found is None:
         return np.empty(0), []
-    died = np.array([kind == "rmdir" for kind in texts(found.column("kind"))], np.bool_)
-    parents = [path.rpartition("/")[0] or "/" for path in texts(found.column("path"))]
-    mine = [each for each, dead in zip(parents, died.tolist(), strict=True) if dead]
-    return found.column(MONO).to_numpy()[died], mine
+    died = np.array([kind == "rmdir" for kind in values(found.column("kind"))], np.bool_)
+    paths = values(found.column("path"), np.flatnonzero(died))
+    return numbers(found.column(MONO))[died], [path.rpartition("/")[0] or "/" for path in paths]
 
 
 def _lines(book: Book) -> _Happened:
-    found = book.segment.table(KernelEvent, (MONO, "family", "mono_us"))
+    found = book.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
     if found is None:
         return np.empty(0), []
     # By the kernel's own time: a recorder that starts reads lines that are hours old.
-    read = found.column(MONO).to_pylist()
-    said = found.column("mono_us").to_pylist()
+    read, said = (values(found.column(name)) for name in (MONO, "mono_us"))
     when = [a if b is None else b / 1e6 for a, b in zip(read, said, strict=True)]
-    return np.array(when, np.float64), texts(found.column("family"))
+    return np.array(when, np.float64), values(found.column("family"))
 
 
 def _counted(
@@ -100,7 +99,7 @@ def _watched(book: Book, when: Readings, kind: type[Row]) -> Readings:
     found = book.segment.table(CgroupEventGap, (MONO, "lost"))
     if found is None:
         return when
-    lost = found.column(MONO).to_numpy()[np.array(texts(found.column("lost"))) > 0]
+    lost = numbers(found.column(MONO))[numbers(found.column("lost")) > 0]
     # The two are read one after the other, at almost the same moment.
     known = when.known.copy()
     for each in lost.tolist():

@@ -17,7 +17,8 @@ from sexton.model.aligned import F64
 from sexton.model.row import Row
 from sexton.record.shelf import Book
 from sexton.record.span import GAP_S, Span
-from sexton.store.schema import MONO, schema_of, unescape
+from sexton.store.arrays import codes, floats, numbers, values, whole
+from sexton.store.schema import MONO, texts_of
 
 F32 = npt.NDArray[np.float32]
 Key = tuple[Hashable, ...]
@@ -49,12 +50,11 @@ def read_block(
     """Some columns of a table by thing and reading; `None` where there is nothing in the span."""
     if not book.segment.rows(kind):
         return None
-    schema = schema_of(kind)
-    coded = [name for name in keys if pa.types.is_string(schema.field(name).type)]
-    found = book.segment.table(kind, (MONO, *keys, *fields), coded)
+    named = [name for name in keys if name in texts_of(kind)]
+    found = book.segment.table(kind, (MONO, *keys, *fields), coded=named)
     if found is None or not {MONO, *keys} <= {*found.column_names} or not found.num_rows:
         return None
-    mono = found.column(MONO).to_numpy()
+    mono = numbers(found.column(MONO))
     there = [field for field in fields if field in found.column_names]
     block = _regular(found, mono, keys, there) or _irregular(found, mono, keys, there)
     inside = (block.mono >= span.start[0]) & (block.mono <= span.end[0])
@@ -74,15 +74,15 @@ def _regular(
         return None
     first = np.arange(0, len(mono), number)
     for name in keys:
-        codes = _codes(found.column(name))
+        code = _codes(found.column(name))
         # Two things, of which one came when the other went, may look like one.
-        if (codes[first] != codes[first + number - 1]).any():
+        if (code[first] != code[first + number - 1]).any():
             return None
-    things = _keys([found.column(name).take(pa.array(first)) for name in keys], len(first))
+    things = _keys(found, keys, first)
     if len({*things}) < len(first):
         return None
-    values = {name: _floats(found.column(name)).reshape(-1, number) for name in fields}
-    return Block(mono[:number].copy(), things, values)
+    told = {name: floats(found.column(name)).reshape(-1, number) for name in fields}
+    return Block(mono[:number].copy(), things, told)
 
 
 def _irregular(found: pa.Table, mono: F64, keys: Sequence[str], fields: Sequence[str]) -> Block:
@@ -92,55 +92,27 @@ def _irregular(found: pa.Table, mono: F64, keys: Sequence[str], fields: Sequence
         _, mine = np.unique(_codes(found.column(name)), return_inverse=True)
         _, code = np.unique(code * (int(mine.max(initial=0)) + 1) + mine, return_inverse=True)
     _, first, thing = np.unique(code, return_index=True, return_inverse=True)
-    columns = [found.column(name).take(pa.array(first)) for name in keys]
-    values = {}
+    told = {}
     for name in fields:
         made = np.full((len(first), len(moments)), np.nan)
-        made[thing, at] = _floats(found.column(name))
-        values[name] = made
-    return Block(moments, _keys(columns, len(first)), values)
+        made[thing, at] = floats(found.column(name))
+        told[name] = made
+    return Block(moments, _keys(found, keys, first), told)
 
 
 def _codes(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Numbers that tell one value from another."""
-    whole = _whole(column)
-    if pa.types.is_string(whole.type):
-        whole = whole.dictionary_encode()
-    if pa.types.is_dictionary(whole.type):
-        whole = whole.indices
-    return np.asarray(whole.fill_null(-1).to_numpy(zero_copy_only=False))
+    array = whole(column)
+    if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
+        return codes(array)
+    return numbers(array)
 
 
-def _keys(columns: Sequence[pa.ChunkedArray], number: int) -> list[Key]:
-    if not columns:
-        return [()] * number
-    return list(zip(*(texts(column) for column in columns), strict=True))
-
-
-def texts(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Values as Python has them, names as they were before they were stored."""
-    whole = _whole(column) if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_dictionary(whole.type):  # each name once: turned one by one they take long
-        named = [*texts(whole.dictionary), None]
-        return [named[at] for at in whole.indices.fill_null(-1).to_pylist()]
-    found: list[Any] = whole.to_pylist()
-    return [
-        unescape(each) if isinstance(each, str) and each[:1] == "\0" else each for each in found
-    ]
-
-
-def _whole(column: pa.ChunkedArray) -> Any:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    column = column.unify_dictionaries()
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _floats(column: pa.ChunkedArray) -> F64:
-    whole = _whole(column)
-    if whole.null_count:
-        return np.asarray(whole.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    return np.asarray(whole.to_numpy(zero_copy_only=False)).astype(np.float64)
+def _keys(found: pa.Table, names: Sequence[str], rows: npt.NDArray[np.intp]) -> list[Key]:
+    """What the things of these rows are called."""
+    if not names:
+        return [()] * len(rows)
+    return list(zip(*(values(found.column(name), rows) for name in names), strict=True))
 
 
 class Series:
@@ -172,7 +144,8 @@ class Series:
         self._last_mono = float(mono[-1])
 
     def _index(self, things: list[Key]) -> npt.NDArray[np.intp]:
-        if things != self._known[0]:  # mostly they are the same as in the segment before
+        known = self._known[0]
+        if things is not known and things != known:  # mostly they are those of the segment before
             made = np.fromiter((self._place(key) for key in things), np.intp, len(things))
             self._known = (things, made)
         return self._known[1]
@@ -200,8 +173,8 @@ class Series:
         mono = np.concatenate([part[0] for part in self._parts])
         made = np.full((len(self._places), len(mono)), np.nan, np.float32)
         start = 0
-        for times, index, values in self._parts:
-            made[index, start : start + len(times)] = values
+        for times, index, value in self._parts:
+            made[index, start : start + len(times)] = value
             start += len(times)
         self._parts = []
         low = np.fmin.reduce(made, axis=1)
@@ -214,7 +187,10 @@ class Series:
 
 def longest_step(mono: F64) -> float:
     """Longer between two readings is a gap."""
-    usual = float(np.median(np.diff(mono))) if len(mono) > 1 else 0.0
+    if len(mono) < 2:
+        return GAP_S
+    steps = np.sort(np.diff(mono))  # `np.median` takes ten times as long for so few
+    usual = float(steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
     return max(GAP_S, _GAP_STEPS * usual)
 
 

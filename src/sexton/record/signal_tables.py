@@ -146,6 +146,10 @@ def table_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
     yield from _device_signals(books, span)
 
 
+#: Things with a column each, and the columns with the rows they are of, in the same order.
+_Choice = tuple[list[Key], list[tuple[Field, list[int]]]]
+
+
 class _Table:
     """What is taken of one table; things and columns of the same sort are counted together."""
 
@@ -153,33 +157,33 @@ class _Table:
         self.sources = sources
         self.columns = list(dict.fromkeys(each.column for s in sources for each in s.fields))
         self._series = {how: Series(how) for how in ("rate", "change", "level")}
-        self._chosen: tuple[list[Key], list[tuple[int, int, list[int]]]] | None = None
+        #: Of which things and columns the choice below was made: mostly it holds for all segments.
+        self._known: tuple[list[Key], list[str]] = ([], [])
+        self._chosen: dict[str, _Choice] = {}
 
     def add(self, block: Block) -> None:
-        if self._chosen is None or self._chosen[0] != block.things:
-            self._chosen = (block.things, list(self._choices(block.things)))
-        for how, series in self._series.items():
-            things: list[Key] = []
+        if self._known != (block.things, list(block.values)):
+            self._known = (block.things, list(block.values))
+            self._chosen = self._choices(block)
+        for how, (things, parts) in self._chosen.items():
             raw: list[F64] = []
-            for at, which, rows in self._chosen[1]:
-                field = self.sources[at].fields[which]
-                if field.how == how and field.column in block.values:
-                    things += [(at, which, block.things[row]) for row in rows]
-                    some = block.values[field.column]
-                    some = some if len(rows) == len(some) else some[rows]
-                    raw.append(
-                        some if np.isnan(field.none) else np.nan_to_num(some, nan=field.none)
-                    )
-            if things:
-                series.add(block.mono, things, np.concatenate(raw))
+            for field, rows in parts:
+                some = block.values[field.column]
+                some = some if len(rows) == len(some) else some[rows]
+                raw.append(some if np.isnan(field.none) else np.nan_to_num(some, nan=field.none))
+            self._series[how].add(block.mono, things, np.concatenate(raw))
 
-    def _choices(self, things: list[Key]) -> Iterator[tuple[int, int, list[int]]]:
+    def _choices(self, block: Block) -> dict[str, _Choice]:
+        found: dict[str, _Choice] = {}
         for at, source in enumerate(self.sources):
             wanted = source.wanted
-            rows = [row for row, key in enumerate(things) if wanted is None or wanted(key)]
-            for which in range(len(source.fields)):
-                if rows:
-                    yield at, which, rows
+            rows = [row for row, key in enumerate(block.things) if wanted is None or wanted(key)]
+            for which, field in enumerate(source.fields):
+                if rows and field.column in block.values:
+                    things, parts = found.setdefault(field.how, ([], []))
+                    things += [(at, which, block.things[row]) for row in rows]
+                    parts.append((field, rows))
+        return found
 
     def signals(self) -> Iterator[Signal]:
         for series in self._series.values():

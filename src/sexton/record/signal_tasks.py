@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from sexton.model.aligned import F64, Signal
 from sexton.model.row import Row
 from sexton.model.task import Process, Thread
 from sexton.model.text import printable
 from sexton.record.shelf import Book
-from sexton.record.signal_series import texts
 from sexton.record.signal_sums import Readings, Sums, readings
 from sexton.record.span import Span
+from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
 Ints = npt.NDArray[np.int64]
@@ -71,11 +70,8 @@ class _Names:
         self._known: dict[str, int] = {}
 
     def codes(self, column: Any) -> Ints:
-        encoded = column.combine_chunks()
-        if not pa.types.is_dictionary(encoded.type):
-            encoded = encoded.dictionary_encode()
-        mine = [self._code(each) for each in texts(encoded.dictionary)]
-        found: Ints = np.array(mine, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+        codes, words = coded(column)
+        found: Ints = np.array([self._code(each) for each in words], np.int64)[codes]
         return found
 
     def _code(self, comm: str) -> int:
@@ -140,15 +136,15 @@ def _used(books: Sequence[Book], span: Span, kind: type[Row], names: _Names) -> 
 
 
 def _read(book: Book, span: Span, kind: type[Row], names: _Names) -> _Rows | None:
-    numbers = ["start_ms", "cpu", "user_ms", "system_ms", "pid", *(["tid"] * (kind is Thread))]
-    wanted = (MONO, "comm", *numbers)
+    counted = ["start_ms", "cpu", "user_ms", "system_ms", "pid", *(["tid"] * (kind is Thread))]
+    wanted = (MONO, "comm", *counted)
     found = book.segment.table(kind, wanted, ["comm"]) if book.segment.rows(kind) else None
     if found is None or not {*wanted} <= {*found.column_names}:
         return None
-    told = {name: _whole_numbers(found.column(name)) for name in numbers}
+    told = {name: numbers(found.column(name)).astype(np.int64, copy=False) for name in counted}
     rows = _Rows(
-        mono=found.column(MONO).to_numpy(),
-        task=told[numbers[-1]] * _AGES + told["start_ms"] % _AGES,
+        mono=numbers(found.column(MONO)),
+        task=told[counted[-1]] * _AGES + told["start_ms"] % _AGES,
         pid=told["pid"],
         start=told["start_ms"],
         name=names.codes(found.column("comm")),
@@ -164,13 +160,6 @@ def _read(book: Book, span: Span, kind: type[Row], names: _Names) -> _Rows | Non
         (rows.task[1:] == rows.task[:-1]) & (rows.mono[1:] > rows.mono[:-1])
     )
     return rows if ordered.all() else rows.some(np.lexsort((rows.mono, rows.task)))
-
-
-def _whole_numbers(column: Any) -> Ints:
-    whole = column.combine_chunks()
-    if whole.null_count:
-        whole = whole.fill_null(-1)
-    return np.asarray(whole.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
 
 
 def _stepped(rows: _Rows, moments: F64, last: _Rows | None) -> _Used:

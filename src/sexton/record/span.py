@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sexton.errors import StoreError
@@ -98,6 +98,28 @@ def between(recording: Recording, earliest: float, latest: float) -> Span:
         mine.insert(0, part)
     notes = [*_other_boots(recording, parts, mine), *notes, *_breaks(mine)]
     return Span(mine[0].boot_id, mine[0].start, mine[-1].end, tuple(notes), _turns(mine))
+
+
+def around(recording: Recording, first: float, last: float, reach_s: float) -> Span:
+    """So many seconds before and after a moment or a short time, of the boot in which it was.
+
+    Of two boots the one whose recording holds it, or comes nearest to it; of two as near the
+    earlier, which is the one that ended. `StoreError` where nothing was recorded there.
+    """
+    start, end = first - reach_s, last + reach_s
+    wide = between(recording, start, end)
+    stretches = _stretches(recording)
+    parts = [part for each in stretches if (part := each.part(start, end)) is not None]
+    nearest = min(parts, key=lambda part: max(part.start[1] - last, first - part.end[1], 0.0))
+    if nearest.boot_id == wide.boot_id:
+        return wide
+    mine = [part for part in parts if part.boot_id == nearest.boot_id]
+    narrow = between(recording, mine[0].start[1], mine[-1].end[1])
+    if narrow.boot_id != nearest.boot_id:  # the clock was set back: both boots had these times
+        return wide
+    boots = count(len({part.boot_id for part in parts}), "boot")
+    note = f"{boots} in this span; judged is the one that was running then"
+    return replace(narrow, notes=(note, *narrow.notes))
 
 
 def _turns(mine: Sequence[_Stretch]) -> tuple[float, ...]:

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from sexton.detect import paging, pressure
 from sexton.detect.detectors import direct_reclaim, memory_pressure, page_fault_storm
@@ -22,7 +21,8 @@ from sexton.model.memory import Pressure, VmCounter
 from sexton.model.node import Node
 from sexton.model.row import Row
 from sexton.model.window import Batch
-from sexton.record.shelf import Array, Book, Shelf, columns
+from sexton.record.shelf import Book, Shelf, columns
+from sexton.store.arrays import Array, coded, numbers
 from sexton.store.schema import MONO
 
 #: Readings at which a limit is crossed; more than a node could mean.
@@ -243,9 +243,9 @@ def _counters(book: Book, names: set[str]) -> tuple[Array, Array] | None:
     table = book.segment.table(VmCounter, (MONO, "name", "value"), coded=("name",))
     if table is None or not table.num_rows:
         return None
-    codes, words = _coded(table.column("name"))
+    codes, words = coded(table.column("name"))
     groups = np.array([_place(name, names) for name in words], np.int64)
-    mono, value = (table.column(name).to_numpy() for name in (MONO, "value"))
+    mono, value = (numbers(table.column(name)) for name in (MONO, "value"))
     length = int(np.argmax(codes != codes[0])) or len(codes)
     if len(codes) % length == 0:  # as they are sealed: name by name, each with every reading
         shape = (-1, length)
@@ -273,16 +273,6 @@ def _summed(groups: Array, values: Array) -> Array:
     return sums
 
 
-def _coded(column: pa.ChunkedArray) -> tuple[Array, list[str]]:
-    """Text as numbers, and the words they stand for."""
-    whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # older Arrow keeps an empty one chunked
-        whole = pa.concat_arrays(whole.chunks)
-    if not pa.types.is_dictionary(whole.type):  # not sealed yet
-        whole = whole.dictionary_encode()
-    return whole.indices.to_numpy(zero_copy_only=False), whole.dictionary.to_pylist()
-
-
 def _place(name: str, names: set[str]) -> int:
     group = paging.group_of(name)
     if group is None:
@@ -297,14 +287,14 @@ def _levels(book: Book) -> tuple[Array, Array] | None:
     table = book.segment.table(Pressure, (MONO, *names, "total_us"), coded=names)
     if table is None or not table.num_rows:
         return None
-    (resource, resources), (kind, kinds) = (_coded(table.column(name)) for name in names)
+    (resource, resources), (kind, kinds) = (coded(table.column(name)) for name in names)
     mine = np.array([each == "memory" for each in resources])[resource]
     which = np.array([_FULL if each == "full" else _SOME for each in kinds])[kind][mine]
     if not len(which):
         return None
-    times, at = np.unique(table.column(MONO).to_numpy()[mine], return_inverse=True)
+    times, at = np.unique(numbers(table.column(MONO))[mine], return_inverse=True)
     found = np.full((2, len(times)), -1, np.int64)
-    found[which, at] = table.column("total_us").to_numpy()[mine]
+    found[which, at] = numbers(table.column("total_us"))[mine]
     return times, found
 
 

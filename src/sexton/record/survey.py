@@ -7,17 +7,19 @@ every segment makes the kernel's share of every step of every core, by the very 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.model.cpu import CoreTimes, SoftirqCount
-from sexton.record.shelf import Array, Book, Shelf, columns
+from sexton.record.shelf import Book, Shelf, columns
+from sexton.store.arrays import Array
 from sexton.store.schema import MONO
 
 _TIMES = ("user_ms", "nice_ms", "system_ms", "irq_ms", "softirq_ms")
+_KERNEL = frozenset(_TIMES[2:])
 #: Four bytes a step are enough for 24 days of kernel time in it.
 _MOST_MS = 2**31 - 1
 #: As in the detector: readings come a little early or late.
@@ -105,14 +107,13 @@ def _slab(shelf: Shelf, book: Book) -> _Slab | None:
         if not inside.any():
             return None
     times, cores, values = _grid(found)
-    steps = _steps(values[:, :, :-1], values[:, :, 1:])
+    steps = _steps([each[:, :-1] for each in values], [each[:, 1:] for each in values])
     # Copies: a view would keep all of the segment's columns in memory.
-    edges = values[:, :, 0].copy(), values[:, :, -1].copy()
-    softirq = values[_TIMES.index("softirq_ms")].copy()
-    return _Slab(times.copy(), cores.copy(), steps, *edges, softirq)
+    first, last = (np.stack([each[:, at] for each in values]) for at in (0, -1))
+    return _Slab(times.copy(), cores.copy(), steps, first, last, values[-1])
 
 
-def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Sequence[Array]]:
     """Readings, cores, and every counter by core and reading, -1 where a core was not there."""
     mono, cpu = found[MONO], found["cpu"]
     length = int(np.argmax(cpu != cpu[0])) or len(cpu)
@@ -121,21 +122,25 @@ def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Array]:
         shape = (len(cores), length)
         whole = (mono.reshape(shape) == times).all() and (cores == cpu.reshape(shape).T).all()
         if whole and (np.diff(times) > 0).all() and (np.diff(cores) > 0).all():
-            return times, cores, np.stack([found[name].reshape(shape) for name in _TIMES])
+            return times, cores, [found[name].reshape(shape) for name in _TIMES]
     times, column = np.unique(mono, return_inverse=True)
     cores, row = np.unique(cpu, return_inverse=True)
     values = np.full((len(_TIMES), len(cores), len(times)), -1, np.int64)
     for number, name in enumerate(_TIMES):
         values[number, row, column] = found[name]
-    return times, cores, values
+    return times, cores, list(values)
 
 
-def _steps(before: Array, after: Array) -> Array:
+def _steps(before: Sequence[Array], after: Sequence[Array]) -> Array:
     """Kernel milliseconds of each step; -1 where a counter went back or was not there."""
-    moved = after - before
-    known = (moved.min(axis=0) >= 0) & (before[0] >= 0)
-    kernel = np.where(known, moved[2] + moved[3] + moved[4], -1)
-    made: Array = np.minimum(kernel, _MOST_MS).astype(np.int32)
+    known = before[0] >= 0
+    kernel = np.zeros(known.shape, np.int64)
+    for name, earlier, later in zip(_TIMES, before, after, strict=True):
+        moved = later - earlier
+        known &= moved >= 0
+        if name in _KERNEL:
+            kernel += moved
+    made: Array = np.where(known, np.minimum(kernel, _MOST_MS), -1).astype(np.int32)
     return made
 
 
@@ -147,12 +152,16 @@ def _stitch(slabs: list[tuple[bool, _Slab]]) -> tuple[Array, Array, Array]:
     at = 0
     before: _Slab | None = None
     for joined, slab in slabs:
-        rows = np.searchsorted(cores, slab.cores)
+        whole = np.array_equal(cores, slab.cores)  # as mostly: no core came or went
         if joined and before is not None:
-            both, mine, theirs = np.intersect1d(slab.cores, before.cores, return_indices=True)
-            steps[np.searchsorted(cores, both), at] = _steps(
-                before.last[:, theirs], slab.first[:, mine]
-            )
+            if whole and np.array_equal(cores, before.cores):
+                steps[:, at] = _steps([*before.last], [*slab.first])
+            else:
+                both, mine, theirs = np.intersect1d(slab.cores, before.cores, return_indices=True)
+                steps[np.searchsorted(cores, both), at] = _steps(
+                    [*before.last[:, theirs]], [*slab.first[:, mine]]
+                )
+        rows = slice(None) if whole else np.searchsorted(cores, slab.cores)
         steps[rows, at + 1 : at + len(slab.times)] = slab.steps
         at += len(slab.times)
         before = slab
@@ -160,47 +169,47 @@ def _stitch(slabs: list[tuple[bool, _Slab]]) -> tuple[Array, Array, Array]:
 
 
 def _judge(times: Array, cores: Array, steps: Array) -> Cores:
-    known = steps >= 0
-    if not known.any():
+    """Of the share of each step only the highest are made: the more of a reading's step a core
+    spent in the kernel, the higher is its share, and mostly that is nowhere near any limit."""
+    most, second = _two_highest(steps)
+    if not (most >= 0).any():
         return Cores(times, (), ())
     seconds = np.diff(times, prepend=times[0] - 1.0)
-    share = steps / 10 / seconds
-    coarse = int(np.argmax(np.where(known.any(axis=0), seconds, -1.0)))
+    coarse = int(np.argmax(np.where(most >= 0, seconds, -1.0)))
+    share = most / 10 / seconds
+    worst, longest = int(share.argmax()), int(most.argmax())
     telling = {
-        _first(share, cores),
-        _first(steps, cores),
-        (int(cores[int(np.argmax(known[:, coarse]))]), coarse),
-        *_pair(share, cores),
+        (int(cores[int(steps[:, worst].argmax())]), worst),
+        (int(cores[int(steps[:, longest].argmax())]), longest),
+        (int(cores[int(np.argmax(steps[:, coarse] >= 0))]), coarse),
     }
-    row, number = np.nonzero(share >= KERNEL_SHARE.value)
-    held = []
-    breaks = np.flatnonzero((np.diff(number) != 1) | (np.diff(row) != 0)) + 1
-    for group in np.split(np.arange(len(row)), breaks) if len(row) else ():
-        edges = int(number[group[0]]), int(number[group[-1]])
-        held.append(_run(times, steps[row[group[0]]], int(cores[row[group[0]]]), edges))
+    both = int((second / 10 / seconds).argmax())
+    if second[both] >= 0:
+        busiest = np.argsort(-steps[:, both], kind="stable")[:2]
+        telling |= {(int(cores[row]), both) for row in busiest}
+    held = _held(times, cores, steps, np.flatnonzero(share >= KERNEL_SHARE.value))
     return Cores(times, tuple(held), tuple(sorted(telling)))
 
 
-def _pair(share: Array, cores: Array) -> list[tuple[int, int]]:
-    """The two busiest cores of the step in which the second of them was busiest."""
-    if len(cores) < 2:
-        return []
-    first = share.argmax(axis=0)
-    number = np.arange(share.shape[1])
-    highest = share[first, number]
-    share[first, number] = -1.0
-    second = share.argmax(axis=0)
-    at = int(share[second, number].argmax())
-    busy = share[second[at], at] >= 0
-    share[first, number] = highest
-    return [(int(cores[each[at]]), at) for each in (first, second)] if busy else []
+def _two_highest(steps: Array) -> tuple[Array, Array]:
+    """Of each reading the highest and the second highest step of any core; -1 where none is."""
+    most = np.full(steps.shape[1], -1, steps.dtype)
+    second = most.copy()
+    for row in steps:
+        np.maximum(second, np.minimum(most, row), out=second)
+        np.maximum(most, row, out=most)
+    return most, second
 
 
-def _first(values: Array, cores: Array) -> tuple[int, int]:
-    """Where the greatest of these is; of equals the earliest, as a detector meets them."""
-    row, number = np.nonzero(values == values.max())
-    at = int(np.lexsort((row, number))[0])
-    return int(cores[row[at]]), int(number[at])
+def _held(times: Array, cores: Array, steps: Array, near: Array) -> Iterator[Held]:
+    """Neighbouring steps of a core at or above the limit; `near` are all that have such a core."""
+    seconds = times[near] - np.where(near > 0, times[near - 1], times[0] - 1.0)
+    row, place = np.nonzero(steps[:, near] / 10 / seconds >= KERNEL_SHARE.value)
+    number = near[place]
+    breaks = np.flatnonzero((np.diff(number) != 1) | (np.diff(row) != 0)) + 1
+    for group in np.split(np.arange(len(row)), breaks) if len(row) else ():
+        edges = int(number[group[0]]), int(number[group[-1]])
+        yield _run(times, steps[row[group[0]]], int(cores[row[group[0]]]), edges)
 
 
 def _run(times: Array, steps: Array, core: int, edges: tuple[int, int]) -> Held:
@@ -239,8 +248,9 @@ def survey_polls(shelf: Shelf, cores: Cores, serving: Iterable[int]) -> list[Sil
             return None
         mono = found[MONO]
         inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
-        some = inside & np.isin(found["cpu"], suspects)
-        few = {name: column[some] for name, column in found.items()}
+        some = np.flatnonzero(inside & np.isin(found["cpu"], suspects))
+        order = some[np.lexsort((mono[some], found["cpu"][some]))]
+        few = {name: column[order] for name, column in found.items()}
         return float(mono[inside].max(initial=-1.0)), few
 
     for book, answer in zip(shelf.books, shelf.each(read), strict=True):
@@ -249,17 +259,16 @@ def survey_polls(shelf: Shelf, cores: Cores, serving: Iterable[int]) -> list[Sil
         if answer is None:
             continue
         newest, found = answer
-        for core in suspects:
-            mine = found["cpu"] == core
-            mono, ran = found[MONO][mine], found["net_rx"][mine]
-            if core in last:
-                mono, ran = np.insert(mono, 0, last[core][0]), np.insert(ran, 0, last[core][1])
-            if len(mono) > 1:
-                order = np.argsort(mono, kind="stable")
-                mono, ran = mono[order], ran[order]
-                polls[core].append((mono[:-1], mono[1:], np.diff(ran)))
-            last.pop(core, None)
-            if len(mono) and mono[-1] == newest:
+        edges = [np.searchsorted(found["cpu"], suspects, side) for side in ("left", "right")]
+        for core, first, past in zip(suspects, *(each.tolist() for each in edges), strict=True):
+            mono, ran = found[MONO][first:past], found["net_rx"][first:past]
+            before = last.pop(core, None)
+            if not len(mono):
+                continue
+            if before is not None:
+                polls[core].append((np.array([before[0]]), mono[:1], ran[:1] - before[1]))
+            polls[core].append((mono[:-1], mono[1:], np.diff(ran)))
+            if mono[-1] == newest:
                 last[core] = float(mono[-1]), int(ran[-1])
     times = cores.times
     return [

@@ -17,7 +17,8 @@ from sexton.model.cgroup import CgroupThrottle
 from sexton.model.cpu import CoreTimes
 from sexton.model.net import Conntrack, TcpCounters
 from sexton.record.choice import Choice
-from sexton.record.shelf import Array, Book, Shelf, columns
+from sexton.record.shelf import Book, Shelf, columns
+from sexton.store.arrays import Array, coded, numbers
 from sexton.store.schema import MONO
 
 Things = dict[float, set[Hashable]]
@@ -27,6 +28,8 @@ _MOST_ROWS = 60_000
 _MOST_PATHS = 50
 _EPISODES = 4
 _SLACK = 0.9
+#: Just less than what a flood needs.
+_BELOW = float(np.nextafter(softirq_flood.NOTED.value, 0))
 _TCP = ("out_segments", "retransmitted_segments", "aborts_on_timeout", "attempt_fails")
 
 
@@ -147,14 +150,14 @@ def of_throttles(shelf: Shelf) -> Things:
 
 
 def _throttled(shelf: Shelf, book: Book) -> Iterable[tuple[str, int, list[float]]]:
-    table = book.segment.table(CgroupThrottle, (MONO, "path", "throttled", "throttled_us"))
+    names = (MONO, "throttled", "throttled_us")
+    table = book.segment.table(CgroupThrottle, ("path", *names), coded=("path",))
     if table is None or not table.num_rows:
         return
-    coded = table.column("path").combine_chunks().dictionary_encode()
-    codes, mono = coded.indices.to_numpy(), table.column(MONO).to_numpy()
-    times, stopped = (table.column(name).to_numpy() for name in ("throttled", "throttled_us"))
+    codes, paths = coded(table.column("path"))
+    mono, times, stopped = (numbers(table.column(name)) for name in names)
     inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
-    for code, path in enumerate(coded.dictionary.to_pylist()):
+    for code, path in enumerate(paths):
         mine = np.flatnonzero((codes == code) & inside)
         mine = mine[np.argsort(mono[mine], kind="stable")]
         often = np.maximum(np.diff(times[mine]), 0).sum()
@@ -187,15 +190,20 @@ class Softirqs:
         """One segment more; `joined` where nothing is missing between it and the one before."""
         if joined and self._last[0] < times[0]:
             before = np.array([self._last[1].get(core, -1) for core in cores.tolist()])
-            times = np.insert(times, 0, self._last[0])
-            softirq = np.insert(softirq, 0, before, axis=1)
+            times = np.concatenate([[self._last[0]], times])
+            softirq = np.concatenate([before[:, None], softirq], axis=1)
         last = zip(cores.tolist(), softirq[:, -1].tolist(), strict=True)
         self._last = float(times[-1]), dict(last)
         if len(times) < 2:
             return
-        moved = np.diff(softirq, axis=1)
+        moved, spent = np.diff(softirq, axis=1), np.diff(times)
         known = (moved >= 0) & (softirq[:, :-1] >= 0)
-        share = np.where(known, moved, -1) / 10 / np.diff(times)
+        moved = np.where(known, moved, -1)
+        # Mostly nothing in a segment comes near what counts: then no step needs to be looked at.
+        highest = float(moved.max() / 10 / spent.min())
+        if self._busiest is not None and highest <= min(self._busiest[0], _BELOW):
+            return
+        share = moved / 10 / spent
         number = int(share.max(axis=0).argmax())
         row = int(share[:, number].argmax())
         top = float(share[row, number])

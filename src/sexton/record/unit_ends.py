@@ -6,15 +6,12 @@ seconds, and whoever asks what came before them wants them all.
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from sexton.model.text import printable
 from sexton.model.unit import Unit
 from sexton.record.shelf import Shelf
 from sexton.record.span import Span
+from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Recording
-from sexton.store.schema import unescape
 
 _COLUMNS = ("name", "main_exit_us")
 
@@ -23,13 +20,12 @@ def unit_ends(recording: Recording, span: Span, unit: str) -> list[float]:
     """When its main process ended, monotonic seconds, in order; `unit` as it is printed."""
     found: set[int] = set()
     for book in Shelf(recording, span).having(Unit):
-        table = book.segment.table(Unit, _COLUMNS)
+        table = book.segment.table(Unit, _COLUMNS, coded=("name",))
         if table is None or any(name not in table.column_names for name in _COLUMNS):
             continue
-        names = table.column("name").cast(pa.string())
-        every = pc.unique(names).to_pylist()
-        mine = [name for name in every if printable(unescape(name)) == unit]
-        for name in mine:
-            ends = table.filter(pc.equal(names, name)).column("main_exit_us").to_pylist()
-            found.update(end for end in ends if end)
+        codes, names = coded(table.column("name"))
+        for code, name in enumerate(names):
+            if printable(name) == unit:
+                ends = numbers(table.column("main_exit_us"))[codes == code].tolist()
+                found.update(end for end in ends if end > 0)
     return sorted(end / 1e6 for end in found if span.holds(end / 1e6))

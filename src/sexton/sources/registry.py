@@ -21,13 +21,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
 import sexton.sources
 from sexton.errors import SourceAbsent
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 from sexton.sources.host import Host
 from sexton.sources.reader import text
@@ -45,8 +46,8 @@ class Reading(Protocol):
         """Give back whatever was held; called exactly once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@frozen
+class Source(Frozen):
     """What the registry knows of a source.
 
     `period_s` is how often it wants to be read (0: once per window); `deadline_s` is when its
@@ -136,19 +137,33 @@ def source(  # noqa: PLR0913 - all but one are named at the call
 
 @cache
 def all_sources() -> tuple[Source, ...]:
-    """Every source there is, by walking the folders; sorted by id.
-
-    Modules beside the folders are no sources, and some are dear to import (`archive`). So are some
-    in a folder whose `SOURCES` names those that are.
-    """
-    for folder in pkgutil.iter_modules(sexton.sources.__path__, _PACKAGE):
-        if folder.ispkg:
-            inside = importlib.import_module(folder.name)
-            named = getattr(inside, "SOURCES", None)
-            for module in pkgutil.iter_modules(inside.__path__):
-                if named is None or module.name in named:
-                    importlib.import_module(f"{folder.name}.{module.name}")
+    """Every source there is, by walking the folders; sorted by id."""
+    _import(None)
     return tuple(_found[name] for name in sorted(_found))
+
+
+@cache
+def asked_sources(*asked: str) -> tuple[Source, ...]:
+    """Those that wait for no option, and those whose option is among `asked`."""
+    _import(asked)
+    found = (_found[name] for name in sorted(_found))
+    return tuple(each for each in found if not each.asked_by or each.asked_by in asked)
+
+
+def _import(asked: Sequence[str] | None) -> None:
+    """Modules beside the folders are no sources, and some are dear to import (`archive`). So are
+    some in a folder whose `SOURCES` names those that are, and all in one whose `ASKED_BY` is an
+    option that nobody gave."""
+    for folder in pkgutil.iter_modules(sexton.sources.__path__, _PACKAGE):
+        if not folder.ispkg:
+            continue
+        inside = importlib.import_module(folder.name)
+        if asked is not None and getattr(inside, "ASKED_BY", None) not in (None, *asked):
+            continue
+        named = getattr(inside, "SOURCES", None)
+        for module in pkgutil.iter_modules(inside.__path__):
+            if named is None or module.name in named:
+                importlib.import_module(f"{folder.name}.{module.name}")
 
 
 def left_out(source: Source, why: str, grant: str) -> Source:

@@ -26,11 +26,12 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
+from sexton.store.escaped import unescape
 from sexton.store.layout import ASIDE, parse_name, sync_directory, write_all
 from sexton.store.pieces import Piece, loose_pieces, pieces_of
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording, Segment
-from sexton.store.schema import MONO, POSITION, WALL, schema_of, tables, unescape
+from sexton.store.schema import MONO, POSITION, WALL, schema_of, tables
 
 FORMATS = ("parquet", "jsonl", "csv")
 _ROWS = 10_000

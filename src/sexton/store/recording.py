@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
 from sexton.store.annex import Annex, annexes_of
+from sexton.store.arrays import coded as codes_of
+from sexton.store.arrays import numbers
 from sexton.store.homes import Reach, annex_names, reach_of
 from sexton.store.journal import (
     JOURNAL,
@@ -33,7 +34,7 @@ from sexton.store.journal import (
 )
 from sexton.store.layout import ASIDE, SegmentName, parse_name
 from sexton.store.manifest import MANIFEST, read_manifest
-from sexton.store.schema import MONO, POSITION, WALL, decode, schema_of, tables
+from sexton.store.schema import MONO, POSITION, WALL, decode, schema_of, tables, texts_of
 from sexton.store.sealed import read_table, spans_of
 
 
@@ -113,9 +114,9 @@ class Segment:
         in `coded` may stay numbers into a dictionary."""
         return self._table(table(kind), columns, coded)
 
-    def readings(self) -> pa.Table | None:
+    def readings(self, coded: Sequence[str] = ()) -> pa.Table | None:
         """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
-        return self._table(READING, None)
+        return self._table(READING, None, coded)
 
     def batches(self, kind: type[Row]) -> list[Batch[Any]]:
         """Every reading of one row type, oldest first, each in its own order.
@@ -125,19 +126,19 @@ class Segment:
         """
         if not self.has(kind):
             return []
-        found = self._table(table(kind), None) if self.rows(kind) else None
+        found = self._table(table(kind), None, texts_of(kind)) if self.rows(kind) else None
         if found is not None:
             for extra in set(found.column_names) - set(schema_of(kind).names):
                 self._tell(f"{table(kind)}.{extra}: a column this version does not know, skipped")
-        readings = self._table(READING, None)
+        readings = self.readings(coded=("table",))
         if readings is None:  # damaged: then its rows tell of every reading that had some
             known = {} if found is None else {table(kind): found}
             readings = with_unlisted(READINGS.empty_table(), known)
-        listed = readings.filter(pc.equal(readings.column("table"), table(kind)))
+        codes, words = codes_of(readings.column("table"))
+        listed = codes == (words.index(table(kind)) if table(kind) in words else -2)
         rows = _grouped(kind, found)
-        times = zip(
-            *(listed.column(name).to_pylist() for name in (MONO, WALL, "rows")), strict=True
-        )
+        columns = (numbers(readings.column(name))[listed] for name in (MONO, WALL, "rows"))
+        times = zip(*(column.tolist() for column in columns), strict=True)
         moments = {mono: (wall, number) for mono, wall, number in sorted(times)}
         return [
             Batch(mono, wall, rows.get(mono, ()))
@@ -241,7 +242,7 @@ def _grouped(kind: type[Row], found: pa.Table | None) -> dict[float, tuple[Row, 
         return {}
     mono = found.column(MONO).to_numpy()
     order = np.lexsort((found.column(POSITION).to_numpy(), mono))
-    rows = decode(kind, found.take(pa.array(order)))
+    rows = decode(kind, found, order)
     moments, starts = np.unique(mono[order], return_index=True)
     ends = [*starts[1:].tolist(), len(rows)]
     return {

@@ -8,14 +8,7 @@ text. Everything else is `None` where the kernel did not give it.
 Columns are matched by name on reading, never by place: a recording made before a field existed
 gives `None` for it, one made by a later version may have columns that are skipped here.
 `FORMAT` counts changes of meaning; a recording with a higher one is refused by name.
-
-Names from the kernel are any bytes, which Python holds as lone surrogates and Arrow's UTF-8 cannot.
-Text with such bytes is stored escaped behind a NUL, which no name can hold:
-
->>> escape("a\\udcffb"), unescape(escape("a\\udcffb")) == "a\\udcffb"
-('\\x00a\\\\xffb', True)
->>> escape("plain \\\\xff"), escape("\\0odd")
-('plain \\\\xff', '\\x00\\x00odd')
+Text is stored as `sexton.store.escaped` has it.
 """
 
 from __future__ import annotations
@@ -23,7 +16,6 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -37,11 +29,12 @@ import pyarrow as pa
 import sexton.model
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
+from sexton.store.arrays import Ints, values
+from sexton.store.escaped import escape
 from sexton.store.manifest import FORMAT
 
+_TEXT = ("str", "str | None")
 MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4})")
 #: What Arrow and we ourselves raise for a value that is not of its column's type.
 _UNFIT = (
     AttributeError,
@@ -227,56 +220,32 @@ def _refuse_fractions(values: Iterable[Any]) -> None:
         raise TypeError("a fraction where whole numbers belong")
 
 
-def decode(kind: type[Row], found: pa.Table) -> list[Row]:
-    """Rows of a table, in its order; columns it lacks are `None`."""
-    columns: list[Iterable[Any]] = []
+def decode(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[Row]:
+    """Rows of a table, in its order; or these of them, in this one. Columns it lacks are `None`."""
+    number = found.num_rows if rows is None else len(rows)
+    there = {*found.column_names}
+    mappings = _mappings(kind)
+    columns: list[list[Any]] = []
     for name in fields_of(kind):
-        if name not in found.column_names:
-            columns.append([None] * found.num_rows)
-            continue
-        columns.append(_python(kind, name, found.column(name)))
-    return [kind(*values) for values in zip(*columns, strict=True)]
+        told = values(found.column(name), rows) if name in there else [None] * number
+        if name in mappings and name in there:
+            told = [{} if each is None else json.loads(each) for each in told]
+        columns.append(told)
+    return list(map(kind, *columns))
 
 
-def _python(kind: type[Row], name: str, column: pa.ChunkedArray) -> Iterable[Any]:
-    values: list[Any] = column.to_pylist()
-    if name in _shape(kind).mappings:
-        return [{} if value is None else json.loads(value) for value in values]
-    if pa.types.is_list(column.type):
-        texts = pa.types.is_string(column.type.value_type)
-        return [
-            None if value is None else tuple(unescape(each) if texts else each for each in value)
-            for value in values
-        ]
-    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
-        return [
-            unescape(value) if value is not None and value[:1] == "\0" else value
-            for value in values
-        ]
-    return values
+def _mappings(kind: type[Row]) -> frozenset[str]:
+    """Asked for apart: to work out every row's types takes longer than to read some of them."""
+    told = any("Mapping" in str(hint) for hint in kind.__annotations__.values())
+    return _shape(kind).mappings if told else frozenset()
 
 
-def escape(text: str) -> str:
-    """Text that UTF-8 can hold; most is itself."""
-    if not text.startswith("\0") and _SURROGATE.search(text) is None:
-        return text
-    return "\0" + _SURROGATE.sub(_escaped, text.replace("\\", "\\\\"))
+_texts: dict[type[Row], tuple[str, ...]] = {}
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    # A raw byte is written as one; JSON (the journal's) can hold other halves of a pair.
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
-
-
-def unescape(text: str) -> str:
-    """What `escape` was given."""
-    if not text.startswith("\0"):
-        return text
-    return _ESCAPED.sub(_unescaped, text[1:])
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    if found[1] == "\\":
-        return "\\"
-    return chr(int(found[1][1:], 16) + (0xDC00 if found[1][0] == "x" else 0))
+def texts_of(kind: type[Row]) -> tuple[str, ...]:
+    """Its columns of text, which are read fastest as codes."""
+    if kind not in _texts:
+        told = kind.__annotations__
+        _texts[kind] = tuple(name for name in fields_of(kind) if told[name] in _TEXT)
+    return _texts[kind]

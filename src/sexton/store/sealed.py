@@ -184,7 +184,10 @@ def read_table(
     if source is None:
         return None
     try:
-        known = None if columns is None else [n for n in columns if n in source.schema_arrow.names]
+        known = columns
+        if columns is not None:
+            there = {*source.schema_arrow.names}
+            known = [name for name in columns if name in there]
         return source.read(columns=known, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
@@ -209,7 +212,9 @@ def open_table(
         try:
             return pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(coded) or None)
         except KeyError:  # an older version's table has no such column
-            return pq.ParquetFile(pa.BufferReader(content))
+            there = {*pq.ParquetFile(pa.BufferReader(content)).schema_arrow.names}
+            known = [each for each in coded if each in there] or None
+            return pq.ParquetFile(pa.BufferReader(content), read_dictionary=known)
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
         raise StoreError(f"{directory.name}/{path.name}: {first}") from None

@@ -117,6 +117,50 @@ def test_stacks_alone_show_what_no_counter_counts():
     assert finding.entities["core"] == ("3",)
 
 
+ORDERED = ("mem_cgroup_iter", "shrink_node", "try_to_free_mem_cgroup_pages", "memory_reclaim")
+
+
+@pytest.mark.parametrize(
+    "order", ["mem_cgroup_force_empty_write", "memory_reclaim", "user_proactive_reclaim.isra.0",
+              "memory_high_write", "mem_cgroup_resize_max"]
+)  # fmt: skip
+@pytest.mark.parametrize("scanned", [0, 20_000])
+def test_reclaim_that_somebody_ordered_is_noted_and_no_warning(order: str, scanned: int):
+    machine = seconds(9, pgscan_file=scanned)
+    machine.add(*(sample(n, 1, (*ORDERED[:-1], order), 90, (9, "reaper")) for n in range(9)))
+    finding = detect(machine.window())
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
+    assert "reaper[9] was told to free memory" in finding.summary
+    assert "for 9 seconds; no task had to free any to go on" in finding.summary
+    assert finding.entities == {"task": ("reaper[9]",), "core": ("1",)}
+
+
+def test_an_order_hides_nobody_who_had_to_reclaim_at_another_time():
+    machine = seconds(5, pgscan_file=900_000)
+    machine = seconds(5, seconds(2, machine), pgscan_file=20_000)
+    orders = [sample(n, 1, ORDERED, 90, (9, "reaper")) for n in range(5)]
+    machine.add(*orders, *(sample(n, 0, RECLAIM, 40) for n in range(7, 12)))
+    finding = detect(machine.window())
+    assert finding.severity is Severity.WARNING
+    assert (finding.start, finding.end) == (EPOCH + 7, EPOCH + 12)
+    assert finding.entities["task"] == ("dd[77]",)
+
+
+def test_who_had_to_reclaim_beside_an_order_is_told_of():
+    machine = seconds(8, pgscan_file=90_000)
+    orders = [sample(n, 1, ORDERED, 30, (9, "reaper")) for n in range(8)]
+    machine.add(*orders, *(sample(n, 0, RECLAIM, 60) for n in range(8)))
+    finding = detect(machine.window())
+    assert finding.severity is Severity.WARNING
+    assert finding.entities["task"] == ("dd[77]",)
+
+
+def test_without_stacks_nobody_can_tell_an_order_from_a_need():
+    finding = detect(seconds(9, pgscan_file=20_000).window())
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
+    assert "nobody is seen to stall by it" in finding.summary
+
+
 def test_a_handful_of_samples_is_no_finding_and_is_shown():
     finding = detect(seconds(8).add(sample(2, 0, RECLAIM, 19)).window())
     assert finding.verdict is Verdict.ABSENT

@@ -145,13 +145,29 @@ def test_one_reading_is_unknown_and_says_how_to_ask_again():
     assert finding.missing[0].grant == "sexton diagnose --seconds 10"
 
 
-def test_pressure_without_counters_is_told_one_step_less_and_says_what_it_lacks():
-    grave = detect(seconds(12, some=70, full=60).window(without=[VmCounter]))
-    assert grave.severity is Severity.WARNING
-    finding = detect(seconds(8, some=50).window(without=[VmCounter]))
+@pytest.mark.parametrize(("long", "some", "full"), [(8, 50, 0), (12, 70, 60)])
+def test_pressure_of_who_knows_whom_is_noted_and_says_what_it_lacks(long, some, full):
+    finding = detect(seconds(long, some=some, full=full).window(without=[VmCounter]))
     assert finding.verdict is Verdict.PRESENT
-    assert finding.severity is Severity.INFO, "it may have been cgroups alone"
+    assert finding.severity is Severity.INFO, "it may have been one cgroup alone"
+    assert "is not known" in finding.summary
     assert finding.missing
+
+
+@pytest.mark.parametrize(
+    ("frames", "often", "severity"),
+    [
+        (("shrink_node", "do_try_to_free_pages", "try_to_free_pages"), 20, "critical"),
+        (KSWAPD, 20, "critical"),
+        (KSWAPD, 19, "info"),
+        (RECLAIM, 90, "info"),
+    ],
+)
+def test_without_counters_stacks_tell_whether_the_machine_is_short(frames, often, severity):
+    machine = seconds(12, some=70, full=60).add(sample(5, 0, frames, often))
+    finding = detect(machine.window(without=[VmCounter]))
+    assert finding.severity == severity
+    assert ("is not known" in finding.summary) is (severity == "info")
 
 
 def test_another_resources_pressure_is_not_the_memorys():

@@ -10,7 +10,7 @@ from sexton.detect.detectors.page_fault_storm import detect
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
-from sexton.model.task import Process, ProcessCgroup
+from sexton.model.task import Process, ProcessCgroup, Thread
 from tests.support.memory import FAULT, RECLAIM, Machine, sample
 from tests.support.windows import EPOCH, make_window
 
@@ -65,6 +65,8 @@ def test_a_core_held_by_faults_is_a_warning():
     assert finding.severity is Severity.WARNING
     assert finding.entities == {"core": ("1",), "task": ("dd[77]",)}
     assert "held core 1 in the kernel for 8.0 s" in finding.summary
+    assert finding.evidence[0].what == "core 1 held by page faults, and its samples in them"
+    assert finding.evidence[0].value == "8.0 s, 84 %"
 
 
 def test_one_core_of_a_large_machine_held_by_faults_is_a_warning_though_the_average_is_low():
@@ -78,6 +80,50 @@ def test_one_core_of_a_large_machine_held_by_faults_is_a_warning_though_the_aver
     assert finding.entities == {"core": ("5",), "task": ("dd[77]",)}
     assert (finding.start, finding.end) == (EPOCH + 4, EPOCH + 12)
     assert finding.summary.startswith("600,000 page faults a second for 8.0 s by dd[77]")
+
+
+def test_a_core_held_by_faults_is_a_storm_at_any_rate_counted_or_not():
+    """Under software emulation a fault takes a hundred times as long."""
+    machine = seconds(8, pgfault=9_000, kernel=(3.0, 96.0))
+    machine.add(*(sample(n, 1, FAULT, 80) for n in range(8)))
+    slow = detect(machine.window())
+    assert slow.severity is Severity.WARNING
+    assert slow.summary.startswith("9,000 page faults a second for 8.0 s by dd[77]")
+    blind = detect(machine.window(without=[VmCounter]))
+    assert (blind.severity, blind.entities) == (slow.severity, slow.entities)
+    assert blind.summary.startswith("page faults for 8.0 s by dd[77]; they held core 1")
+
+
+def thread(system_ms: int) -> Thread:
+    return Thread(7, 7, "allocd", "R", 5, 0, system_ms, 1)
+
+
+def held(faults: int, share: float = 97.0) -> Machine:
+    """A process holds core 1 for eight seconds and takes so many faults a second, all seen."""
+    machine = seconds(8, pgfault=faults, kernel=(3.0, share))
+    for at in range(9):
+        machine.add(thread(int(10 * share) * at), process(7, faults * at), at=float(at))
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("faults", "share", "verdict"),
+    [(10_000, 97.0, "present"), (9_999, 97.0, "absent"), (10_000, 60.0, "absent")],
+)
+def test_without_stacks_faults_of_who_held_a_core_are_noted_and_blamed_for_nothing(
+    faults, share, verdict
+):
+    finding = detect(held(faults, share).window())
+    assert (finding.verdict, finding.severity) == (verdict, Severity.INFO)
+    if verdict == "present":
+        assert "which held core 1; whether by its faults only stacks tell" in finding.summary
+        assert finding.entities == {"core": ("1",), "task": ("allocd[7]",)}
+        assert (finding.start, finding.end) == (EPOCH, EPOCH + 8)
+
+
+def test_where_stacks_were_taken_they_decide_and_no_rate_of_the_holder():
+    machine = held(20_000).add(*(sample(n, 1, OTHER, 80) for n in range(8)))
+    assert detect(machine.window()).verdict is Verdict.ABSENT
 
 
 def test_cores_held_by_the_same_storm_are_all_named():

@@ -71,7 +71,7 @@ def test_a_busy_start_is_found_in_an_hour_of_calm_and_only_it():
     finding = run(*readings)
     assert finding.severity is Severity.WARNING
     assert (finding.start, finding.end) == (EPOCH + 1000, EPOCH + 1060)
-    assert "for 24.0 s of 30.0 s" in finding.summary
+    assert "90 % of its periods for 30.0 s; its cores waited 24.0 s" in finding.summary
 
 
 def test_what_lies_between_readings_that_are_left_out_is_no_stretch():
@@ -120,8 +120,39 @@ def test_one_reading_cannot_tell():
     assert finding.missing
 
 
-def test_time_of_many_cores_may_exceed_the_clock():
-    assert "for 40.0 s of 10.0 s" in ten_seconds(100, 100, 40.0).summary
+def test_time_of_many_cores_exceeds_the_clock_and_is_said_to_be_theirs():
+    summary = ten_seconds(100, 100, 40.0).summary
+    assert "in 100 % of its periods for 10.0 s; its cores waited 40.0 s" in summary
+    assert summary.endswith("all together")
+    assert "40.0 s of 10.0 s" not in summary
+
+
+def test_a_cgroup_that_came_between_two_readings_is_judged_since_the_one_before():
+    born = run((0, []), (10, [row(98, 96, 8.0)]))
+    assert (born.verdict, born.severity) == (Verdict.PRESENT, Severity.WARNING)
+    assert (born.start, born.end) == (EPOCH, EPOCH + 10)
+    calm = run((0, []), (10, [row(98, 3, 0.1)]))
+    assert calm.verdict is Verdict.ABSENT
+
+
+def test_a_quota_given_back_brings_its_old_counts_along_and_they_are_not_taken_for_new():
+    finding = run((0, []), (10, [row(9000, 9000, 800)]))
+    assert finding.verdict is Verdict.UNKNOWN
+    again = run((0, []), (10, [row(9000, 9000, 800)]), (20, [row(9100, 9001, 800.1)]))
+    assert again.verdict is Verdict.ABSENT
+
+
+def test_a_cgroup_that_was_gone_before_it_was_read_again_makes_nothing_unknown():
+    finding = run((0, [row(40, 40, 3.0)]), (10, []), (20, []))
+    assert finding.verdict is Verdict.ABSENT
+    assert "in one reading only" in finding.summary
+    assert finding.evidence[0].value == "100 % (40 of 40)"
+
+
+def test_one_reading_of_who_was_never_stopped_tells_all_there_is():
+    finding = run((0, [row(4000, 0, 0.0)]))
+    assert finding.verdict is Verdict.ABSENT
+    assert finding.summary == "1 cgroup with a CPU quota, none ever throttled"
 
 
 def test_a_hostile_path_is_escaped():

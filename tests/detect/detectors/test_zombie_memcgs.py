@@ -184,6 +184,35 @@ def test_a_traced_owner_is_named_beside_a_heap_of_older_ones():
     assert "/system.slice/ecs.service" in finding.entities["cgroup"]
 
 
+def dead_in_sight(number: int, dying: int) -> Finding:
+    """So many die while they are traced, of so many in all."""
+    rows = [census(dying), *(CgroupDir(path, n, 0) for n, path in enumerate(("/", "/docker"), 1))]
+    events = [CgroupEvent("rmdir", n, f"/docker/{n:064x}", 10**9) for n in range(1, number + 1)]
+    return detect(make_window([(0.0, rows), (10.0, [*rows, *events])], [CgroupEvent]))
+
+
+def test_those_that_died_before_anybody_looked_are_counted_and_given_to_nobody():
+    finding = dead_in_sight(200, 1_500)
+    assert "200 of them left under /docker/*" in finding.summary
+    assert "(who left 1,300 more nothing tells)" in finding.summary
+    assert "of them, named by nothing: 1,300 of 1,500" in told(finding)
+
+
+@pytest.mark.parametrize(("traced", "more"), [(951, False), (950, True)])
+def test_a_small_rest_is_in_the_evidence_and_not_in_the_summary(traced: int, more: bool):
+    finding = dead_in_sight(traced, 1_000)
+    assert ("nothing tells" in finding.summary) is more
+    assert f"named by nothing: {1_000 - traced} of 1,000" in told(finding)
+
+
+def test_where_all_are_named_or_nobody_is_nothing_is_said_of_a_rest():
+    assert "named by nothing" not in told(dead_in_sight(900, 900))
+    assert "named by nothing" not in told(look(census(2_000)))
+    placed = look(census(2_000), CgroupStat("/", 9, 2_000, None), CgroupStat("/a", 9, 2_000, None))
+    assert "2,000 of them left under /a" in placed.summary
+    assert "nothing tells" not in placed.summary
+
+
 def test_where_only_bytes_are_known_every_directory_is_named_for_bytes_tell_no_number():
     rows = [CgroupResidual("/demo", 8 << 20, "exact"), CgroupResidual("/cache", 300 << 20, "exact")]
     finding = look(census(2_000), *rows)

@@ -20,6 +20,15 @@ def test_one_event_among_its_controls_has_as_many_ps_as_there_are_windows():
     assert smallest_p(sizes, 1999) == pytest.approx(0.2)
 
 
+def test_equal_controls_make_no_p_that_one_event_does_not_allow():
+    sizes = Sizes((10,))
+    values = np.array(
+        [[9, 1, 1, 1, 1, 1, 1, 2, 3, 4]], np.float32
+    )  # nobody is as low as it is high
+    tested = judge([values], sizes, 1999, 1)
+    assert tested.p[0] == tested.q[0] == pytest.approx(smallest_p(sizes, 1999))
+
+
 def test_few_arrangements_are_gone_through_and_many_are_drawn():
     assert smallest_p(Sizes((5, 5)), 1999) == pytest.approx(2 / 25)
     assert smallest_p(Sizes((25,) * 4), 1999) == pytest.approx(1 / 2000)

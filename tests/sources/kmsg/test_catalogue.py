@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.sources.kmsg import catalogue
 from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, Recogniser, patterns, recognise
 from sexton.sources.kmsg.records import LogLine
 
@@ -50,6 +51,17 @@ def test_an_entry_is_complete(pattern):
 
 def test_ids_are_unique():
     assert len({pattern.id for pattern in PATTERNS}) == len(PATTERNS)
+
+
+def test_a_line_without_any_hint_needs_no_entry(monkeypatch):
+    monkeypatch.setattr(catalogue, "_entries", lambda content: pytest.fail("entries were made"))
+    assert recognise("Linux version 6.1.0-18-cloud-amd64 (debian-kernel@lists.debian.org)") is None
+    assert recognise("IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready") is None
+
+
+def test_hints_are_found_without_reading_the_entries():
+    found = [set(file.hints) for file in catalogue._files()]
+    assert found == [{entry.hint for entry in file.entries()} for file in catalogue._files()]
 
 
 def test_every_family_has_an_entry():

@@ -18,8 +18,8 @@ class FakeBus:
     """Answers `ListUnitsByPatterns` and `Get`; `asked` remembers every method that was called.
 
     `units` maps a unit's name to its state and properties:
-    ``{"a.service": {"state": "active", "NRestarts": ("u", 3)}}``. A member in `silent` is never
-    answered, one in `refused` gets that error.
+    ``{"a.service": {"state": "active", "NRestarts": ("u", 3)}}``. A member or property in `silent`
+    is never answered, a member in `refused` gets that error.
     """
 
     def __init__(self, place: Path, units: Mapping[str, Mapping[str, Any]]) -> None:
@@ -78,7 +78,7 @@ class FakeBus:
     def _answer(self, message: Message) -> Message | None:
         member = message.header.fields[HeaderFields.member]
         self.asked.append(member)
-        if member in self.silent:
+        if member in self.silent or (member == "Get" and message.body[1] in self.silent):
             return None
         if member in self.refused:
             return new_error(message, self.refused[member], "s", ("no",))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.sources.host import Host
 from sexton.sources.reader import FileStatus
-from sexton.sources.systemd import show
+from sexton.sources.systemd import show, units
 from sexton.sources.systemd.units import Units
 from tests.sources.systemd.conftest import Fake
 from tests.support.fixtures import kernel_text
@@ -165,6 +165,36 @@ def test_after_a_failure_the_next_reading_connects_anew(fake: Fake):
     assert "quiet.service" in by_name(reading.collect())
     reading.close()
     assert server.asked.count("Hello") == 2
+
+
+def test_a_deadline_after_the_counters_leaves_them_and_makes_nothing_up(fake: Fake, monkeypatch):
+    monkeypatch.setattr(units, "DEADLINE_S", 0.5)
+    odd = CRASH | {"ControlGroup": ("s", "/odd.slice/crash.service")}
+    server, host = fake({"crash.service": odd, "quiet.service": QUIET})
+    reading = Units(host)
+    full = by_name(reading.collect())
+    server.units["crash.service"]["NRestarts"] = ("u", 99)
+    server.silent.add("Result")
+    partial = by_name(reading.collect())
+    server.silent.clear()
+    monkeypatch.setattr(units, "DEADLINE_S", 20)
+    again = by_name(reading.collect())
+    reading.close()
+    crash = partial["crash.service"]
+    assert (crash.restarts, crash.main_start_us, crash.exit_status) == (99, None, None)
+    assert (crash.cgroup, crash.cgroup_origin) == ("/odd.slice/crash.service", "last known")
+    assert crash.restart_policy == "always"
+    assert partial["quiet.service"] == full["quiet.service"]
+    assert again["crash.service"].main_start_us == 1_000
+    assert server.asked.count("Hello") == 2
+
+
+def test_counters_that_were_not_read_before_the_deadline_are_no_answer(fake: Fake, monkeypatch):
+    monkeypatch.setattr(units, "DEADLINE_S", 0.5)
+    server, host = fake({"crash.service": CRASH})
+    server.silent.add("NRestarts")
+    with pytest.raises(SourceTimeout):
+        Units(host).collect()
 
 
 def test_an_archive_is_read_from_systemctl_show(tmp_path: Path):

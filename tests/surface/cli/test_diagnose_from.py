@@ -100,6 +100,20 @@ def test_what_cannot_be_done_is_one_line_and_exit_2(
     assert says in err
 
 
+def test_around_a_time_before_a_reboot_judges_the_boot_that_holds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    plan = Plan(cores=4, hours=0.3, processes=40, cgroups=40, queues=4, units=40, start=START,
+                plant=("zombie_walk", "nic_reset"), walks_at=(WALK_S,),
+                reboot_at=WALK_S + 60)  # fmt: skip
+    write(tmp_path / "node", plan)
+    place = str(tmp_path / "node")
+    _, out, _ = told(capsys, "--from", place, "--json", "--around", f"@{START + WALK_S + 6}")
+    assert json.loads(out)["window"]["end"] < START + WALK_S + 61
+    assert verdicts(out)["saturated_core"] == "present"
+    assert "the one that was running then" in json.loads(out)["replayed"]["notes"][0]
+
+
 def test_around_and_window_exclude_each_other(recorded: Path, capsys: pytest.CaptureFixture[str]):
     status, _, err = told(capsys, "--from", str(recorded), "--around", "5m", "--window", "5m..")
     assert status == 2

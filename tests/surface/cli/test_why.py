@@ -110,6 +110,15 @@ def test_the_seconds_before_are_compared_and_one_event_proves_nothing(
     assert "significant" not in out
 
 
+def test_every_end_of_a_restart_loop_is_an_event_and_not_one_long_episode(
+    sick: Path, capsys: pytest.CaptureFixture[str]
+):
+    aligned = answer(capsys, sick, "ecs")["aligned"]
+    assert len(aligned["events"]) == 24
+    assert aligned["before_s"] == pytest.approx(10.2 / 4, abs=0.1)
+    assert any(each.startswith("a loop, once in 10") for each in aligned["notes"])
+
+
 def test_a_bystander_did_nothing_unusual(sick: Path, held: str, capsys: pytest.CaptureFixture[str]):
     other = str((int(held) + 1) % 4)
     status, out, err = told(capsys, "core", other, "--from", str(sick))

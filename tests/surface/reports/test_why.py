@@ -15,10 +15,12 @@ from sexton.explain.why import answer
 from sexton.model.aligned import Aligned, Ranked
 from sexton.model.chain import Coincidence, Contest, Rival, Strength
 from sexton.model.finding import Missing
+from sexton.model.recorder import Mark
 from sexton.model.why import Moment, Occasions, Subject, Why
+from sexton.model.window import Batch, Window
 from sexton.surface.reports.why import why_text
 from sexton.surface.reports.why_json import why_json
-from tests.support.incident import incident
+from tests.support.incident import UPTIME_S, WALL_S, incident
 
 CORE = Ranked("core", "core 5", "system time", "% of a core", 99.0, 2.5, 48.2, 0.001, 0.004, 6.6, 6)
 TASK = Ranked(
@@ -51,6 +53,30 @@ def test_the_first_lines_answer_the_question():
     assert "What came of it, as is proven: eth0 was reset" in text
     assert "1 hold of core 5: 21:20:08 UTC" in text
     assert text.endswith("exit 1: a problem concerns core 5")
+
+
+def of_a_job(**sick: bool) -> Why:
+    """A job that somebody marked, with or without what is wrong with the node."""
+    causes = dict.fromkeys(("zombies", "burning", "resets", "looping"), False) | sick
+    made = incident(**causes)
+    mark = Batch(UPTIME_S + 9.5, WALL_S + 9.5, (Mark("job 17 died"),))
+    window = Window({**made._batches, Mark: [mark]})
+    return answer(Subject("job", "job 17 died"), diagnose(window), window)
+
+
+def test_of_a_job_s_death_that_nothing_explains_that_is_said_and_the_node_is_not_to_blame():
+    found = of_a_job()
+    text = flat(why_text(found))
+    assert int(found.exit) == 0
+    assert "Nothing that was recorded on this node explains it." in text
+    assert text.endswith("exit 0: nothing that was found is a problem of this node")
+
+
+def test_a_job_s_death_that_a_reset_may_explain_is_a_problem_that_concerns_it():
+    found = of_a_job(resets=True)
+    assert int(found.exit) == 1
+    assert "explains it" not in why_text(found)
+    assert "nic_resets" in found.chains[0].findings
 
 
 def test_in_the_chain_it_is_marked_where_it_is():

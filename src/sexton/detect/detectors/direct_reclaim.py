@@ -13,9 +13,11 @@ for each of them. To its user it is a process that hangs now and then for no rea
 
 **What would make it wrong.** Scanning alone is no illness: a container that reads files larger than
 its limit frees its own page cache all day and loses nothing by it. So the rate by itself is only
-noted, and it is a warning where tasks lost time by it. Reclaim that somebody asked for
-(`memory.reclaim`, `memory.force_empty`) counts as a task's own. Kernels before 5.8 do not count a
-cgroup's reclaim at all. kswapd is not in here: it is meant to do this.
+noted, and it is a warning where tasks lost time by it. Reclaim that somebody ordered
+(`memory.reclaim`, `memory.force_empty`, a limit that is set) is nobody's who had to wait for a
+page: where stacks show the order it is noted and no warning, whatever core it holds; without
+stacks it counts as a task's own. Kernels before 5.8 do not count a cgroup's reclaim at all. kswapd
+is not in here: it is meant to do this.
 
 **Check by hand.** ``grep -E 'pgscan|pgsteal|allocstall' /proc/vmstat`` twice; ``cat
 /proc/pressure/memory``; ``sudo perf record -ag sleep 10`` and look for ``try_to_free_pages`` or
@@ -28,20 +30,22 @@ does it, see *memory_pressure*. If the scans find next to nothing, see *zombie_m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sexton.detect import paging, pressure
-from sexton.detect.families import is_direct_reclaim
+from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.paging import PagingStep, Reading
 from sexton.detect.places import cgroups_of
 from sexton.detect.pressure import HURTS, LASTS
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.runs import Run, runs
-from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.stacks import SLACK_S, Caught, caught, thread_name
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
+from sexton.model.stack import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
@@ -56,18 +60,26 @@ CAUGHT = Threshold(
 CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be worth a word")
 
 NAME = "direct_reclaim"
+#: What evidence calls reclaim that nobody had to do.
+ORDERED = "reclaim that was ordered"
 AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
 
 
+#: Is a stretch to be left aside?
+_Skip = Callable[[Run[PagingStep]], bool]
+
+
 class _Seen(NamedTuple):
-    """What was found: the stretch that matters, how far it stalled anybody, and the stacks."""
+    """What was found: the stretch that matters, how far it stalled anybody, and the stacks; whether
+    it was done because somebody ordered it."""
 
     window: Window
     run: Run[PagingStep] | None
     stalled: float
     stacks: Caught | None
+    ordered: bool = False
 
     @property
     def span(self) -> tuple[float, float]:
@@ -88,6 +100,8 @@ class _Seen(NamedTuple):
 
     @property
     def severity(self) -> Severity:
+        if self.ordered:
+            return Severity.INFO
         by_stacks = self.held is not None and self.held[1] >= CAUGHT_FOR.value
         return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
 
@@ -102,23 +116,53 @@ def detect(window: Window) -> Finding:
     found = paging.readings(window)
     moved = paging.steps(found)
     counts = any(step.by_tasks is not None for step in moved)
-    run, stalled = worst(moved, pressure.stalled(window))
+    ordered = _on_order(window)
+    run, stalled = worst(moved, pressure.stalled(window), ordered)
     stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
-    if run is None and (stacks is None or stacks.samples < CAUGHT.value):
-        return _none(found, stacks) if counts else _cannot_tell(found)
-    return _reclaiming(_Seen(window, run, stalled, stacks), found)
+    if run is not None or (stacks is not None and stacks.samples >= CAUGHT.value):
+        return _reclaiming(_Seen(window, run, stalled, stacks), found)
+    run, _ = worst(moved, (), lambda run: not ordered(run))
+    by_order = caught(window, is_ordered_reclaim, (run.start, run.end) if run else None)
+    if by_order is not None and by_order.samples >= CAUGHT.value:
+        return _reclaiming(_Seen(window, run, 0.0, by_order, ordered=True), found)
+    return _none(found, stacks) if counts else _cannot_tell(found)
+
+
+def is_ordered(finding: Finding) -> bool:
+    """Does it tell of reclaim on somebody's order alone?"""
+    return finding.id == NAME and any(ORDERED in each.what for each in finding.evidence)
+
+
+def _on_order(window: Window) -> _Skip:
+    """Was most of the reclaim that was caught in a stretch somebody's order?"""
+    told: Counter[int] = Counter()
+    every: Counter[int] = Counter()
+    for row in window.latest(StackCount) or ():
+        if is_ordered_reclaim(row.frames):
+            told[row.second_mono] += row.samples
+            every[row.second_mono] += row.samples
+        elif is_direct_reclaim(row.frames):
+            every[row.second_mono] += row.samples
+
+    def mostly(run: Run[PagingStep]) -> bool:
+        inside = [second for second in every if run.start - SLACK_S < second < run.end]
+        return 2 * sum(told[second] for second in inside) > sum(every[second] for second in inside)
+
+    return mostly
 
 
 def worst(
-    moved: Sequence[PagingStep], stalls: Sequence[Run[pressure.Stall]]
+    moved: Sequence[PagingStep],
+    stalls: Sequence[Run[pressure.Stall]],
+    aside: _Skip = lambda _: False,
 ) -> tuple[Run[PagingStep] | None, float]:
     """The stretch with most stalled seconds in it, else with most pages; and those seconds.
 
-    Fewer of them than a stall must last to hurt are none.
+    Fewer of them than a stall must last to hurt are none; some stretches may be left aside.
     """
     best: tuple[float, int, Run[PagingStep]] | None = None
     for run in runs(moved, _is_high):
-        if not run.lasts(LASTING.value):
+        if not run.lasts(LASTING.value) or aside(run):
             continue
         stalled = sum(run.overlap(each) for each in stalls)
         stalled = stalled if stalled >= LASTS.value * 0.9 else 0.0
@@ -148,7 +192,7 @@ def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
         summary = f"tasks scanned {count(pages, 'page')} themselves in {duration(whole.seconds)}"
     evidence = [_scanned(whole), *_stalls(whole)]
     if stacks is not None:
-        evidence.append(_samples(stacks))
+        evidence.append(_samples(stacks, "direct reclaim"))
     lacking = () if "every" in whole.moved else (_cgroups_uncounted(),)
     return Finding(
         NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(evidence), missing=lacking
@@ -167,13 +211,15 @@ def _reclaiming(seen: _Seen, found: Sequence[Reading]) -> Finding:
         moved = paging.between(_at(found, start), _at(found, end))
         evidence += [_scanned(moved), *_freed(moved), *_stalls(moved)]
     level = pressure.over(pressure.levels(window), start, end)
-    if level is not None:
-        evidence.append(_pressed(level))
+    pressed = [] if level is None else [_pressed(level)]
     entities: dict[str, tuple[str, ...]] = {}
+    what = ORDERED if seen.ordered else "direct reclaim"
+    caught_in_it = []
     if stacks is not None and stacks.samples:
-        evidence.append(_samples(stacks))
-        evidence += _by_thread(stacks)
-    every = caught(window, is_direct_reclaim)
+        caught_in_it = [_samples(stacks, what), *_by_thread(stacks, what)]
+    # What it was found by comes first.
+    evidence += [*caught_in_it, *pressed] if seen.run is None else [*pressed, *caught_in_it]
+    every = caught(window, is_ordered_reclaim if seen.ordered else is_direct_reclaim)
     if stacks is not None and every is not None:
         # Those of this stretch first, then whoever did it at other times: links join by them.
         leading = [*stacks.leading(), *every.leading()]
@@ -204,6 +250,13 @@ def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
     tasks = [thread_name(*each) for each in seen.stacks.leading()] if seen.stacks else []
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
     who = f"{tasks[0]}{also}" if tasks else ""
+    if seen.ordered:
+        longest = f", for {count(seen.held[1], 'second')}" if seen.held else ""
+        were = "were" if also else "was"
+        return (
+            f"{who or 'a task'} {were} told to free memory (memory.force_empty, memory.reclaim or a"
+            f" limit){longest}; no task had to free any to go on"
+        )
     if seen.run is None:
         assert seen.stacks is not None
         samples = count(seen.stacks.samples, "sample")
@@ -293,11 +346,11 @@ def _pressed(level: pressure.Stall) -> Evidence:
     )
 
 
-def _samples(stacks: Caught) -> Evidence:
+def _samples(stacks: Caught, what: str) -> Evidence:
     every = stacks.of.total()
     share = 100 * stacks.samples / every if every else 0.0
     return Evidence(
-        "kernel samples in direct reclaim",
+        f"kernel samples in {what}",
         f"{stacks.samples:,} of {every:,}",
         f"< {CAUGHT.value:.0f} a second",
         "samples",
@@ -307,17 +360,17 @@ def _samples(stacks: Caught) -> Evidence:
     )
 
 
-def _by_thread(stacks: Caught) -> list[Evidence]:
+def _by_thread(stacks: Caught, what: str) -> list[Evidence]:
     threads = stacks.threads
     return [
         Evidence(
-            f"{thread_name(*who)} in direct reclaim",
+            f"{thread_name(*who)} in {what}",
             f"{threads[who]:,}",
             "0",
             "samples",
             "perf record",
             threads[who],
-            "it asked for that reclaim (memory.reclaim, memory.force_empty)",
+            "the order came by a way that its stack does not show",
         )
         for who in stacks.leading(most=3)
     ]

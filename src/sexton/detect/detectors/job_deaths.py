@@ -6,7 +6,11 @@ lost, timed out, and the names that Ray and Kubernetes give to it. The moment is
 took the remark in, within a second of its being left. It has no threshold: one death is one.
 
 **Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
-worth more than those of any other hour.
+worth more than those of any other hour. Still it is no problem *of the node's* and costs no exit
+code by itself: jobs die of their own mistakes and of other nodes, and whoever drains nodes by the
+exit code would drain a healthy one for a remark. If the node had a part in it, what did it is a
+problem, and a chain leads from there to the death. If nothing recorded explains it, the report
+says so before anything else: that this node is not to blame is the answer that was asked for.
 
 **What would make it wrong.** It is somebody's word and nothing that the node measured. A remark is
 left after the death, seconds or minutes later, so a cause may lie further back than it seems, and
@@ -96,7 +100,7 @@ def _died(deaths: list[_Remark]) -> Finding:
     return Finding(
         NAME,
         Verdict.PRESENT,
-        Severity.WARNING,
+        Severity.INFO,
         f'"{shorten(last.text, _WIDTH)}", as somebody marked it{before}',
         entities={"job": tuple(dict.fromkeys(shorten(each.text, _WIDTH) for each in deaths))},
         start=deaths[0].wall_s,

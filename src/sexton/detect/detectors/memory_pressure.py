@@ -12,9 +12,11 @@ before it runs out: every program's code is thrown out and read back, over and o
 **What would make it wrong.** kswapd that scans is how a healthy machine with a full page cache
 lives: it is shown and turns nothing. Its own work counts as *some* for as long as it runs. PSI
 weighs every core by how busy it is: one stalled container among 96 busy cores is 1 %, see
-*direct_reclaim* for that. Where all scanning was done for cgroups at their limits the machine
-itself is not short: that is said, and counts for one step less; so it does where nothing counts who
-scanned. Without PSI only the absence of all reclaim can be told.
+*direct_reclaim* for that; alone on an idle machine the same container is 100 %, *full* too. So PSI
+alone never tells that the *machine* is short. Where all scanning was done for cgroups at their
+limits it is not: that is said, and counts for one step less. Where nothing counts who scanned,
+stacks may show it (reclaim in the page allocator, kswapd); where those do not either, the wait is
+noted and no more. Without PSI only the absence of all reclaim can be told.
 
 **Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
 so, free); ``grep -E 'workingset_refault|pgscan_kswapd|oom_kill' /proc/vmstat``.
@@ -30,7 +32,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.detect import paging, pressure
-from sexton.detect.families import is_reclaim
+from sexton.detect.families import is_reclaim, is_shortage
 from sexton.detect.paging import PagingStep, Reading
 from sexton.detect.pressure import HURTS, LASTS, Level, Stall
 from sexton.detect.registry import detector, missing, unknown
@@ -61,6 +63,8 @@ _SIGNS = {
 }
 #: Of all scanning, in per cent: where the machine's part is smaller, only cgroups were short.
 _MACHINES = 10
+#: Samples of reclaim; fewer do not tell for whom it was.
+_ENOUGH = 20
 
 
 _LESS = {
@@ -71,11 +75,12 @@ _LESS = {
 
 
 class Worst(NamedTuple):
-    """The stretch that was worst, by the gravest limit that any reached."""
+    """The stretch that was worst, by the gravest limit that any reached; whether the machine itself
+    was short, `None` where nothing tells."""
 
     run: Run[Stall]
     severity: Severity
-    only_cgroups: bool = False
+    machine: bool | None = True
 
 
 @detector(thresholds=_THRESHOLDS)
@@ -197,9 +202,9 @@ def _pressed(
     lacking = () if counted else (missing(window.why_missing(VmCounter)),)
     if worst is not None and over is not None and (share := _for_cgroups(over)) is not None:
         evidence.append(share)
-        worst = worst._replace(severity=_LESS[worst.severity], only_cgroups=True)
-    elif worst is not None and not counted:  # it may have been cgroups alone, for all we know
-        worst = worst._replace(severity=_LESS[worst.severity])
+        worst = worst._replace(severity=_LESS[worst.severity], machine=False)
+    elif worst is not None and over is None and not _machine_reclaims(window, worst.run):
+        worst = worst._replace(severity=Severity.INFO, machine=None)
     return _found(window, worst, (whole, level), evidence, lacking)
 
 
@@ -221,6 +226,15 @@ def _for_cgroups(moved: PagingStep) -> Evidence | None:
         100 * cgroups / (machine + cgroups),
         "the machine is short as well and waits in some other way",
     )
+
+
+def _machine_reclaims(window: Window, run: Run[Stall]) -> bool:
+    """Do stacks show reclaim for the whole machine, as a fair part of all that was caught?"""
+    stacks = caught(window, is_reclaim, (run.start, run.end))
+    if stacks is None or stacks.samples < _ENOUGH:
+        return False
+    short = sum(row.samples for row in stacks.rows if is_shortage(row.frames))
+    return 100 * short >= _MACHINES * stacks.samples
 
 
 def _edges(found: Sequence[Level], run: Run[Stall]) -> tuple[Level, Level]:
@@ -271,8 +285,10 @@ def _summary(worst: Worst | None, level: Stall | None, killed: int) -> str:
         words.append(
             f"tasks waited for memory {level.some:.0f} % of {duration(worst.run.seconds)}{full}"
         )
-        if worst.only_cgroups:
+        if worst.machine is False:
             words.append("in cgroups at their limits, the machine itself is not short")
+        if worst.machine is None:
+            words.append("whether the machine is short or a cgroup at its limit is not known")
     if killed:
         words.append(f"{count(killed, 'process', 'processes')} killed for want of memory")
     return "; ".join(words)

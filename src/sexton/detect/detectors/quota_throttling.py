@@ -2,7 +2,8 @@
 
 **What is seen.** Per cgroup with a quota (`cpu.stat`): how many of the periods in which it ran
 ended with the quota used up (`nr_throttled` of `nr_periods`, 100 ms each unless set otherwise), and
-how long it was stopped for it, in the worst stretch of up to half a minute. Named with its unit.
+how long its cores waited for the next period, all of them together, in the worst stretch of up to
+half a minute. Named with its unit.
 
 **Why it hurts.** All of its threads stand still for the rest of every such period, those that hold
 a lock or answer a heartbeat too: a job that waits for it seems to hang, while the node's cores are
@@ -12,8 +13,11 @@ outside that cgroup waits.
 **What would make it wrong.** A quota is somebody's decision, and a batch job that is stopped all
 day may be meant to be. A few throttled periods are ordinary, and so are many while a program
 starts: they are absent, or *info*. The time is the sum over the cores on which the cgroup was
-stopped, so one with many threads shows more than the clock. Counters start again when a cgroup is
-made anew. A parent's quota stops its children, and only the parent counts it.
+stopped, so one with many threads waits longer than the clock; how often is what compares. Counters
+start again when a cgroup is made anew. One that lived for less than the time between two readings
+is judged by what it has counted since the reading before; one that was gone before a second reading
+cannot have been stopped for long. A parent's quota stops its children, and only the parent counts
+it.
 
 **Check by hand.** ``cat /sys/fs/cgroup/PATH/cpu.stat`` twice (v1: ``/sys/fs/cgroup/cpu/PATH``) and
 ``cpu.max`` (v1: ``cpu.cfs_quota_us``); ``systemctl show -p CPUQuotaPerSecUSec UNIT``.
@@ -28,6 +32,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sexton.detect.registry import detector, not_applicable, unknown
@@ -35,11 +40,11 @@ from sexton.detect.stems import unit_of
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.rates import Step, steps
+from sexton.model.rates import Step
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
-from sexton.model.window import Window
+from sexton.model.window import Batch, Window
 
 NAME = "quota_throttling"
 OFTEN = Threshold(
@@ -52,7 +57,7 @@ MOSTLY = Threshold(
 STOPPED = Threshold(
     "stopped",
     25,
-    "% of the time",
+    "% of the time, its cores together",
     "a sidecar that wakes up, bursts and is cut short waits far less than that",
 )
 LASTING = Threshold(
@@ -64,6 +69,8 @@ STRETCH = Threshold(
 #: Readings come a little early or late: nine tenths of a limit is that limit.
 _SLACK = 0.9
 _SHOWN = 8
+#: The kernel's default, and by far the commonest.
+_PERIOD_S = 0.1
 
 
 class _Stretch(NamedTuple):
@@ -106,12 +113,9 @@ def detect(window: Window) -> Finding:
     batches = window.batches(CgroupThrottle) or ()
     if not any(batch.rows for batch in batches):
         return not_applicable(NAME, "no cgroup here has run under a CPU quota")
-    moved: dict[str, list[Step[CgroupThrottle]]] = defaultdict(list)
-    for _, step in steps(batches, lambda row: row.path):
-        moved[step.after.path].append(step)
+    moved = _moved(batches)
     if not moved:
-        lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading cannot tell when a cgroup was throttled", (lacking,))
+        return _seen_once(batches)
     worst = [found for each in moved.values() if (found := _worst(each)) is not None]
     noted = sorted(
         (each for each in worst if each.is_noted),
@@ -120,6 +124,61 @@ def detect(window: Window) -> Finding:
     if not noted:
         return _free(window, worst)
     return _throttled(window, noted, _around(moved[noted[0].path], noted[0]))
+
+
+def _moved(batches: Sequence[Batch[CgroupThrottle]]) -> dict[str, list[Step[CgroupThrottle]]]:
+    """Every cgroup's steps between neighbouring readings, from its birth on where that was seen."""
+    moved: dict[str, list[Step[CgroupThrottle]]] = defaultdict(list)
+    for earlier, later in pairwise(batches):
+        if not later.follows or later.mono_s <= earlier.mono_s:
+            continue
+        known = {row.path: row for row in earlier.rows}
+        for row in later.rows:
+            before = known.get(row.path) or _born(row, later.mono_s - earlier.mono_s)
+            if before is not None:
+                moved[row.path].append(Step(earlier.mono_s, later.mono_s, before, row))
+    return moved
+
+
+def _born(row: CgroupThrottle, within_s: float) -> CgroupThrottle | None:
+    """What a cgroup that was not there `within_s` ago had counted by then: nothing.
+
+    `None` where it has counted more than can have been since: then it had a quota before, that was
+    taken from it and given back, and how much of it is new is not known.
+    """
+    if row.periods * _PERIOD_S > within_s + _PERIOD_S:
+        return None
+    return CgroupThrottle(row.path, 0, 0, 0)
+
+
+def _seen_once(batches: Sequence[Batch[CgroupThrottle]]) -> Finding:
+    """No cgroup was read twice: one that is still there may have been stopped at any time before,
+    one that is gone was not there for long."""
+    if any(row.throttled for row in batches[-1].rows):
+        lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
+        return unknown(NAME, "one reading cannot tell when a cgroup was throttled", (lacking,))
+    rows = {row.path: row for batch in batches for row in batch.rows}
+    most = max(rows.values(), key=lambda row: (row.throttled, row.path))
+    share = 100 * most.throttled / most.periods
+    told = "in one reading only: too short to be stopped for long"
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{count(len(rows), 'cgroup')} with a CPU quota, "
+        + (told if most.throttled else "none ever throttled"),
+        evidence=(
+            Evidence(
+                f"throttled periods of {most.path}",
+                f"{share:.0f} % ({most.throttled:,} of {most.periods:,})",
+                f"< {NOTED.value:.0f} %",
+                "periods since it was made",
+                "cpu.stat",
+                share,
+                "it was made again under another name, and stopped there",
+            ),
+        ),
+    )
 
 
 def _worst(found: Sequence[Step[CgroupThrottle]]) -> _Stretch | None:
@@ -172,7 +231,8 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
         Verdict.PRESENT,
         Severity.WARNING if worst.hurts else Severity.INFO,
         f"{worst.path}{whose}{others} was stopped by its CPU quota in {worst.share:.0f} % of its"
-        f" periods, for {duration(worst.stopped_s)} of {duration(worst.seconds)}",
+        f" periods for {duration(worst.seconds)}; its cores waited"
+        f" {duration(worst.stopped_s)} for it, all together",
         entities={
             "cgroup": tuple(each.path for each in noted),
             "unit": tuple(each for each in units if each is not None),
@@ -194,7 +254,7 @@ def _unit(window: Window, path: str) -> str | None:
 def _evidence(each: _Stretch) -> Iterable[Evidence]:
     yield Evidence(
         f"throttled periods of {each.path}",
-        f"{each.throttled:,} of {each.periods:,}",
+        f"{each.share:.0f} % ({each.throttled:,} of {each.periods:,})",
         f"< {NOTED.value:.0f} %",
         f"periods in {duration(each.seconds)}",
         "cpu.stat",
@@ -202,10 +262,10 @@ def _evidence(each: _Stretch) -> Iterable[Evidence]:
         "the quota is meant to hold it back",
     )
     yield Evidence(
-        f"time {each.path} was stopped",
+        f"time that cores of {each.path} waited for its next period",
         f"{each.stopped_s:.1f} s",
         f"< {STOPPED.value:.0f} % of the time",
-        f"s in {duration(each.seconds)}, all cores together",
+        f"s, all cores together, in {duration(each.seconds)}",
         "cpu.stat",
         each.stopped_s,
         "many threads were stopped at once: the time is their cores' sum",
@@ -229,7 +289,7 @@ def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
         evidence=(
             Evidence(
                 f"throttled periods of {most.path}",
-                f"{most.throttled:,} of {most.periods:,}",
+                f"{most.share:.0f} % ({most.throttled:,} of {most.periods:,})",
                 f"< {NOTED.value:.0f} %",
                 f"periods in {duration(most.seconds)}",
                 "cpu.stat",

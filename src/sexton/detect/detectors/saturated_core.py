@@ -33,6 +33,7 @@ from typing import NamedTuple
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
 from sexton.detect.threshold import Threshold
+from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rates import Step, steps
@@ -126,6 +127,7 @@ class _Blame(NamedTuple):
 
 
 @detector(needs=(CoreTimes,), thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME))
+@remembered
 def detect(window: Window) -> Finding:
     """The longest time any core was held in the kernel."""
     batches = window.batches(CoreTimes) or ()

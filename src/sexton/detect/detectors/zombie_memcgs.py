@@ -2,9 +2,10 @@
 
 **What is seen.** How many memory cgroups the kernel still holds after their directories are gone,
 against the live ones; how many died in the window without being released (tracefs), the growth
-between two counts, and the average since boot, each by its own name; who left them; and two
-ceilings: the 16-bit id wall where it applies, and the count at which one walk takes 5 s of a core.
-These are not zombie processes: no `ps` shows them and no signal reaches them.
+between two counts, and the average since boot, each by its own name; who left them, and how many
+nothing could name; and two ceilings: the 16-bit id wall where it applies, and the count at which
+one walk takes 5 s of a core. These are not zombie processes: no `ps` shows them and no signal
+reaches them.
 
 **Why it hurts.** Each costs up to some hundred KB, and whatever walks all memory cgroups (old
 statistics files, reclaim in their parent) takes longer with each. At about 70,000 such a walk held
@@ -78,9 +79,13 @@ def detect(window: Window) -> Finding:
     evidence = [_counted(census), *_rates(window, census, moved, traced)]
     if severity is None:
         return _few(census, evidence, moved)
-    found = _chosen(owners(window), census.dying)
+    every = owners(window)
+    found = _chosen(every, census.dying)
+    named = [owner.dying or 0 for owner in every if owner.names is not None]
+    nameless = max(census.dying - sum(named), 0) if any(named) else 0
     evidence += ceilings(census, window.latest(WalkCost) or (), pace(moved, traced))
     evidence += [_owned(owner) for owner in found]
+    evidence += [_not_named(nameless, census.dying)] if nameless else []
     lacking = [] if any(owner.names for owner in found) else _names_missing(window)
     if census.scope != "node":
         lacking.append(Missing(census.reason or "the node's count", HOST_VIEW))
@@ -91,7 +96,7 @@ def detect(window: Window) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.INFO if draining else severity,
-        _summary(census, found, moved, draining=draining),
+        _summary(census, (found, nameless), moved, draining=draining),
         entities={
             "cgroup": tuple(
                 dict.fromkeys([*(owner.path for owner in found), *(path for path in exact if path)])
@@ -279,6 +284,18 @@ def _owned(owner: Owner) -> Evidence:
     )
 
 
+def _not_named(nameless: int, dying: int) -> Evidence:
+    return Evidence(
+        "of them, named by nothing",
+        f"{nameless:,} of {dying:,}",
+        "0",
+        "memory cgroups",
+        f"none of: {TRACED}; {LISTED}; {LEDGER}",
+        float(nameless),
+        "they died before anybody traced, and may well be of those that are named",
+    )
+
+
 def _names_missing(window: Window) -> list[Missing]:
     """Nobody could be named: what would have named them."""
     lacking = [
@@ -292,8 +309,13 @@ def _names_missing(window: Window) -> list[Missing]:
 
 
 def _summary(
-    census: CgroupCensus, found: list[Owner], moved: Growth | None, *, draining: bool
+    census: CgroupCensus,
+    whose: tuple[list[Owner], int],
+    moved: Growth | None,
+    *,
+    draining: bool,
 ) -> str:
+    found, nameless = whose
     text = f"{census.dying:,} dead (dying) memory cgroups{_where(census)} (not zombie processes)"
     text += f", {_live(census)}"
     if draining and moved is not None:
@@ -304,6 +326,8 @@ def _summary(
         seen = TRACED in named.method or LISTED in named.method
         about = "about " if LEDGER in named.method and not seen else ""
         text += f", {about}{named.dying:,} of them left under {named.shown}"
+        if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
+            text += f" (who left {nameless:,} more nothing tells)"
     elif found:
         # Bytes do not tell who left the most: name them all, up to a line's length.
         text += f", what they hold is under {' · '.join(map(_holding, found[:3]))}"

@@ -149,7 +149,10 @@ def judge(spans: Sequence[F32], sizes: Sizes, draws: int, seed: int) -> Tested:
     p, q = np.empty(len(order)), np.empty(len(order))
     p[order] = (alone + extra) / (total + extra)
     q[order] = np.maximum.accumulate((best + extra) / (total + extra))
-    return Tested(statistic, span, p, q)
+    # Where controls are equal nobody may be as far out on the other side: still no p is told that
+    # so few events do not allow.
+    least = smallest_p(sizes, draws)
+    return Tested(statistic, span, np.maximum(p, least), np.maximum(q, least))
 
 
 def _draws(sizes: Sizes, draws: int, rng: np.random.Generator) -> Iterator[F32]:

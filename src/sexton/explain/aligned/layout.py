@@ -102,6 +102,8 @@ def _is_enough(layout: Layout) -> bool:
 
 
 def _ladder(plan: Plan) -> list[Plan]:
+    if not plan.closer:
+        return [plan]
     half, third = plan.before_s / 2, plan.before_s / 3
     return [
         plan,

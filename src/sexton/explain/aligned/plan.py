@@ -18,7 +18,9 @@ class Plan:
     is as far from its nearest controls as they are from one another: if they were closer they would
     be more alike than the event is like them, and the event would stand out for that alone.
     `recorded` are the stretches of monotonic time in which the node was recorded; where it is empty
-    the signals tell. `fdr` is the share of event sets without any cause that may give a discovery.
+    the signals tell. `closer`: where there is no room for so many controls, windows may be closer
+    together and shorter. `fdr` is the share of event sets without any cause that may give a
+    discovery.
     """
 
     before_s: float = 30.0
@@ -32,6 +34,7 @@ class Plan:
     most_ranked: int = 100
     recorded: tuple[tuple[float, float], ...] = ()
     seed: int = 5
+    closer: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.short_s <= self.before_s or self.quiet_s < 0:

@@ -4,14 +4,19 @@
 traced and not released. *Likely*: the same parent, by the kernel's own counts. There is no weaker
 form: a busy parent elsewhere on the node says nothing.
 
-**Speaks against it.** Most of what was seen to die there was released: ordinary churn.
+**Speaks against it.** Most of what was seen to die there was released: ordinary churn. Less than
+half of the dead are known to be from there: who left the others is not known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sexton.detect.churn import churn
-from sexton.detect.owners import owners
+from sexton.detect.owners import Owner, owners
+from sexton.explain.links.crash_loop_leaves_zombies import FEW
 from sexton.explain.registry import link
+from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
@@ -28,9 +33,11 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     shared = cause.shares(effect, "cgroup")
     if not shared:
         return None
-    owner = next((each for each in owners(window) if each.path in shared), None)
-    if owner is None:
+    mine = [each for each in owners(window) if each.path in shared]
+    if not mine:
         return None
+    # The surest, not the largest: older ones that the kernel only counts make a trace no weaker.
+    owner = max(mine, key=lambda each: each.strength.rank)
     strength = Strength.PROVEN if owner.strength is Strength.PROVEN else Strength.LIKELY
     return Link(
         "churn_leaves_zombies",
@@ -39,8 +46,18 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         strength,
         f"cgroups removed under {owner.path} are the ones that stay ({owner.method})",
         shared=shared,
-        against=_released(owner.path, window),
+        against=(*_released(owner.path, window), *_others(mine, window)),
     )
+
+
+def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
+    """The dead that nobody saw die there, where they are the most."""
+    census = window.latest(CgroupCensus)
+    dying = census[0].dying if census else None
+    known = sum(each.dying or 0 for each in mine)
+    if not dying or known >= FEW * dying:
+        return ()
+    return (f"{known:,} of {dying:,} dead cgroups are known to be from there",)
 
 
 def _released(parent: str, window: Window) -> tuple[str, ...]:

@@ -3,13 +3,15 @@
 **Rule.** Both in the same seconds. *Proven*: kernel stacks of that time show tasks that reclaim in
 the page allocator, which they enter only when the node has no free page left. *Possible* without
 stacks: two measures that rise together prove nothing of each other. No link where the stacks show
-only reclaim for a cgroup's own limit: then the limit forces it, and the pressure is its effect.
+only reclaim for a cgroup's own limit: then the limit forces it, and the pressure is its effect; nor
+where somebody ordered it.
 
 **Speaks against it.** Stacks of reclaim for a cgroup's limit beside those of the node's shortage.
 """
 
 from __future__ import annotations
 
+from sexton.detect.detectors.direct_reclaim import is_ordered
 from sexton.detect.stacks import caught
 from sexton.explain.families import LIMIT, RECLAIM, SHORTAGE, families
 from sexton.explain.held import FEWEST, SLACK_S
@@ -28,7 +30,7 @@ from sexton.model.window import Window
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """By stacks of the whole node, for reclaim is anybody's."""
-    if not together(cause, effect, SLACK_S):
+    if not together(cause, effect, SLACK_S) or is_ordered(effect):
         return None
     seen = caught(window, lambda frames: RECLAIM in families(frames))
     if seen is None or seen.samples < FEWEST:

@@ -1,7 +1,7 @@
-"""A task frees memory before it may go on, and holds its core with that.
+"""A task frees memory, before it may go on or because it was told to, and holds its core with that.
 
 **Rule.** With kernel stacks of the held core, in the very seconds: *proven* where half of them or
-more are direct reclaim, *likely* from a fifth on, no link below one in twenty. Without stacks at
+more are reclaim by a task, *likely* from a fifth on, no link below one in twenty. Without stacks at
 best *possible*, and only where both findings name the same task in the same seconds: counters that
 rise together are a coincidence, not a cause.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.explain.families import RECLAIM, WALK
+from sexton.explain.families import ORDERED, RECLAIM, WALK
 from sexton.explain.held import dead_share, judge, may_walk_the_dead, work_of
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
@@ -30,8 +30,10 @@ from sexton.model.window import Window
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """Reclaim on the held core, unless it walks the dead there."""
-    found = judge("reclaim_burns_core", (cause, effect), window, RECLAIM)
     work = work_of(effect, window)
+    ordered = work is not None and work.by[ORDERED] > work.by[RECLAIM]
+    family = ORDERED if ordered else RECLAIM
+    found = judge("reclaim_burns_core", (cause, effect), window, family)
     if found is None or work is None or not may_walk_the_dead(work, window):
         return found
     walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"

@@ -34,10 +34,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupStat
+from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 from sexton.model.text import count
 from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
@@ -52,16 +53,15 @@ MOST_DIRECTORIES = 50_000
 RECENT_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Walked:
+@frozen
+class Walked(Frozen):
     """The directories of a hierarchy: how many, and the first `MOST_DIRECTORIES` of them."""
 
     count: int
     kept: list[Directory]
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counted(NamedTuple):
     """One walk with the kernel's number on both sides of it."""
 
     before: int | None

@@ -39,7 +39,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -62,6 +61,8 @@ _TEXT = frozenset(
     | {"side", "table", "task_cgroup"}
 )
 _UNITS = {"_ms": ("_us", 1000), "_kb": ("_bytes", 1024)}
+#: A hint that is written without escapes.
+_HINT = re.compile(r"""^hint = "([^"\\\n]+)"$""", re.MULTILINE)
 
 Fields = Mapping[str, int | str]
 
@@ -111,25 +112,65 @@ class Known(NamedTuple):
     fields: dict[str, int | str]
 
 
+class _File(NamedTuple):
+    """One of the catalogue's files, and every hint in it; entries are made when they are asked for.
+
+    Most files have nothing to say of most nodes' logs, and to read them all takes longer than to
+    read the log.
+    """
+
+    content: str
+    hints: tuple[str, ...]
+
+    def entries(self) -> tuple[Pattern, ...]:
+        return _entries(self.content)
+
+
+@cache
+def _files() -> tuple[_File, ...]:
+    # Not importlib.resources, which takes longer to import than the catalogue to read.
+    folder = os.path.join(os.path.dirname(__file__), "patterns")
+    found = []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            content = file.read()
+        hints = _HINT.findall(content)
+        if len(hints) != content.count("[[pattern]]"):  # one of them is written in another way
+            hints = [entry.hint for entry in _entries(content)]
+        found.append(_File(content, tuple(dict.fromkeys(hints))))
+    return tuple(found)
+
+
+@cache
+def _hints() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(hint for file in _files() for hint in file.hints))
+
+
+@cache
+def _entries(content: str) -> tuple[Pattern, ...]:
+    import tomllib  # here: dear to load, like the entries themselves
+
+    return tuple(map(_compile, tomllib.loads(content)["pattern"]))
+
+
 @cache
 def patterns() -> tuple[Pattern, ...]:
     """Every entry, in the order of the files and of the entries in them."""
-    # Not importlib.resources, which takes longer to import than the catalogue to read.
-    folder = os.path.join(os.path.dirname(__file__), "patterns")
-    entries: list[Mapping[str, Any]] = []
-    for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), "rb") as file:
-            entries += tomllib.load(file)["pattern"]
-    return tuple(map(_compile, entries))
+    return tuple(entry for file in _files() for entry in file.entries())
 
 
 def recognise(message: str, origin: str = "kernel") -> Known | None:
     """The first entry that knows the message."""
-    for pattern in patterns():
-        if pattern.hint in message and pattern.origin == origin:
-            fields = pattern.read(message)
-            if fields is not None:
-                return Known(pattern, fields)
+    if not any(map(message.__contains__, _hints())):  # like nearly all of them
+        return None
+    for file in _files():
+        if not any(map(message.__contains__, file.hints)):
+            continue
+        for pattern in file.entries():
+            if pattern.hint in message and pattern.origin == origin:
+                fields = pattern.read(message)
+                if fields is not None:
+                    return Known(pattern, fields)
     return None
 
 

@@ -40,6 +40,7 @@ import stat
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
 from sexton.model.event import KernelEvent, KernelLog
@@ -98,11 +99,12 @@ class KernelLogReading:
             self._lines += 1
             if self._oldest_us is None:
                 self._oldest_us = line.mono_us
-            if line.wall_s is None and line.mono_us is not None and boot_s is not None:
-                line = line._replace(wall_s=boot_s + line.mono_us / 1e6)
             event = self._recogniser.event(line)
-            if event is not None:
-                events.append(event)
+            if event is None:  # like nearly all of them
+                continue
+            if event.wall_s is None and event.mono_us is not None and boot_s is not None:
+                event = replace(event, wall_s=boot_s + event.mono_us / 1e6)
+            events.append(event)
         log = self._log
         return [*events, KernelLog(self._lines, self._oldest_us, log.seen.lost, log.path)]
 

@@ -31,10 +31,8 @@ A line that fits none of them is plain text: logs have no broken lines, only unk
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 #: A journal's line carries dozens of fields; a log line of this size is an attack on our memory.
@@ -98,6 +96,8 @@ def record(text: str) -> LogLine | None:
 
 def journal_entry(line: str) -> Mapping[str, Any] | None:
     """One line of `journalctl -o json`; `None` where it is none."""
+    import json  # here, like datetime below: the live ring needs neither
+
     if len(line) > MOST_LINE:
         return None
     try:
@@ -176,6 +176,8 @@ def _stamp(line: str) -> tuple[float | None, bool, str]:
 
 
 def _iso(found: re.Match[str]) -> float | None:
+    from datetime import datetime
+
     day_and_time, fraction, zone = found.groups()
     try:
         whole = datetime.fromisoformat(day_and_time + zone.replace("Z", "+00:00"))

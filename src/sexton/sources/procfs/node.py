@@ -30,8 +30,6 @@ namespaces are the kernel's first ones it is not believed, nor in a tree that do
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -105,6 +103,8 @@ def parse_os_release(content: str) -> str | None:
     for line in content.split("\n"):
         name, _, value = line.strip().partition("=")
         if name == "PRETTY_NAME":
+            import shlex
+
             try:
                 return " ".join(shlex.split(value)) or None
             except ValueError:
@@ -120,6 +120,10 @@ def parse_cloud(content: str) -> Cloud:
     >>> parse_cloud('{"v1": ')
     Cloud(zone=None, region=None, instance_type=None, image=None)
     """
+    if not content:
+        return Cloud()
+    import json  # here: most nodes have no such file
+
     try:
         data: object = json.loads(content)
     except (ValueError, RecursionError):

@@ -17,6 +17,7 @@ restarts and can go down (`sexton.detect.restarts`). A unit may go away between 
 
 To stay cheap, dead units are asked for ``NRestarts`` alone, and from the second reading on so is
 every unit that never restarted and that no timer starts: its other values are the first reading's.
+Where the deadline passes after the counters were read, the rest of the asked is unknown, not stale.
 
 A node without systemd gives one `ServiceManager` row with the name of its PID 1 and no units: that
 is an answer. In a PID namespace of its own, where the node's PID 1 cannot be seen, it is not.
@@ -32,7 +33,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.errors import (
+    SourceAbsent,
+    SourceDenied,
+    SourceError,
+    SourceMalformed,
+    SourceTimeout,
+)
 from sexton.model.row import Row
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.sources.host import Host
@@ -68,6 +75,10 @@ _FIXED = (
     (_SERVICE, "RestartUSec", "restart_delay_us", int),
     (_UNIT, "UnitFileState", "file_state", str),
 )
+_UNTOLD: dict[str, Any] = {
+    **dict.fromkeys(field for _, _, field, _ in _MOVING),
+    "cgroup_origin": UNKNOWN,
+}
 _INFINITY = 2**64 - 1
 
 
@@ -148,15 +159,16 @@ class Units:
         if self._bus is None:
             self._bus = open_bus(self._host, deadline)
             (self._version,) = self._bus.properties([get(_ROOT, _MANAGER, "Version")], deadline)
-        listed = _listed(self._bus, deadline)
+        bus = self._bus
+        listed = _listed(bus, deadline)
         services = sorted(
             (unit for unit in listed if unit.name.endswith(".service")),
             key=lambda unit: not unit.awake,
         )[:MOST_UNITS]
         timers = [unit for unit in listed if unit.name.endswith(".timer") and unit.awake]
-        timer_rows = self._ask_timers(self._bus, timers[:MOST_UNITS], deadline)
-        units = self._services(self._bus, services, deadline)
-        manager = ServiceManager("systemd", self._version, self._bus.via)
+        timer_rows = self._ask_timers(bus, timers[:MOST_UNITS], deadline)
+        units = self._services(bus, services, deadline)
+        manager = ServiceManager("systemd", self._version, bus.via)
         return [manager, *(units[unit.name] for unit in services), *timer_rows]
 
     def _services(self, bus: Bus, listed: list[_Listed], deadline: float) -> dict[str, Unit]:
@@ -167,7 +179,11 @@ class Units:
         }
         units = {unit.name: self._known(unit, restarts.get(unit.name)) for unit in listed}
         asked = [unit for unit in loaded if self._worth_asking(unit, restarts[unit.name])]
-        self._fill(bus, asked, units, deadline)
+        try:
+            self._fill(bus, asked, units, deadline)
+        except SourceTimeout:  # the counters are worth having alone; the next reading asks again
+            self.close()
+            units |= {unit.name: self._untold(units[unit.name]) for unit in asked}
         self._units = units
         return units
 
@@ -230,6 +246,10 @@ class Units:
                 found["cgroup"], slice_of.get(unit.name), unit.name
             )
             units[unit.name] = self._memory.apply(replace(units[unit.name], **found))
+
+    def _untold(self, unit: Unit) -> Unit:
+        """Without what moves: an earlier reading's values would pass for this one's."""
+        return self._memory.apply(replace(unit, **_UNTOLD))
 
     def _ask_timers(self, bus: Bus, listed: list[_Listed], deadline: float) -> list[Timer]:
         face = f"{SYSTEMD}.Timer"

@@ -73,7 +73,7 @@ class CgroupEvents:
         if self._trace is None:
             self._trace = CgroupTrace(self._host)
         content = self._trace.read()
-        lost = self._trace.lost()
+        lost = self._trace.lost(content)
         if lost:
             yield CgroupEventGap(lost)
         yield from parse(content)

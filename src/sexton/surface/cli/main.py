@@ -61,6 +61,9 @@ def command() -> NoReturn:
     source that hangs in the kernel must not keep us from leaving. Everything is flushed and closed
     by then.
     """
+    # numpy's algebra would start a thread per core as it is loaded, and each of them spins for a
+    # while: on a large node that is more than all we do. We multiply nothing that would need them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = main()
     sys.stderr.flush()
     os._exit(status)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from sexton.record.span import Span
     from sexton.store.recording import Recording
 
+#: So many new objects between two looks for cycles.
+_SELDOM = 50_000
+
 
 def add_watching(parser: argparse.ArgumentParser) -> None:
     """``--seconds``, ``--root``, ``--stacks``, ``--probe``, ``--no-trace``."""
@@ -61,6 +64,9 @@ def check_recording(args: argparse.Namespace) -> None:
 
 def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
     """This node, or the one at `--root`, for some seconds; `verb` is what asks."""
+    import gc
+
+    gc.set_threshold(_SELDOM)  # rows make no cycles: to look for some costs more than most sources
     from sexton.record.sampler import Sampler, default_sources
     from sexton.sources.host import open_host
     from sexton.sources.registry import left_out
@@ -100,10 +106,13 @@ def _touched(window: Window) -> str:
 def asked_of(args: argparse.Namespace, recording: Recording) -> Span:
     """The span that `--around` and `--window` mean; all of the last boot without them."""
     from sexton.errors import CommandError
-    from sexton.record.span import between, edges, everything, reach
-    from sexton.surface.cli.times import asked_span
+    from sexton.record.span import around, between, edges, everything, reach
+    from sexton.surface.cli.times import AROUND_S, asked_span, parse_moment
 
     try:
+        if args.around is not None:
+            moment = parse_moment(args.around, edges(recording))
+            return around(recording, moment, moment, AROUND_S)
         asked = asked_span(args, edges(recording))
     except CommandError as error:
         raise CommandError(f"{error}; {reach(recording)}") from None

@@ -10,18 +10,17 @@ Without a zone it is this machine's. A time without a day is the last such time 
 from __future__ import annotations
 
 import argparse
-import re
-from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from sexton.errors import CommandError
 
 #: What `--around` takes on either side.
 AROUND_S = 300.0
-_UNIX = re.compile(r"(?:@(?=[0-9])|(?=[0-9]{9}))([0-9]{1,12}(?:\.[0-9]{1,9})?)", re.ASCII)
-_AGO = re.compile(r"-?([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|min|m|h|d)", re.ASCII)
-_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?", re.ASCII)
-_NO_SECOND = re.compile(r"(?:^|[T ])[0-9]{1,2}:[0-9]{2}(?:Z|[+-][0-9:]+)?$", re.ASCII)
+#: As text: most commands know these options, and few are given one.
+_UNIX = r"(?:@(?=[0-9])|(?=[0-9]{9}))([0-9]{1,12}(?:\.[0-9]{1,9})?)"
+_AGO = r"-?([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|min|m|h|d)"
+_CLOCK = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?"
+_NO_SECOND = r"(?:^|[T ])[0-9]{1,2}:[0-9]{2}(?:Z|[+-][0-9:]+)?$"
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _HOW = "like 10:15, 2026-11-15T10:15:00Z, @1794737700, or 20m before the end"
 
@@ -69,13 +68,16 @@ def parse_moment(text: str, edges: tuple[float, float]) -> float:
     >>> parse_moment("1970-01-01T01:00:00Z", (0.0, 5000.0)), parse_moment("1794737700", (0.0, 1.0))
     (3600.0, 1794737700.0)
     """
+    import re
+    from datetime import datetime
+
     said = text.strip()
-    if found := _UNIX.fullmatch(said):
+    if found := re.fullmatch(_UNIX, said):
         return float(found[1])
-    if found := _AGO.fullmatch(said):
+    if found := re.fullmatch(_AGO, said):
         return edges[1] - float(found[1]) * _UNITS[found[2]]
     try:
-        if found := _CLOCK.fullmatch(said):
+        if found := re.fullmatch(_CLOCK, said):
             return _last_time(int(found[1]), int(found[2]), int(found[3] or 0), edges[1])
         return datetime.fromisoformat(said).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -88,15 +90,19 @@ def lasts_s(text: str) -> float:
     >>> [lasts_s(text) for text in ("03:12", "03:12:07", "2026-11-15T03:12Z", "20m", "90s", "@12")]
     [60.0, 0.0, 60.0, 60.0, 0.0, 0.0]
     """
+    import re
+
     said = text.strip()
-    ago = _AGO.fullmatch(said)
+    ago = re.fullmatch(_AGO, said)
     if ago is not None:
         return 0.0 if ago[2] == "s" else 60.0
-    return 60.0 if _NO_SECOND.search(said) else 0.0
+    return 60.0 if re.search(_NO_SECOND, said) else 0.0
 
 
 def _last_time(hour: int, minute: int, second: int, last_s: float) -> float:
     """The last moment up to `last_s` at which a clock on the wall here showed this."""
+    from datetime import datetime, timedelta
+
     end = datetime.fromtimestamp(last_s)
     moment = end.replace(hour=hour, minute=minute, second=second, microsecond=0)
     if moment > end:

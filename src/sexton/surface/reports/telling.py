@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sexton.explain.moments import clock
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Contest, Rival
-from sexton.model.diagnosis import Diagnosis
-from sexton.model.finding import Finding
+from sexton.model.diagnosis import Diagnosis, Exit
+from sexton.model.finding import Finding, Verdict
 from sexton.surface.reports.blocks import block, labelled
 
 _MOST_RIVALS = 3
@@ -31,17 +32,28 @@ def _sentence(finding: Finding, summary: str) -> str:
 
 
 def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
-    """Chains worth a person's time: not the one that tells of a crash loop a second time."""
-    return tuple(each for each in diagnosis.chains if not _is_twin(each.root, diagnosis))
+    """Chains worth a person's time: not the one that tells of a crash loop a second time, nor one
+    that has only notes to add to what is told."""
+    known = diagnosis.by_id
+    told: set[str] = set()
+    kept = []
+    for chain in diagnosis.chains:
+        fresh = [known[name] for name in chain.findings if name not in told]
+        if is_twin(chain.root, diagnosis) or (told and not any(each.is_problem for each in fresh)):
+            continue
+        kept.append(chain)
+        told.update(chain.findings)
+    return tuple(kept)
 
 
-def _is_twin(cause: str, diagnosis: Diagnosis) -> bool:
-    """Is this churn the crash loop of the best chain, seen by its cgroups?"""
-    if cause != "cgroup_churn" or not diagnosis.chains:
+def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
+    """Is this churn a crash loop that a chain begins with, seen by its cgroups?"""
+    if cause != "cgroup_churn" or "crash_looping_unit" not in (
+        chain.root for chain in diagnosis.chains
+    ):
         return False
     units = diagnosis.by_id[cause].entities.get("unit", ())
-    loop = diagnosis.by_id.get(diagnosis.chains[0].root)
-    looping = loop.entities.get("unit", ()) if loop and loop.id == "crash_looping_unit" else ()
+    looping = diagnosis.by_id["crash_looping_unit"].entities.get("unit", ())
     return bool(units) and set(units) <= set(looping)
 
 
@@ -65,7 +77,7 @@ def rivals(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
     first, *others = contest.rivals
-    others = [each for each in others if not _is_twin(each.cause, diagnosis)]
+    others = [each for each in others if not is_twin(each.cause, diagnosis)]
     if not others:
         return ""
     words = f"{_words(contest.symptom)}: {_words(first.cause)} ({first.strength})"
@@ -97,6 +109,22 @@ def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield " THE STORY"
     for sentence in diagnosis.story:
         yield from block(sentence, width, "   ", first=" ")
+
+
+def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """That somebody marked a death on a node that is not sick, and what there is to say of it."""
+    death = diagnosis.by_id.get("job_deaths")
+    if death is None or death.verdict is not Verdict.PRESENT:
+        return
+    told = f"{death.summary}, at {clock(death.end)} UTC."
+    if death.id in diagnosis.unexplained:
+        unseen = diagnosis.exit is Exit.CANNOT_TELL
+        what = "but not all could be seen" if unseen else "ask the job's other nodes"
+        told += f" Nothing that was recorded on this node explains it; {what}."
+    yield from block(told, width, " ")
+    if death.id not in diagnosis.unexplained:
+        yield from story(diagnosis, width)
+    yield ""
 
 
 def _words(name: str) -> str:

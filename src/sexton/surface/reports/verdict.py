@@ -18,7 +18,7 @@ from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
 from sexton.surface.reports.blocks import block, labelled, typed
-from sexton.surface.reports.telling import coincidences, lead, rivals, shown, story, untold
+from sexton.surface.reports.telling import coincidences, died, lead, rivals, shown, story, untold
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -196,6 +196,7 @@ def _cut(text: str, width: int) -> str:
 
 def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     known = diagnosis.by_id
+    yield from died(diagnosis, width)
     for name in ESSENTIAL:
         if name in known:
             yield from _fact(known[name], width)
@@ -241,11 +242,14 @@ def _fact(finding: Finding, width: int) -> Iterator[str]:
 
 
 def _noted(diagnosis: Diagnosis) -> list[str]:
-    """Present, but only worth a line."""
+    """Present, but only worth a line, and told nowhere else."""
+    told = {"job_deaths"}
+    if diagnosis.exit is Exit.PROBLEM:
+        told |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
     return [
         each.summary
         for each in diagnosis.findings
-        if each.verdict is Verdict.PRESENT and not each.is_problem
+        if each.verdict is Verdict.PRESENT and not each.is_problem and each.id not in told
     ]
 
 

@@ -7,6 +7,7 @@ Every string of a `Why` is already escaped but those of the aligned signals, whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sexton.explain.moments import clock, day
 from sexton.model.chain import Chain, Contest, Link, Strength
@@ -15,7 +16,7 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why
 from sexton.surface.reports.blocks import LABEL, block, labelled, typed
-from sexton.surface.reports.telling import untold
+from sexton.surface.reports.telling import is_twin, untold
 
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -67,7 +68,7 @@ def _said(why: Why) -> str:
     """What it comes to, in sentences."""
     known, about = why.by_id, shorten(why.about.words, 80)
     if why.findings:
-        return " ".join([*_found(why), *_standing(why)])
+        return " ".join([*_found(why), *_standing(why), *_unexplained(why)])
     here = why.diagnosis
     watched = seconds(max(here.end - here.start, 0.0))
     if why.exit is Exit.CANNOT_TELL:
@@ -112,6 +113,12 @@ def _standing(why: Why) -> Iterator[str]:
     if why.about.kind == "moment" and always:
         name = shorten(why.about.name, 60)
         yield f"Nothing began or ended near {name}: this was so all the time."
+
+
+def _unexplained(why: Why) -> Iterator[str]:
+    """Of a job's death: that this node has nothing to tell of it."""
+    if why.about.kind == "job" and not why.chains:
+        yield "Nothing that was recorded on this node explains it."
 
 
 def _foremost(why: Why, chain: Chain) -> str | None:
@@ -200,7 +207,9 @@ def _story(why: Why, width: int) -> Iterator[str]:
 
 def _rivals(why: Why, width: int) -> Iterator[str]:
     for contest in why.contests:
-        yield from _contest(contest, width)
+        kept = tuple(each for each in contest.rivals if not is_twin(each.cause, why.diagnosis))
+        if len(kept) > 1:
+            yield from _contest(replace(contest, rivals=kept), width)
     for each in why.coincidences:
         more = f"what would prove more: {each.would_prove}"
         yield from labelled("TOGETHER", [printable(each.sentence), printable(more)], width)
@@ -301,7 +310,9 @@ def _next(why: Why, width: int) -> Iterator[str]:
 def _ending(why: Why) -> str:
     about = shorten(why.about.words, 60)
     return {
-        Exit.HEALTHY: f"nothing is wrong with {about}",
+        Exit.HEALTHY: f"nothing is wrong with {about}"
+        if not why.findings
+        else "nothing that was found is a problem of this node",
         Exit.PROBLEM: f"a problem concerns {about}",
         Exit.CANNOT_TELL: "could not tell; the lines above say what would",
     }[why.exit]

@@ -50,19 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
     import shutil
     import sys
-
-    from sexton.surface.reports.diagnosis_json import diagnosis_json
-    from sexton.surface.reports.verdict import verdict_text
 
     _check(args)
     diagnosis = _recorded(args) if args.recording is not None else _seen(args)
     if args.json:
+        import json
+
+        from sexton.surface.reports.diagnosis_json import diagnosis_json
+
         json.dump(diagnosis_json(diagnosis), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
+        from sexton.surface.reports.verdict import verdict_text
+
         width = shutil.get_terminal_size((88, 24)).columns
         sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
     return int(diagnosis.exit)

@@ -126,34 +126,18 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
 def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None) -> Span:
     """What is judged: the window asked for, else minutes around a moment, else all of it."""
     from sexton.errors import CommandError
+    from sexton.record.span import around
     from sexton.surface.cli.seeing import asked_of
+    from sexton.surface.cli.times import AROUND_S
 
     if moment is None or moment.wall_s is None:
         return asked_of(args, recording)
     if args.window is None:
-        return _around(recording, moment.wall_s, moment.wall_s + moment.lasts_s)
+        return around(recording, moment.wall_s, moment.wall_s + moment.lasts_s, AROUND_S)
     span = asked_of(args, recording)
     if not span.start[1] - moment.lasts_s <= moment.wall_s <= span.end[1]:
         raise CommandError(f"{moment.name} is not in the window {args.window!r}")
     return span
-
-
-def _around(recording: Recording, first: float, last: float) -> Span:
-    """Minutes on either side of a moment, of the boot in which it was: a reboot may be near."""
-    from sexton.errors import StoreError
-    from sexton.record.span import GAP_S, between
-    from sexton.surface.cli.times import AROUND_S
-
-    start, end = first - AROUND_S, last + AROUND_S
-    wide = between(recording, start, end)
-    try:
-        then = between(recording, first - GAP_S, last + GAP_S)
-    except StoreError:  # nothing was recorded at the moment itself
-        return wide
-    if then.boot_id == wide.boot_id:
-        return wide
-    mine = [each for each in recording.segments if each.boot_id == then.boot_id]
-    return between(recording, max(start, mine[0].start[1]), min(end, mine[-1].end[1]))
 
 
 def _boot(recording: Recording, span: Span) -> Span:
@@ -216,14 +200,20 @@ def _aligned(why: Why, recording: Recording, span: Span) -> Why:
     """With what was different in the seconds before its events, in all of the span."""
     from dataclasses import replace
 
+    from sexton.explain.loops import loop_of
     from sexton.record.signals import aligned_in
     from sexton.surface.cli.progress import working
 
     moments = [each.mono_s for each in why.occasions.moments if span.holds(each.mono_s)]
     if not moments:
         return replace(why, not_aligned=f"{why.occasions.words} in what was recorded")
+    # Of a loop that is quicker than the readings every tenth end has the readings' own pace.
+    loop = None if why.occasions.partial else loop_of(moments)
     with working("comparing every signal with quiet seconds"):
-        return replace(why, aligned=aligned_in(recording, span, moments))
+        aligned = aligned_in(recording, span, moments, None if loop is None else loop.plan)
+    if loop is not None:
+        aligned = replace(aligned, notes=(loop.note, *aligned.notes))
+    return replace(why, aligned=aligned)
 
 
 def _next(why: Why, place: str, window: Window) -> Iterator[str]:

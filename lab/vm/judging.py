@@ -1,0 +1,83 @@
+"""What Sexton says of a recording that came home, held against what its scene expects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.incident import SCENE, Expected, false_alarms, replayed, top_cause, wrongs
+from lab.incident import judged as diagnosed
+from lab.vm.results import Outcome
+from lab.vm.telling import tell
+from sexton.errors import StoreError
+from sexton.model.diagnosis import Exit
+from sexton.model.finding import Severity, Verdict
+from sexton.model.text import printable
+
+LIVE = "live.json"
+
+
+def judged(outcome: Outcome) -> Outcome:
+    """The same outcome with Sexton's verdict on it, where it was played."""
+    if not outcome.good or outcome.folder is None:
+        return outcome
+    try:
+        top, wrong = _recorded(outcome.folder)
+        live, wrong_live = _live(outcome.folder)
+    except (OSError, ValueError, KeyError, StoreError) as error:
+        words = printable(f"no verdict: {type(error).__name__}: {error}")
+        return replace(outcome, wrong=(words,))
+    found = replace(outcome, top=top, live=live, wrong=(*wrong, *wrong_live))
+    place = f"{outcome.kernel}-{outcome.hierarchy}"
+    tell(f"{place}: {outcome.scene}: {top}, {'wrong' if found.wrong else 'right'}")
+    return found
+
+
+def _recorded(folder: Path) -> tuple[str, list[str]]:
+    expected = Expected.read(_scene(folder)["expected"])
+    diagnosis = diagnosed(replayed(folder).window)
+    wrong = [*wrongs(diagnosis, expected)]
+    for name in false_alarms(diagnosis, expected):
+        if name not in expected.absent:  # that was told already
+            wrong.append(f"a false alarm: {name}: {diagnosis.by_id[name].summary}")
+    return _cause(top_cause(diagnosis), diagnosis.exit), [printable(each) for each in wrong]
+
+
+def _live(folder: Path) -> tuple[str, list[str]]:
+    """What was said in the guest, where that was asked for."""
+    wanted = _scene(folder).get("live")
+    if wanted is None:
+        return "-", []
+    said = json.loads((folder / LIVE).read_text("utf-8"))
+    found = printable(_cause(_root(said), Exit(said["exit"])))
+    expected = _cause(wanted["root"], Exit.HEALTHY if wanted["root"] is None else Exit.PROBLEM)
+    if found == expected:
+        return found, []
+    return found, [f"live: {found}, expected {expected}"]
+
+
+def _scene(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / SCENE).read_text("utf-8"))
+    return told
+
+
+def _root(said: Mapping[str, Any]) -> str | None:
+    """As `lab.incident.top_cause`, out of the JSON."""
+    if said["exit"] != Exit.PROBLEM:
+        return None
+    problems: Iterator[str] = (each["id"] for each in said["findings"] if _is_problem(each))
+    return str(said["chains"][0]["root"]) if said["chains"] else next(problems, None)
+
+
+def _is_problem(finding: Mapping[str, Any]) -> bool:
+    grave = Severity(finding["severity"]).rank >= Severity.WARNING.rank
+    return grave and finding["verdict"] == Verdict.PRESENT.value
+
+
+def _cause(root: str | None, status: Exit) -> str:
+    if root is not None:
+        return root
+    return {Exit.HEALTHY: "healthy", Exit.CANNOT_TELL: "cannot tell"}.get(status, "none")

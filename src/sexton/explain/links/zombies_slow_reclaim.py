@@ -1,0 +1,62 @@
+"""Whoever frees memory has to go over every dead cgroup below, and finds next to nothing there.
+
+**Rule.** At least half of all memory cgroups are dead. *Proven*: of the reclaim that kernel stacks
+show on its cores, in its time, a fifth or more goes from one memory cgroup to the next (30 to 41 %
+over the dead, measured on 6.18; hardly any where a cgroup frees its own page cache). No link below
+that, and none without stacks: no counter tells what reclaim goes over.
+
+**Speaks against it.** Nothing that is seen from here; that the same cgroups were alive then.
+"""
+
+from __future__ import annotations
+
+from sexton.detect.stacks import on_cores
+from sexton.explain.families import ORDERED, RECLAIM, WALK, families
+from sexton.explain.held import FEWEST, MOST, MUCH, dead_share
+from sexton.explain.registry import link
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Evidence, Finding
+from sexton.model.window import Window
+
+
+@link(
+    cause="zombie_memcgs",
+    effect="direct_reclaim",
+    told="whoever frees memory has to go over every one of them",
+    proof="kernel stacks, which tell what reclaim goes over (--stacks)",
+)
+def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+    """The share of reclaim that is walking, and of the dead in what it walks."""
+    dead = dead_share(window)
+    cores = effect.entities.get("core", ())
+    if dead is None or dead < MOST or effect.start is None or effect.end is None:
+        return None
+    every = walking = 0
+    for row in on_cores(window, cores, (effect.start, effect.end)):
+        found = families(row.frames)
+        if found & {RECLAIM, ORDERED}:
+            every += row.samples
+            walking += row.samples if WALK in found else 0
+    if every < FEWEST or walking < MUCH * every:
+        return None
+    share = 100 * walking / every
+    return Link(
+        "zombies_slow_reclaim",
+        cause.id,
+        effect.id,
+        Strength.PROVEN,
+        f"{share:.0f} % of reclaim's samples go from one memory cgroup to the next, and"
+        f" {100 * dead:.0f} % of those are dead",
+        shared=cause.shares(effect, "cgroup") or cores[:1],
+        evidence=(
+            Evidence(
+                "walk functions in reclaim's kernel samples",
+                f"{share:.0f} %",
+                "< 5 %",
+                "% of samples",
+                "perf record",
+                share,
+                "inlining and interrupts-off stretches move samples to a neighbour",
+            ),
+        ),
+    )

@@ -1,0 +1,41 @@
+"""Which sources are read without being asked for, and what that imports."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from sexton.sources.registry import Source, all_sources, asked_sources
+
+NOT_IMPORTED = """
+import sys
+from sexton.sources.registry import asked_sources
+found = asked_sources(*sys.argv[1:])
+print(*sorted({name.split(".")[2] for name in sys.modules if name.count(".") == 3
+               and name.startswith("sexton.sources.")} & {"bpf", "perf", "procfs"}))
+"""
+
+
+@pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.id)
+def test_a_folder_tells_the_option_that_all_its_sources_wait_for(source: Source):
+    folder = importlib.import_module(f"sexton.sources.{source.id.partition('.')[0]}")
+    assert getattr(folder, "ASKED_BY", "") == source.asked_by
+
+
+@pytest.mark.parametrize("asked", [(), ("--probe",), ("--stacks", "--probe")])
+def test_asked_for_are_those_without_an_option_and_those_whose_option_was_given(asked):
+    expected = [each.id for each in all_sources() if each.asked_by in ("", *asked)]
+    assert [each.id for each in asked_sources(*asked)] == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "imported"),
+    [([], "procfs"), (["--probe"], "bpf procfs"), (["--stacks"], "perf procfs")],
+)
+def test_what_nobody_asked_for_is_not_even_imported(asked: list[str], imported: str):
+    command = [sys.executable, "-c", NOT_IMPORTED, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == imported.split()
