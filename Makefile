@@ -22,7 +22,7 @@ check: dev ## what CI runs: style, types, imports, every test; nothing may be le
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory lint
 	@rm -f .pytest_cache/v/cache/lastfailed
-	@SEXTON_NOTHING_LEFT_OUT=1 $(MAKE) --no-print-directory test || scripts/once-more
+	@SEXTON_NOTHING_LEFT_OUT=1 SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-20} $(MAKE) --no-print-directory test || scripts/once-more
 
 check-fast: dev ## style, types, imports and the tests that need neither root nor systemd
 	@$(MAKE) --no-print-directory lint

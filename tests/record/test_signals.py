@@ -330,9 +330,9 @@ def test_only_what_lies_near_the_windows_is_read_and_gives_the_same_answer(
     asked: set[str] = set()
     table = type(recording.segments[0]).table
 
-    def counted(segment: Any, *rest: Any) -> Any:
+    def counted(segment: Any, *rest: Any, **named: Any) -> Any:
         asked.add(segment.name)
-        return table(segment, *rest)
+        return table(segment, *rest, **named)
 
     monkeypatch.setattr(type(recording.segments[0]), "table", counted)
     near = aligned_in(recording, span, events, plan)
