@@ -214,6 +214,11 @@ class Sampler:
                 kept = [batch for batch in batches[:-1] if batch.mono_s >= before_mono_s]
             self._batches[kind] = [*kept, *batches[-1:]]
 
+    def drop(self, kinds: Collection[type[Row]]) -> None:
+        """Keep nothing of these so far: for who watches long and asks only of other rows."""
+        for kind in kinds:
+            self._batches.pop(kind, None)
+
     def window(self) -> Window:
         """What has been read so far."""
         providers = {kind: seat.source.id for seat in self._seats for kind in seat.source.rows}

@@ -12,6 +12,7 @@ QUICK = {
     "diagnose": ("diagnose", "--seconds", "0.2"),
     "why": ("why", "core", "0", "--seconds", "0.2"),
     "zombies": ("zombies", "--seconds", "0.2"),
+    "fix": ("fix", "status"),
     "top": ("top", "--interval", "0.2"),
     "profile": ("profile", "top", str(FIXTURES / "perf" / "script" / "6.18-default.txt")),
     "record": ("record", "/nowhere/at/all", "--preflight"),

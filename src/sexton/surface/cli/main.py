@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 #: In the order a new user meets them.
 VERBS = (
-    "diagnose", "why", "zombies", "top", "profile", "record", "recording", "sources", "collect",
+    "diagnose", "why", "zombies", "fix", "audit", "gate",
+    "top", "profile", "record", "recording", "sources", "collect",
 )  # fmt: skip
 _PACKAGE = "sexton.surface.cli.commands."
 
@@ -34,6 +35,7 @@ start here:
   sexton diagnose            what is wrong with this node, and how do you know?
   sudo sexton diagnose       the same with the kernel log, every owner and every event
   sexton why core 5          the chain through a core, an interface, a unit or a time
+  sexton fix plan            what to do about it, step by step, with the undo; changes nothing
   sexton sources             what can be seen from here, and how to grant the rest
 
 exit status of diagnose and why: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell

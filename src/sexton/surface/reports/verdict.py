@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
+from shlex import quote
 
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import ESSENTIAL, Diagnosis, Exit
@@ -31,6 +32,8 @@ EXITS = {
 #: The label of a fact about a node that is not sick.
 _FACT = 19
 _MOST_LINES = 6
+#: What `sexton fix plan` has steps for.
+_TREATED = ("crash_looping_unit", "zombie_memcgs", "leaked_scopes")
 _NARROW = 15
 _ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
 _WIDE_ENOUGH = 72
@@ -326,9 +329,21 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if not diagnosis.plan:
         return
     yield ""
-    for number, step in enumerate(diagnosis.plan):
-        yield from labelled("" if number else "DO NOW", [f"{step.why}; risk: {step.risk}"], width)
+    label = "DO NOW"
+    if any(each.id in _TREATED and each.is_problem for each in diagnosis.findings):
+        source = _from(diagnosis)
+        yield from labelled(label, ["a plan, with undo, step by step; it changes nothing"], width)
+        yield typed(f"sudo sexton fix plan{source}")
+        label = "BY HAND"
+    for step in diagnosis.plan:
+        yield from labelled(label, [f"{step.why}; risk: {step.risk}"], width)
         yield typed(step.do)
+        label = ""
+
+
+def _from(diagnosis: Diagnosis) -> str:
+    told = diagnosis.replayed
+    return "" if told is None else f" --from {quote(printable(told.recording))}"
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:

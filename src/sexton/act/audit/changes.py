@@ -1,0 +1,113 @@
+"""What changed since an earlier audit, by its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sexton.errors import CommandError
+from sexton.model.audit import SCHEMA, Audit, Subject
+from sexton.model.text import printable
+
+
+class Change(NamedTuple):
+    """One subject: `kind` is "new", "gone" or "changed"; `what` says how, as clauses."""
+
+    unit: str
+    kind: str
+    what: tuple[str, ...]
+    subject: Subject | None
+
+    @property
+    def bad(self) -> bool:
+        """Does it cost the exit code? Only what is new or changed *and* found wanting."""
+        here = self.subject
+        return here is not None and (
+            here.verdict.value == "unneeded" or here.harmful or bool(here.policy)
+        )
+
+
+class Before(NamedTuple):
+    """An earlier audit: when, and each unit's facts."""
+
+    made_unix: float
+    place: str
+    subjects: Mapping[str, Mapping[str, Any]]
+
+
+def parse(text: str, path: str) -> Before:
+    """The output of an earlier ``sexton audit --json``."""
+    try:
+        told = json.loads(text)
+        if told["schema"] != SCHEMA:
+            raise CommandError(f"{path}: schema {printable(str(told['schema']))}, not {SCHEMA}")
+        subjects = {str(each["unit"]): each for each in told["subjects"]}
+        return Before(float(told["made_unix"]), str(told["place"]), subjects)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CommandError(f"{path}: not the output of sexton audit --json") from None
+
+
+def changes(before: Before, now: Audit) -> tuple[Change, ...]:
+    """Every difference that a person would want to know of, by unit."""
+    found = []
+    for subject in now.subjects:
+        earlier = before.subjects.get(subject.unit)
+        if earlier is None:
+            found.append(Change(subject.unit, "new", (f"{subject.verdict}",), subject))
+            continue
+        what = tuple(_differences(earlier, facts(subject)))
+        if what:
+            found.append(Change(subject.unit, "changed", what, subject))
+    here = {subject.unit for subject in now.subjects}
+    gone = sorted(printable(unit) for unit in before.subjects if unit not in here)
+    found += [Change(unit, "gone", (), None) for unit in gone]
+    return tuple(found)
+
+
+def facts(subject: Subject) -> dict[str, Any]:
+    """What is compared: what somebody set up or decided, and no number that always moves."""
+    enabled = subject.enabled
+    return {
+        "verdict": subject.verdict.value,
+        "faults": sorted(each.id for each in subject.faults),
+        "enabled_by": sorted(each.at for each in enabled.how) if enabled else [],
+        "fragment": enabled.fragment if enabled else "",
+        "drop_ins": list(enabled.drop_ins) if enabled else [],
+        "restart": list(enabled.restart.written) if enabled else [],
+        "program": enabled.program if enabled else "",
+        "owner": subject.owner,
+        "expires": subject.expires,
+        "policy": subject.policy,
+    }
+
+
+_WORDS = {
+    "verdict": "verdict",
+    "faults": "faults",
+    "enabled_by": "enabled by",
+    "fragment": "its file",
+    "drop_ins": "drop-ins",
+    "restart": "restart policy",
+    "program": "program",
+    "owner": "owner",
+    "expires": "expiry",
+    "policy": "policy",
+}
+
+
+def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    then = earlier.get("facts")
+    if not isinstance(then, dict):
+        return []
+    return [
+        f"{_WORDS[key]}: {_shown(then.get(key))} → {_shown(value)}"
+        for key, value in now.items()
+        if key in then and then[key] != value
+    ]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return printable(", ".join(map(str, value))) or "none"
+    return printable(str(value)) or "none"

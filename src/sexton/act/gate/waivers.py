@@ -1,0 +1,67 @@
+"""Who excused what, and does it still hold?"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from sexton.act.gate.model import Violation, Waiver, WaiverState, waived
+from sexton.model.text import count
+
+Judged = tuple[tuple[Waiver, WaiverState], ...]
+
+
+def excuse(
+    rule: str, violations: Iterable[Violation], waivers: Sequence[Waiver], today: datetime.date
+) -> tuple[Violation, ...]:
+    """The violations of a rule, those that are excused today marked with whose word that is."""
+    return tuple(
+        next(
+            (
+                waived(each, waiver)
+                for waiver in waivers
+                if waiver.expires >= today and meant(waiver, rule, each)
+            ),
+            each,
+        )
+        for each in violations
+    )
+
+
+def states(
+    waivers: Sequence[Waiver],
+    broken: Iterable[tuple[str, Violation]],
+    today: datetime.date,
+    warn_days: int,
+) -> Judged:
+    """Every waiver with how it stands: `broken` is all that violated a rule, excused or not."""
+    found = list(broken)
+    judged = []
+    for waiver in waivers:
+        used = any(meant(waiver, rule, each) for rule, each in found)
+        left = (waiver.expires - today).days
+        if left < 0:
+            state = WaiverState.EXPIRED
+        elif not used:
+            state = WaiverState.UNUSED
+        else:
+            state = WaiverState.SOON if left <= warn_days else WaiverState.USED
+        judged.append((waiver, state))
+    return tuple(judged)
+
+
+def expired(waiver: Waiver, today: datetime.date, policy: str, matched: bool) -> Violation:
+    """An excuse that is over is a fault of its own: somebody promised, and the day is past."""
+    ago = count((today - waiver.expires).days, "day")
+    message = (
+        f"the waiver of {waiver.rule} for {waiver.subject} ended on {waiver.expires} ({ago} ago);"
+        f" it was {waiver.owner}'s: {waiver.reason}"
+    )
+    what = "mend it, or renew the waiver with its owner" if matched else "nothing needs it: delete"
+    return Violation(f"{waiver.rule}:{waiver.subject}", message, policy, 0, (waiver.at,), what)
+
+
+def meant(waiver: Waiver, rule: str, violation: Violation) -> bool:
+    """Does the waiver speak of this?"""
+    return waiver.rule == rule and fnmatchcase(violation.subject, waiver.subject)

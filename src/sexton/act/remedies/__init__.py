@@ -1,0 +1,1 @@
+"""One module per remedy; the file's stem, an imperative, is its id."""

@@ -1,0 +1,59 @@
+"""Take away the links by which others start a unit, so that it stays down after the next boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from sexton.act.remedies.stop_unit import put_back
+from sexton.act.remedy import Hands, text_of, unit_of
+from sexton.act.unit_files import enabling
+from sexton.act.units import UnitBefore, disable, unit_state
+from sexton.model.plan import Condition, Criterion, Step
+
+RECLAIMS = False
+
+
+def propose(identity: str, before: UnitBefore, after: str) -> Step:
+    """`after` is the step that stops it."""
+    name = before.id
+    links = [entry.path for entry in enabling(before.entries)]
+    return Step(
+        id=identity,
+        remedy="disable_unit",
+        title=f"disable {name}",
+        target=name,
+        risk="low",
+        risk_why="it no longer starts at boot",
+        preconditions=(
+            Condition(f"UnitFileState of {name}", "systemd", before.file_state,
+                      "another state means that somebody changed it meanwhile",
+                      f"unit.file_state {name}"),
+            Condition(f"{name} runs", "systemd ActiveState", "no", "it is stopped first",
+                      f"unit.running {name}", "==", after),
+        ),
+        effect=f"removes {'the link' if len(links) == 1 else 'the links'} {', '.join(links)}",
+        cannot_undo="",
+        undo="the same links, with their owner and time",
+        proof=(
+            Criterion("something starts it at boot", "systemd UnitFileState", "<=", 0, "",
+                      f"unit.enabled {name}"),
+        ),
+        commands=(f"systemctl disable {quote(name)}",),
+        parameters={"unit": name},
+    )  # fmt: skip
+
+
+def prepare(step: Step, hands: Hands) -> dict[str, Any]:
+    return {"unit": unit_state(unit_of(step, hands), hands.host).as_json()}
+
+
+def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
+    name = text_of(step, "unit")
+    gone = disable(unit_state(name, hands.host), hands.writer, hands.deadline_s(60))
+    return {"said": f"removed {', '.join(gone)}" if gone else f"{name} had no link left"}
+
+
+def undo(before: Mapping[str, Any], hands: Hands) -> list[str]:
+    return put_back(before["unit"], hands)

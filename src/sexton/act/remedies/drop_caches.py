@@ -1,0 +1,72 @@
+"""Drop the whole node's clean page cache: the blunt tool, and only where it was allowed.
+
+It cannot free what holds most zombies that survive reclaim on their parent: dirty, mapped, tmpfs
+and swapped pages. Everything that was cached is read from disk again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sexton.act.ordering import Terms
+from sexton.act.remedy import Hands
+from sexton.act.writer import DROP_CACHES
+from sexton.errors import SourceError
+from sexton.model.plan import Criterion, Step
+from sexton.model.text import count, size
+
+RECLAIMS = True
+_LONGEST_S = 60.0
+
+
+def propose(identity: str, cached_bytes: int | None, dying: int | None) -> Step:
+    held = "an unknown amount" if cached_bytes is None else size(cached_bytes)
+    return Step(
+        id=identity,
+        remedy="drop_caches",
+        title="drop the node's page cache",
+        target="node",
+        risk="high",
+        risk_why=f"{held} of cache is gone for every process here: disks are read again, jobs slow",
+        preconditions=(),
+        effect=f"writes 1 to {DROP_CACHES}: clean page cache only, no dentries, no inodes",
+        cannot_undo="the evicted cache: it is read again as it is used",
+        undo="nothing to undo",
+        proof=()
+        if dying is None
+        else (Criterion("dead memory cgroups", "counted before and after", "<", dying, ""),),
+        commands=(f"sync; echo 1 > {DROP_CACHES}",),
+        parameters={},
+    )
+
+
+def prepare(step: Step, hands: Hands) -> dict[str, Any]:
+    return {"nothing": f"{step.id} has nothing to undo", "dying": _dying(hands)}
+
+
+def carry_out(_step: Step, hands: Hands) -> dict[str, Any]:
+    before = _dying(hands)
+    done = hands.writer.order(
+        DROP_CACHES,
+        "1",
+        Terms(hands.deadline_s(_LONGEST_S), go_on=lambda: not hands.stop()),
+    )
+    after = _dying(hands)
+    said = f"the cache was dropped in {done.seconds:.1f} s ({done.why})"
+    freed = None
+    if before is not None and after is not None:
+        freed = max(before - after, 0)
+        said += f"; freed {count(freed, 'zombie')}, {after:,} are left"
+    return {"said": said, "freed": freed, "dying_after": after}
+
+
+def undo(_before: Mapping[str, Any], _hands: Hands) -> list[str]:
+    return []
+
+
+def _dying(hands: Hands) -> int | None:
+    try:
+        return int(hands.probes.read("dying"))
+    except SourceError:
+        return None

@@ -1,0 +1,58 @@
+"""Keep a unit from being started by anybody: by hand, by a socket, by another unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from sexton.act.remedies.stop_unit import put_back
+from sexton.act.remedy import Hands, text_of, unit_of
+from sexton.act.units import UnitBefore, mask, mask_place, unit_state
+from sexton.model.plan import Condition, Criterion, Step
+
+RECLAIMS = False
+
+
+def propose(identity: str, before: UnitBefore, after: str) -> Step:
+    """`after` is the step that stops it; `CommandError` where no place for a mask would work."""
+    name = before.id
+    place = mask_place(before)
+    plain = place == f"/etc/systemd/system/{name}"
+    by_hand = (f"systemctl mask {quote(name)}",)
+    link = (f"mkdir -p {quote(place.rpartition('/')[0])}", f"ln -s /dev/null {quote(place)}",
+            "systemctl daemon-reload")  # fmt: skip
+    return Step(
+        id=identity,
+        remedy="mask_unit",
+        title=f"mask {name}",
+        target=name,
+        risk="low",
+        risk_why="nothing can start it until it is unmasked; who tries is told so",
+        preconditions=(
+            Condition(f"{name} is masked", "systemd LoadState", "no",
+                      "somebody masked it meanwhile", f"unit.masked {name}"),
+            Condition(f"{name} runs", "systemd ActiveState", "no", "it is stopped first",
+                      f"unit.running {name}", "==", after),
+        ),
+        effect=f"makes the link {place} -> /dev/null",
+        cannot_undo="",
+        undo=f"removes {place}",
+        proof=(Criterion("it is masked", "systemd LoadState", ">=", 1, "", f"unit.masked {name}"),),
+        commands=by_hand if plain else link,
+        parameters={"unit": name},
+    )  # fmt: skip
+
+
+def prepare(step: Step, hands: Hands) -> dict[str, Any]:
+    return {"unit": unit_state(unit_of(step, hands), hands.host).as_json()}
+
+
+def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
+    name = text_of(step, "unit")
+    made = mask(unit_state(name, hands.host), hands.writer, hands.deadline_s(60))
+    return {"said": f"made {made} -> /dev/null" if made else f"{name} was masked already"}
+
+
+def undo(before: Mapping[str, Any], hands: Hands) -> list[str]:
+    return put_back(before["unit"], hands)

@@ -1,0 +1,229 @@
+"""What would be done about a diagnosis: steps, each with its risk, its undo and its proof.
+
+A plan is data. It can be printed, kept in a file, reviewed by somebody else and applied later; its
+`hash` says that what is applied is what was read. Nothing is changed by making one.
+
+Texts are escaped on the way in, as those of a `Finding` are; `parameters` keep names as the kernel
+gave them, because the executor opens them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from sexton.model.text import printable
+
+SCHEMA = "sexton.plan/1"
+RISKS = ("none", "low", "medium", "high")
+Value = str | int | float | bool
+
+
+class PlanError(ValueError):
+    """A text that is no plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that must still hold at the moment a step is applied: it is read again then.
+
+    `probe` names the reading ("unit.ActiveState ecs.service"), `test` how it is compared with
+    `expected` ("==", "!=", "<=", ">=", "in" a list parted by blanks); `expected` is as it was read
+    when the plan was made. `after` names the step that makes it true, where it cannot be so before
+    that. `read_from` and `why` are for people.
+    """
+
+    what: str
+    read_from: str
+    expected: str
+    why: str
+    probe: str = ""
+    test: str = "=="
+    after: str = ""
+
+    def __post_init__(self) -> None:
+        _escape(self, "what", "read_from", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """What is read after a step, and what it must be for the step to have done its work.
+
+    `probe` names the reading, as in a `Condition`; without one the step tells it itself.
+    """
+
+    what: str
+    read_from: str
+    test: str
+    value: float
+    unit: str
+    probe: str = ""
+
+    def __post_init__(self) -> None:
+        _escape(self, "what", "read_from", "unit")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What this plan will not do, why, and the option that lifts it ("" where none does)."""
+
+    target: str
+    reason: str
+    override: str = ""
+
+    def __post_init__(self) -> None:
+        _escape(self, "target", "reason", "override")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change. The order of steps is part of the plan.
+
+    `remedy` is the stem of the module in `sexton.act.remedies` that carries it out; `effect` says
+    exactly what is written where; `cannot_undo` what no undo brings back ("" where nothing is
+    lost). A step that is not `automatic` is only printed.
+    """
+
+    id: str
+    remedy: str
+    title: str
+    target: str
+    risk: str
+    risk_why: str
+    preconditions: tuple[Condition, ...]
+    effect: str
+    cannot_undo: str
+    undo: str
+    proof: tuple[Criterion, ...]
+    commands: tuple[str, ...]
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    automatic: bool = True
+
+    def __post_init__(self) -> None:
+        if self.risk not in RISKS:
+            raise PlanError(f"risk {printable(self.risk)!r} is none of {', '.join(RISKS)}")
+        _escape(self, "title", "target", "risk_why", "effect", "cannot_undo", "undo")
+        object.__setattr__(self, "commands", tuple(map(printable, self.commands)))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything to be done on one node in one boot.
+
+    `boot_id` binds it to the running kernel: after a reboot there is nothing left to free and
+    every reading is another. `evidence_until_unix` is the last moment of the diagnosis it rests on.
+    `baseline` is what that diagnosis measured, for `verify` to compare with.
+    """
+
+    node: str
+    boot_id: str
+    made_unix: float
+    evidence_until_unix: float
+    diagnosis_root: str
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    schema: str = SCHEMA
+
+    def __post_init__(self) -> None:
+        _escape(self, "node", "diagnosis_root")
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the canonical JSON: what `apply --confirm` takes, whole or its start."""
+        return hashlib.sha256(canonical(self).encode("ascii")).hexdigest()
+
+    @property
+    def automatic(self) -> tuple[Step, ...]:
+        """The steps that apply carries out."""
+        return tuple(step for step in self.steps if step.automatic)
+
+
+def canonical(plan: Plan) -> str:
+    """One spelling for one plan: sorted keys, no blanks, ASCII."""
+    return json.dumps(asdict(plan), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan as it is kept in a file, with its hash."""
+    return {**asdict(plan), "hash": plan.hash}
+
+
+_T = TypeVar("_T")
+
+
+def from_json(value: object) -> Plan:
+    """The plan of a parsed file; `PlanError` where it is none, or was changed after it was made."""
+    whole = _object(value, "plan")
+    if whole.get("schema") != SCHEMA:
+        raise PlanError(f"schema {printable(str(whole.get('schema')))!r} is not {SCHEMA}")
+    told = whole.pop("hash", None)
+    whole["steps"] = tuple(_step(each) for each in _list(whole, "steps"))
+    whole["refusals"] = tuple(_built(Refusal, each) for each in _list(whole, "refusals"))
+    whole["notes"] = tuple(_list(whole, "notes"))
+    whole["baseline"] = _values(whole, "baseline")
+    plan = _built(Plan, whole)
+    if told != plan.hash:
+        raise PlanError("its hash is not its own: it was changed after it was made")
+    return plan
+
+
+def _step(value: object) -> Step:
+    step = _object(value, "step")
+    step["preconditions"] = tuple(_built(Condition, each) for each in _list(step, "preconditions"))
+    step["proof"] = tuple(_built(Criterion, each) for each in _list(step, "proof"))
+    step["commands"] = tuple(_list(step, "commands"))
+    step["parameters"] = _values(step, "parameters")
+    return _built(Step, step)
+
+
+_PLAIN: Mapping[str, tuple[type, ...]] = {"str": (str,), "float": (int, float), "bool": (bool,)}
+
+
+def _built(kind: type[_T], value: object) -> _T:
+    given = _object(value, kind.__name__.lower())
+    known = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(given) - set(known)):
+        raise PlanError(f"{kind.__name__.lower()} has no {printable(str(unknown[0]))!r}")
+    for name, each in given.items():
+        plain = _PLAIN.get(known[name])
+        if plain is not None and (
+            not isinstance(each, plain) or (known[name] == "float" and isinstance(each, bool))
+        ):
+            raise PlanError(f"{name} of a {kind.__name__.lower()} is no {known[name]}")
+        if known[name] == "tuple[str, ...]" and not all(isinstance(item, str) for item in each):
+            raise PlanError(f"{name} of a {kind.__name__.lower()} holds more than texts")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise PlanError(f"{kind.__name__.lower()}: {error}") from None
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise PlanError(f"no {what} in it")
+    return dict(value)
+
+
+def _values(owner: Mapping[str, Any], name: str) -> dict[str, Value]:
+    values = _object(owner.get(name), name)
+    if any(not isinstance(each, (str, int, float, bool)) for each in values.values()):
+        raise PlanError(f"{name}: not a plain value")
+    return values
+
+
+def _list(owner: Mapping[str, Any], name: str) -> list[Any]:
+    value = owner.get(name)
+    if not isinstance(value, list):
+        raise PlanError(f"{name} is no list")
+    return value
+
+
+def _escape(owner: object, *names: str) -> None:
+    for name in names:
+        object.__setattr__(owner, name, printable(getattr(owner, name)))

@@ -1,0 +1,42 @@
+"""Do something about it: plan, apply, verify, roll back; nothing without a plan you have read.
+
+  sudo sexton fix plan --out plan.json     what to do, what it risks, what undo cannot restore
+  sudo sexton fix apply plan.json --confirm HASH --dry-run
+  sudo sexton fix apply plan.json --confirm HASH
+  sudo sexton fix verify                   ten minutes against pass criteria
+  sudo sexton fix rollback                 put everything back, also after a crash half-way
+  sudo sexton fix status, sexton fix log   what was done here, by whom
+
+A plan stops the unit that leaves dead memory cgroups, sees that nothing starts it again,
+and frees what it left on the parent that owns it. Units that a node lives by (kubelet,
+container runtimes, sshd, network, storage) are refused with the reason; add your own in
+/etc/sexton/protected.toml. Without apply nothing changes, and nothing acts unattended.
+docs/fix.md tells all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+WHATS = ("plan", "apply", "verify", "rollback", "status", "log")
+_PACKAGE = "sexton.surface.cli.fixing."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_subparsers(title="what to do", metavar="WHAT", dest="what", required=True)
+    for name in WHATS:
+        module = importlib.import_module(_PACKAGE + name)
+        doc = (module.__doc__ or name).strip()  # python -OO has no docstrings
+        child: argparse.ArgumentParser = what.add_parser(
+            name,
+            help=doc.splitlines()[0].rstrip("."),
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(child)
+
+
+def run(args: argparse.Namespace) -> int:
+    status: int = importlib.import_module(_PACKAGE + args.what).run(args)
+    return status

@@ -1,0 +1,1 @@
+"""The subcommands of `sexton fix`, one module each."""
