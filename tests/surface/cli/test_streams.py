@@ -13,6 +13,8 @@ QUICK = {
     "why": ("why", "core", "0", "--seconds", "0.2"),
     "zombies": ("zombies", "--seconds", "0.2"),
     "fix": ("fix", "status"),
+    "audit": ("audit", "--seconds", "0.2"),
+    "gate": ("gate", "--print-policy"),
     "top": ("top", "--interval", "0.2"),
     "profile": ("profile", "top", str(FIXTURES / "perf" / "script" / "6.18-default.txt")),
     "record": ("record", "/nowhere/at/all", "--preflight"),
