@@ -9,10 +9,10 @@ gave them, because the executor opens them again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
 from typing import Any, TypeVar
 
 from sexton.model.text import printable
@@ -136,6 +136,8 @@ class Plan:
     @property
     def hash(self) -> str:
         """SHA-256 over the canonical JSON: what `apply --confirm` takes, whole or its start."""
+        import hashlib  # whoever reads a recording loads this module, too, and hashes nothing
+
         return hashlib.sha256(canonical(self).encode("ascii")).hexdigest()
 
     @property
@@ -196,6 +198,8 @@ def _built(kind: type[_T], value: object) -> _T:
             not isinstance(each, plain) or (known[name] == "float" and isinstance(each, bool))
         ):
             raise PlanError(f"{name} of a {kind.__name__.lower()} is no {known[name]}")
+        if isinstance(each, float) and not isfinite(each):
+            raise PlanError(f"{name} of a {kind.__name__.lower()} is no number")
         if known[name] == "tuple[str, ...]" and not all(isinstance(item, str) for item in each):
             raise PlanError(f"{name} of a {kind.__name__.lower()} holds more than texts")
     try:
@@ -214,6 +218,8 @@ def _values(owner: Mapping[str, Any], name: str) -> dict[str, Value]:
     values = _object(owner.get(name), name)
     if any(not isinstance(each, (str, int, float, bool)) for each in values.values()):
         raise PlanError(f"{name}: not a plain value")
+    if any(isinstance(each, float) and not isfinite(each) for each in values.values()):
+        raise PlanError(f"{name}: not a number")
     return values
 
 

@@ -34,7 +34,7 @@ class Limits:
     stall_s: float = STALL_S
     rounds: int = 20
     target: int = 0
-    first_s: float = 0.002
+    first_s: float = 0.0005
     first_bytes: int = 1 << 20
     most_bite_bytes: int = 64 << 20
     most_bytes: int | None = None
