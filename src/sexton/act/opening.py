@@ -25,9 +25,9 @@ def components(path: str) -> tuple[str, ...]:
 
     >>> components("/etc/systemd/system/x.service")
     ('etc', 'systemd', 'system', 'x.service')
-    >>> components("/etc/../root/x")
+    >>> components("/etc/../srv/x")
     Traceback (most recent call last):
-    sexton.errors.CommandError: /etc/../root/x: not a plain absolute path; refused
+    sexton.errors.CommandError: /etc/../srv/x: not a plain absolute path; refused
     """
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or not all(map(_is_plain, parts[1:])):
