@@ -137,6 +137,10 @@ class Yard:
             raise YardError(f"{' '.join(argv)}: exit {done.returncode}\n{output}{errors}")
         return output
 
+    def programs(self) -> list[str]:
+        """The names of the processes inside; one that ends while it is asked has none."""
+        return self.run("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || true").split()
+
     def python(self, code: str, deadline_s: float = 60.0) -> str:
         """Run Python inside with this interpreter, its packages and this checkout."""
         return self.run(sys.executable, "-B", "-c", code, deadline_s=deadline_s)

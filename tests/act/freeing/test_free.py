@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.neighbour import memory_of, neighbour
+from sexton.act.freeing import free as freeing
 from sexton.act.freeing.count import parent_at
 from sexton.act.freeing.free import free, order_file
 from sexton.act.freeing.rounds import Limits
@@ -47,8 +50,22 @@ class Watched(LiveWriter):
         return came
 
 
+@contextlib.contextmanager
+def many_alive() -> Iterator[None]:
+    """The price of reading one cgroup's statistics shows in a subtree of many: with the few of a
+    bare machine the clock's jitter may be all of it, and the parts stay unread for safety."""
+    with own_cgroup() as (_, parent):
+        for number in range(80):
+            (parent / f"alive-{number}").mkdir()
+        yield
+
+
 def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache():
-    with zombies(NUMBER, "page cache") as yard, neighbour(yard.parent, CACHE, ANON) as home:
+    with (
+        many_alive(),
+        zombies(NUMBER, "page cache") as yard,
+        neighbour(yard.parent, CACHE, ANON) as home,
+    ):
         before = memory_of(home)
         assert before[0] >= CACHE * 0.9
         told: list[str] = []
@@ -91,7 +108,7 @@ def test_what_tmpfs_holds_cannot_be_freed_and_it_stops_after_one_round():
         assert freed.freed < SLACK
         assert "cannot be reclaimed" in freed.why_stopped, freed.sentence
         assert len(freed.rounds) <= 3
-        assert "0 left" not in freed.sentence
+        assert ", 0 left" not in freed.sentence
         # Nothing else was written than the one order, and only to the owning parent.
         file = order_file(open_host(), freed.before.parent)
         assert {path for path, _, _ in writer.given} == {f"{yard.parent}/{file}"}
@@ -132,11 +149,14 @@ def _orders_under_way() -> list[str]:
     return found
 
 
-def test_a_reason_to_stop_calls_the_order_off():
-    with zombies(NUMBER, "tmpfs") as yard:
+def test_a_reason_to_stop_calls_the_order_off(monkeypatch: pytest.MonkeyPatch):
+    # A quick machine is through with its walk before a tenth of a second is over.
+    monkeypatch.setattr(freeing, "_REASON_EVERY_S", 0.0)
+    with zombies(3 * NUMBER, "tmpfs") as yard:
         writer = Watched()
-        reasons = iter(["", None])
-        limits = Limits(30, stall_s=30, first_s=30, stop_if=lambda: next(reasons, "a NIC reset"))
+        limits = Limits(
+            30, stall_s=30, first_s=30, stop_if=lambda: "a NIC reset" if writer.given else None
+        )
         freed = free(open_host(), yard.path, limits, writer)
         assert freed.why_stopped == "a NIC reset"
         if freed.before.parent.version == 1:
