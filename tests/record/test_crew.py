@@ -72,14 +72,13 @@ def read_back(directory: Path, number: int, most_rows: int = 0) -> tuple[Any, ..
 
 def both_there(place: Path, item: int) -> bool:
     """True where somebody else does the other half at the same time."""
-    half = item // 8
-    (place / str(half)).touch()
-    return wait_for((place / str(1 - half)).exists)
+    (place / str(item % 2)).touch()
+    return wait_for((place / str(1 - item % 2)).exists)
 
 
 def test_two_work_at_the_same_time(recording: Recording, tmp_path: Path):
     with Crew(recording, 2) as crew:
-        assert all(crew.each(partial(both_there, tmp_path), range(16), piece=8))
+        assert all(crew.each(partial(both_there, tmp_path), range(16), weights=[1] * 16))
 
 
 def square(number: int) -> tuple[int, int]:
@@ -97,6 +96,25 @@ def test_answers_come_in_the_order_of_the_items(recording: Recording, number: in
             assert len({who for _, who in found}) <= number
     assert seen == sorted(seen[: len(seen) // 3]) * 3 or number > 1
     assert all(0 <= done < total == items for done, total in seen)
+
+
+@pytest.mark.parametrize("items", [16, 100, 2500])
+def test_the_heaviest_item_is_begun_first_and_answered_in_its_turn(
+    recording: Recording, items: int
+):
+    weights = [each % 7 for each in range(items)]
+    begun: list[int] = []
+    with Crew(recording, 2) as crew:
+        give = crew._give
+
+        def noted(do: Any, pieces: Any) -> None:
+            begun.extend(weights[piece[0]] for piece in pieces)
+            give(do, pieces)
+
+        crew._give = noted  # type: ignore[method-assign]
+        found = [each for each, _ in crew.each(square, range(items), None, weights)]
+    assert found == [each * each for each in range(items)]
+    assert begun == sorted(begun, reverse=True)
 
 
 def test_few_items_are_not_worth_a_fork(recording: Recording):
@@ -121,7 +139,7 @@ def test_segments_go_by_their_place_and_are_those_of_the_recording(recording: Re
     shelf = Shelf(recording, everything(recording))
     names = [book.segment.name for book in shelf.books]
     with Crew(recording, 3) as crew:
-        assert list(crew.each(name_of, shelf.books, piece=1)) == names
+        assert list(crew.each(name_of, shelf.books)) == names
 
 
 def name_of(book: Book) -> str:
@@ -247,7 +265,7 @@ def test_what_is_wrong_with_an_item_is_raised_here(recording: Recording):
 def test_nobody_and_nothing_is_left_behind(recording: Recording, tmp_path: Path):
     before = sorted(os.listdir("/proc/self/fd"))
     with Crew(recording, 3) as crew:
-        assert all(crew.each(partial(both_there, tmp_path), range(16), piece=8))
+        assert all(crew.each(partial(both_there, tmp_path), range(16), weights=[1] * 16))
         workers = [worker.pid for worker in crew._workers]
         assert len(workers) == 2
     assert not any(Path("/proc", str(each)).exists() for each in workers)

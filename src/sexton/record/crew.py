@@ -108,13 +108,13 @@ class Crew:
         do: Callable[[A], T],
         items: Sequence[A],
         tick: Tick | None = None,
-        piece: int = _PIECE,
+        weights: Sequence[float] | None = None,
     ) -> Iterator[T]:
         """`do` of every item, in their order; `tick` is told how many of how many are done.
 
         `do` is a function of a module, or a `partial` of one, and gives back what can be pickled.
-        The earlier an item, the sooner is it begun; `piece` of them are given out together, one
-        where each takes long.
+        Some items are given out together, or each by itself where `weights` tell how much work it
+        is, the most first: nobody is left with it when the others are done.
         """
         if len(items) < _LEAST or not self._hired():
             for number, item in enumerate(items):
@@ -122,8 +122,10 @@ class Crew:
                     tick(number, len(items))
                 yield do(item)
             return
-        size = max(piece, -(-len(items) // _MOST_PIECES))
-        pieces = [items[at : at + size] for at in range(0, len(items), size)]
+        size = max(1 if weights else _PIECE, -(-len(items) // _MOST_PIECES))
+        starts = range(0, len(items), size)
+        order = sorted(starts, key=lambda at: -weights[at] if weights else at)
+        pieces = [items[at : at + size] for at in order]
         done: dict[int, list[T]] = {}
         self._give(do, pieces)
         for number in self._taken():
@@ -131,8 +133,8 @@ class Crew:
                 tick(number * size, len(items))
             done[number] = [do(item) for item in pieces[number]]
         self._gather(done)
-        for number, some in enumerate(pieces):
-            yield from done.pop(number) if number in done else map(do, some)
+        for number in sorted(range(len(order)), key=order.__getitem__):
+            yield from done.pop(number) if number in done else map(do, pieces[number])
 
     def _hired(self) -> list[_Worker]:
         if not self._forked:

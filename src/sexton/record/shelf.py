@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from sexton.model.row import Row, table
+from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
 from sexton.record.crew import Crew, Tick
 from sexton.record.span import GAP_S, Span
@@ -137,10 +137,12 @@ class Shelf:
             return True
         return len(self.inside(kind, book)) > 0
 
-    def each(self, do: Callable[[A], T], items: Sequence[A], **how: int) -> Iterator[T]:
+    def each(
+        self, do: Callable[[A], T], items: Sequence[A], weights: Sequence[float] | None = None
+    ) -> Iterator[T]:
         """The same for every segment, or whatever there is one of for each, in their order. What
         `do` may be is said in `Crew.each`."""
-        return self._crew.each(do, items, self._tick, **how)
+        return self._crew.each(do, items, self._tick, weights)
 
     def first_numbers(self, kind: type[Row]) -> list[int]:
         """Per segment, the number of its first reading; a missing stretch counts as one."""
@@ -195,7 +197,8 @@ def take(
     first = {kind: shelf.first_numbers(kind) for kind in wanted}
     found: dict[type[Row], list[Batch[Any]]] = {kind: [] for kind in wanted}
     before: dict[type[Row], int] = {}
-    for place, sheets in zip(places, shelf.each(_sheets, items, piece=1), strict=True):
+    weights = [sum(map(book.segment.rows, mine)) for book, mine in items]
+    for place, sheets in zip(places, shelf.each(_sheets, items, weights), strict=True):
         for kind, sheet in sheets.items():
             linked = wanted[kind][place].linked
             for index, batch in sheet.batches(kind):
@@ -218,7 +221,8 @@ def _sheet(book: Book, kind: type[Row], pick: Pick) -> Sheet:
     places: dict[float, tuple[int, int]] = {}
     columns: list[list[Any]] = []
     if moments.rows[index].any():
-        found = book.segment.table(kind, coded=texts_of(kind))
+        names = (MONO, POSITION, *fields_of(kind))
+        found = book.segment.table(kind, names, coded=texts_of(kind))
         if found is not None:
             places, columns = grouped(kind, found, pick)
     readings = []

@@ -142,12 +142,10 @@ def aligned_in(
     plan = plan or Plan()
     layout = lay_out(events_mono_s, plan.recorded or recorded_in(recording, span), plan)
     parts = list(_parts(recording, span, layout.windows))
-    # The longest first, so that nobody is left with it when the others are done.
-    order = sorted(range(len(parts)), key=lambda at: -parts[at].rows)
     crew = crew or Crew(recording, 1)
-    some = crew.each(partial(_measured, layout), [parts[at] for at in order], piece=1)
-    found = dict(zip(order, some, strict=True))
-    return compare([each for at in sorted(found) for each in found[at]], plan, layout)
+    weights = [part.rows for part in parts]
+    found = crew.each(partial(_measured, layout), parts, weights=weights)
+    return compare([each for some in found for each in some], plan, layout)
 
 
 def _measured(layout: Layout, part: _Part) -> list[Measured]:
