@@ -79,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         print(told(outcome))
     if args.out is not None:
         whole = {
+            "schema": "sexton.check/1",
             "kernel": platform.release(),
             "experiments": {each.name: each.numbers for each in outcomes},
             "failed": {each.name: each.failed for each in outcomes if each.failed},

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sexton.record import sampler
 from sexton.sources import runner
@@ -29,6 +31,8 @@ OWN_MACHINE = "SEXTON_LAB_VM"
 SLOWER = 10.0
 #: For the last stacks, at a recorder's end: nothing waits for it in the lab.
 CLOSE_S = 300.0
+#: The verbs that `stretch_fixing` is for.
+FIXING = ("fix", "audit", "gate")
 
 
 def own_machine() -> bool:
@@ -68,6 +72,21 @@ def stretch(times: float = SLOWER) -> None:
     setattr(runner.Running, "stop", stop)  # noqa: B010
 
 
+def stretch_fixing(times: float = SLOWER) -> None:
+    """What only `fix`, `audit` and `gate` ask for, of systemd and of sockets."""
+    from sexton.act import leftovers, standing
+    from sexton.act import units as unit_states
+    from sexton.sources import relations, sock_diag
+
+    unit_states.ASK_S *= times
+    leftovers._ASK_S *= times
+    asking: tuple[Any, ...] = (standing.stand, relations.relations, sock_diag.read_sockets)
+    for ask in asking:
+        ask.__defaults__ = tuple(
+            each * times if isinstance(each, float) else each for each in ask.__defaults__
+        )
+
+
 def stretch_recorder(times: float = SLOWER) -> None:
     """What only a recorder waits for, and what it may cost."""
     from sexton.record import ring_dump
@@ -102,4 +121,6 @@ def decode_to_the_end(close_s: float = CLOSE_S) -> None:
 if __name__ == "__main__":
     if own_machine():
         stretch()
+        if sys.argv[1:2] and sys.argv[1] in FIXING:
+            stretch_fixing()
     command()

@@ -149,7 +149,7 @@ def _recorder(scene: ModuleType, stage: Stage) -> Iterator[None]:
             stdout=said,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
-            env=_environment(),
+            env=environment(),
             start_new_session=True,  # a Ctrl-C is for us; the recorder is stopped when we are
         )
     try:
@@ -186,7 +186,7 @@ def _diagnose(stage: Stage, watch_s: int) -> None:
         try:
             ended = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=log, cwd=ROOT,
-                env=_environment(), timeout=LIVE_S, check=False,
+                env=environment(), timeout=LIVE_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise SceneFailed(f"the live diagnosis: no end within {LIVE_S:g} s") from None
@@ -196,7 +196,7 @@ def _diagnose(stage: Stage, watch_s: int) -> None:
     stage.moment("diagnosed live")
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """In which this lab is found from anywhere."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

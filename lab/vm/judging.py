@@ -1,4 +1,8 @@
-"""What Sexton says of a recording that came home, held against what its scene expects."""
+"""What Sexton says of a recording that came home, held against what its scene expects.
+
+A check (``check_X``, `lab/X.py`) records nothing: it is right when its own result, ``X.json``, says
+that nothing failed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 
 from lab.incident import SCENE, Expected, false_alarms, replayed, top_cause, wrongs
 from lab.incident import judged as diagnosed
-from lab.vm.results import Outcome
+from lab.vm.results import CHECK, Outcome
 from lab.vm.telling import tell
 from sexton.errors import StoreError
 from sexton.model.diagnosis import Exit
@@ -22,6 +26,8 @@ LIVE = "live.json"
 
 def judged(outcome: Outcome) -> Outcome:
     """The same outcome with Sexton's verdict on it, where it was played."""
+    if outcome.scene.startswith(CHECK):
+        return _checked(outcome)
     if not outcome.good or outcome.folder is None:
         return outcome
     try:
@@ -34,6 +40,27 @@ def judged(outcome: Outcome) -> Outcome:
     place = f"{outcome.kernel}-{outcome.hierarchy}"
     tell(f"{place}: {outcome.scene}: {top}, {'wrong' if found.wrong else 'right'}")
     return found
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    """By its result; one that failed is asked as well, for it says what of it did."""
+    if outcome.folder is None or outcome.unfit:
+        return outcome
+    result = outcome.folder / f"{outcome.scene.removeprefix(CHECK)}.json"
+    if not outcome.good and not result.is_file():
+        return outcome  # it never came to a result: its own words are all there is
+    try:
+        told = json.loads(result.read_text("utf-8"))
+        number = len(told.get("claims") or told.get("experiments") or ())
+        failed = {str(name): list(map(str, why)) for name, why in told["failed"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        words = printable(f"no verdict: {type(error).__name__}: {error}")
+        return replace(outcome, wrong=(words,))
+    wrong = tuple(printable(f"{name}: {why}") for name in failed for why in failed[name])
+    top = f"{number - len(failed)} of {number} hold"
+    place = f"{outcome.kernel}-{outcome.hierarchy}"
+    tell(f"{place}: {outcome.scene}: {top}")
+    return replace(outcome, top=top, wrong=wrong)
 
 
 def _recorded(folder: Path) -> tuple[str, list[str]]:

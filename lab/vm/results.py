@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 from lab.vm.telling import LabError
 
 MEGABYTE = 1024**2
+#: How the names of experiments begin that are no scenes.
+CHECK = "check_"
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,3 +85,24 @@ def test_only_the_labs_own_machine_is_slow(monkeypatch):
 def test_it_is_sexton_with_the_same_arguments():
     said = said_by("-m", "lab.patience", "--version", **{OWN_MACHINE: "1"})
     assert said == said_by("-m", "sexton", "--version")
+
+
+def test_fixing_waits_longer_by_the_same_factor_too():
+    before, after = said_by(
+        "-c",
+        """
+from lab.patience import stretch_fixing
+from sexton.act import leftovers, standing
+from sexton.act import units
+from sexton.sources import relations, sock_diag
+def told():
+    asking = (standing.stand, relations.relations, sock_diag.read_sockets)
+    print(units.ASK_S, leftovers._ASK_S, *(each.__defaults__[-1] for each in asking))
+told()
+stretch_fixing(100)
+told()
+""",
+    ).splitlines()
+    expected = [100 * float(word) for word in before.split()]
+    assert len(expected) == 5
+    assert [float(word) for word in after.split()] == expected

@@ -92,3 +92,50 @@ def test_what_was_not_played_is_not_judged(tmp_path: Path):
     failed = Outcome("idle", "6.1", "v2", "failed with status 2: no", 3, tmp_path)
     assert judging.judged(failed) == failed
     assert failed.right == "-"
+
+
+def check(tmp_path: Path, result: str | None, said: str = "played") -> Outcome:
+    """A check that came home with such a result."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    if result is not None:
+        (folder / "cure.json").write_text(result)
+    return Outcome("check_cure", "6.1", "v2", said, 41, folder)
+
+
+def test_a_check_is_right_when_its_own_result_says_so(tmp_path: Path):
+    claims = [{"id": "found"}, {"id": "freed"}]
+    one = judging.judged(check(tmp_path, json.dumps({"claims": claims, "failed": {}})))
+    assert (one.top, one.right) == ("2 of 2 hold", "yes")
+    assert playing.exit_status([one]) == 0
+    assert "2 of 2 hold" in results.table([one])
+
+
+def test_a_check_that_failed_says_what_of_it_did(tmp_path: Path):
+    told = {"claims": [{"id": "freed"}, {"id": "found"}], "failed": {"freed": ["not\x1b[1m so"]}}
+    one = judging.judged(check(tmp_path, json.dumps(told), "failed with status 1: 3 of 4"))
+    assert (one.top, one.right) == ("1 of 2 hold", "no")
+    assert [*results.mistakes([one])] == ["check_cure on 6.1 v2: freed: not\\x1b[1m so"]
+    assert playing.exit_status([one]) == 1
+
+
+@pytest.mark.parametrize(
+    "result", [None, "{", "[]", "{}", '{"failed": 3}', '{"failed": {"x": 3}}', '"failed"']
+)
+def test_a_check_without_a_result_that_can_be_read_is_wrong_and_no_crash(tmp_path, result):
+    one = judging.judged(check(tmp_path, result))
+    assert one.right == "no"
+    assert "no verdict" in one.wrong[0]
+    assert playing.exit_status([one]) == 1
+
+
+def test_a_check_that_never_came_to_a_result_is_told_by_its_own_words(tmp_path: Path):
+    one = check(tmp_path, None, "did not end in time: holds image_passes")
+    assert judging.judged(one) == one
+    assert playing.exit_status([one]) == 1
+
+
+def test_a_check_that_has_no_place_there_is_no_mistake(tmp_path: Path):
+    one = Outcome("check_cure", "7.x", "v2", "cannot be played here", 9, tmp_path, unfit=True)
+    assert judging.judged(one) == one
+    assert playing.exit_status([one]) == 3

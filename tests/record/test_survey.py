@@ -65,7 +65,8 @@ def test_the_survey_finds_the_runs_and_the_worst_step_that_the_detector_finds(
     with scratch() as place:
         found = survey_cores(written(place, batches, parts))
     batches = [batch for batch in batches if batch.rows]  # a core table is never empty
-    slices = list(saturated_core._slices(batches))
+    moved = (saturated_core._slice(step) for _, step in steps(batches, lambda row: row.cpu))
+    slices = [each for each in moved if each is not None]
     runs = [(run.core, run.start, run.end) for run in saturated_core._runs(slices)]
     assert len(found.held) == len(runs)
     for core, start, end in runs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sexton.act import measures
 from sexton.act.freeing.estimate import estimate
@@ -60,6 +60,7 @@ class Wishes:
     accept_collateral: bool = False
     allow_drop_caches: bool = False
     override: bool = False
+    thorough: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,9 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
 
 def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
     """On every parent that is known to have many, where nobody who must not suffer lives."""
-    chosen = _parents(owners(window))
+    chosen = _parents(
+        replace(each, path=_outlasting(each.path, draft.stopped)) for each in owners(window)
+    )
     if not chosen:
         draft.notes.append(
             "under which parent they died is not known: sudo sexton zombies --watch names it"
@@ -256,7 +259,9 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
         if found is not None:
             sure = owner.strength is not Strength.POSSIBLE
             accepted = draft.ground.wishes.accept_collateral
-            why = reclaim_zombies.Reason(sure, owner.method, accepted, source, after)
+            why = reclaim_zombies.Reason(
+                sure, owner.method, accepted, source, after, draft.ground.wishes.thorough
+            )
             weighed.append((found, why))
     # Where least is at stake first: it may be enough.
     for found, why in sorted(weighed, key=lambda each: each[0].total_bytes):
@@ -313,6 +318,19 @@ def _parents(found: Iterable[Owner]) -> list[Owner]:
     sure = [each for each in every if each.strength is not Strength.POSSIBLE]
     chosen = sure or [each for each in every if each.bytes]
     return list({each.path: each for each in reversed(chosen)}.values())[::-1]
+
+
+def _outlasting(path: str, stopped: Iterable[str]) -> str:
+    """The cgroup itself, or where a unit that is stopped first takes it away, what is above that.
+
+    >>> _outlasting("/system.slice/ecs.service/tasks", ["ecs.service"])
+    '/system.slice'
+    >>> _outlasting("/system.slice", ["ecs.service"]), _outlasting("/a.service", ["a.service"])
+    ('/system.slice', '/')
+    """
+    parts = path.split("/")
+    ends = [parts.index(name) for name in stopped if name in parts]
+    return ("/".join(parts[: min(ends)]) or "/") if ends else path
 
 
 def _last_resort(draft: _Draft, diagnosis: Diagnosis) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection
 from typing import NamedTuple
 
+from sexton.detect.core_steps import core_steps
 from sexton.detect.detectors.saturated_core import KERNEL_SHARE
 from sexton.detect.runs import runs
 from sexton.model.cpu import CoreTimes
-from sexton.model.rates import Step, steps
-from sexton.model.window import Batch, Window
+from sexton.model.rates import Step
+from sexton.model.window import Window
 
 #: Cores are read a moment before or after whatever the span was measured by.
 _AROUND_S = 1.5
@@ -31,12 +31,14 @@ def slices(
 ) -> dict[int, list[Slice]]:
     """Steps of these cores around a span (monotonic seconds), in order."""
     made: dict[int, list[Slice]] = {core: [] for core in cores}
-    for _, step in steps(list(_near(window, cores, span)), lambda row: row.cpu):
+    start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
+    for step in core_steps(window):
+        core = step.after.cpu
+        if core not in made or step.start_mono < start or step.end_mono > end:
+            continue
         share = _share(step)
         if share is not None:
-            made[step.after.cpu].append(
-                Slice(step.after.cpu, step.start_mono, step.end_mono, share)
-            )
+            made[core].append(Slice(core, step.start_mono, step.end_mono, share))
     return made
 
 
@@ -51,17 +53,11 @@ def held(window: Window, cores: Collection[int], span: tuple[float, float]) -> d
     }
 
 
-def _near(
-    window: Window, cores: Collection[int], span: tuple[float, float]
-) -> Iterator[Batch[CoreTimes]]:
-    start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
-    for batch in window.batches(CoreTimes) or ():
-        if start <= batch.mono_s <= end:
-            yield replace(batch, rows=tuple(row for row in batch.rows if row.cpu in cores))
-
-
 def _share(step: Step[CoreTimes]) -> float | None:
-    spent = [step.delta(name) for name in _KERNEL]
-    if any(each is None for each in spent):
-        return None
-    return sum(each or 0 for each in spent) / 10 / step.seconds
+    spent = 0
+    for name in _KERNEL:
+        moved = step.delta(name)
+        if moved is None:
+            return None
+        spent += moved
+    return spent / 10 / step.seconds

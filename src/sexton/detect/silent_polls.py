@@ -11,10 +11,11 @@ Any other silence is a question that only a probe can answer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sexton.detect import nics
+from sexton.detect.core_steps import core_steps
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount
 from sexton.model.net import NetDevice, NicQueue
 from sexton.model.rates import Step, delta, steps
@@ -82,9 +83,11 @@ def silences(window: Window, share_percent: float) -> list[Silence]:
     if not served or not can_tell(window):
         return []
     fired = _fired(window, {(row.irq, core) for core, rows in served.items() for row in rows})
-    polls, received = _polls(window), _received(window)
+    every = steps(window.batches(SoftirqCount) or (), lambda row: row.cpu)
+    served_steps = [step for core, step in every if core in served]
+    polls, received = _polls(served_steps), _received(window)
     found: list[Silence] = []
-    for core, run in _runs(window, served, _system(window), share_percent):
+    for core, run in _runs(served_steps, _system(window, served), share_percent):
         start, end = run[0].start_mono, run[-1].end_mono
         queues = served[core]
         made = Silence(
@@ -122,10 +125,10 @@ def _least_rate(moves: Sequence[_Move], start: float, end: float) -> float:
     return min(each.times / (each.end - each.start) for each in outside)
 
 
-def _polls(window: Window) -> Mapping[int, list[_Move]]:
+def _polls(every: Iterable[Step[SoftirqCount]]) -> Mapping[int, list[_Move]]:
     """NET_RX runs per core."""
     found: dict[int, list[_Move]] = defaultdict(list)
-    for _, step in steps(window.batches(SoftirqCount) or (), lambda row: row.cpu):
+    for step in every:
         times = step.delta("net_rx") or 0
         found[step.after.cpu].append(_Move(step.start_mono, step.end_mono, times))
     return found
@@ -158,17 +161,14 @@ def _fired(window: Window, wanted: set[tuple[int, int]]) -> Mapping[tuple[int, i
 
 
 def _runs(
-    window: Window,
-    served: Mapping[int, object],
+    every: Iterable[Step[SoftirqCount]],
     system: Mapping[int, list[_Held]],
     share_percent: float,
 ) -> Iterator[tuple[int, list[Step[SoftirqCount]]]]:
     """Neighbouring steps of a core without NET_RX and with the core held, per core."""
     open_runs: dict[int, list[Step[SoftirqCount]]] = {}
-    for _, step in steps(window.batches(SoftirqCount) or (), lambda row: row.cpu):
+    for step in every:
         core = step.after.cpu
-        if core not in served:
-            continue
         silent = step.delta("net_rx") == 0
         if silent and _share(system.get(core, ()), step) >= share_percent:
             run = open_runs.setdefault(core, [])
@@ -191,10 +191,10 @@ def _share(held: list[_Held] | tuple[()], step: Step[SoftirqCount]) -> float:
     return 100 * spent / step.seconds
 
 
-def _system(window: Window) -> Mapping[int, list[_Held]]:
+def _system(window: Window, cores: Collection[int]) -> Mapping[int, list[_Held]]:
     found: dict[int, list[_Held]] = defaultdict(list)
-    for _, step in steps(window.batches(CoreTimes) or (), lambda row: row.cpu):
-        spent = step.delta("system_ms")
+    for step in core_steps(window):
+        spent = step.delta("system_ms") if step.after.cpu in cores else None
         if spent is not None:
             found[step.after.cpu].append(_Held(step.start_mono, step.end_mono, spent / 1000))
     return found

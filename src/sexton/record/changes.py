@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -18,6 +19,7 @@ from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.task import ProcessCgroup
 from sexton.model.unit import Unit
 from sexton.record.shelf import Book, Shelf, columns
+from sexton.record.span import Span
 from sexton.store.arrays import Array, coded, numbers
 from sexton.store.schema import MONO
 
@@ -58,10 +60,7 @@ def of_units(shelf: Shelf) -> Things:
         for mono, unit in zip(moments.tolist(), units.tolist(), strict=True):
             found[mono].add(known.names[unit])
 
-    def read(book: Book) -> tuple[list[str], dict[str, Array]] | None:
-        return _units(shelf, book)
-
-    for answer in shelf.each(read, shelf.having(Unit)):
+    for answer in shelf.each(partial(_units, shelf.span), shelf.having(Unit)):
         if answer is None:
             continue
         names, rows = answer
@@ -93,7 +92,7 @@ def _odd(before: Array, after: Array) -> Array:
     return made
 
 
-def _units(shelf: Shelf, book: Book) -> tuple[list[str], dict[str, Array]] | None:
+def _units(span: Span, book: Book) -> tuple[list[str], dict[str, Array]] | None:
     if not book.segment.rows(Unit):
         return None
     table = book.segment.table(Unit, (MONO, "name", *_UNIT), coded=("name",))
@@ -101,7 +100,7 @@ def _units(shelf: Shelf, book: Book) -> tuple[list[str], dict[str, Array]] | Non
         return None
     codes, names = coded(table.column("name"))
     rows = {name: numbers(table.column(name)) for name in (MONO, *_UNIT)} | {"name": codes}
-    inside = (rows[MONO] >= shelf.span.start[0]) & (rows[MONO] <= shelf.span.end[0])
+    inside = (rows[MONO] >= span.start[0]) & (rows[MONO] <= span.end[0])
     if not inside.all():
         rows = {name: column[inside] for name, column in rows.items()}
     if not len(rows[MONO]):
@@ -117,16 +116,7 @@ def of_directories(shelf: Shelf, most: int) -> tuple[list[float], bool]:
     """Counts whose directories differ from those of the count before, with that one; the newest
     `most` of them, and whether there were more."""
     times, sums = [], []
-
-    def read(book: Book) -> tuple[Array, Array] | None:
-        found = columns(book, CgroupDir, ("inode",))
-        if found is None or not len(found[MONO]):
-            return None
-        order = np.argsort(found[MONO], kind="stable")
-        moments, starts = np.unique(found[MONO][order], return_index=True)
-        return moments, np.add.reduceat(_mixed(found["inode"][order]), starts)
-
-    for answer in shelf.each(read, shelf.having(CgroupDir)):
+    for answer in shelf.each(_directories, shelf.having(CgroupDir)):
         if answer is not None:
             times.append(answer[0])
             sums.append(answer[1])
@@ -138,6 +128,16 @@ def of_directories(shelf: Shelf, most: int) -> tuple[list[float], bool]:
     later = np.flatnonzero(total[1:] != total[:-1]) + 1
     wanted = np.union1d(later, later - 1)
     return mono[wanted[-most:]].tolist(), len(wanted) > most
+
+
+def _directories(book: Book) -> tuple[Array, Array] | None:
+    """Counts, and a number for each that tells its set of directories from others."""
+    found = columns(book, CgroupDir, ("inode",))
+    if found is None or not len(found[MONO]):
+        return None
+    order = np.argsort(found[MONO], kind="stable")
+    moments, starts = np.unique(found[MONO][order], return_index=True)
+    return moments, np.add.reduceat(_mixed(found["inode"][order]), starts)
 
 
 def _mixed(inodes: Array) -> Array:
@@ -153,19 +153,7 @@ def of_occupants(shelf: Shelf, paths: Collection[str]) -> Things:
     found: Things = defaultdict(set)
     seen: set[str] = set()
 
-    def read(book: Book) -> list[tuple[float, int, str]]:
-        names = (MONO, "pid", "path", "deleted")
-        table = book.segment.table(ProcessCgroup, names, coded=("path",))
-        if table is None or not table.num_rows:
-            return []
-        codes, words = coded(table.column("path"))
-        wanted = [code for code, path in enumerate(words) if path in paths]
-        gone = numbers(table.column("deleted"), True)
-        rows = np.flatnonzero(np.isin(codes, wanted) & ~gone)
-        mono, pid = (numbers(table.column(name))[rows].tolist() for name in (MONO, "pid"))
-        called = [words[code] for code in codes[rows].tolist()]
-        return _first_of_each(shelf, zip(mono, pid, called, strict=True))
-
+    read = partial(_lived, shelf.span, frozenset(paths))
     for mono, pid, path in chain.from_iterable(shelf.each(read, shelf.having(ProcessCgroup))):
         if path not in seen:
             seen.add(path)
@@ -173,13 +161,21 @@ def of_occupants(shelf: Shelf, paths: Collection[str]) -> Things:
     return found
 
 
-def _first_of_each(
-    shelf: Shelf, rows: Iterable[tuple[float, int, str]]
-) -> list[tuple[float, int, str]]:
+def _lived(span: Span, paths: Collection[str], book: Book) -> list[tuple[float, int, str]]:
+    """The first reading of a process in each of them, and which process."""
+    names = (MONO, "pid", "path", "deleted")
+    table = book.segment.table(ProcessCgroup, names, coded=("path",))
+    if table is None or not table.num_rows:
+        return []
+    codes, words = coded(table.column("path"))
+    wanted = [code for code, path in enumerate(words) if path in paths]
+    gone = numbers(table.column("deleted"), True)
+    rows = np.flatnonzero(np.isin(codes, wanted) & ~gone)
+    mono, pid = (numbers(table.column(name))[rows].tolist() for name in (MONO, "pid"))
     first: dict[str, tuple[float, int, str]] = {}
-    for mono, pid, path in rows:
-        if shelf.span.holds(mono):
-            first.setdefault(path, (mono, pid, path))
+    for at, who, code in zip(mono, pid, codes[rows].tolist(), strict=True):
+        if span.holds(at):
+            first.setdefault(words[code], (at, who, words[code]))
     return list(first.values())
 
 
@@ -189,18 +185,7 @@ def of_waits(shelf: Shelf) -> Things:
     long: list[tuple[int, int]] = []
     longest: tuple[int, tuple[int, int]] = (-1, (0, 0))
     at = 0
-
-    def read(book: Book) -> tuple[Array, Array, Array, Array] | None:
-        found = columns(book, SoftirqWait, ("cpu", "longest_us", "pending_us"))
-        if found is None or not len(found[MONO]):
-            return None
-        moments, row = np.unique(found[MONO], return_inverse=True)
-        worst = np.maximum(found["longest_us"], found["pending_us"])
-        top = np.flatnonzero(worst == worst.max())
-        keep = np.union1d(np.flatnonzero(worst >= WAIT.value * 1e6), top[np.argmin(row[top])])
-        return moments, row[keep], found["cpu"][keep], worst[keep]
-
-    for answer in shelf.each(read, shelf.having(SoftirqWait)):
+    for answer in shelf.each(_waits, shelf.having(SoftirqWait)):
         if answer is None:
             continue
         moments, rows, cores, worst = answer
@@ -224,26 +209,38 @@ def of_waits(shelf: Shelf) -> Things:
     return found
 
 
+def _waits(book: Book) -> tuple[Array, Array, Array, Array] | None:
+    """Readings; and of the long waits and the longest: the reading's place, the core, how long."""
+    found = columns(book, SoftirqWait, ("cpu", "longest_us", "pending_us"))
+    if found is None or not len(found[MONO]):
+        return None
+    moments, row = np.unique(found[MONO], return_inverse=True)
+    worst = np.maximum(found["longest_us"], found["pending_us"])
+    top = np.flatnonzero(worst == worst.max())
+    keep = np.union1d(np.flatnonzero(worst >= WAIT.value * 1e6), top[np.argmin(row[top])])
+    return moments, row[keep], found["cpu"][keep], worst[keep]
+
+
 def of_probe(shelf: Shelf) -> list[float]:
     """Readings at which the probe began or ceased to watch, and those before them."""
-    times, states = [], []
-
-    def read(book: Book) -> tuple[Array, list[tuple[bool, str]]] | None:
-        table = book.segment.table(ProbeCost, (MONO, "watched", "why"))
-        if table is None or not table.num_rows:
-            return None
-        pairs = zip(*(table.column(name).to_pylist() for name in ("watched", "why")), strict=True)
-        return table.column(MONO).to_numpy(), list(pairs)
-
-    for answer in shelf.each(read, shelf.having(ProbeCost)):
-        if answer is not None:
-            times += answer[0].tolist()
-            states += answer[1]
+    times: list[float] = []
+    states: list[tuple[bool, str]] = []
+    for some, watched in shelf.each(_watched, shelf.having(ProbeCost)):
+        times += some
+        states += watched
     kept: list[float] = []
     for at in range(1, len(times)):
         if states[at] != states[at - 1]:
             kept += times[at - 1 : at + 1]
     return [mono for mono in kept if shelf.span.holds(mono)]
+
+
+def _watched(book: Book) -> tuple[list[float], list[tuple[bool, str]]]:
+    table = book.segment.table(ProbeCost, (MONO, "watched", "why"))
+    if table is None:
+        return [], []
+    pairs = zip(*(table.column(name).to_pylist() for name in ("watched", "why")), strict=True)
+    return table.column(MONO).to_pylist(), list(pairs)
 
 
 def of_census(shelf: Shelf) -> Iterator[float]:

@@ -109,14 +109,17 @@ class Choice:
             at = min(int(np.searchsorted(mono, moment)), max(len(mono) - 2, 0))
             self.readings(kind, mono[at : at + 2].tolist())
 
-    def take(self, kind: type[Row]) -> list[Batch[Any]]:
+    def take(self, *kinds: type[Row]) -> dict[type[Row], list[Batch[Any]]]:
+        """Of each table what was chosen."""
+        return take(self.shelf, {kind: self._picks(kind) for kind in kinds})
+
+    def _picks(self, kind: type[Row]) -> dict[int, Pick]:
         whole, things = self._whole[kind], self._things[kind]
         linked = self._linked[kind] | self._between(kind)
-        picks = {
+        return {
             place: Pick(whole.get(place, ()), things.get(place, {}), linked)
             for place in {*whole, *things}
         }
-        return take(self.shelf, kind, picks)
 
     def _between(self, kind: type[Row]) -> set[float]:
         """Readings chosen for any reason inside a stretch that was above a limit."""

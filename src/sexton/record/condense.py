@@ -121,8 +121,7 @@ def condense(shelf: Shelf) -> Condensed:
             choice.readings(kind, choice.stretch(kind, start, end))
         choice.named(VmCounter, choice.stretch(VmCounter, start, end))
     _slow_tables(choice, kinds, notes, traced=traced)
-    for kind in kinds:
-        batches[kind] = choice.take(kind)
+    batches |= choice.take(*kinds)
     _occupants(choice, batches)
     return Condensed(batches, tuple(_clock(choice, episodes)), tuple(notes))
 
@@ -146,7 +145,7 @@ def _cgroup_events(
 
 def _served(choice: Choice, cores: Cores) -> list[Silent]:
     """Where cores that serve a NIC queue polled nothing; the queues are those known last."""
-    last = choice.take(NicQueue)
+    last = choice.take(NicQueue)[NicQueue]
     rows = [row for batch in last[-1:] for row in batch.rows]
     found = survey_polls(choice.shelf, cores, {row.cpus[0] for row in rows if len(row.cpus) == 1})
     for silent in found:
@@ -211,7 +210,8 @@ def _strained(choice: Choice, notes: list[str]) -> list[tuple[float, float]]:
     choice.strain(Pressure, pressure)
     if paging.cut or pressure.cut:
         notes.append("memory crossed its limits too often: the longest stretches are judged")
-    found = strain.episodes(choice.take(VmCounter), choice.take(Pressure), number)
+    kept = choice.take(VmCounter, Pressure)
+    found = strain.episodes(kept[VmCounter], kept[Pressure], number)
     for start, end in found.all:
         for edge in (start, end, min(end, start + CLOSE_S)):
             choice.named(VmCounter, choice.stretch(VmCounter, edge - NEAR_S, edge + NEAR_S))
@@ -311,7 +311,7 @@ def _occupants(choice: Choice, batches: dict[type[Row], list[Batch[Any]]]) -> No
     }  # fmt: skip
     if paths:
         choice.things(ProcessCgroup, changes.of_occupants(choice.shelf, paths))
-        batches[ProcessCgroup] = choice.take(ProcessCgroup)
+        batches |= choice.take(ProcessCgroup)
 
 
 def _clock(

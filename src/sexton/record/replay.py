@@ -8,7 +8,7 @@ services' lines, which are the node's memory (live, the kernel's ring would stil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from math import inf, nextafter
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from sexton.model.text import count
 from sexton.model.unit import RestartMark
 from sexton.model.window import Batch, Window, bounds_of
 from sexton.record.condense import condense
+from sexton.record.crew import Crew, Tick
 from sexton.record.replayed_stacks import stacks_in
 from sexton.record.shelf import Pick, Shelf, events, take
 from sexton.record.span import Span
@@ -58,13 +59,14 @@ def window(
     recording: Recording,
     span: Span,
     most_rows: int = MOST_ROWS,
-    tick: Callable[[int, int], None] | None = None,
+    tick: Tick | None = None,
+    crew: Crew | None = None,
 ) -> Replay:
     """The span as a window. With more than `most_rows` rows it is condensed.
 
-    `tick` is told how many segments of how many are done, while it lasts.
+    `tick` is told how many segments of how many are done, while it lasts; `crew` reads them.
     """
-    shelf = Shelf(recording, span, tick)
+    shelf = Shelf(recording, span, tick, crew)
     if not shelf.books:
         raise StoreError(f"{recording.path}: nothing is recorded in this span")
     notes = list(span.notes)
@@ -116,7 +118,7 @@ def _estimate(shelf: Shelf) -> float:
 
 
 def _everything(shelf: Shelf) -> _Batches:
-    found: _Batches = {}
+    wanted: dict[type[Row], dict[int, Pick]] = {}
     for kind in tables().values():
         picks = {
             place: Pick(mono.tolist())
@@ -124,8 +126,8 @@ def _everything(shelf: Shelf) -> _Batches:
             if book.numbers(kind) and len(mono := shelf.inside(kind, book))
         }
         if picks:
-            found[kind] = take(shelf, kind, picks)
-    return found
+            wanted[kind] = picks
+    return take(shelf, wanted)
 
 
 def _remember(recording: Recording, span: Span, batches: _Batches) -> None:
@@ -155,7 +157,7 @@ def _edges(shelf: Shelf, kind: type[Row]) -> list[Batch[Any]]:
     picks: dict[int, set[float]] = {places[0]: set(), places[-1]: set()}
     picks[places[0]].add(float(shelf.inside(kind, shelf.books[places[0]])[0]))
     picks[places[-1]].add(float(shelf.inside(kind, shelf.books[places[-1]])[-1]))
-    return take(shelf, kind, {place: Pick(moments) for place, moments in picks.items()})
+    return take(shelf, {kind: {place: Pick(each) for place, each in picks.items()}})[kind]
 
 
 def _once(batches: Iterable[Batch[Any]]) -> list[Batch[Any]]:

@@ -139,11 +139,16 @@ SOURCES: tuple[Source, ...] = (
 )  # fmt: skip
 
 
-def table_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
-    """Every table's, one table after the other: only one is in memory."""
-    for row in dict.fromkeys(source.row for source in SOURCES):
-        yield from _signals(books, span, [each for each in SOURCES if each.row is row])
-    yield from _device_signals(books, span)
+#: Tables in the order in which their signals come.
+TABLES = tuple(dict.fromkeys(source.row for source in SOURCES))
+
+
+def table_signals(row: type[Row], books: Sequence[Book], span: Span) -> Iterator[Signal]:
+    """Of one of these tables."""
+    table = _Table([each for each in SOURCES if each.row is row])
+    for block in blocks(books, span, row, (table.sources[0].keys, table.columns)):
+        table.add(block)
+    yield from table.signals()
 
 
 #: Things with a column each, and the columns with the rows they are of, in the same order.
@@ -199,13 +204,6 @@ class _Table:
                 yield from _named(self.sources[at], self.sources[at].fields[which], some)
 
 
-def _signals(books: Sequence[Book], span: Span, sources: Sequence[Source]) -> Iterator[Signal]:
-    table = _Table(sources)
-    for block in blocks(books, span, sources[0].row, (sources[0].keys, table.columns)):
-        table.add(block)
-    yield from table.signals()
-
-
 def _named(source: Source, field: Field, matrix: Matrix) -> Iterator[Signal]:
     values = matrix.values * np.float32(field.scale)
 
@@ -226,7 +224,7 @@ def _named(source: Source, field: Field, matrix: Matrix) -> Iterator[Signal]:
 _DEVICE = Source("nic", NicCounter, ("nic", "counter"), (), "{0}")
 
 
-def _device_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
+def device_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
     """A driver's own statistics: nobody says which of them are counters and which are levels."""
     series = Series("change")
     for block in blocks(books, span, NicCounter, (_DEVICE.keys, ("value",))):

@@ -8,19 +8,24 @@ that are asked for; a table's rates are in memory while its signals are taken, n
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from sexton.explain.aligned import Plan, align, lay_out
+from sexton.explain.aligned import Layout, Measured, Plan, compare, lay_out, prepare
 from sexton.model.aligned import Aligned, Signal
+from sexton.model.cgroup import CgroupEvent
 from sexton.model.event import KernelEvent
+from sexton.model.net import NicCounter
 from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import Row
+from sexton.model.task import Process, Thread
 from sexton.model.window import Batch
+from sexton.record.crew import Crew
 from sexton.record.shelf import Book, Shelf, events
 from sexton.record.signal_functions import function_signals
 from sexton.record.signal_marks import death_signals, log_signals
-from sexton.record.signal_tables import table_signals
+from sexton.record.signal_tables import TABLES, device_signals, table_signals
 from sexton.record.signal_tasks import core_task_signals, task_signals
 from sexton.record.span import GAP_S, Span
 from sexton.store.recording import Recording
@@ -45,13 +50,30 @@ def signals_of(
 ) -> Iterator[Signal]:
     """Every signal of the span; or only what is needed of it for these windows, the most important
     first (stacks are read for as many of them as is affordable)."""
+    for part in _parts(recording, span, near):
+        yield from part.signals()
+
+
+class _Part(NamedTuple):
+    """Signals of one table, read when they are asked for; `rows` says about how long that takes."""
+
+    signals: Callable[[], Iterator[Signal]]
+    rows: int
+
+
+def _parts(recording: Recording, span: Span, near: Sequence[Window] | None) -> Iterator[_Part]:
     books = _books(recording, span, near)
-    yield from table_signals(books, span)
-    yield from task_signals(books, span)
-    yield from core_task_signals(books, span)
-    yield from death_signals(books, span)
-    yield from log_signals(books, span)
-    yield from function_signals(recording, span, near)
+    found: list[tuple[type[Row], Callable[..., Iterator[Signal]]]] = [
+        *((row, partial(table_signals, row)) for row in TABLES),
+        (NicCounter, device_signals),
+        (Process, task_signals),
+        (Thread, core_task_signals),
+        (CgroupEvent, death_signals),
+        (KernelEvent, log_signals),
+    ]
+    for row, signals in found:
+        yield _Part(partial(signals, books, span), sum(book.segment.rows(row) for book in books))
+    yield _Part(partial(function_signals, recording, span, near), 0)
 
 
 def _books(recording: Recording, span: Span, near: Sequence[Window] | None) -> list[Book]:
@@ -110,12 +132,24 @@ def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
 
 
 def aligned_in(
-    recording: Recording, span: Span, events_mono_s: Sequence[float], plan: Plan | None = None
+    recording: Recording,
+    span: Span,
+    events_mono_s: Sequence[float],
+    plan: Plan | None = None,
+    crew: Crew | None = None,
 ) -> Aligned:
     """What was different before these events: windows first, and then only what they need."""
     plan = plan or Plan()
     layout = lay_out(events_mono_s, plan.recorded or recorded_in(recording, span), plan)
-    return align(signals_of(recording, span, layout.windows), events_mono_s, plan, layout)
+    parts = list(_parts(recording, span, layout.windows))
+    crew = crew or Crew(recording, 1)
+    weights = [part.rows for part in parts]
+    found = crew.each(partial(_measured, layout), parts, weights=weights)
+    return compare([each for some in found for each in some], plan, layout)
+
+
+def _measured(layout: Layout, part: _Part) -> list[Measured]:
+    return prepare(part.signals(), layout)
 
 
 def _batches(shelf: Shelf, kind: type[Row]) -> Sequence[Batch[Any]]:

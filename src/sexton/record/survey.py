@@ -8,6 +8,7 @@ every segment makes the kernel's share of every step of every core, by the very 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.model.cpu import CoreTimes, SoftirqCount
 from sexton.record.shelf import Book, Shelf, columns
+from sexton.record.span import Span
 from sexton.store.arrays import Array
 from sexton.store.schema import MONO
 
@@ -57,6 +59,15 @@ class Cores(NamedTuple):
     telling: tuple[tuple[int, int], ...]
 
 
+class Softirq(NamedTuple):
+    """Milliseconds in softirqs: by core at the first reading and at the last (-1 where it was not
+    there), and by core and step (-1 where that is not known)."""
+
+    first: Array
+    last: Array
+    moved: Array
+
+
 class _Slab(NamedTuple):
     """One segment: a row per core and a column per reading, `steps` one fewer, -1 where there is
     none; and the counters at its edges."""
@@ -66,14 +77,14 @@ class _Slab(NamedTuple):
     steps: Array
     first: Array
     last: Array
-    softirq: Array | None = None
+    softirq: Softirq | None = None
 
 
 class Glance(Protocol):
-    """Whoever wants to see softirq times in the same pass: readings, cores and milliseconds by core
-    and reading (-1 where a core was not there), segment by segment."""
+    """Whoever wants to see softirq times in the same pass: readings, cores and what they spent,
+    segment by segment."""
 
-    def __call__(self, joined: bool, times: Array, cores: Array, softirq: Array) -> None: ...
+    def __call__(self, joined: bool, times: Array, cores: Array, softirq: Softirq) -> None: ...
 
 
 def survey_cores(shelf: Shelf, glance: Glance | None = None) -> Cores:
@@ -81,10 +92,8 @@ def survey_cores(shelf: Shelf, glance: Glance | None = None) -> Cores:
     slabs: list[tuple[bool, _Slab]] = []
     joined = False
 
-    def read(book: Book) -> _Slab | None:
-        return _slab(shelf, book)
-
-    for book, slab in zip(shelf.books, shelf.each(read), strict=True):
+    read = partial(_slab, shelf.span)
+    for book, slab in zip(shelf.books, shelf.each(read, shelf.books), strict=True):
         joined = joined and book.joined
         if slab is not None:
             if glance is not None and slab.softirq is not None:
@@ -96,13 +105,13 @@ def survey_cores(shelf: Shelf, glance: Glance | None = None) -> Cores:
     return _judge(*_stitch(slabs))
 
 
-def _slab(shelf: Shelf, book: Book) -> _Slab | None:
+def _slab(span: Span, book: Book) -> _Slab | None:
     found = columns(book, CoreTimes, ("cpu", *_TIMES))
     if found is None or not len(found[MONO]):
         return None
     mono = found[MONO]
-    if mono.min() < shelf.span.start[0] or mono.max() > shelf.span.end[0]:
-        inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
+    if mono.min() < span.start[0] or mono.max() > span.end[0]:
+        inside = (mono >= span.start[0]) & (mono <= span.end[0])
         found = {name: column[inside] for name, column in found.items()}
         if not inside.any():
             return None
@@ -110,7 +119,9 @@ def _slab(shelf: Shelf, book: Book) -> _Slab | None:
     steps = _steps([each[:, :-1] for each in values], [each[:, 1:] for each in values])
     # Copies: a view would keep all of the segment's columns in memory.
     first, last = (np.stack([each[:, at] for each in values]) for at in (0, -1))
-    return _Slab(times.copy(), cores.copy(), steps, first, last, values[-1])
+    moved = np.where(values[-1][:, :-1] >= 0, np.diff(values[-1], axis=1), -1)
+    softirq = Softirq(first[-1], last[-1], np.clip(moved, -1, _MOST_MS).astype(np.int32))
+    return _Slab(times.copy(), cores.copy(), steps, first, last, softirq)
 
 
 def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Sequence[Array]]:
@@ -242,18 +253,8 @@ def survey_polls(shelf: Shelf, cores: Cores, serving: Iterable[int]) -> list[Sil
     polls: dict[int, list[tuple[Array, Array, Array]]] = {core: [] for core in suspects}
     last: dict[int, tuple[float, int]] = {}
 
-    def read(book: Book) -> tuple[float, dict[str, Array]] | None:
-        found = columns(book, SoftirqCount, ("cpu", "net_rx"))
-        if found is None:
-            return None
-        mono = found[MONO]
-        inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
-        some = np.flatnonzero(inside & np.isin(found["cpu"], suspects))
-        order = some[np.lexsort((mono[some], found["cpu"][some]))]
-        few = {name: column[order] for name, column in found.items()}
-        return float(mono[inside].max(initial=-1.0)), few
-
-    for book, answer in zip(shelf.books, shelf.each(read), strict=True):
+    read = partial(_polls, shelf.span, suspects)
+    for book, answer in zip(shelf.books, shelf.each(read, shelf.books), strict=True):
         if not book.joined:
             last = {}
         if answer is None:
@@ -280,6 +281,21 @@ def survey_polls(shelf: Shelf, cores: Cores, serving: Iterable[int]) -> list[Sil
             for each in held if each.core == core
         ]))
     ]  # fmt: skip
+
+
+def _polls(
+    span: Span, suspects: Sequence[int], book: Book
+) -> tuple[float, dict[str, Array]] | None:
+    """The last reading, and those of these cores, core by core."""
+    found = columns(book, SoftirqCount, ("cpu", "net_rx"))
+    if found is None:
+        return None
+    mono = found[MONO]
+    inside = (mono >= span.start[0]) & (mono <= span.end[0])
+    some = np.flatnonzero(inside & np.isin(found["cpu"], suspects))
+    order = some[np.lexsort((mono[some], found["cpu"][some]))]
+    few = {name: column[order] for name, column in found.items()}
+    return float(mono[inside].max(initial=-1.0)), few
 
 
 def _silent(

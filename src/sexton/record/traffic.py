@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from sexton.model.cpu import CoreTimes
 from sexton.model.net import Conntrack, TcpCounters
 from sexton.record.choice import Choice
 from sexton.record.shelf import Book, Shelf, columns
+from sexton.record.span import Span
+from sexton.record.survey import Softirq
 from sexton.store.arrays import Array, coded, numbers
 from sexton.store.schema import MONO
 
@@ -94,16 +97,7 @@ def _tcp(shelf: Shelf) -> _Steps | None:
     values: dict[str, list[Array]] = defaultdict(list)
     breaks: list[Array] = []
     joined = False
-
-    def read(book: Book) -> dict[str, Array] | None:
-        found = columns(book, TcpCounters, (*_TCP, "syn_retransmits"))
-        if found is None:  # recorded before they were counted apart
-            found = columns(book, TcpCounters, _TCP)
-            if found is not None:
-                found["syn_retransmits"] = np.full(len(found[MONO]), -1)
-        return found
-
-    for book, found in zip(shelf.books, shelf.each(read), strict=True):
+    for book, found in zip(shelf.books, shelf.each(_tcp_of, shelf.books), strict=True):
         joined = joined and book.joined
         if found is None:
             continue
@@ -123,6 +117,15 @@ def _tcp(shelf: Shelf) -> _Steps | None:
     return _Steps(np.concatenate(times), gaps, moved)
 
 
+def _tcp_of(book: Book) -> dict[str, Array] | None:
+    found = columns(book, TcpCounters, (*_TCP, "syn_retransmits"))
+    if found is None:  # recorded before they were counted apart
+        found = columns(book, TcpCounters, _TCP)
+        if found is not None:
+            found["syn_retransmits"] = np.full(len(found[MONO]), -1)
+    return found
+
+
 def _moved(value: Array, gaps: Array) -> Array:
     before = np.roll(value, 1)
     unknown = (value < 0) | (before < 0) | (value < before) | gaps
@@ -133,11 +136,7 @@ def _moved(value: Array, gaps: Array) -> Array:
 def of_throttles(shelf: Shelf) -> Things:
     """Of each cgroup that was often throttled the segment in which it was stopped longest."""
     best: dict[str, tuple[int, list[float]]] = {}
-
-    def read(book: Book) -> Iterable[tuple[str, int, list[float]]]:
-        return list(_throttled(shelf, book))
-
-    for answer in shelf.each(read, shelf.having(CgroupThrottle)):
+    for answer in shelf.each(partial(_throttled, shelf.span), shelf.having(CgroupThrottle)):
         for path, stopped, moments in answer:
             if path not in best or stopped > best[path][0]:
                 best[path] = stopped, moments
@@ -149,20 +148,23 @@ def of_throttles(shelf: Shelf) -> Things:
     return found
 
 
-def _throttled(shelf: Shelf, book: Book) -> Iterable[tuple[str, int, list[float]]]:
+def _throttled(span: Span, book: Book) -> list[tuple[str, int, list[float]]]:
     names = (MONO, "throttled", "throttled_us")
     table = book.segment.table(CgroupThrottle, ("path", *names), coded=("path",))
     if table is None or not table.num_rows:
-        return
+        return []
     codes, paths = coded(table.column("path"))
     mono, times, stopped = (numbers(table.column(name)) for name in names)
-    inside = (mono >= shelf.span.start[0]) & (mono <= shelf.span.end[0])
+    inside = (mono >= span.start[0]) & (mono <= span.end[0])
+    found = []
     for code, path in enumerate(paths):
         mine = np.flatnonzero((codes == code) & inside)
         mine = mine[np.argsort(mono[mine], kind="stable")]
         often = np.maximum(np.diff(times[mine]), 0).sum()
         if often >= quota_throttling.OFTEN.value:
-            yield path, int(np.maximum(np.diff(stopped[mine]), 0).sum()), mono[mine].tolist()
+            total = int(np.maximum(np.diff(stopped[mine]), 0).sum())
+            found.append((path, total, mono[mine].tolist()))
+    return found
 
 
 class _Run(NamedTuple):
@@ -186,19 +188,19 @@ class Softirqs:
         self._busiest: tuple[float, int, tuple[float, float]] | None = None
         self._last: tuple[float, dict[int, int]] = (0.0, {})
 
-    def see(self, joined: bool, times: Array, cores: Array, softirq: Array) -> None:
+    def see(self, joined: bool, times: Array, cores: Array, softirq: Softirq) -> None:
         """One segment more; `joined` where nothing is missing between it and the one before."""
+        moved = softirq.moved
         if joined and self._last[0] < times[0]:
             before = np.array([self._last[1].get(core, -1) for core in cores.tolist()])
+            step = np.where(before >= 0, softirq.first - before, -1)
             times = np.concatenate([[self._last[0]], times])
-            softirq = np.concatenate([before[:, None], softirq], axis=1)
-        last = zip(cores.tolist(), softirq[:, -1].tolist(), strict=True)
+            moved = np.concatenate([np.maximum(step, -1)[:, None], moved], axis=1)
+        last = zip(cores.tolist(), softirq.last.tolist(), strict=True)
         self._last = float(times[-1]), dict(last)
         if len(times) < 2:
             return
-        moved, spent = np.diff(softirq, axis=1), np.diff(times)
-        known = (moved >= 0) & (softirq[:, :-1] >= 0)
-        moved = np.where(known, moved, -1)
+        spent = np.diff(times)
         # Mostly nothing in a segment comes near what counts: then no step needs to be looked at.
         highest = float(moved.max() / 10 / spent.min())
         if self._busiest is not None and highest <= min(self._busiest[0], _BELOW):

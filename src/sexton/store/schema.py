@@ -222,6 +222,16 @@ def _refuse_fractions(values: Iterable[Any]) -> None:
 
 def decode(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[Row]:
     """Rows of a table, in its order; or these of them, in this one. Columns it lacks are `None`."""
+    return rows_of(kind, fields_in(kind, found, rows))
+
+
+def rows_of(kind: type[Row], columns: Sequence[Sequence[Any]]) -> list[Row]:
+    """Rows of their fields' values; none of no columns."""
+    return list(map(kind, *columns)) if columns else []
+
+
+def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[list[Any]]:
+    """Values of a row's fields, a list for each; of which rows and in what order: see `decode`."""
     number = found.num_rows if rows is None else len(rows)
     there = {*found.column_names}
     mappings = _mappings(kind)
@@ -231,7 +241,7 @@ def decode(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[R
         if name in mappings and name in there:
             told = [{} if each is None else json.loads(each) for each in told]
         columns.append(told)
-    return list(map(kind, *columns))
+    return columns
 
 
 def _mappings(kind: type[Row]) -> frozenset[str]:

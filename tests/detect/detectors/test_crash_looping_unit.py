@@ -234,3 +234,13 @@ def test_the_worst_of_many_loops_comes_first():
     assert finding.entities["unit"] == ("u700.service", "u50.service", "u5.service")
     assert "u700.service" in finding.summary
     assert "2 more units" in finding.summary
+
+
+@pytest.mark.parametrize("state", [("inactive", "dead"), ("failed", "failed")])
+def test_a_loop_that_was_stopped_is_none_from_then_on(state: tuple[str, str]):
+    """Its counter stays as high as it was, and its last start is not long ago."""
+    active, sub = state
+    stopped = failing(50, END_S - 30, active_state=active, sub_state=sub, load_state="masked")
+    assert look(stopped, stopped).verdict is Verdict.ABSENT
+    going_on = running(50, END_S - 30)
+    assert look(going_on, going_on).verdict is Verdict.PRESENT

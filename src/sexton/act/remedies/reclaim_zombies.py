@@ -3,6 +3,10 @@
 On v1 by `memory.force_empty`, on v2 by `memory.reclaim` in small bites (`sexton.act.freeing`). It
 frees those that page cache holds. Those held by files on tmpfs or ramfs, by locked or by swapped
 pages stay, however often it is tried: it stops when a round frees nothing.
+
+Some of the dead are held by pages on *active* lists, which the kernel opens only when the inactive
+ones of the whole subtree run low, that is, after the cache of the living. A *thorough* step pays
+that price; one that is not leaves those dead.
 """
 
 from __future__ import annotations
@@ -28,13 +32,15 @@ _LONGEST_S = 60.0
 
 class Reason(NamedTuple):
     """Why this parent: `sure` where a count and not only bytes (`why`) point at it; `source` is the
-    unit that the step `after` stops; `accepted`: whoever lives below may pay."""
+    unit that the step `after` stops; `accepted`: whoever lives below may pay; `thorough`: also with
+    all of the cache they have."""
 
     sure: bool
     why: str
     accepted: bool
     source: str = ""
     after: str = ""
+    thorough: bool = False
 
 
 def propose(identity: str, found: Stakes, cost: Estimate, reason: Reason) -> Step:
@@ -48,19 +54,20 @@ def propose(identity: str, found: Stakes, cost: Estimate, reason: Reason) -> Ste
         remedy="reclaim_zombies",
         title=f"free zombies under {parent.path}",
         target=parent.path,
-        risk="high" if found.guarded else "medium",
-        risk_why=f"{_living(found)}{guarded}{sure}; {cost.sentence}",
+        risk="high" if found.guarded or (reason.thorough and found.live) else "medium",
+        risk_why=f"{_living(found)}{guarded}{sure}{_price(found, reason)}; {cost.sentence}",
         preconditions=_conditions(found, reason),
-        effect=_effect(found),
+        effect=_effect(found, reason.thorough),
         cannot_undo="the evicted cache of the living: it is read again as it is used"
         if found.total_bytes
         else "",
         undo="nothing to undo: what is freed is dead",
         proof=_proof(found),
-        commands=_commands(directory, parent.version),
+        commands=_commands(directory, parent.version, reason.thorough),
         parameters={
             "parent": parent.path,
             "accept_collateral": reason.accepted,
+            "thorough": reason.thorough,
             "dying": -1 if found.dying.number is None else found.dying.number,
         },
     )
@@ -77,22 +84,32 @@ def _living(found: Stakes) -> str:
     return f"{count(found.live, 'live cgroup')} below it: {', '.join(held)} at stake, {swap}"
 
 
+def _price(found: Stakes, reason: Reason) -> str:
+    """What being thorough costs those who live there."""
+    if not reason.thorough or not found.live:
+        return ""
+    swap = " and their anonymous memory be swapped out" if found.swap_free_bytes else ""
+    return f"; thorough: all of that cache may go{swap}; they read it back as they need it"
+
+
 def _named(found: Stakes) -> str:
     names = [f"{each.path.rpartition('/')[2]} ({each.why})" for each in found.guarded[:3]]
     more = len(found.guarded) - len(names)
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
-def _effect(found: Stakes) -> str:
+def _effect(found: Stakes, thorough: bool) -> str:
     directory = found.parent.directory
     if found.parent.version == 2:
+        until = "not even large ones free any" if thorough else "a bite frees nothing"
         return (
             f"writes small amounts to {directory}/memory.reclaim, more while it frees and pressure"
-            " stays down; stops when a bite frees nothing"
+            f" stays down; stops when {until}"
         )
+    more = ", and on through the cache of the living, to the end" if thorough else ""
     return (
         f"writes 0 to {directory}/memory.force_empty, from a child with a deadline, off the"
-        " network interfaces' cores; again while a round frees some"
+        f" network interfaces' cores; again while a round frees some{more}"
     )
 
 
@@ -125,12 +142,13 @@ def _proof(found: Stakes) -> tuple[Criterion, ...]:
                       "<", found.dying.number, ""),)  # fmt: skip
 
 
-def _commands(directory: str, version: int) -> tuple[str, ...]:
+def _commands(directory: str, version: int, thorough: bool) -> tuple[str, ...]:
     if version == 2:
         path = quote(f"{directory}/memory.reclaim")
-        return (f"for i in $(seq 16); do echo 4M > {path} || break; done",)
+        bites, bite = (256, "64M") if thorough else (16, "4M")
+        return (f"for i in $(seq {bites}); do echo {bite} > {path} || break; done",)
     order = f"echo 0 > {quote(f'{directory}/memory.force_empty')}"
-    return (f"timeout -s KILL 5 sh -c {quote(order)}",)
+    return (f"timeout -s KILL {60 if thorough else 5} sh -c {quote(order)}",)
 
 
 def prepare(step: Step, hands: Hands) -> dict[str, Any]:
@@ -155,6 +173,7 @@ def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
     limits = Limits(
         seconds=hands.deadline_s(_LONGEST_S),
         accept_collateral=step.parameters.get("accept_collateral") is True,
+        thorough=step.parameters.get("thorough") is True,
         protected=hands.probes.rules,
         stop_if=hands.stop,
     )

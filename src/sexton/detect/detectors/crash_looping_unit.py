@@ -195,7 +195,10 @@ def _is_loop(loop: _Loop, window: Window) -> bool:
 
 
 def _still_at_it(loop: _Loop, window: Window) -> bool:
-    """Did its last start come when the mean time between restarts would have it?"""
+    """Did its last start come when the mean time between restarts would have it, and was it not
+    stopped or given up on since?"""
+    if loop.unit.sub_state in ("dead", "failed"):
+        return False
     started = (loop.unit.main_start_us or 0) / 1e6
     age = window.end_mono - started
     mean = window.end_mono / loop.total

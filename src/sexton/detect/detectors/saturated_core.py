@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sexton.detect.core_steps import core_steps
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
 from sexton.detect.threshold import Threshold
@@ -138,7 +139,7 @@ def detect(window: Window) -> Finding:
         )
         summary = f"{duration(watched)} of readings cannot tell a stall from a spike"
         return unknown("saturated_core", summary, (lacking,))
-    slices = list(_slices(batches))
+    slices = [made for step in core_steps(window) if (made := _slice(step)) is not None]
     if not slices:
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
         return unknown("saturated_core", "every core's counters went backwards", (lacking,))
@@ -147,13 +148,6 @@ def detect(window: Window) -> Finding:
         key=lambda run: -run.seconds,
     )
     return _held(held, window) if held else _calm(slices, watched)
-
-
-def _slices(batches: Sequence[Batch[CoreTimes]]) -> Iterator[_Slice]:
-    for _, step in steps(batches, lambda row: row.cpu):
-        made = _slice(step)
-        if made is not None:
-            yield made
 
 
 def _slice(step: Step[CoreTimes]) -> _Slice | None:

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from sexton.detect import nics
+from sexton.detect.core_steps import core_steps
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes, SoftnetCpu
@@ -171,7 +172,7 @@ def _watched(batches: Sequence[Batch[CoreTimes]]) -> float:
 
 
 def _slices(window: Window) -> Iterator[_Slice]:
-    for _, step in steps(window.batches(CoreTimes) or (), lambda row: row.cpu):
+    for step in core_steps(window):
         softirq, system = step.delta("softirq_ms"), step.delta("system_ms")
         if softirq is not None and system is not None:
             user = (step.delta("user_ms") or 0) + (step.delta("nice_ms") or 0)

@@ -39,7 +39,23 @@ def align(
             signals = list(signals)
             recorded = recorded_by(signals)
         layout = lay_out(events_mono_s, recorded, plan)
-    return _Comparison(plan, layout).of(signals)
+    return compare(prepare(signals, layout), plan, layout)
+
+
+def prepare(signals: Iterable[Signal], layout: Layout) -> list[Measured]:
+    """What is compared of these signals, which is little; each may be measured apart from others.
+
+    Kept are those that were read before enough of the events, and that ever moved.
+    """
+    if not layout.strata:
+        return []
+    sizes = _sizes(layout)
+    return [kept for each in measured(signals, layout) if (kept := _telling(each, sizes))]
+
+
+def compare(parts: Sequence[Measured], plan: Plan, layout: Layout) -> Aligned:
+    """The ranking of what was measured."""
+    return _Comparison(plan, layout).of(parts)
 
 
 def recorded_by(signals: Iterable[Signal]) -> tuple[tuple[float, float], ...]:
@@ -54,15 +70,33 @@ def recorded_by(signals: Iterable[Signal]) -> tuple[tuple[float, float], ...]:
     return tuple(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
+def _sizes(layout: Layout) -> Sizes:
+    return Sizes(tuple(1 + len(each.controls) for each in layout.strata))
+
+
+def _telling(part: Measured, sizes: Sizes) -> Measured | None:
+    number = len(sizes.windows)
+    least = max(min(number, LEAST_EVENTS), (number + 1) // 2)
+    kept = np.zeros(len(part.labels), np.bool_)
+    for values in part.windows:
+        low = np.where(np.isfinite(values), values, np.inf).min(axis=1)
+        high = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
+        kept |= (low < high) & (strata_known(values, sizes).sum(axis=1) >= least)
+    if not kept.any():
+        return None
+    labels = [label for label, keep in zip(part.labels, kept.tolist(), strict=True) if keep]
+    return Measured(labels, part.windows[:, kept], part.onset[kept])
+
+
 class _Comparison:
     """One layout, and everything measured by it."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         self.plan = plan
         self.layout = layout
-        self.sizes = Sizes(tuple(1 + len(each.controls) for each in layout.strata))
+        self.sizes = _sizes(layout)
 
-    def of(self, signals: Iterable[Signal]) -> Aligned:
+    def of(self, parts: Sequence[Measured]) -> Aligned:
         layout, plan = self.layout, self.plan
         events = tuple(each.event for each in layout.strata)
         empty = Aligned(
@@ -78,7 +112,6 @@ class _Comparison:
         )
         if not events:
             return replace(empty, notes=(*layout.notes, "no event has anything to compare it with"))
-        parts = [kept for each in measured(signals, layout) if (kept := self._telling(each))]
         if not parts:
             return replace(empty, notes=(*layout.notes, "no signal was read around the events"))
         whole = Measured(
@@ -96,20 +129,6 @@ class _Comparison:
             ranked=ranked,
             notes=tuple(notes),
         )
-
-    def _telling(self, part: Measured) -> Measured | None:
-        """Those that were read before enough of the events, and that ever moved."""
-        number = len(self.sizes.windows)
-        least = max(min(number, LEAST_EVENTS), (number + 1) // 2)
-        kept = np.zeros(len(part.labels), np.bool_)
-        for values in part.windows:
-            low = np.where(np.isfinite(values), values, np.inf).min(axis=1)
-            high = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
-            kept |= (low < high) & (strata_known(values, self.sizes).sum(axis=1) >= least)
-        if not kept.any():
-            return None
-        labels = [label for label, keep in zip(part.labels, kept.tolist(), strict=True) if keep]
-        return Measured(labels, part.windows[:, kept], part.onset[kept])
 
     def _ranked(self, whole: Measured, tested: Tested) -> tuple[tuple[Ranked, ...], int]:
         chosen = self._first(tested)

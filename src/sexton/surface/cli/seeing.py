@@ -121,11 +121,12 @@ def asked_of(args: argparse.Namespace, recording: Recording) -> Span:
 
 def read_back(recording: Recording, span: Span) -> Replay:
     """The span as a window, with a line that moves where it takes long."""
+    from sexton.record.crew import Crew
     from sexton.record.replay import window
     from sexton.surface.cli.progress import steps
 
-    with steps("reading back") as tick:
-        return window(recording, span, tick=tick)
+    with Crew(recording) as crew, steps("reading back") as tick:
+        return window(recording, span, tick=tick, crew=crew)
 
 
 def cost_of(window: Window, touched: str) -> Cost:

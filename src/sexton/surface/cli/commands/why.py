@@ -201,6 +201,7 @@ def _aligned(why: Why, recording: Recording, span: Span) -> Why:
     from dataclasses import replace
 
     from sexton.explain.loops import loop_of
+    from sexton.record.crew import Crew
     from sexton.record.signals import aligned_in
     from sexton.surface.cli.progress import working
 
@@ -209,8 +210,9 @@ def _aligned(why: Why, recording: Recording, span: Span) -> Why:
         return replace(why, not_aligned=f"{why.occasions.words} in what was recorded")
     # Of a loop that is quicker than the readings every tenth end has the readings' own pace.
     loop = None if why.occasions.partial else loop_of(moments)
-    with working("comparing every signal with quiet seconds"):
-        aligned = aligned_in(recording, span, moments, None if loop is None else loop.plan)
+    plan = None if loop is None else loop.plan
+    with Crew(recording) as crew, working("comparing every signal with quiet seconds"):
+        aligned = aligned_in(recording, span, moments, plan, crew)
     if loop is not None:
         aligned = replace(aligned, notes=(loop.note, *aligned.notes))
     return replace(why, aligned=aligned)

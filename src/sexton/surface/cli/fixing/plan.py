@@ -9,9 +9,11 @@ its undo, what no undo restores, and the proof that will be read afterwards.
   sudo sexton fix plan --from /var/lib/sexton --out plan.json
   sudo sexton fix plan --shell              the same as shell commands, to read or to run
 
-Refused, with the reason, unless you say otherwise:
+Refused or left out, with the reason, unless you say otherwise:
   --accept-collateral   reclaim where protected units or pods live beside the zombies, and
                         stopping a unit that something here needs: they pay, too
+  --thorough            free the last of the zombies, too: those the kernel lets go only after
+                        the page cache of all who live beside them, which they lose for it
   --allow-drop-caches   as a further step, drop the whole node's page cache
   --override            a drop-in (Restart=no) instead of disable and mask: the unit can
                         still be started by hand
@@ -57,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on where others, protected ones too, would lose cache or be stopped with it",
     )
     parser.add_argument(
+        "--thorough",
+        action="store_true",
+        help="free on when only the cache of the living stands before the dead: whoever lives under"
+        " the same parent loses theirs, reads it from disk again, and may be swapped out",
+    )
+    parser.add_argument(
         "--allow-drop-caches", action="store_true", help="plan to drop the node's page cache too"
     )
     parser.add_argument(
@@ -77,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
     rules = rules_of(args)
     diagnosis, window = _seen(args)
-    wishes = Wishes(args.accept_collateral, args.allow_drop_caches, args.override)
+    wishes = Wishes(args.accept_collateral, args.allow_drop_caches, args.override, args.thorough)
     ground = Ground(open_host(), rules, wishes, _needs(diagnosis, window, rules))
     plan = make_plan(diagnosis, window, ground)
     if args.out:
