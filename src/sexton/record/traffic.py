@@ -210,8 +210,8 @@ class Softirqs:
         row = int(share[:, number].argmax())
         top = float(share[row, number])
         if top >= 0 and (self._busiest is None or top > self._busiest[0]):
-            step = float(times[number]), float(times[number + 1])
-            self._busiest = top, int(cores[row]), step
+            span = float(times[number]), float(times[number + 1])
+            self._busiest = top, int(cores[row]), span
         self._runs += _busy(times, cores, share)
 
     @property
