@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -39,6 +39,7 @@ from tests.support.memory_load import (
     FAULT,
     READ,
     STATS,
+    far_below,
     limit,
     memory_cgroup,
     running,
@@ -166,69 +167,27 @@ def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
     same_replayed(window, tmp_path / "recording")
 
 
-def flushing(seconds: float) -> tuple[Window, list[int], list[int]]:
-    """Readers of `cpu.stat` on two cores; on v2 each read flushes, with one lock for all. What was
-    seen, the cores, and the readers."""
+def test_real_readers_on_two_cores_that_flush_a_deep_tree_at_once_contend(tmp_path: Path):
+    """Each read of `cpu.stat` on v2 flushes under one lock, and 200 levels have to be told of every
+    switch. Whether the cores are *held* by it is up to what else this machine does."""
     need("perf", package="linux-perf")
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         pytest.skip("one core has nobody to fight with")
-    with unified_cgroup() as place, ExitStack() as stack:
+    with unified_cgroup() as place, far_below(place, 200) as deep, ExitStack() as stack:
+        arguments = str(place / "cpu.stat")
         readers = [
-            stack.enter_context(running(STATS, str(place / "cpu.stat"), str(core), place=place))
+            stack.enter_context(running(STATS, arguments, str(core), place=deep))
             for core in cores
-            for _ in range(3)
+            for _ in range(2)
         ]
-        return watched(seconds), cores, readers
-
-
-def test_real_flushes_on_two_cores_are_known_and_told_as_often_as_they_come(tmp_path: Path):
-    """How often they meet is up to what else this machine does: here every answer is compared with
-    what perf has caught, and the next test makes it more."""
-    window, cores, readers = flushing(6.0)
+        window = watched(6.0)
     stacks = caught(window, is_rstat)
     assert stacks is not None
-    assert set(stacks.cores) >= set(cores), stacks.cores
-    assert {pid for pid, _, _ in stacks.leading()} & set(readers), stacks.threads
+    assert {pid for pid, _, _ in stacks.leading()} <= set(readers), stacks.threads
     finding = rstat_contention.detect(window)
-    by_second = Counter[tuple[int, int]]()
-    for row in stacks.rows:
-        by_second[row.second_mono, row.cpu] += row.samples
-    often = {key for key, samples in by_second.items() if samples >= 10}
-    both = {second for second, core in often if len({c for s, c in often if s == second}) > 1}
-    met = any(second + 1 in both for second in both)
-    assert finding.verdict is (Verdict.PRESENT if met else Verdict.ABSENT), finding.summary
-    same_replayed(window, tmp_path / "recording")
-
-
-def test_the_same_real_stacks_as_dense_as_on_cores_that_do_nothing_else_are_contention():
-    """Real: every stack, thread and core. Injected: how many samples each second had, and that
-    both cores were held; this machine's other work cannot be sent away for a test."""
-    window, cores, readers = flushing(6.0)
-    stacks = caught(window, is_rstat)
-    assert stacks is not None
-    real = [row for row in stacks.rows if row.pid in readers]
-    assert real
-    end = int(window.end_mono)
-    rows = []
-    for core in cores:
-        mine = [row for row in real if row.cpu == core]
-        assert mine, f"no flush was caught on core {core}"
-        rows += [
-            replace(mine[n % len(mine)], second_mono=end - 8 + n // 4, samples=20)
-            for n in range(4 * 6)
-        ]
-    held = [
-        Batch(end - 9.0 + at, window.end + at, tuple(_held(core, at) for core in cores))
-        for at in range(9)
-    ]
-    stacked = Batch(float(end), window.end, tuple(rows))
-    finding = rstat_contention.detect(Window({StackCount: [stacked], CoreTimes: held}))
-    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING)
+    assert finding.verdict is Verdict.PRESENT, finding
     assert set(finding.entities["core"]) == {str(core) for core in cores}
     named = {int(name.rpartition("[")[2].rstrip("]")) for name in finding.entities["task"]}
     assert named <= set(readers)
-
-
-def _held(core: int, at: int) -> CoreTimes:
-    return CoreTimes(core, 0, 0, 970 * at, 0, 0, 0, 0, 0)
+    same_replayed(window, tmp_path / "recording")

@@ -34,7 +34,8 @@ while True:
     zeros.readinto(memory)
     memory.madvise(mmap.MADV_DONTNEED)
 """
-#: Reads a cgroup's statistics as fast as it can, on one core.
+#: Reads a cgroup's statistics as fast as it can, on one core, and lets the next of its kind go
+#: first after each: every switch is processor time that all cgroups above have to be told.
 STATS = """
 import os, sys
 os.sched_setaffinity(0, {int(sys.argv[2])})
@@ -42,6 +43,7 @@ file = os.open(sys.argv[1], os.O_RDONLY)
 page = [bytearray(4096)]
 while True:
     os.preadv(file, page, 0)
+    os.sched_yield()
 """
 
 
@@ -56,6 +58,25 @@ def unified_cgroup() -> contextlib.AbstractContextManager[Path]:
         if (top / "cgroup.stat").exists():
             return _own(top)
     pytest.skip("no cgroup v2 hierarchy is mounted here")
+
+
+@contextlib.contextmanager
+def far_below(place: Path, depth: int) -> Iterator[Path]:
+    """A cgroup so many levels below another, without a process again when it is left."""
+    levels = [place]
+    try:
+        for _ in range(depth):
+            levels.append(levels[-1] / "d")
+            levels[-1].mkdir()
+        yield levels[-1]
+    finally:
+        for level in reversed(levels[1:]):
+            for _ in range(100):  # busy for a moment after its last process
+                with contextlib.suppress(OSError):
+                    level.rmdir()
+                if not level.exists():
+                    break
+                time.sleep(0.05)
 
 
 @contextlib.contextmanager
