@@ -70,6 +70,7 @@ def test_every_surface_tells_the_same_verdict(incident: Incident):
     ]
 
 
+@pytest.mark.whole
 @each_incident
 def test_without_one_source_the_verdict_is_weaker_and_never_another(incident: Incident):
     became, overreached = hidden(incident)
@@ -122,6 +123,7 @@ def test_what_was_left_out_is_not_taken_in_as_well_and_says_why():
     assert all(each["why"] and each["cause"] in ("seen", "supposed") for each in left_out())
 
 
+@pytest.mark.whole
 def test_the_page_on_accuracy_is_what_the_recordings_give():
     now = page(EVERY)
     before = Path(PAGE).read_text("utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from sexton.model.cpu import CoreTimes
 from sexton.model.memory import Pressure, VmCounter
@@ -67,8 +68,9 @@ class Machine:
         self.full_us += int(full * 10_000 * seconds)
         for name, rate in moved.items():
             self.counters[name] += int(rate * seconds)
-        for core, share in zip(self.cores, kernel, strict=False):
+        for core, share in zip_longest(self.cores, kernel[: len(self.cores)], fillvalue=0.0):
             core[1] += int(share * 10 * seconds)
+            core[2] += int((100 - share) * 10 * seconds)
         self.readings.append((self.at, self.rows()))
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sexton.detect.core_steps import core_steps
+from sexton.detect.core_steps import core_steps, share_of
 from sexton.detect.detectors.saturated_core import KERNEL_SHARE
 from sexton.detect.runs import runs
 from sexton.model.cpu import CoreTimes
@@ -60,4 +60,4 @@ def _share(step: Step[CoreTimes]) -> float | None:
         if moved is None:
             return None
         spent += moved
-    return spent / 10 / step.seconds
+    return share_of(step, spent)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from sexton.detect.core_steps import share_of
 from sexton.detect.detectors.saturated_core import BY_KIND
 from sexton.detect.stacks import on_cores
 from sexton.explain.families import FUNCTIONS, WALK, WORDS, families, is_named
@@ -93,7 +94,7 @@ def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float 
     known = [each for each in spent if each is not None]
     if step is None or len(known) < len(_IN_KERNEL):
         return None
-    return sum(known) / 10 / step.seconds
+    return share_of(step, sum(known))
 
 
 def dead_share(window: Window) -> float | None:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import pairwise, zip_longest
 
 from sexton.detect import kernel_log, nics
+from sexton.detect.core_steps import share_of
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors import nic_resets, soft_lockups
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
@@ -193,7 +194,7 @@ def _in_kernel(step: Step[CoreTimes]) -> float:
     """Per cent of the core; none where its counters went backwards."""
     spent = [step.delta(field) for field in ("system_ms", "irq_ms", "softirq_ms")]
     known = [each for each in spent if each is not None]
-    return sum(known) / 10 / step.seconds if len(known) == len(spent) else 0.0
+    return share_of(step, sum(known)) if len(known) == len(spent) else 0.0
 
 
 def _ends(subject: Subject, window: Window) -> _Found:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from sexton.detect.core_steps import share_of
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.detectors.zombie_memcgs import MANY, RATIO
 from sexton.detect.waits import WAIT
@@ -21,7 +22,7 @@ from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent
 from sexton.model.net import Nic
-from sexton.model.rates import delta
+from sexton.model.rates import Step, delta
 from sexton.model.row import Row
 from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
@@ -103,7 +104,8 @@ class Triggers:
                 for name in ("system_ms", "irq_ms", "softirq_ms")
             ]
             busy_ms = sum(each for each in spent if each is not None)
-            if None in spent or busy_ms / 10 < KERNEL_SHARE.value * (batch.mono_s - start_s):
+            share = share_of(Step(start_s, batch.mono_s, was, row), busy_ms)
+            if None in spent or share < KERNEL_SHARE.value:
                 self._held_since.pop(row.cpu, None)
                 continue
             held_s = batch.mono_s - self._held_since.setdefault(row.cpu, start_s)

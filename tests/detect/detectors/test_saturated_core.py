@@ -265,3 +265,41 @@ def test_any_counters_give_a_verdict_and_never_a_negative_length(counters):
     assert all(each.number is None or each.number >= 0 for each in finding.evidence)
     if finding.start is not None and finding.end is not None:
         assert finding.start <= finding.end
+
+
+def given(shares: Sequence[tuple[int, int, int]]) -> Window:
+    """A core with so many milliseconds of user, system and idle time, second by second: where they
+    are not a thousand, a hypervisor kept the rest and did not say so."""
+    user = system = idle = 1_000
+    readings: list[tuple[float, Sequence[Row]]] = []
+    for second, (one, two, three) in enumerate([(0, 0, 0), *shares]):
+        user, system, idle = user + one, system + two, idle + three
+        readings.append((second, [CoreTimes(5, user, 0, system, idle, 0, 0, 0, 0)]))
+    return make_window(readings)
+
+
+def test_a_core_that_has_half_the_time_and_spends_all_of_it_in_the_kernel_is_held():
+    finding = detect(given([(0, 500, 0)] * 4))
+    assert finding.verdict is Verdict.PRESENT
+    assert "held in the kernel for 4.0 s" in finding.summary
+    (had,) = (each for each in finding.evidence if each.what == "core 5 had the time")
+    assert had.value == "50 %"
+    (kinds,) = (each for each in finding.evidence if each.what.startswith("core 5 by"))
+    assert kinds.value == "user 0 % · system 100 % · softirq 0 %"
+
+
+@pytest.mark.parametrize(
+    "second", [(250, 250, 0), (0, 500, 500), (0, 440, 60), (0, 850, 140), (0, 150, 0)]
+)
+def test_one_that_does_something_else_or_nothing_in_what_it_has_is_not(
+    second: tuple[int, int, int],
+):
+    """The last had too little to be judged by."""
+    finding = detect(given([second] * 6))
+    assert finding.verdict is Verdict.ABSENT, finding.summary
+
+
+def test_a_core_that_has_all_its_time_says_nothing_of_that():
+    finding = detect(cores([1.0] * 5))
+    assert finding.verdict is Verdict.PRESENT
+    assert not any("had the time" in each.what for each in finding.evidence)

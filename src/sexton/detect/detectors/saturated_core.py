@@ -13,7 +13,9 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
 cannot tell a spike from a stall, and readings far apart average a stall away. The kernel time of
 the steps right before and after counts as the same stall, so its length can be too long by less
-than two steps. The task is named only where one thread's time accounts for it.
+than two steps. The task is named only where one thread's time accounts for it. Under a hypervisor
+that takes time away without telling (no steal time), a core's parts do not add up to the clock: its
+shares are then of what it was given, as mpstat has them, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
@@ -30,7 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sexton.detect.core_steps import core_steps
+from sexton.detect.core_steps import WHOLE, core_steps, share_of
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
 from sexton.detect.threshold import Threshold
@@ -69,15 +71,17 @@ class _Slice(NamedTuple):
     user_ms: int
     system_ms: int
     irq_ms: int
+    #: In the kernel, in per cent of what the core was given.
+    share: float
 
     @property
     def kernel_ms(self) -> int:
         return self.system_ms + self.irq_ms
 
     @property
-    def share(self) -> float:
-        """Of the core, in per cent."""
-        return self.kernel_ms / 10 / (self.end - self.start)
+    def given_s(self) -> float:
+        """Seconds the core had; all of them unless ticks were lost."""
+        return self.kernel_ms / 10 / self.share if self.share else self.end - self.start
 
 
 @dataclass(slots=True)
@@ -111,9 +115,14 @@ class _Run:
         return self.end - self.start
 
     def share(self, field: str) -> float:
-        """Of the surely held time, in per cent."""
+        """Of the surely held time that the core was given, in per cent."""
         spent: int = sum(getattr(each, field) for each in self.slices)
-        return spent / 10 / self.full
+        return spent / 10 / self.given_s
+
+    @property
+    def given_s(self) -> float:
+        """Of the surely held seconds those that the core was given."""
+        return sum(each.given_s for each in self.slices)
 
     @property
     def is_softirq(self) -> bool:
@@ -155,8 +164,9 @@ def _slice(step: Step[CoreTimes]) -> _Slice | None:
     system, irq, softirq = step.delta("system_ms"), step.delta("irq_ms"), step.delta("softirq_ms")
     if user is None or nice is None or system is None or irq is None or softirq is None:
         return None  # the core went offline and came back: its counters started again
+    share = share_of(step, system + irq + softirq)
     return _Slice(
-        step.after.cpu, step.start_mono, step.end_mono, user + nice, system, irq + softirq
+        step.after.cpu, step.start_mono, step.end_mono, user + nice, system, irq + softirq, share
     )
 
 
@@ -223,6 +233,8 @@ def _held(held: Sequence[_Run], window: Window) -> Finding:
     blamed = _blame(longest, threads) if threads is not None else {}
     evidence = [_seconds_held(runs) for runs in list(by_core.values())[:_SHOWN]]
     evidence.append(_by_kind(worst))
+    if worst.given_s < WHOLE * worst.full:
+        evidence.append(_given(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
     span = (window.wall(worst.start), window.wall(worst.end))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
@@ -276,6 +288,19 @@ def _by_kind(run: _Run) -> Evidence:
         "/proc/stat",
         run.share("system_ms"),
         "a flood of packets shows as softirq, a walk or reclaim as system",
+    )
+
+
+def _given(run: _Run) -> Evidence:
+    share = 100 * run.given_s / run.full
+    return Evidence(
+        f"core {run.core} had the time",
+        f"{share:.0f} %",
+        "all of it",
+        "% of the held time",
+        "/proc/stat: its parts, against the clock",
+        share,
+        "interrupts were off, not the core away: the kernel counts no ticks then either",
     )
 
 
