@@ -6,7 +6,7 @@ do; what is written to it meanwhile looks the same to all. Work is cut into piec
 free takes the next. A piece that none of them gives back, killed or failed as it may be, is done
 here: nothing is lost, and what is wrong with it is raised where it can be told.
 
-None outlives us: each waits on a pipe that ends with us.
+None outlives us: each waits on a pipe that ends with us. docs/adr/0018 says what they are worth.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Tick = Callable[[int, int], None]
 
 #: Processes in all, ourselves included: more would wait for the disk, and for us.
 _MOST = 4
-#: Fewer items are done before anybody is asked.
-_LEAST = 16
+#: Fewer items are done before anybody is asked; where weights tell what they are, rows.
+_LEAST, _LEAST_ROWS = 16, 200_000
 #: Items in a piece: some milliseconds of work, if an item is a file.
 _PIECE = 6
 #: All tokens fit in the least that a pipe takes at once.
@@ -43,6 +43,8 @@ _PATIENCE_S = 30.0
 _TOKEN, _LENGTH = struct.Struct("=I"), struct.Struct("=Q")
 #: What a pipe may hold at most without asking root.
 _PIPE_BYTES = 1 << 20
+#: What tells a process to end, and whoever started us to all of us at once.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Worker(NamedTuple):
@@ -77,19 +79,19 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Crew:
-    """Ourselves and those who help; `number` are all of us, as many as there are cores if `None`.
+    """Ourselves and those who help; `number` are all of us, as many as there are cores for us if
+    `None`.
 
     Nobody is forked before there is work for two, nor where other threads run: what they hold
-    locked would stay so in a fork.
+    locked would stay so in a fork. `tick` is told how many of how many items are done.
     """
 
     def __init__(self, recording: Recording, number: int | None = None) -> None:
-        cores = len(os.sched_getaffinity(0))
-        alone = threading.active_count() > 1
-        self._recording = recording
-        self._number = min(cores, _MOST) if number is None else number
+        self.recording = recording
+        self._number = number
         self._workers: list[_Worker] = []
-        self._forked = alone or self._number < 2
+        self._forked = number == 1
+        self.tick: Tick | None = None
         #: Numbers of pieces that nobody has taken: where they are taken from, and put in.
         self._queue: tuple[int, ...] = ()
 
@@ -97,29 +99,25 @@ class Crew:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            _dismiss(worker)
+        self._forked = True
+        while self._workers:
+            _dismiss(self._workers.pop())
         for end in self._queue:
             os.close(end)
-        self._workers, self._queue, self._forked = [], (), True
+        self._queue = ()
 
     def each(
-        self,
-        do: Callable[[A], T],
-        items: Sequence[A],
-        tick: Tick | None = None,
-        weights: Sequence[float] | None = None,
+        self, do: Callable[[A], T], items: Sequence[A], weights: Sequence[float] | None = None
     ) -> Iterator[T]:
-        """`do` of every item, in their order; `tick` is told how many of how many are done.
+        """`do` of every item, in their order.
 
         `do` is a function of a module, or a `partial` of one, and gives back what can be pickled.
         Some items are given out together, or each by itself where `weights` tell how much work it
         is, the most first: nobody is left with it when the others are done.
         """
-        if len(items) < _LEAST or not self._hired():
+        if not _worth_it(items, weights) or not self._hired():
             for number, item in enumerate(items):
-                if tick is not None:
-                    tick(number, len(items))
+                self._tell(number, len(items))
                 yield do(item)
             return
         size = max(1 if weights else _PIECE, -(-len(items) // _MOST_PIECES))
@@ -127,38 +125,59 @@ class Crew:
         order = sorted(starts, key=lambda at: -weights[at] if weights else at)
         pieces = [items[at : at + size] for at in order]
         done: dict[int, list[T]] = {}
-        self._give(do, pieces)
-        for number in self._taken():
-            if tick is not None:
-                tick(number * size, len(items))
-            done[number] = [do(item) for item in pieces[number]]
-        self._gather(done)
+        try:
+            busy = self._give(do, pieces)
+            for number in self._taken():
+                self._tell(number * size, len(items))
+                done[number] = [do(item) for item in pieces[number]]
+                self._hear(busy, done)
+            while busy:
+                self._hear(busy, done, _PATIENCE_S)
+        except BaseException:  # they are in the middle of it, and nobody will hear them out
+            self.__exit__()
+            raise
         for number in sorted(range(len(order)), key=order.__getitem__):
             yield from done.pop(number) if number in done else map(do, pieces[number])
 
-    def _hired(self) -> list[_Worker]:
+    def _tell(self, done: int, total: int) -> None:
+        if self.tick is not None:
+            self.tick(done, total)
+
+    def _hired(self) -> bool:
+        """Are there others? The first who asks has them forked."""
         if not self._forked:
             self._forked = True
-            try:
-                self._queue = os.pipe()
-                os.set_blocking(self._queue[0], False)
-                while len(self._workers) < self._number - 1:
-                    self._workers.append(self._fork())
-            except OSError:  # no process or descriptor to be had: then we are fewer
-                pass
-        return self._workers
+            if not _threads():
+                number = _cores() if self._number is None else self._number
+                # No process or descriptor to be had: then we are fewer.
+                with contextlib.suppress(OSError):
+                    self._fork(number - 1)
+        return bool(self._workers)
 
-    def _give(self, do: Callable[[Any], Any], pieces: Sequence[Any]) -> None:
-        """Say what there is to do. Pieces are in the queue before anybody looks for one there."""
+    def _fork(self, number: int) -> None:
+        if number > 0:
+            self._queue = os.pipe()
+            os.set_blocking(self._queue[0], False)
+        for _ in range(number):
+            # Until we know of it, and it that it is not us, nobody is interrupted.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            try:
+                self._workers.append(self._one_more(before))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _give(self, do: Callable[[Any], Any], pieces: Sequence[Any]) -> list[_Worker]:
+        """Say what there is to do; who was told. Pieces are in the queue before anybody looks for
+        one there."""
         job = io.BytesIO()
-        _Pickler(job, self._recording).dump((do, pieces))
+        _Pickler(job, self.recording).dump((do, pieces))
         os.write(self._queue[1], b"".join(map(_TOKEN.pack, range(len(pieces)))))
         for worker in list(self._workers):
             try:
                 _send(worker.jobs, job.getbuffer())
             except OSError:
-                self._workers.remove(worker)
-                _dismiss(worker)
+                self._lose(worker)
+        return list(self._workers)
 
     def _taken(self) -> Iterator[int]:
         """The next piece that nobody has, until there is none."""
@@ -166,19 +185,32 @@ class Crew:
             while token := os.read(self._queue[0], _TOKEN.size):
                 yield _TOKEN.unpack(token)[0]
 
-    def _gather(self, done: dict[int, Any]) -> None:
-        problems = self._recording.problems
-        for worker in list(self._workers):
-            try:
-                found, told = pickle.loads(_receive(worker.answers, _PATIENCE_S))
-            except (OSError, EOFError):
-                self._workers.remove(worker)
-                _dismiss(worker)
+    def _hear(self, busy: list[_Worker], done: dict[int, Any], patience_s: float = 0.0) -> None:
+        """Take what is answered, and from `busy` who has no more to do. It is taken while we work:
+        nobody keeps more than a piece."""
+        waiting = select.poll()
+        for worker in busy:
+            waiting.register(worker.answers, select.POLLIN)
+        ready = {end for end, _ in waiting.poll(patience_s * 1000)}
+        for worker in list(busy):
+            if worker.answers not in ready and (ready or not patience_s):
                 continue
-            done |= found
+            answer = _heard(worker) if worker.answers in ready else None
+            if not answer:
+                busy.remove(worker)
+                if answer is None:
+                    self._lose(worker)
+                continue
+            number, found, told = pickle.loads(answer)
+            done[number] = found
+            problems = self.recording.problems
             problems += [each for each in told if each not in problems]
 
-    def _fork(self) -> _Worker:
+    def _lose(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        _dismiss(worker)
+
+    def _one_more(self, mask: set[int]) -> _Worker:
         pipes = os.pipe(), os.pipe()
         (jobs, give), (answers, answer) = pipes
         with contextlib.suppress(OSError):
@@ -195,30 +227,53 @@ class Crew:
                 os.close(end)
             raise
         if not pid:
-            self._serve((jobs, answer), (give, answers, self._queue[1]), us)
+            try:
+                for each in _ENDING:
+                    if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup has it
+                        signal.signal(each, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                for end in (give, answers, self._queue[1]):
+                    os.close(end)
+                self._serve(jobs, answer, us)
+            finally:
+                os._exit(0)  # whatever happened: what is missing is done by whoever asked
         os.close(jobs)
         os.close(answer)
         return _Worker(pid, give, answers)
 
-    def _serve(self, mine: tuple[int, int], others: tuple[int, ...], us: int) -> NoReturn:
-        """What a worker does for as long as there are jobs; it never comes back from here."""
-        try:
-            for each in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(each, signal.SIG_DFL)
-            for end in (*others, *(end for each in self._workers for end in each[1:])):
-                os.close(end)
-            problems = self._recording.problems
-            while True:
-                job = io.BytesIO(_receive(mine[0]))
-                do, pieces = _Unpickler(job, self._recording).load()
-                told, found = len(problems), {}
-                for number in self._taken():
-                    if os.getppid() != us:
-                        os._exit(0)
-                    found[number] = [do(item) for item in pieces[number]]
-                _send(mine[1], pickle.dumps((found, problems[told:]), protocol=5))
-        finally:
-            os._exit(0)  # whatever happened: the piece is missing, and is done by whoever asked
+    def _serve(self, jobs: int, answer: int, us: int) -> NoReturn:
+        """What a worker does until whoever asks is gone."""
+        for each in self._workers:
+            os.close(each.jobs)
+            os.close(each.answers)
+        problems = self.recording.problems
+        while True:
+            job = io.BytesIO(_receive(jobs))
+            do, pieces = _Unpickler(job, self.recording).load()
+            for number in self._taken():
+                if os.getppid() != us:
+                    raise EOFError
+                told = len(problems)
+                found = [do(item) for item in pieces[number]]
+                _send(answer, pickle.dumps((number, found, problems[told:]), protocol=5))
+            _send(answer, b"")
+
+
+def _worth_it(items: Sequence[Any], weights: Sequence[float] | None) -> bool:
+    return len(items) >= _LEAST if weights is None else sum(weights) >= _LEAST_ROWS
+
+
+def _threads() -> bool:
+    return threading.active_count() > 1
+
+
+def _cores() -> int:
+    if len(os.sched_getaffinity(0)) < 2:
+        return 1
+    from sexton.sources.allowance import cores_for_us
+    from sexton.sources.host import open_host
+
+    return min(cores_for_us(open_host()), _MOST)
 
 
 def _dismiss(worker: _Worker) -> None:
@@ -238,6 +293,14 @@ def _send(end: int, content: bytes | memoryview) -> None:
             left = left[os.write(end, left) :]
 
 
+def _heard(worker: _Worker) -> bytearray | None:
+    """A message that was begun; `None` where its end does not come."""
+    try:
+        return _receive(worker.answers, _PATIENCE_S)
+    except (OSError, EOFError):
+        return None
+
+
 def _receive(end: int, patience_s: float | None = None) -> bytearray:
     """One message; `EOFError` where the other side is gone, `OSError` where it says nothing."""
     length = _LENGTH.unpack(_exactly(end, _LENGTH.size, patience_s))[0]
@@ -246,17 +309,13 @@ def _receive(end: int, patience_s: float | None = None) -> bytearray:
 
 def _exactly(end: int, length: int, patience_s: float | None) -> bytearray:
     found = bytearray()
+    waiting = select.poll()
+    waiting.register(end, select.POLLIN)
     while len(found) < length:
-        if patience_s is not None and not _says(end, patience_s):
+        if patience_s is not None and not waiting.poll(patience_s * 1000):
             raise TimeoutError
         piece = os.read(end, min(length - len(found), _PIPE_BYTES))
         if not piece:
             raise EOFError
         found += piece
     return found
-
-
-def _says(end: int, patience_s: float) -> bool:
-    waiting = select.poll()
-    waiting.register(end, select.POLLIN)
-    return bool(waiting.poll(patience_s * 1000))

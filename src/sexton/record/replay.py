@@ -8,6 +8,7 @@ services' lines, which are the node's memory (live, the kernel's ring would stil
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from math import inf, nextafter
@@ -26,7 +27,7 @@ from sexton.model.text import count
 from sexton.model.unit import RestartMark
 from sexton.model.window import Batch, Window, bounds_of
 from sexton.record.condense import condense
-from sexton.record.crew import Crew, Tick
+from sexton.record.crew import Crew
 from sexton.record.replayed_stacks import stacks_in
 from sexton.record.shelf import Pick, Shelf, events, take
 from sexton.record.span import Span
@@ -59,14 +60,10 @@ def window(
     recording: Recording,
     span: Span,
     most_rows: int = MOST_ROWS,
-    tick: Tick | None = None,
     crew: Crew | None = None,
 ) -> Replay:
-    """The span as a window. With more than `most_rows` rows it is condensed.
-
-    `tick` is told how many segments of how many are done, while it lasts; `crew` reads them.
-    """
-    shelf = Shelf(recording, span, tick, crew)
+    """The span as a window, read by a crew. With more than `most_rows` rows it is condensed."""
+    shelf = Shelf(recording, span, crew)
     if not shelf.books:
         raise StoreError(f"{recording.path}: nothing is recorded in this span")
     notes = list(span.notes)
@@ -152,11 +149,15 @@ def _remember(recording: Recording, span: Span, batches: _Batches) -> None:
 def _edges(shelf: Shelf, kind: type[Row]) -> list[Batch[Any]]:
     """The first reading and the last."""
     places = [place for place, book in enumerate(shelf.books) if shelf.reads(kind, book)]
-    if not places:
+    picks: dict[int, set[float]] = defaultdict(set)
+    for order, which in ((places, 0), (places[::-1], -1)):
+        for place in order:  # the first of them, unless its list is damaged
+            inside = shelf.inside(kind, shelf.books[place])
+            if len(inside):
+                picks[place].add(float(inside[which]))
+                break
+    if not picks:
         return []
-    picks: dict[int, set[float]] = {places[0]: set(), places[-1]: set()}
-    picks[places[0]].add(float(shelf.inside(kind, shelf.books[places[0]])[0]))
-    picks[places[-1]].add(float(shelf.inside(kind, shelf.books[places[-1]])[-1]))
     return take(shelf, {kind: {place: Pick(each) for place, each in picks.items()}})[kind]
 
 

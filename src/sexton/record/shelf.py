@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
-from sexton.record.crew import Crew, Tick
+from sexton.record.crew import Crew
 from sexton.record.span import GAP_S, Span
 from sexton.store.arrays import Array, coded, codes, numbers, values, whole
 from sexton.store.recording import Recording, Segment
@@ -102,15 +102,8 @@ _NONE = Moments(np.empty(0), np.empty(0), np.empty(0, np.int64))
 class Shelf:
     """A span's segments in order; `crew` are those who read them, we alone if `None`."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        span: Span,
-        tick: Tick | None = None,
-        crew: Crew | None = None,
-    ) -> None:
+    def __init__(self, recording: Recording, span: Span, crew: Crew | None = None) -> None:
         self.span = span
-        self._tick = tick
         self._crew = crew or Crew(recording, 1)
         self._having: dict[type[Row], list[Book]] = {}
         self.books: list[Book] = []
@@ -142,7 +135,7 @@ class Shelf:
     ) -> Iterator[T]:
         """The same for every segment, or whatever there is one of for each, in their order. What
         `do` may be is said in `Crew.each`."""
-        return self._crew.each(do, items, self._tick, weights)
+        return self._crew.each(do, items, weights)
 
     def first_numbers(self, kind: type[Row]) -> list[int]:
         """Per segment, the number of its first reading; a missing stretch counts as one."""
@@ -298,12 +291,15 @@ def events(shelf: Shelf, kind: type[Row], most: int) -> tuple[list[Batch[Any]], 
         kept.append(book)
     kept.reverse()
     found: dict[float, Batch[Any]] = {}
-    for edge, which in zip((*kept[:1], *kept[-1:]), (0, -1), strict=False):
-        moments = edge.moments(kind)
-        at = int(np.searchsorted(moments.mono, shelf.inside(kind, edge)[which]))
-        mono, wall = float(moments.mono[at]), float(moments.wall[at])
-        found[mono] = Batch(mono, wall, ())
-
+    for order, which in ((kept, 0), (kept[::-1], -1)):
+        for book in order:  # the first of them, unless its list is damaged
+            inside = shelf.inside(kind, book)
+            if len(inside):
+                moments = book.moments(kind)
+                at = int(np.searchsorted(moments.mono, inside[which]))
+                mono, wall = float(moments.mono[at]), float(moments.wall[at])
+                found[mono] = Batch(mono, wall, ())
+                break
     full = [book for book in kept if book.segment.rows(kind)]
     for sheet in shelf.each(partial(_eventful, shelf.span, kind), full):
         found |= {batch.mono_s: batch for _, batch in sheet.batches(kind)}

@@ -55,7 +55,9 @@ def signals_of(
 
 
 class _Part(NamedTuple):
-    """Signals of one table, read when they are asked for; `rows` says about how long that takes."""
+    """Signals of one table, read when they are asked for; `rows` says about how long that takes.
+    What stacks there are nobody has counted: they come first, and take no time where there are
+    none."""
 
     signals: Callable[[], Iterator[Signal]]
     rows: int
@@ -71,9 +73,12 @@ def _parts(recording: Recording, span: Span, near: Sequence[Window] | None) -> I
         (CgroupEvent, death_signals),
         (KernelEvent, log_signals),
     ]
+    most = 1
     for row, signals in found:
-        yield _Part(partial(signals, books, span), sum(book.segment.rows(row) for book in books))
-    yield _Part(partial(function_signals, recording, span, near), 0)
+        rows = sum(book.segment.rows(row) for book in books)
+        most = max(most, rows)
+        yield _Part(partial(signals, books, span), rows)
+    yield _Part(partial(function_signals, recording, span, near), most)
 
 
 def _books(recording: Recording, span: Span, near: Sequence[Window] | None) -> list[Book]:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sexton.detect.core_steps import ENOUGH, WHOLE
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.model.cpu import CoreTimes, SoftirqCount
 from sexton.record.shelf import Book, Shelf, columns
@@ -22,6 +23,8 @@ from sexton.store.schema import MONO
 
 _TIMES = ("user_ms", "nice_ms", "system_ms", "irq_ms", "softirq_ms")
 _KERNEL = frozenset(_TIMES[2:])
+#: All that a core's time is made of.
+_PARTS = (*_TIMES, "idle_ms", "iowait_ms", "steal_ms")
 #: Four bytes a step are enough for 24 days of kernel time in it.
 _MOST_MS = 2**31 - 1
 #: As in the detector: readings come a little early or late.
@@ -68,6 +71,15 @@ class Softirq(NamedTuple):
     moved: Array
 
 
+class _Robbed(NamedTuple):
+    """Steps of which a core was given a part only: its row, the reading that ends the step, and the
+    kernel's share of what it was given (see `sexton.detect.core_steps`)."""
+
+    rows: Array
+    numbers: Array
+    shares: Array
+
+
 class _Slab(NamedTuple):
     """One segment: a row per core and a column per reading, `steps` one fewer, -1 where there is
     none; and the counters at its edges."""
@@ -75,6 +87,7 @@ class _Slab(NamedTuple):
     times: Array
     cores: Array
     steps: Array
+    robbed: _Robbed
     first: Array
     last: Array
     softirq: Softirq | None = None
@@ -106,7 +119,7 @@ def survey_cores(shelf: Shelf, glance: Glance | None = None) -> Cores:
 
 
 def _slab(span: Span, book: Book) -> _Slab | None:
-    found = columns(book, CoreTimes, ("cpu", *_TIMES))
+    found = columns(book, CoreTimes, ("cpu", *_PARTS))
     if found is None or not len(found[MONO]):
         return None
     mono = found[MONO]
@@ -116,12 +129,15 @@ def _slab(span: Span, book: Book) -> _Slab | None:
         if not inside.any():
             return None
     times, cores, values = _grid(found)
-    steps = _steps([each[:, :-1] for each in values], [each[:, 1:] for each in values])
+    before, after = [each[:, :-1] for each in values], [each[:, 1:] for each in values]
+    steps = _steps(before, after)
+    robbed = _robbed(steps, before, after, np.diff(times))
     # Copies: a view would keep all of the segment's columns in memory.
     first, last = (np.stack([each[:, at] for each in values]) for at in (0, -1))
-    moved = np.where(values[-1][:, :-1] >= 0, np.diff(values[-1], axis=1), -1)
-    softirq = Softirq(first[-1], last[-1], np.clip(moved, -1, _MOST_MS).astype(np.int32))
-    return _Slab(times.copy(), cores.copy(), steps, first, last, softirq)
+    at = _TIMES.index("softirq_ms")
+    moved = np.where(before[at] >= 0, after[at] - before[at], -1)
+    softirq = Softirq(first[at], last[at], np.clip(moved, -1, _MOST_MS).astype(np.int32))
+    return _Slab(times.copy(), cores.copy(), steps, robbed, first, last, softirq)
 
 
 def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Sequence[Array]]:
@@ -133,11 +149,11 @@ def _grid(found: Mapping[str, Array]) -> tuple[Array, Array, Sequence[Array]]:
         shape = (len(cores), length)
         whole = (mono.reshape(shape) == times).all() and (cores == cpu.reshape(shape).T).all()
         if whole and (np.diff(times) > 0).all() and (np.diff(cores) > 0).all():
-            return times, cores, [found[name].reshape(shape) for name in _TIMES]
+            return times, cores, [found[name].reshape(shape) for name in _PARTS]
     times, column = np.unique(mono, return_inverse=True)
     cores, row = np.unique(cpu, return_inverse=True)
-    values = np.full((len(_TIMES), len(cores), len(times)), -1, np.int64)
-    for number, name in enumerate(_TIMES):
+    values = np.full((len(_PARTS), len(cores), len(times)), -1, np.int64)
+    for number, name in enumerate(_PARTS):
         values[number, row, column] = found[name]
     return times, cores, list(values)
 
@@ -146,7 +162,7 @@ def _steps(before: Sequence[Array], after: Sequence[Array]) -> Array:
     """Kernel milliseconds of each step; -1 where a counter went back or was not there."""
     known = before[0] >= 0
     kernel = np.zeros(known.shape, np.int64)
-    for name, earlier, later in zip(_TIMES, before, after, strict=True):
+    for name, earlier, later in zip(_TIMES, before, after, strict=False):
         moved = later - earlier
         known &= moved >= 0
         if name in _KERNEL:
@@ -155,31 +171,50 @@ def _steps(before: Sequence[Array], after: Sequence[Array]) -> Array:
     return made
 
 
-def _stitch(slabs: list[tuple[bool, _Slab]]) -> tuple[Array, Array, Array]:
+def _robbed(
+    steps: Array, before: Sequence[Array], after: Sequence[Array], seconds: Array
+) -> _Robbed:
+    """Where ticks were lost, of these steps so long each; numbered from 0."""
+    part = steps / 10 / seconds / 100
+    rows, numbers = np.nonzero((part >= ENOUGH * WHOLE) & (part < WHOLE))
+    given = np.zeros(len(rows), np.int64)
+    for earlier, later in zip(before, after, strict=True):
+        was, now = earlier[rows, numbers], later[rows, numbers]
+        given += np.where((was >= 0) & (now >= was), now - was, 0)
+    length, spent = seconds[numbers], given / 1000
+    lost = (spent >= ENOUGH * length) & (spent < WHOLE * length)
+    rows, numbers = rows[lost], numbers[lost]
+    return _Robbed(rows, numbers, steps[rows, numbers] / 10 / spent[lost])
+
+
+def _stitch(slabs: list[tuple[bool, _Slab]]) -> tuple[Array, Array, Array, _Robbed]:
     """Readings, cores, and for each the step that leads to each reading."""
     cores = np.unique(np.concatenate([slab.cores for _, slab in slabs]))
     times = np.concatenate([slab.times for _, slab in slabs])
     steps = np.full((len(cores), len(times)), -1, np.int32)
+    robbed: list[_Robbed] = []
     at = 0
     before: _Slab | None = None
     for joined, slab in slabs:
-        whole = np.array_equal(cores, slab.cores)  # as mostly: no core came or went
         if joined and before is not None:
-            if whole and np.array_equal(cores, before.cores):
-                steps[:, at] = _steps([*before.last], [*slab.first])
-            else:
-                both, mine, theirs = np.intersect1d(slab.cores, before.cores, return_indices=True)
-                steps[np.searchsorted(cores, both), at] = _steps(
-                    [*before.last[:, theirs]], [*slab.first[:, mine]]
-                )
-        rows = slice(None) if whole else np.searchsorted(cores, slab.cores)
+            both, mine, theirs = np.intersect1d(slab.cores, before.cores, return_indices=True)
+            rows = np.searchsorted(cores, both)
+            edges = [*before.last[:, theirs, None]], [*slab.first[:, mine, None]]
+            made = _steps(*edges)
+            steps[rows, at] = made[:, 0]
+            lost = _robbed(made, *edges, slab.times[:1] - before.times[-1])
+            robbed.append(_Robbed(rows[lost.rows], lost.numbers + at, lost.shares))
+        rows = np.searchsorted(cores, slab.cores)
         steps[rows, at + 1 : at + len(slab.times)] = slab.steps
+        lost = slab.robbed
+        robbed.append(_Robbed(rows[lost.rows], lost.numbers + at + 1, lost.shares))
         at += len(slab.times)
         before = slab
-    return times, cores, steps
+    every = (np.concatenate(each) for each in zip(*robbed, strict=True))
+    return times, cores, steps, _Robbed(*every)
 
 
-def _judge(times: Array, cores: Array, steps: Array) -> Cores:
+def _judge(times: Array, cores: Array, steps: Array, robbed: _Robbed) -> Cores:
     """Of the share of each step only the highest are made: the more of a reading's step a core
     spent in the kernel, the higher is its share, and mostly that is nowhere near any limit."""
     most, second = _two_highest(steps)
@@ -188,9 +223,11 @@ def _judge(times: Array, cores: Array, steps: Array) -> Cores:
     seconds = np.diff(times, prepend=times[0] - 1.0)
     coarse = int(np.argmax(np.where(most >= 0, seconds, -1.0)))
     share = most / 10 / seconds
+    np.maximum.at(share, robbed.numbers, robbed.shares)  # of what is there it is more than of all
     worst, longest = int(share.argmax()), int(most.argmax())
+    top = np.flatnonzero((robbed.numbers == worst) & (robbed.shares == share[worst]))
     telling = {
-        (int(cores[int(steps[:, worst].argmax())]), worst),
+        (int(cores[int(robbed.rows[top[0]] if len(top) else steps[:, worst].argmax())]), worst),
         (int(cores[int(steps[:, longest].argmax())]), longest),
         (int(cores[int(np.argmax(steps[:, coarse] >= 0))]), coarse),
     }
@@ -198,7 +235,7 @@ def _judge(times: Array, cores: Array, steps: Array) -> Cores:
     if second[both] >= 0:
         busiest = np.argsort(-steps[:, both], kind="stable")[:2]
         telling |= {(int(cores[row]), both) for row in busiest}
-    held = _held(times, cores, steps, np.flatnonzero(share >= KERNEL_SHARE.value))
+    held = _held((times, cores, steps), robbed, np.flatnonzero(share >= KERNEL_SHARE.value))
     return Cores(times, tuple(held), tuple(sorted(telling)))
 
 
@@ -212,10 +249,14 @@ def _two_highest(steps: Array) -> tuple[Array, Array]:
     return most, second
 
 
-def _held(times: Array, cores: Array, steps: Array, near: Array) -> Iterator[Held]:
+def _held(grid: tuple[Array, Array, Array], robbed: _Robbed, near: Array) -> Iterator[Held]:
     """Neighbouring steps of a core at or above the limit; `near` are all that have such a core."""
+    times, cores, steps = grid
     seconds = times[near] - np.where(near > 0, times[near - 1], times[0] - 1.0)
-    row, place = np.nonzero(steps[:, near] / 10 / seconds >= KERNEL_SHARE.value)
+    share = steps[:, near] / 10 / seconds
+    there = np.flatnonzero(np.isin(robbed.numbers, near))
+    share[robbed.rows[there], np.searchsorted(near, robbed.numbers[there])] = robbed.shares[there]
+    row, place = np.nonzero(share >= KERNEL_SHARE.value)
     number = near[place]
     breaks = np.flatnonzero((np.diff(number) != 1) | (np.diff(row) != 0)) + 1
     for group in np.split(np.arange(len(row)), breaks) if len(row) else ():

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.surface.cli.options import add_root, need_recorder, seconds
@@ -13,6 +15,7 @@ from sexton.surface.cli.options import add_root, need_recorder, seconds
 if TYPE_CHECKING:
     from sexton.model.diagnosis import Cost
     from sexton.model.window import Window
+    from sexton.record.crew import Crew
     from sexton.record.replay import Replay
     from sexton.record.span import Span
     from sexton.store.recording import Recording
@@ -119,14 +122,29 @@ def asked_of(args: argparse.Namespace, recording: Recording) -> Span:
     return everything(recording) if asked is None else between(recording, *asked)
 
 
-def read_back(recording: Recording, span: Span) -> Replay:
-    """The span as a window, with a line that moves where it takes long."""
+def read_back(recording: Recording, span: Span, crew: Crew | None = None) -> Replay:
+    """The span as a window, with a line that moves where it takes long; by a crew that somebody
+    has, else by one of its own."""
     from sexton.record.crew import Crew
     from sexton.record.replay import window
+
+    if crew is None:
+        with Crew(recording) as crew:
+            return read_back(recording, span, crew)
+    with shown(crew, "reading back"):
+        return window(recording, span, crew=crew)
+
+
+@contextmanager
+def shown(crew: Crew, doing: str) -> Iterator[None]:
+    """A line that moves while a crew works."""
     from sexton.surface.cli.progress import steps
 
-    with Crew(recording) as crew, steps("reading back") as tick:
-        return window(recording, span, tick=tick, crew=crew)
+    try:
+        with steps(doing) as crew.tick:
+            yield
+    finally:
+        crew.tick = None
 
 
 def cost_of(window: Window, touched: str) -> Cost:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sexton.model.diagnosis import Diagnosis
     from sexton.model.why import Subject, Why
     from sexton.model.window import Window
+    from sexton.record.crew import Crew
     from sexton.record.span import Span
     from sexton.store.recording import Recording
 
@@ -100,6 +101,7 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     from sexton.explain.diagnosis import diagnose
     from sexton.explain.why import answer
     from sexton.model.diagnosis import Replayed
+    from sexton.record.crew import Crew
     from sexton.record.span import edges
     from sexton.record.unit_ends import unit_ends
     from sexton.store.recording import Recording
@@ -110,13 +112,14 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     recording = Recording(Path(args.recording))
     moment = _moment(said, edges(recording))
     span = _span(args, recording, moment)
-    found = read_back(recording, span)
-    diagnosis = diagnose(found.window)
-    why = _answer(said, moment, diagnosis, found.window)
-    if why.about.kind == "unit" and found.condensed:
-        ends = unit_ends(recording, span, why.about.name)
-        why = answer(why.about, diagnosis, found.window, why.also, ends)
-    why = _aligned(why, recording, span if args.window else _boot(recording, span))
+    with Crew(recording) as crew:
+        found = read_back(recording, span, crew)
+        diagnosis = diagnose(found.window)
+        why = _answer(said, moment, diagnosis, found.window)
+        if why.about.kind == "unit" and found.condensed:
+            ends = unit_ends(recording, span, why.about.name, crew)
+            why = answer(why.about, diagnosis, found.window, why.also, ends)
+        why = _aligned(why, crew, span if args.window else _boot(recording, span))
     told = Replayed(args.recording, found.notes, found.condensed)
     cost = cost_of(found.window, "replayed from a recording")
     diagnosis = replace(diagnosis, cost=cost, replayed=told)
@@ -196,14 +199,13 @@ def _unknown(said: str, near: tuple[str, ...], names: Names) -> str:
     return f"{what}; there are {', '.join(there)}" if there else what
 
 
-def _aligned(why: Why, recording: Recording, span: Span) -> Why:
+def _aligned(why: Why, crew: Crew, span: Span) -> Why:
     """With what was different in the seconds before its events, in all of the span."""
     from dataclasses import replace
 
     from sexton.explain.loops import loop_of
-    from sexton.record.crew import Crew
     from sexton.record.signals import aligned_in
-    from sexton.surface.cli.progress import working
+    from sexton.surface.cli.seeing import shown
 
     moments = [each.mono_s for each in why.occasions.moments if span.holds(each.mono_s)]
     if not moments:
@@ -211,8 +213,8 @@ def _aligned(why: Why, recording: Recording, span: Span) -> Why:
     # Of a loop that is quicker than the readings every tenth end has the readings' own pace.
     loop = None if why.occasions.partial else loop_of(moments)
     plan = None if loop is None else loop.plan
-    with Crew(recording) as crew, working("comparing every signal with quiet seconds"):
-        aligned = aligned_in(recording, span, moments, plan, crew)
+    with shown(crew, "comparing every signal with quiet seconds"):
+        aligned = aligned_in(crew.recording, span, moments, plan, crew)
     if loop is not None:
         aligned = replace(aligned, notes=(loop.note, *aligned.notes))
     return replace(why, aligned=aligned)
