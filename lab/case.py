@@ -17,7 +17,11 @@ from lab.stage import SceneFailed, Stage
 
 #: How long a plan and a diagnosis watch: deaths count as zombies after some seconds.
 WATCH_S = 10
+#: How long an audit and a gate watch.
+LOOK_S = 5
 COMMAND_S = 150.0
+#: Of those that were made, so many may stay; the node's own come and go meanwhile.
+LEFT, LEFT_SHARE = 30, 0.05
 
 
 class Said(NamedTuple):
@@ -50,6 +54,8 @@ class Case:
     baseline: int = 0
     made: int = 0
     swap: str = ""
+    #: Of the units' directories before the first plan was applied.
+    tree: str = ""
 
     @property
     def state(self) -> Path:
@@ -58,6 +64,11 @@ class Case:
     @property
     def plan(self) -> Path:
         return self.stage.folder / "plan.json"
+
+    @property
+    def allowed(self) -> int:
+        """Zombies after a cure."""
+        return self.baseline + round(max(LEFT, LEFT_SHARE * self.made))
 
     @property
     def spent_s(self) -> float:
@@ -84,6 +95,10 @@ class Case:
         head = f"$ sexton {' '.join(arguments)}\nexit {said.status} after {said.seconds} s\n"
         path = self.out / f"{self.commands:02}-{verb}.txt"
         path.write_text(f"{head}{errors}\n{said.text}", errors="replace")
+
+    def gate(self) -> Said:
+        """Of the node as it runs."""
+        return self.sexton("gate", "--format", "json", "--seconds", str(LOOK_S))
 
     def fix(self, *arguments: str) -> Said:
         return self.sexton("fix", *arguments, "--json", "--state", str(self.state))

@@ -73,11 +73,13 @@ def stretch(times: float = SLOWER) -> None:
 
 
 def stretch_fixing(times: float = SLOWER) -> None:
-    """What only `fix`, `audit` and `gate` ask for, of systemd and of sockets."""
-    from sexton.act import leftovers, standing
+    """What only `fix`, `audit` and `gate` ask for, of systemd and of sockets; and how long pressure
+    has to last before an apply stops by it, for its own steps cause that much here."""
+    from sexton.act import leftovers, standing, watchdog
     from sexton.act import units as unit_states
     from sexton.sources import relations, sock_diag
 
+    watchdog.OVER = watchdog.OVER._replace(value=watchdog.OVER.value * times)
     unit_states.ASK_S *= times
     leftovers._ASK_S *= times
     asking: tuple[Any, ...] = (standing.stand, relations.relations, sock_diag.read_sockets)

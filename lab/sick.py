@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab.agent import SLICE, TASKS, Agent
+from lab.agent import SLICE, Agent
 from lab.stage import Stage
 
 ECS, KUBELET, NEIGHBOUR = "ecs.service", "kubelet.service", "lab-neighbour.service"
@@ -33,8 +33,8 @@ TREES = (
     "/run/systemd/system.control",
 )
 CACHE, ANON, SWAP = 64 << 20, 32 << 20, 64 << 20
-#: So many a run while the node is watched: enough to be traced.
-WATCHED_TASKS = 3
+#: So many a run while the dead are made, and while the node is watched: enough to be traced.
+MANY_TASKS, WATCHED_TASKS = 64, 3
 #: A link and a drop-in get a time that nobody would give them by chance.
 _THEN_NS = 981_173_106_789_000_000
 
@@ -57,17 +57,20 @@ ExecStart=/usr/libexec/amazon-ecs-init start
 WantedBy=multi-user.target
 """
 _DROP_IN = "# The owner's own.\n[Service]\nEnvironment=ECS_LOGLEVEL=info\n"
+#: It has cache, and memory of its own, of which it sends half to swap (21 is MADV_PAGEOUT).
 _LIVING = """\
-import mmap, signal, sys
-def read(*_):
-    with open(sys.argv[1], "rb") as file:
-        while file.read(1 << 20):
-            pass
-signal.signal(signal.SIGHUP, read)
-read()
+import contextlib, mmap, signal, sys
 memory = mmap.mmap(-1, int(sys.argv[2]), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for offset in range(0, len(memory), 4096):
     memory[offset] = 1
+def settle(*_):
+    with open(sys.argv[1], "rb") as file:
+        while file.read(1 << 20):
+            pass
+    with contextlib.suppress(OSError):
+        memory.madvise(21, 0, len(memory) // 2)
+signal.signal(signal.SIGHUP, settle)
+settle()
 while True:
     signal.pause()
 """
@@ -81,6 +84,7 @@ class Sick:
         self.top = Path(stage.layout.mount_point or "/nonexistent")
         self.home = self.top / SLICE / NEIGHBOUR
         self._agent: Agent | None = None
+        self._swaps = False
 
     # Units
 
@@ -199,7 +203,7 @@ class Sick:
 
     def dig(self, number: int) -> int:
         """Let the agent leave dead ones until there are so many; then few a run."""
-        self.agent.work(TASKS)
+        self.agent.work(MANY_TASKS)
         self.stage.until(f"{number} zombies", lambda: self.dead() >= number, within_s=200)
         self.agent.work(WATCHED_TASKS)
         os.sync()
@@ -219,31 +223,54 @@ class Sick:
             f"ExecStart={sys.executable} -I -S {living} {cache} {ANON}\n",
         )
         self.stage.run("systemctl", "start", NEIGHBOUR)
-        self.stage.until(
-            "the neighbour's memory", lambda: self.neighbour()["anonymous"] > ANON * 0.9, 60
-        )
+        self._wait_for_neighbour()
+        if self._is_v1 and self._swaps:
+            self._squeeze()
+            self.refresh_neighbour()
+
+    def _squeeze(self) -> None:
+        """v1 charges as swap only what has left the swap cache, too, which takes a need of memory:
+        so much that its page cache is not enough."""
+        limit = self.home / "memory.limit_in_bytes"
+        with contextlib.suppress(OSError):  # the last of it may be too busy to go
+            limit.write_text(str(ANON * 3 // 4))
+        limit.write_text("-1")
 
     def refresh_neighbour(self) -> None:
-        """Have it read its file again, and so its cache back."""
+        """Have it read its file again, and so its cache back, and half of it be in swap again."""
         os.kill(self.neighbour_pid(), signal.SIGHUP)
-        self.stage.until(
-            "the neighbour's cache", lambda: self.neighbour()["cache"] > CACHE * 0.9, 60
-        )
+        self._wait_for_neighbour()
+
+    def _wait_for_neighbour(self) -> None:
+        self.stage.until("the neighbour's memory", self._is_settled, 60)
+
+    def _is_settled(self) -> bool:
+        has = self.neighbour()
+        whole = has["anonymous"] + has["swapped"] > ANON * 0.9
+        return has["cache"] > CACHE * 0.9 and whole and (has["swapped"] > 0) is self._swaps
 
     def neighbour_pid(self) -> int:
         return int(self.show(NEIGHBOUR, "MainPID") or 0)
 
     def neighbour(self) -> dict[str, int]:
-        """Its page cache by its cgroup, its anonymous and swapped memory by its process, for v1
-        accounts swap only if it was told to at boot. Bytes; 0 where it is gone."""
+        """Its page cache and its swap by its cgroup; its anonymous and its swapped memory by its
+        process, too, for swap is accounted only where the kernel was told to. Bytes; 0 where it is
+        gone."""
         try:
             cache = number_of(self.home / "memory.stat", "total_cache" if self._is_v1 else "file")
             status = Path(f"/proc/{self.neighbour_pid()}/status")
             anonymous = number_of(status, "RssAnon:") << 10
             swapped = number_of(status, "VmSwap:") << 10
+            swap = self._swap_charged()
         except (FileNotFoundError, ProcessLookupError):
-            return {"cache": 0, "anonymous": 0, "swapped": 0}
-        return {"cache": cache, "anonymous": anonymous, "swapped": swapped}
+            cache = anonymous = swapped = swap = 0
+        return {"cache": cache, "anonymous": anonymous, "swapped": swapped, "swap_charged": swap}
+
+    def _swap_charged(self) -> int:
+        if self._is_v1:
+            return number_of(self.home / "memory.stat", "total_swap")
+        current = self.home / "memory.swap.current"
+        return int(current.read_text()) if current.exists() else 0
 
     @property
     def _is_v1(self) -> bool:
@@ -261,6 +288,7 @@ class Sick:
             self.stage.run("swapon", place, check=False)
             if str(place) in Path("/proc/swaps").read_text():
                 self.stage.later(self._swap_off, place)
+                self._swaps = True
                 return ""
         return "no swap could be switched on"
 

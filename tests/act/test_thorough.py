@@ -49,7 +49,7 @@ def test_only_a_step_that_says_so_is_thorough(found: Stakes, monkeypatch, told, 
 
     def free(_host, _path, limits, *_):
         seen.append(limits)
-        return SimpleNamespace(as_json=dict, sentence="freed")
+        return SimpleNamespace(as_json=dict, sentence="freed", told=())
 
     monkeypatch.setattr(reclaim_zombies, "free", free)
     step = proposed(found, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 from pathlib import Path
@@ -15,15 +16,16 @@ from lab.case import Case, Said
 from lab.claims import Claims
 from lab.killing import Point, says
 from lab.patience import OWN_MACHINE
-from lab.sick import changes, number_of, picture, tree_hash
+from lab.sick import Sick, changes, number_of, picture, tree_hash
 from lab.stage import SceneFailed
 from lab.vm import judging, playing
 from lab.vm.payload import Job
 from lab.vm.telling import search_path
 
 CLAIMS = (
-    "image_passes", "image_fails", "diagnosed", "audited", "booted_fails", "planned", "killed",
-    "applied", "freed", "neighbour", "verified", "booted_passes", "refused", "rolled_back",
+    "image_passes", "healthy_passes", "image_fails", "diagnosed", "audited", "booted_fails",
+    "planned", "killed", "applied", "freed", "neighbour", "verified", "booted_passes", "refused",
+    "rolled_back",
 )  # fmt: skip
 
 
@@ -139,6 +141,40 @@ def test_a_phase_that_breaks_is_a_claim_that_fails_and_the_next_has_its_try(tmp_
     assert [*late.claims.failed] == ["breaks", "goes_on"], "nothing is begun too late"
 
 
+def test_without_a_sick_node_nothing_else_is_tried(tmp_path: Path, monkeypatch):
+    def illness(_case: Case) -> None:
+        raise SceneFailed("not within 200 s: 550 zombies")
+
+    monkeypatch.setattr(cure, "illness", illness)
+    monkeypatch.setattr(cure, "PHASES", (illness, cure.found))
+    one = case(tmp_path)
+    cure.play(one)
+    assert [*one.claims.failed] == ["illness"]
+
+
+@pytest.mark.parametrize(
+    ("version", "files"),
+    [
+        (2, {"memory.stat": "anon 9\nfile 4096\n", "memory.swap.current": "8192\n"}),
+        (1, {"memory.stat": "swap 1\ntotal_cache 4096\ntotal_swap 8192\n"}),
+    ],
+)
+def test_what_a_neighbour_has_is_read_from_its_cgroup_and_its_process(tmp_path, version, files):
+    memory = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for offset in range(0, len(memory), 4096):
+        memory[offset] = 1
+    layout = SimpleNamespace(mount_point=str(tmp_path), version=version)
+    shown = SimpleNamespace(layout=layout, run=lambda *_words: f"{os.getpid()}\n")
+    sick = Sick(shown)
+    assert sick.neighbour() == dict.fromkeys(("cache", "anonymous", "swapped", "swap_charged"), 0)
+    sick.home.mkdir(parents=True)
+    for name, text in files.items():
+        (sick.home / name).write_text(text)
+    found = sick.neighbour()
+    assert (found["cache"], found["swap_charged"]) == (4096, 8192)
+    assert found["anonymous"] + found["swapped"] >= 8 << 20
+
+
 def test_a_gates_answer_is_told_by_rule(tmp_path: Path):
     rules = [
         {"id": "crash_loops", "outcome": "fail", "violations": [{"subject": "ecs.service"}]},
@@ -157,7 +193,8 @@ def test_what_was_freed_is_read_from_the_journal(tmp_path: Path):
         "walk_us_per_zombie": {}, "experiment": [], "siblings": {}, "rounds": [],
     }  # fmt: skip
     lines = [{"kind": "begin"}, {"kind": "done", "step": "1-stop", "outcome": {"said": "x"}},
-             {"kind": "done", "step": "4-free", "outcome": outcome}]  # fmt: skip
+             {"kind": "done", "step": "4-free", "outcome": {**outcome, "freed": 5}},
+             {"kind": "done", "step": "5-free", "outcome": outcome}]  # fmt: skip
     (tmp_path / "runs").mkdir()
     journal = tmp_path / "runs/a.jsonl"
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -8,6 +8,7 @@ node is asked how the units stand and who lives where the dead are.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -29,8 +30,10 @@ from sexton.act.remedies import (
     stop_unit,
 )
 from sexton.act.standing import Standing
+from sexton.act.stopped import outlasting, stops_churning
 from sexton.act.unit_files import enabling
 from sexton.act.units import UnitBefore, unit_state
+from sexton.detect.detectors.zombie_memcgs import SHARE
 from sexton.detect.owners import Owner, owners
 from sexton.errors import CommandError, SourceError
 from sexton.model.audit import Need, Subject
@@ -105,6 +108,8 @@ def make_plan(diagnosis: Diagnosis, window: Window, ground: Ground) -> Plan:
         _drop_caches(draft, window)
         _last_resort(draft, diagnosis)
     for name in _UNTREATED:
+        if name == "cgroup_churn" and stops_churning(window, draft.stopped):
+            continue
         if name in problems:
             draft.notes.append(f"{problems[name].summary}: {_UNTREATED[name]}")
     saturated = problems.get("saturated_core")
@@ -239,9 +244,11 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
 
 def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
     """On every parent that is known to have many, where nobody who must not suffer lives."""
-    chosen = _parents(
-        replace(each, path=_outlasting(each.path, draft.stopped)) for each in owners(window)
+    chosen, others = _parents(
+        replace(each, path=outlasting(each.path, draft.stopped)) for each in owners(window)
     )
+    if others:
+        draft.notes.append(f"{others:,} more died elsewhere, too few under one parent to free")
     if not chosen:
         draft.notes.append(
             "under which parent they died is not known: sudo sexton zombies --watch names it"
@@ -312,25 +319,26 @@ def _joined(refused: Iterable[Refusal]) -> list[Refusal]:
     return [Refusal(first.target, f"reclaim takes from the living too: {reason}", first.override)]
 
 
-def _parents(found: Iterable[Owner]) -> list[Owner]:
-    """Those with the most first, each but once; bytes alone name a parent only if nothing else."""
+def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
+    """Those with the most first, each but once, and how many died under others: a handful is not
+    worth what the living there would pay. Bytes alone name a parent only if nothing else does."""
     every = list(found)
     sure = [each for each in every if each.strength is not Strength.POSSIBLE]
-    chosen = sure or [each for each in every if each.bytes]
-    return list({each.path: each for each in reversed(chosen)}.values())[::-1]
+    weight = Counter[str]()
+    for each in sure or every:
+        weight[each.path] += (each.dying if sure else each.bytes) or 0
+    least = SHARE.value / 100 * weight.total()
+    first = _first_of(sure or every)
+    chosen = [first[path] for path, much in weight.most_common() if much and much >= least]
+    left = weight.total() - sum(weight[each.path] for each in chosen)
+    return chosen, left if sure else 0
 
 
-def _outlasting(path: str, stopped: Iterable[str]) -> str:
-    """The cgroup itself, or where a unit that is stopped first takes it away, what is above that.
-
-    >>> _outlasting("/system.slice/ecs.service/tasks", ["ecs.service"])
-    '/system.slice'
-    >>> _outlasting("/system.slice", ["ecs.service"]), _outlasting("/a.service", ["a.service"])
-    ('/system.slice', '/')
-    """
-    parts = path.split("/")
-    ends = [parts.index(name) for name in stopped if name in parts]
-    return ("/".join(parts[: min(ends)]) or "/") if ends else path
+def _first_of(found: Iterable[Owner]) -> dict[str, Owner]:
+    first: dict[str, Owner] = {}
+    for each in found:
+        first.setdefault(each.path, each)
+    return first
 
 
 def _last_resort(draft: _Draft, diagnosis: Diagnosis) -> None:

@@ -8,16 +8,21 @@ import re
 #: and the like are names of their own). What stopping it would cost stands beside it.
 _PROTECTED: tuple[tuple[str, str], ...] = (
     (r"(snap\.)?(kubelet|kube-proxy|k3s|k0s|rke2|microk8s)", "the node leaves its cluster"),
-    (r"(containerd|docker|crio|cri-o|podman|cri-dockerd|nerdctl)", "every container depends on it"),
+    (
+        r"(snap\.)?(containerd|docker|crio|cri-o|podman|cri-docker|nerdctl|isulad)",
+        "every container depends on it",
+    ),
     (r"(ssh|sshd|dropbear)(@|\.|$)", "nobody could log in any more"),
     (
         r"(NetworkManager|networking|network|systemd-(networkd|resolved)|wpa_supplicant|dhcpcd"
-        r"|dhclient|cilium|calico|flannel|aws-vpc|netplan|firewalld|nftables|iptables|bird|frr)",
+        r"|dhclient|cilium|calico|flannel|aws-vpc|netplan|firewalld|nftables|ip6?tables|bird|frr"
+        r"|wicked|connman|iwd\.|ifup|ufw|openvswitch|ovs-|ovsdb-|ovn-|antrea|weave|kube-router"
+        r"|wg-quick@|openvpn|tailscaled|nm-cloud-setup|policy-routes@)",
         "the network would go",
     ),
     (
         r"(iscsi|open-iscsi|multipath|lvm2|mdmonitor|mdadm|nfs|rpcbind|ceph|gluster|zfs|drbd|nvme"
-        r"|blk-availability|lustre|csi-)",
+        r"|blk-availability|lustre|csi-|rpc-|autofs|amazon-efs|beegfs|gpfs|dm-event|vdo)",
         "storage would go",
     ),
     (r"(prometheus-)?node[-_]exporter", "the node would go dark"),

@@ -100,6 +100,14 @@ def detect(window: Window) -> Finding:
     )
 
 
+def families(window: Window) -> list[Family]:
+    """Those that die in a loop."""
+    seen = churn(window)
+    if seen is None or seen.seconds <= 0:
+        return []
+    return [family for family in seen.families if _loop(window, seen, family)]
+
+
 class _Loop(NamedTuple):
     """A family that dies in a loop, and why it is one."""
 

@@ -56,6 +56,8 @@ SEEN = Threshold(
 )
 NAME = "crash_looping_unit"
 _STARTS = 5
+#: With these a unit that ended cleanly would not have been started again.
+_ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
 _MOST = 8
 _ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
 
@@ -63,8 +65,9 @@ _ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
 class _Loop(NamedTuple):
     """One unit that restarts; `recent` in the window, `total` since boot or the last clearing.
 
-    `ended` is the last reading between an end and the next start: from a start on, systemd says
-    status 0 and success, whatever the end before it was.
+    `ended` is the last reading between an end and the next start, one with a fault before others:
+    from a start on, systemd says status 0 and success, whatever the end before it was, and its
+    properties are read one by one, so that a start may fall between them.
     """
 
     unit: Unit
@@ -104,8 +107,9 @@ class _Loop(NamedTuple):
     @property
     def clean(self) -> bool:
         """Was it seen to end without a fault?"""
-        ended = self.ended
-        return ended is not None and ended.exit_status == 0 and ended.result in (None, "success")
+        if self.unit.restart_policy in _ONLY_AFTER_FAULTS:
+            return False
+        return self.ended is not None and _without_fault(self.ended)
 
     @property
     def severity(self) -> Severity:
@@ -170,13 +174,19 @@ def _unlisted(name: str) -> Unit:
 
 
 def _ended(batches: Sequence[Batch[Unit]]) -> dict[str, Unit]:
-    """Per unit, the last reading that saw a whole run of it."""
-    return {
-        unit.name: unit
+    """Per unit, the last reading that saw a whole run of it, one that failed if there is any."""
+    whole = [
+        unit
         for batch in batches
         for unit in batch.rows
         if unit.main_start_us and unit.main_exit_us and unit.main_exit_us >= unit.main_start_us
-    }
+    ]
+    failed = {unit.name: unit for unit in whole if not _without_fault(unit)}
+    return {unit.name: unit for unit in whole} | failed
+
+
+def _without_fault(unit: Unit) -> bool:
+    return unit.exit_status == 0 and unit.result in (None, "success")
 
 
 def _observed_s(counted: RestartCount | None) -> float | None:
