@@ -1,7 +1,8 @@
 # Everything starts from `make`; nothing needs to be set up by hand.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest
+# Compiled tests are kept whatever the environment says: to compile them all takes half a minute.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 help: ## this list
 	@echo "Sexton: a verdict on the Linux node you are on, with its evidence."
@@ -24,9 +25,9 @@ check: dev ## what CI runs: style, types, imports, every test; nothing may be le
 	@rm -f .pytest_cache/v/cache/lastfailed
 	@SEXTON_NOTHING_LEFT_OUT=1 SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-20} $(MAKE) --no-print-directory test || scripts/once-more
 
-check-fast: dev ## style, types, imports and the tests that need neither root nor systemd
+check-fast: dev ## for every day: style, types, imports, the tests without root, a fifth of the junk
 	@$(MAKE) --no-print-directory lint
-	@$(PYTEST) -q -m "not root and not systemd and not oracle and not fuzz and not browser and not lab"
+	@PYTHONDONTWRITEBYTECODE= scripts/tests-of-the-day
 
 lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check src tests bench lab

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.examples import USUAL, examples
 
 # No test asserts a time, so hypothesis must not either; CI repeats the same examples, so that it
 # fails for a change and not by chance.
 settings.register_profile(
     "sexton",
     deadline=None,
+    max_examples=examples(USUAL),
     derandomize=os.environ.get("CI") == "true",
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -24,6 +28,8 @@ settings.load_profile("sexton")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+#: Why a test may have been deselected, the first that fits; `make check` deselects the last alone.
+KINDS = ("systemd", "root", "oracle", "fuzz", "browser", "whole", "lab")
 NOTHING_LEFT_OUT = os.environ.get("SEXTON_NOTHING_LEFT_OUT") == "1"
 
 
@@ -43,7 +49,22 @@ def _left_out(terminal) -> dict[str, list[str]]:
     return reasons
 
 
+def _deselected(terminal, items: Sequence[pytest.Item]) -> None:
+    """One line for all that was asked to be left out; of two halves the script makes it."""
+    kinds = Counter(
+        next((kind for kind in KINDS if each.get_closest_marker(kind)), "other") for each in items
+    )
+    if path := os.environ.get("SEXTON_DESELECTED"):
+        with open(path, "a") as file:
+            file.writelines(f"{kind} {number}\n" for kind, number in kinds.items())
+        return
+    told = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common())
+    terminal.write_line(f"not in this run: {len(items):,} tests ({told})")
+
+
 def pytest_terminal_summary(terminalreporter, exitstatus: int) -> None:
+    if asked_for := terminalreporter.stats.get("deselected"):
+        _deselected(terminalreporter, asked_for)
     reasons = _left_out(terminalreporter)
     if not reasons:
         terminalreporter.write_line("left out: nothing")

@@ -6,8 +6,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from sexton.surface.cli.main import VERBS
 
 ROOT = Path(__file__).parents[1]
@@ -19,9 +17,10 @@ CODE = sorted(
 )
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_has_at_most_400_lines(path: Path):
-    assert len(path.read_bytes().splitlines()) <= 400
+def test_a_file_has_at_most_400_lines():
+    lines = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in CODE}
+    assert len(lines) > 500
+    assert {path: number for path, number in lines.items() if number > 400} == {}
 
 
 def test_every_command_is_a_verb_in_the_list_and_in_the_readme():

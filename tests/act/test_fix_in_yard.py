@@ -73,6 +73,7 @@ def test_a_loop_is_found_planned_applied_verified_and_rolled_back(place: Yard):
     met = {each["what"]: each["met"] for each in told["criteria"]}
     assert met[f"restarts of {UNIT}"] == "met"
     assert met["zombies a minute"] == "unknown", "a cgroup namespace cannot count the node's"
+    assert "run with the host's cgroup namespace" in told["criteria"][0]["note"]
     # Reclaim and resets are the whole machine's, on which other tests run: 1 is theirs.
     assert verified.returncode == told["exit"] in (1, 3)
     back = fix(place, "rollback")

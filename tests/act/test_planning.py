@@ -18,15 +18,17 @@ from sexton.act.standing import Standing
 from sexton.act.state import State
 from sexton.act.units import UnitBefore
 from sexton.act.writer import LiveWriter
+from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.model.audit import Need, Reason, Subject
-from sexton.model.cgroup import CgroupCensus, CgroupDir, OfflineMemcg
+from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, OfflineMemcg
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.sources.host import open_host
 from sexton.sources.procfs.node import Identity
 from tests.act.test_executor import Calm
+from tests.detect.detectors.test_cgroup_churn import life
 from tests.support.windows import make_window
 from tests.support.zombies import Graveyard, graveyard, own_cgroup
 
@@ -90,6 +92,42 @@ def test_those_right_below_the_root_are_refused_and_the_blunt_tool_is_named():
     assert [step.remedy for step in allowed.automatic] == ["drop_caches"]
     assert allowed.automatic[0].risk == "high"
     assert "cache" in allowed.automatic[0].cannot_undo
+
+
+def owner(path: str, dying: int | None, strength: Strength = Strength.PROVEN) -> Owner:
+    return Owner(path, dying, 4096, "traced", strength, None)
+
+
+def test_a_handful_elsewhere_is_not_worth_what_the_living_there_would_pay():
+    many = [owner("/a.slice", 500), owner("/b.slice", 240), owner("/a.slice", 200)]
+    few = [owner("/c.slice", 30), owner("/d.slice", 4, Strength.LIKELY)]
+    chosen, others = planning._parents([*many, *few, owner("/e.slice", None, Strength.POSSIBLE)])
+    assert [each.path for each in chosen] == ["/a.slice", "/b.slice"]
+    assert chosen[0] is many[0], "the first that was named stands for its path"
+    assert others == 34
+
+
+def test_bytes_alone_name_a_parent_only_if_nothing_else_does():
+    weighed = [owner(f"/{name}.slice", None, Strength.POSSIBLE) for name in "ab"]
+    chosen, others = planning._parents(weighed)
+    assert ([each.path for each in chosen], others) == (["/a.slice", "/b.slice"], 0)
+    assert planning._parents([]) == ([], 0)
+    assert planning._parents([replace(weighed[0], bytes=0)]) == ([], 0)
+
+
+def test_a_few_bytes_elsewhere_are_not_worth_it_either():
+    heap = replace(owner("/a.slice", None, Strength.POSSIBLE), bytes=4 << 20)
+    page = owner("/b.slice", None, Strength.POSSIBLE)
+    chosen, others = planning._parents([page, heap])
+    assert ([each.path for each in chosen], others) == (["/a.slice"], 0), "bytes are no number"
+
+
+def test_a_plan_says_how_many_it_leaves_where_they_are():
+    dead = [f"/sexton-test-none/z{number}" for number in range(90)]
+    seen = window([*dead, "/other/y1", "/other/y2"], ["/sexton-test-none", "/other"])
+    plan = make_plan(diagnosis(ZOMBIES), seen, Ground(open_host()))
+    assert [each.target for each in plan.refusals] == ["/sexton-test-none"], "it is not there"
+    assert "2 more died elsewhere" in plan.notes[0]
 
 
 @pytest.mark.root
@@ -202,6 +240,30 @@ def test_only_the_unit_that_leaves_zombies_is_stopped_where_that_is_known(monkey
     assert any("other.service loops as well" in each for each in plan.notes)
     both = make_plan(diagnosis(LOOP), make_window([]), Ground(open_host()))
     assert {each.target for each in both.automatic} == {"leak.service", "other.service"}
+
+
+@pytest.mark.parametrize(
+    ("died", "noted"),
+    [
+        (["/lab.slice/leak.service/task1", "/lab.slice/leak.service"], False),
+        (["/lab.slice/leak.service/task1", "/kubepods/pod1"], True),
+        ([], True),
+    ],
+    ids=["all of it", "another as well", "who is not known"],
+)
+def test_churn_of_the_unit_that_is_stopped_is_nobody_elses_to_mend(monkeypatch, died, noted: bool):
+    Units(monkeypatch)
+    churn = Finding("cgroup_churn", Verdict.PRESENT, Severity.WARNING, "20 died as task*")
+    found = replace(chained(), findings=(LOOP, ZOMBIES, churn))
+    lives = [
+        life(100 * which + number, path, 2.0 * number)
+        for which, path in enumerate(died)
+        for number in range(1, 11)
+    ]
+    events = [event for each in lives for event in each]
+    seen = make_window([(0.0, []), (30.0, events)], empty=[CgroupEvent])
+    plan = make_plan(found, seen, Ground(open_host()))
+    assert any("20 died as task*" in each for each in plan.notes) is noted
 
 
 @pytest.mark.parametrize(

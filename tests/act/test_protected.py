@@ -22,13 +22,28 @@ from sexton.errors import CommandError
         "systemd-networkd.service", "NetworkManager.service", "iscsid.service", "lvm2-a.service",
         "prometheus-node-exporter.service", "dbus.service", "amazon-ssm-agent.service",
         "sexton-record.service", "sexton", "containerd-shim", "raylet", "conmon",
+        "cri-docker.service", "cri-docker.socket", "snap.docker.dockerd.service", "wicked.service",
+        "ovs-vswitchd.service", "openvswitch-switch.service", "ip6tables.service", "ufw.service",
+        "wg-quick@wg0.service", "rpc-statd.service", "autofs.service",
+        "amazon-efs-mount-watchdog.service", "dm-event.service",
     ],
 )  # fmt: skip
 def test_what_a_node_lives_by_is_protected_with_a_reason(name: str):
     assert why_protected(name)
 
 
-@pytest.mark.parametrize("name", ["ecs.service", "leak.service", "sexto.service", "my-app", "ecs"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ecs.service",
+        "leak.service",
+        "sexto.service",
+        "my-app",
+        "ecs",
+        "amount.service",
+        "ifs.service",
+    ],
+)
 def test_what_nobody_lives_by_is_not(name: str):
     assert why_protected(name) is None
 

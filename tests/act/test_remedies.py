@@ -11,7 +11,8 @@ import pytest
 
 from sexton.act import remedies
 from sexton.act.leftovers import REMOVE, STOP, Leftover
-from sexton.act.remedies import reboot_node, remove_empty_cgroups, stop_unit
+from sexton.act.ordering import Ordered
+from sexton.act.remedies import drop_caches, reboot_node, remove_empty_cgroups, stop_unit
 from sexton.act.remedy import Hands, names, remedy
 from sexton.errors import CommandError
 from sexton.model.plan import Step
@@ -83,3 +84,26 @@ def test_a_forged_list_of_cgroups_is_refused(forged: str):
 def test_a_step_without_its_unit_is_refused():
     with pytest.raises(CommandError, match="no unit in it"):
         stop_unit.prepare(step(parameters={}), hands())
+
+
+@pytest.mark.parametrize(("left", "dropped"), [(99, False), (100, True), (2000, True)])
+def test_the_nodes_cache_is_not_dropped_for_the_last_few_zombies(left: int, dropped: bool):
+    given: list[str] = []
+
+    def order(path: str, value: str, _terms: object) -> Ordered:
+        given.append(f"{value} > {path}")
+        return Ordered("done", 0, 0.1, 0.1)
+
+    made = drop_caches.propose("5-drop-caches", 1 << 30, 1000)
+    assert "not where less than 10 % of the zombies are left" in made.effect
+    acting = SimpleNamespace(
+        stop=lambda: "",
+        deadline_s=lambda most: most,
+        probes=SimpleNamespace(read=lambda _: str(left)),
+        writer=SimpleNamespace(order=order),
+    )
+    came = drop_caches.carry_out(made, acting)
+    assert given == (["1 > /proc/sys/vm/drop_caches"] if dropped else [])
+    assert came.get("skipped", False) is not dropped
+    if not dropped:
+        assert came["said"] == "not done: 99 of 1,000 zombies are left, which is not worth it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,13 @@ from sexton.model.event import KernelLog
 from sexton.model.memory import VmCounter
 from sexton.model.net import Nic, NicCounter
 from sexton.model.unit import Unit
+from sexton.sources.cgroupfs.census import take
+from sexton.sources.cgroupfs.layout import read_layout
+from sexton.sources.host import open_host
+from sexton.surface.cli.fixing.verify import _watch
 from sexton.surface.reports.plan_json import verified_json
 from sexton.surface.reports.verify_text import verify_text
+from tests.act.freeing.made import zombies
 from tests.model.test_plan import plan
 from tests.support.windows import make_window
 
@@ -114,6 +120,27 @@ def test_what_could_not_be_read_is_unknown_and_never_passed():
     assert found.dead_now is None
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("only the subtree of a container is seen; run it on the node", "run it on the node"),
+        (None, "only how many there are in all"),
+    ],
+)
+def test_why_the_dead_could_not_be_counted_is_said_in_the_censuss_words(reason, said: str):
+    row = CgroupCensus("v1", 1, "/m", "subtree", None, 5, None, "directories", reason)
+    found = verify(told(), make_window([(0.0, [row]), (600.0, [row])]))
+    slope = found.judged[0]
+    assert (slope.what, slope.met) == ("zombies a minute", Met.UNKNOWN)
+    assert said in slope.note
+
+
+def test_a_single_count_is_no_slope():
+    found = verify(told(), make_window([(0.0, rows(0.0)), (600.0, rows(600.0)[1:])]))
+    assert found.judged[0].met is Met.UNKNOWN
+    assert "watch longer" in found.judged[0].note
+
+
 def test_a_unit_that_systemd_forgot_does_not_run():
     other = replace(unit(0, 0), name="b.service")
     window = make_window([(0.0, [other]), (600.0, [other])])
@@ -122,11 +149,14 @@ def test_a_unit_that_systemd_forgot_does_not_run():
 
 
 def test_what_was_freed_is_told_in_the_words_of_the_step_and_what_is_left_too():
-    record = Record("3-free", {}, {"freed": 20, "said": "20 freed, 50 left"})
+    walked = "one read of memory.numa_stat: 700 ms before, 2.0 ms after, 34.9 µs for each zombie"
+    outcome = {"freed": 20, "said": "20 freed, 50 left", "told": [walked]}
+    record = Record("3-free", {}, outcome)
     window = make_window([(0.0, rows(0.0, dying=50)), (600.0, rows(600.0, dying=50))], (KernelLog,))
     found = verify(told(records=[record]), window)
     text = verify_text(found, 88)
     assert "20 freed, 50 left" in text
+    assert walked in " ".join(text.split())
     assert "70 before the apply, 50 now: 20 gone, 50 not" in text
     assert "purged" not in text
     assert text.startswith("IT HOLDS")
@@ -145,3 +175,20 @@ def test_a_slope_is_of_counts_by_one_method_only():
     first = CgroupCensus("v1", 1, "/m", "subtree", None, 5, 900, "other", None)
     readings = [(0.0, [first]), (10.0, [rows(0)[0]]), (20.0, [rows(0)[0]])]
     assert measures.dying_over(make_window(readings)) == [(10.0, 60), (20.0, 60)]
+
+
+@pytest.mark.root
+def test_on_a_node_that_can_be_counted_the_slope_is_known_and_rising_zombies_fail_it():
+    """Live: v1's /proc/cgroups less the directories, or v2's cgroup.stat, as the kernel has it."""
+    census, _ = take(open_host(), read_layout(open_host()))
+    if census.dying is None:
+        pytest.skip(f"the dead cannot be counted here: {census.reason}")
+    with zombies(1, "tmpfs") as yard, ThreadPoolExecutor(1) as beside:
+        digging = beside.submit(lambda: [yard.dig(100) for _ in range(8)])
+        window = _watch(6.0)
+        digging.result()
+    points = measures.dying_over(window)
+    assert len(points) >= 3
+    slope = verify(told(), window).judged[0]
+    assert slope.met is Met.NO, slope
+    assert slope.now.startswith("+")

@@ -245,7 +245,8 @@ def blocked() -> Iterator[int]:
 def children() -> list[int]:
     found = []
     for task in os.listdir("/proc/self/task"):
-        found += Path(f"/proc/self/task/{task}/children").read_text().split()
+        with contextlib.suppress(OSError):  # a thread that ended meanwhile
+            found += Path(f"/proc/self/task/{task}/children").read_text().split()
     return [int(pid) for pid in found]
 
 

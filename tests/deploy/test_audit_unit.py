@@ -16,7 +16,7 @@ from tests.yard.yard import REPOSITORY, Yard, why_not
 SYSTEMD = REPOSITORY / "deploy" / "systemd"
 SERVICE = (SYSTEMD / "sexton-audit.service").read_text()
 TIMER = (SYSTEMD / "sexton-audit.timer").read_text()
-KEPT = "/var/lib/sexton/audit.json"
+KEPT = "/var/lib/sexton-audit/audit.json"
 
 
 def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path):
@@ -36,6 +36,16 @@ def test_it_never_restarts_and_the_timer_spreads_a_fleet():
     assert not re.search(r"^Restart", SERVICE, re.MULTILINE)
     assert "RandomizedDelaySec=6h\nFixedRandomDelay=yes\n" in TIMER
     assert "OnCalendar=daily\n" in TIMER
+
+
+def test_it_keeps_nothing_where_the_recorder_keeps_its_recording():
+    """A recording's verify calls whatever else lies in there foreign, and exits 1."""
+    record = (SYSTEMD / "sexton-record.service").read_text()
+    kept = [re.search(r"^StateDirectory=(.*)$", text, re.MULTILINE) for text in (SERVICE, record)]
+    assert all(kept)
+    assert len({each[1] for each in kept if each}) == 2
+    assert f"/var/lib/{kept[0][1]}/" in KEPT
+    assert SERVICE.count(KEPT) == 2
 
 
 @pytest.fixture

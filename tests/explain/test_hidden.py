@@ -158,6 +158,7 @@ def test_hiding_a_table_makes_no_link_stronger_and_no_other_cause_confident(name
         assert told == [], kind.__name__
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", MADE)
 def test_hiding_a_table_names_no_new_root_with_confidence(name):
     window = MADE[name]()

@@ -36,8 +36,8 @@ def tracefs() -> Iterator[str]:
         Path(place).rmdir()
 
 
-def until(what: Callable[[], bool], most_s: float = 20.0) -> bool:
-    """Wait for something the kernel does in its own time."""
+def until(what: Callable[[], bool], most_s: float = 60.0) -> bool:
+    """Wait for something the kernel does in its own time, on a machine that others keep busy."""
     end = monotonic() + most_s
     while not what():
         if monotonic() > end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 
 import pytest
@@ -30,15 +31,19 @@ def test_a_starved_softirq_is_found_on_its_core_and_on_no_other():
         os.sched_setaffinity(0, {cores[0]})
         try:
             began.start()
-            window = it.run(4.5)
+            window = it.run(5.5)
         finally:
             began.join()
             os.sched_setaffinity(0, cores)
-        if hold.seconds() < 1:
+        held_s = hold.seconds()
+        if held_s < 1:
             pytest.skip("this kernel ends a BPF loop too soon to hold a core")
     finding = detect(window)
     assert finding.verdict is Verdict.PRESENT, finding.summary
     assert finding.severity is Severity.WARNING
-    assert f"NET_RX waited 2.0 s for its turn of core {cores[-1]}" in finding.summary
+    told = re.search(r"NET_RX waited ([0-9.]+) s for its turn of core (\d+)", finding.summary)
+    assert told, finding.summary
+    assert int(told[2]) == cores[-1]
+    assert 1 <= float(told[1]) <= held_s + 0.1
     assert finding.entities["core"] == (str(cores[-1]),)
     assert not any("bpftrace" in each.grant for each in finding.missing)

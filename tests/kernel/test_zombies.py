@@ -96,7 +96,7 @@ def test_the_node_census_moves_by_about_as_many_and_back():
         with graveyard(NUMBER) as yard:
             counted = node_dying(host)
             yard.lay_to_rest()
-            back = until(is_back, most_s=5)
+            back = until(is_back, most_s=15)
         moves.append((counted - before, back))
         if abs(counted - before - NUMBER) < SLACK and back:
             return

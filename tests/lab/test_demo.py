@@ -32,7 +32,7 @@ def number_in(text: str) -> int:
 
 @pytest.mark.root
 def test_the_verdict_turns_names_the_parent_and_turns_back():
-    ended = subprocess.run(DEMO, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(DEMO, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     parts = re.split(r"^── .*$", ended.stdout, flags=re.MULTILINE)
     _, before, digging, diagnosis, after = parts
@@ -44,7 +44,7 @@ def test_the_verdict_turns_names_the_parent_and_turns_back():
     assert f"{parent}/memory." in diagnosis, "the cure is offered on the owning parent"
     left = number_in(after) - number_in(before)
     assert left < 500, "others' zombies come and go; ours must be gone"
-    if number_in(before) < 450:
+    if max(number_in(before), number_in(after)) < 450:
         assert before.strip().startswith("HEALTHY")
         assert after.strip().startswith("HEALTHY")
     assert leftovers() == []
@@ -60,7 +60,7 @@ def test_ctrl_c_in_the_middle_leaves_nothing_behind():
             break
     time.sleep(0.2)
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to the whole group
-    rest = child.communicate(timeout=30)[0]
+    rest = child.communicate(timeout=120)[0]
     assert child.returncode == 130
     assert "interrupted" in rest
     assert "Traceback" not in rest

@@ -92,17 +92,17 @@ def test_fixing_waits_longer_by_the_same_factor_too():
         "-c",
         """
 from lab.patience import stretch_fixing
-from sexton.act import leftovers, standing
-from sexton.act import units
+from sexton.act import leftovers, standing, units, watchdog
 from sexton.sources import relations, sock_diag
 def told():
     asking = (standing.stand, relations.relations, sock_diag.read_sockets)
-    print(units.ASK_S, leftovers._ASK_S, *(each.__defaults__[-1] for each in asking))
+    waits = units.ASK_S, leftovers._ASK_S, watchdog.OVER.value
+    print(*waits, *(each.__defaults__[-1] for each in asking))
 told()
 stretch_fixing(100)
 told()
 """,
     ).splitlines()
     expected = [100 * float(word) for word in before.split()]
-    assert len(expected) == 5
+    assert len(expected) == 6
     assert [float(word) for word in after.split()] == expected

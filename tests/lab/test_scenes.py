@@ -20,6 +20,7 @@ from lab.wire import one_core
 from sexton.detect.registry import all_detectors
 from sexton.sources.kmsg.catalogue import recognise
 from sexton.sources.kmsg.records import LogLine
+from tests.kernel.conftest import until
 from tests.support.cli import sexton
 from tests.support.tools import need
 from tests.support.zombies import graveyard
@@ -193,7 +194,7 @@ def test_interrupted_it_puts_everything_away(tmp_path: Path):
     left = [path for top in (Path("/sys/fs/cgroup"), *hierarchies) for path in top.glob(
         f"sexton-lab-{it.pid}*")]  # fmt: skip
     assert not left
-    assert not [pid for pid in _processes() if str(tmp_path) in _command(pid)]
+    assert until(lambda: not [pid for pid in _processes() if str(tmp_path) in _command(pid)])
 
 
 def _processes() -> list[int]:

@@ -26,6 +26,7 @@ from tests.nodes.expectation import (
     expected,
     name_of,
 )
+from tests.support.examples import examples
 
 WORDS = {0: "HEALTHY", 1: "SICK"}
 #: The one to break: small, and sick, so that a verdict from half of it would show.
@@ -154,7 +155,7 @@ def _is_clear(content: bytes) -> int:
     return status
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(cut=st.floats(0, 0.999), packed=st.booleans())
 @example(cut=0.0, packed=False)
 @example(cut=0.999, packed=True)
@@ -170,7 +171,7 @@ def test_an_archive_cut_short_is_one_clear_line(cut: float, packed: bool):
     assert _is_clear(content) == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1),
     packed=st.booleans(),

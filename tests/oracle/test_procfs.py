@@ -39,7 +39,21 @@ def share(before, after, *fields):
     return 100 * sum(spent[name] for name in fields) / sum(spent.values())
 
 
+def agreed(compare, times=5):
+    """Compares up to so often: what others do between two readings is in one of them alone."""
+    for left in reversed(range(times)):
+        try:
+            return compare()
+        except AssertionError:
+            if not left:
+                raise
+
+
 def test_each_cores_share_is_what_mpstat_says():
+    agreed(compare_shares)
+
+
+def compare_shares():
     mpstat = need("mpstat", package="sysstat")
     core = max(os.sched_getaffinity(0))
     # A known load, so that there is something to agree on: one core's user time.
@@ -77,18 +91,31 @@ def test_cache_and_shared_memory_are_what_free_says():
     memory = os.memfd_create("sexton-test")
     try:
         os.posix_fallocate(memory, 0, 256 << 20)  # more than the room we allow below
-        pages = counters()
+        before = counters()
         said = next(line for line in output(free, "-b").splitlines() if line.startswith("Mem:"))
+        after = counters()
     finally:
         os.close(memory)
     shared, cache = (int(column) for column in said.split()[4:6])
-    page = os.sysconf("SC_PAGE_SIZE")
-    files = pages["nr_file_pages"] - pages.get("nr_swapcached", 0)
-    # Other programs run meanwhile, and the counters are kept per core and folded once a second.
+    # The counters are kept per core and folded once a second.
     room = 64 << 20
-    assert (files + pages["nr_slab_reclaimable"]) * page == pytest.approx(cache, abs=room)
-    assert pages["nr_shmem"] * page == pytest.approx(shared, abs=room)
-    assert pages["nr_shmem"] * page > (256 << 20) - room
+    assert between(cached(before), cache, cached(after), room)
+    assert between(shmem(before), shared, shmem(after), room)
+    assert shmem(after) > (256 << 20) - room
+
+
+def cached(pages):
+    files = pages["nr_file_pages"] - pages.get("nr_swapcached", 0)
+    return (files + pages["nr_slab_reclaimable"]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def shmem(pages):
+    return pages["nr_shmem"] * os.sysconf("SC_PAGE_SIZE")
+
+
+def between(one, theirs, other, room):
+    """It may rise or fall meanwhile: other programs run too."""
+    return min(one, other) - room <= theirs <= max(one, other) + room
 
 
 def test_the_ticks_of_vmstat_lie_between_two_readings_of_ours():
@@ -110,6 +137,10 @@ def test_the_ticks_of_vmstat_lie_between_two_readings_of_ours():
 
 
 def test_every_process_ps_lists_is_ours_too():
+    agreed(compare_processes)
+
+
+def compare_processes():
     ps = need("ps", package="procps")
 
     def ours():
@@ -129,9 +160,11 @@ def test_every_process_ps_lists_is_ours_too():
     unknown = theirs.keys() - before.keys() - after.keys()
     assert len(unknown) <= 1 + len(after.keys() ^ before.keys()), "ps itself, and short-lived ones"
     for pid in stayed:
-        assert theirs[pid][0] == after[pid].ppid
-        if re.fullmatch(r"[\w/.-]+", after[pid].comm) and len(after[pid].comm) < 15:
-            assert theirs[pid][1].split(" <")[0] == after[pid].comm
+        # One may be given to another parent meanwhile, or become another program.
+        assert theirs[pid][0] in (before[pid].ppid, after[pid].ppid)
+        names = {before[pid].comm, after[pid].comm}
+        if all(re.fullmatch(r"[\w/.-]+", name) and len(name) < 15 for name in names):
+            assert theirs[pid][1].split(" <")[0] in names
 
 
 def test_interface_counters_lie_around_those_of_ip():

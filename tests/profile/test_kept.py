@@ -17,6 +17,7 @@ from sexton.profile.heat import heat_of
 from sexton.profile.kept import KeptPiece, ends_of, kept_pieces, read_seconds
 from sexton.store.annex import Annex
 from tests.support.annexes import annex, samples, with_stacks
+from tests.support.examples import examples
 from tests.support.profiles import SECOND, Sample, profile_of
 from tests.support.recordings import HOSTILE, WALL_S, scratch, simple, write_sealed
 
@@ -66,7 +67,7 @@ def sealed(place: Path, profile: Profile) -> KeptPiece:
     return piece
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(SAMPLES, min_size=1, max_size=40), st.booleans())
 def test_whatever_was_sampled_is_read_back_as_it_was(found, weighted):
     profile = profile_of(found, weighted=weighted)
@@ -170,7 +171,7 @@ def test_a_recording_without_stacks_has_no_pieces(tmp_path):
     assert kept_pieces(tmp_path / "r") == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(0, 6), max_size=60))
 def test_where_nodes_end_follows_from_their_depths(steps):
     depth = [0]

@@ -54,13 +54,13 @@ def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         recording = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         # By signal: with a period, a perf that starts more slowly than that never rotates.
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while len(list(folder.glob("perf.data.*"))) < 3 and time.monotonic() < until:
             time.sleep(0.7)
             if (folder / "perf.data").exists():
                 recording.send_signal(signal.SIGUSR2)
         recording.send_signal(signal.SIGINT)
-        recording.wait(20)
+        recording.wait(60)
     finally:
         burning.kill()
         burning.wait()
@@ -112,7 +112,7 @@ def test_wall_time_is_now(rotated):
     wall = found.wall_s(found.span_ns[1])
     assert wall is not None
     last = max(path.stat().st_mtime for path in rotated.iterdir())
-    assert abs(wall - last) < 5
+    assert abs(wall - last) < 60, "perf may write late; another clock would be off by hours"
     assert found.time_ns(wall) == pytest.approx(found.span_ns[1], abs=1000)
 
 

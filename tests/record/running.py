@@ -42,12 +42,28 @@ def recording(
         recorder.close()
 
 
-def wait_until(is_so: Callable[[], object], most_s: float = 20.0) -> None:
-    """Fails where it does not come to be."""
+def wait_until(is_so: Callable[[], object], most_s: float = 60.0) -> None:
+    """Fails where it does not come to be; the patience is for a machine that others keep busy."""
     end = time.monotonic() + most_s
     while not is_so():
         assert time.monotonic() < end, "it did not come to be"
         time.sleep(0.05)
+
+
+def wait_for_reads(recorder: Recorder, name: str, more: int) -> None:
+    """Until a source was read so many times more, however long that takes here."""
+    before = reads_of(recorder, name)
+    wait_until(lambda: reads_of(recorder, name) >= before + more)
+
+
+def state_of(recorder: Recorder, name: str) -> str:
+    """How a source does."""
+    return next(each.state for each in recorder._sampler.states() if each.id == name)
+
+
+def reads_of(recorder: Recorder, name: str) -> int:
+    """How often a source was read."""
+    return next(each.reads for each in recorder._sampler.states() if each.id == name)
 
 
 def every(directory: Path, kind: type[Row]) -> list[Any]:

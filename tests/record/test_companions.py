@@ -52,8 +52,7 @@ def test_stacks_of_the_pinned_minutes_are_spared_by_their_bound(tmp_path: Path) 
     with recording(options(place), [calm()], [Stacks]) as recorder:
         (stacks,) = (each.within for each in recorder._companions)
         wait_until(lambda: (place / "stacks" / "perf.data").exists())
-        time.sleep(1)
-        assert stacks.cost()[0] > 0
+        wait_until(lambda: stacks.cost()[0] > 0)
         assert stacks.status()["alive"]
         stacks.rest()
         assert not stacks.status()["alive"]

@@ -196,7 +196,9 @@ def test_a_child_that_takes_too_long_or_too_much_memory_is_ended(place, tmp_path
 def test_it_has_the_lowest_priority_and_its_cost_is_spread_and_counted_once(
     place, tmp_path, monkeypatch
 ):
-    fake(monkeypatch, "import time\nwhile time.process_time() < 0.5: pass\n" + DONE)
+    seen = tmp_path / "seen"  # a quick child must not be gone before it was looked at
+    burn = f"while time.process_time() < 0.5 or not os.path.exists({str(seen)!r}): pass"
+    fake(monkeypatch, f"import os, time\n{burn}\n{DONE}")
     given(place, tmp_path, 1)
     decoder = companion(place)
     decoder._segment_s = 100.0
@@ -204,6 +206,7 @@ def test_it_has_the_lowest_priority_and_its_cost_is_spread_and_counted_once(
     look(decoder)
     assert os.getpriority(os.PRIO_PROCESS, decoder._batch.child.pid) == 19
     assert until(lambda: decoder.cost()[1] > 1 << 20)
+    seen.touch()
     assert until(lambda: decoder.beat(time.monotonic(), False) is not None and not decoder._batch)
     assert decoder.status()["cpu_s"] >= 0.3
     assert decoder.cost()[0] < 0.1, "it is owed over the minutes that were decoded"

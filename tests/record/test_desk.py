@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,15 @@ from sexton.record.desk import Desk
 from sexton.store.layout import prepare
 from sexton.store.marks import leave_mark, remark_now
 from sexton.store.pins import Pin, pins_in
-from tests.record.running import every, moments, options, recording, source, wait_until
+from tests.record.running import (
+    every,
+    moments,
+    options,
+    recording,
+    source,
+    wait_for_reads,
+    wait_until,
+)
 
 
 def pin(name: str) -> Pin:
@@ -54,10 +61,11 @@ def test_a_pin_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_a_disk_that_hangs_stops_no_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = threading.Event()
+    go_on, hung = threading.Event(), threading.Event()
 
     def hang(*_: object) -> None:  # a fake: a real disk that hangs cannot be had at will
-        go_on.wait(60)
+        hung.set()
+        go_on.wait(120)
 
     monkeypatch.setattr(desks, "add_pin", hang)
     monkeypatch.setattr(os, "fdatasync", hang)
@@ -65,10 +73,9 @@ def test_a_disk_that_hangs_stops_no_reading(
     calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
     with recording(options(place), [calm]) as recorder:
         leave_mark(place, remark_now("job 17 died", recorder.boot_id))
-        time.sleep(3)
-        began = recorder._sampler.states()[0].reads
-        time.sleep(2)
-        assert recorder._sampler.states()[0].reads - began > 15
+        assert hung.wait(60)
+        wait_for_reads(recorder, "test.calm", 40)
+        assert not go_on.is_set()
         go_on.set()
     assert len(moments(place, VmCounter)) > 40, "what waited for the disk is there"
     assert not every(place, CoreTimes)

@@ -27,7 +27,7 @@ class Slow:
         self.open = True
         OPENED.append(self)
         STARTED.set()
-        assert GO_ON.wait(10)
+        assert GO_ON.wait(60)
 
     def collect(self) -> Iterable[Row]:
         return []
@@ -44,7 +44,7 @@ class Interrupted(threading.Event):
     """Ctrl-C comes while the main thread waits for the opening."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        assert STARTED.wait(10)
+        assert STARTED.wait(60)
         raise KeyboardInterrupt
 
 

@@ -13,7 +13,15 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.record.companion import Companion, Place
 from sexton.store.pins import Pin
-from tests.record.running import every, moments, options, recording, source, wait_until
+from tests.record.running import (
+    every,
+    moments,
+    options,
+    recording,
+    source,
+    wait_for_reads,
+    wait_until,
+)
 
 
 class Broken:
@@ -45,7 +53,7 @@ def test_one_that_fails_at_everything_is_told_and_the_recorder_goes_on(tmp_path:
     with recording(options(place), [calm], [Broken]) as recorder:
         wait_until(lambda: recorder._companions[0].failures >= 3)
         failed_s = time.monotonic()
-        time.sleep(1)
+        wait_for_reads(recorder, "test.calm", 3)
     assert max(moments(place, VmCounter)) > failed_s
     told = [note.detail for note in every(place, RecorderNote) if note.kind == "source"]
     assert any("test.broken failed" in words and "Read-only" in words for words in told)

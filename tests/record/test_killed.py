@@ -37,16 +37,37 @@ def record():
     with Recorder(open_host(), options, (), sources) as recorder:
         recorder.run()
 
-for number in range(rounds):
+def begun():
     child = os.fork()
     if child == 0:
         try:
             record()
         finally:
             os._exit(7)
-    time.sleep(chosen.uniform(0.05, 0.6))
-    journals = list(place.glob("open/*/journal"))
-    lines = sum(path.read_bytes().count(b"\n") - 1 for path in journals if path.exists())
+    return child
+
+def flushes(journal):
+    try:
+        return journal.read_bytes().count(b"\n") - 1
+    except FileNotFoundError:  # sealed meanwhile
+        return 0
+
+def segments():
+    return list(place.glob("segments/*/manifest.json"))
+
+# How long one takes here from its start to its first sealed segment: the kills are to hit all of
+# that, on a quick machine and on one that others keep busy.
+began, child = time.monotonic(), begun()
+while not segments() and time.monotonic() < began + 60:
+    time.sleep(0.01)
+first_s = min(max(time.monotonic() - began, 0.3), 1.0)
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+
+for number in range(rounds):
+    child = begun()
+    time.sleep(chosen.uniform(0.15, 2.0) * first_s)
+    lines = sum(flushes(path) for path in place.glob("open/*/journal"))
     os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     if not os.WIFSIGNALED(status):
@@ -76,12 +97,13 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.whole
 def test_a_hundred_kills_at_random_moments_lose_nothing_that_was_sealed(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _KENNEL, str(tmp_path / "r"), "100", "20261115"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
     told = json.loads(ended.stdout)
@@ -97,7 +119,7 @@ def started(place: Path, *options: str) -> subprocess.Popen[bytes]:
     """A recorder as a person starts it, once it records."""
     command = [sys.executable, "-m", "sexton", "record", str(place), *options]
     child = subprocess.Popen(command, stderr=subprocess.PIPE)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not _records(place, child.pid):
         assert child.poll() is None, child.stderr and child.stderr.read().decode()
         assert time.monotonic() < end, "it did not begin to record"
@@ -130,7 +152,7 @@ def test_after_a_kill_no_child_survives_and_the_next_start_takes_over(tmp_path: 
     place = tmp_path / "r"
     child = started(place, "--stacks")
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not children_of(child.pid) and time.monotonic() < deadline:
             time.sleep(0.1)
         offspring = children_of(child.pid)
@@ -138,13 +160,13 @@ def test_after_a_kill_no_child_survives_and_the_next_start_takes_over(tmp_path: 
     finally:
         child.kill()
         child.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in offspring):
         assert time.monotonic() < deadline, "a child outlived the recorder"
         time.sleep(0.1)
     again = started(place)
     again.terminate()
-    assert again.wait(40) == 0
+    assert again.wait(120) == 0
     told = subprocess.run(
         [sys.executable, "-m", "sexton", "recording", "verify", str(place), "--json"],
         capture_output=True,
@@ -166,7 +188,7 @@ def test_asked_to_end_it_seals_what_it_has_and_ends_in_order(tmp_path: Path) -> 
     place = tmp_path / "r"
     child = started(place)
     child.terminate()
-    assert child.wait(40) == 0
+    assert child.wait(120) == 0
     assert not list(place.glob("open/*"))
     assert len(list(place.glob("segments/*/manifest.json"))) == 1
     assert json.loads((place / "status.json").read_text())["state"] == "stopped"

@@ -145,6 +145,7 @@ def test_a_child_does_not_outlive_the_recorder(tmp_path):
     assert raw.exists()
 
 
+@pytest.mark.whole
 def test_killed_at_any_moment_there_is_the_file_or_its_annex_and_never_both_halves(tmp_path):
     place = tmp_path / "r"
     raw = recorded(place, tmp_path, START_S)

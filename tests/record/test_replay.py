@@ -32,6 +32,7 @@ from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
 from sexton.surface.reports.diagnosis_json import diagnosis_json
+from tests.support.examples import examples
 from tests.support.recordings import BOOT, HEADER, WALL_S, cores, scratch, write_open, write_sealed
 
 Batches = dict[type[Row], list[Batch[Any]]]
@@ -160,7 +161,7 @@ STATES = (
 
 
 @given(windows(), st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_whatever_was_read_is_judged_the_same_when_it_is_read_back(batches: Batches, parts: int):
     live = Window(batches, STATES, {WalkCost: "cgroupfs.walk_cost"})
     with scratch() as place:

@@ -46,10 +46,11 @@ def test_reads_at_the_start_on_schedule_and_at_the_end():
     fast, once = Counter(), Counter()
     with Sampler(HOST, [fast.source("a.fast", 0.1), once.source("b.once", 0)]) as sampler:
         window = sampler.run(0.45)
-    assert 4 <= fast.reads <= 7
+    # At least at the start and at the end, however busy the machine; never more than is due.
+    assert 2 <= fast.reads <= 2 + window.seconds / 0.1
     assert (once.reads, once.opened, once.closed) == (1, 1, 1)
     assert window.states["a.fast"].reads == fast.reads
-    assert 0.3 < window.seconds < 2
+    assert window.seconds > 0.3
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,10 @@ def test_a_source_that_fails_is_written_down_and_the_others_go_on(error, state):
 
 
 def test_a_source_that_failed_is_asked_again():
-    answers = iter([SourceAbsent("/x"), None, None, None, None, None, None, None, None, None])
+    answers = iter([SourceAbsent("/x")])
 
     def sometimes():
-        error = next(answers)
+        error = next(answers, None)
         if error:
             raise error
         return [VmCounter("back", 1)]
@@ -88,6 +89,7 @@ def test_a_source_that_failed_is_asked_again():
     counter = Counter(sometimes)
     with Sampler(HOST, [counter.source(period_s=0.1)]) as sampler:
         window = sampler.run(0.3)
+    assert counter.reads > 1
     assert window.states["test.counter"].state == "ok"
 
 
@@ -106,7 +108,7 @@ def test_a_source_that_blocks_is_left_behind_at_its_deadline():
         assert window.states["a.stuck"].state == "timeout"
         assert stuck.reads == 1, "a stuck source is not asked again while it is stuck"
         assert stuck.closed == 0, "it still holds its reading"
-        assert healthy.reads >= 3
+        assert healthy.reads >= 2
     finally:
         os.write(writer, b"x")
         time.sleep(0.05)

@@ -18,6 +18,7 @@ from sexton.record import span, strain
 from sexton.record.choice import Choice
 from sexton.record.shelf import Shelf
 from sexton.store.recording import Recording
+from tests.support.examples import examples
 from tests.support.recordings import WALL_S, scratch, write_open, write_sealed
 
 Readings = list[Batch[Any]]
@@ -77,7 +78,7 @@ def short(run: Run[Any]) -> tuple[float, float]:
 
 
 @given(counted(), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_stretch_of_reclaim_and_faults_is_found_again_with_its_totals(
     batches: Readings, parts: int
 ):
@@ -107,7 +108,7 @@ def stretches(batches: Readings, name: str, limit: float) -> list[tuple[float, f
 
 
 @given(told(), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_worst_pressure_is_found_again(batches: Readings, parts: int):
     with scratch() as place:
         shelf = written(place, batches, parts)
@@ -206,7 +207,7 @@ def test_of_a_calm_night_few_segments_are_opened():
 
 
 @given(st.sets(st.integers(1, 199), max_size=60))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_stretch_that_lasts_is_found_wherever_it_hides(at: set[int]):
     segments = bursts(40, at)
     with scratch() as place:

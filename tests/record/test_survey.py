@@ -18,6 +18,7 @@ from sexton.record import changes, span
 from sexton.record.shelf import Shelf
 from sexton.record.survey import survey_cores
 from sexton.store.recording import Recording
+from tests.support.examples import examples
 from tests.support.recordings import WALL_S, scratch, write_open, write_sealed
 
 
@@ -56,7 +57,7 @@ def self_of(batches: list[Batch[Any]]) -> Any:
 
 
 @given(core_times(), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_survey_finds_the_runs_and_the_worst_step_that_the_detector_finds(
     batches: list[Batch[Any]], parts: int
 ):

@@ -22,6 +22,7 @@ from sexton.errors import (
 from sexton.sources import archive
 from sexton.sources.archive import ArchiveFiles, read_archive
 from sexton.sources.reader import Directory, text, walk
+from tests.support.examples import examples
 
 MANIFEST = b"sexton.collect/1\nsnapshots 1\n"
 MARK = "5d1fcb0e-7a2d-4b8e-9a41-2f5f6e1c9d10"
@@ -221,7 +222,7 @@ def test_a_bomb_is_refused_while_it_is_read(monkeypatch: pytest.MonkeyPatch):
     assert "members" in refused(pack(*((f"1/{number}", b"") for number in range(20))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_junk_is_refused_or_read_and_never_a_crash(data: st.DataObject):
     good = pack(

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
 from sexton.sources.registry import Source, all_sources
+from tests.support.examples import examples
 from tests.support.fixtures import FIXTURES, kernels
 
 TESTS = Path(__file__).parent
@@ -123,7 +124,7 @@ def test_no_table_names_a_source_that_is_gone():
 
 
 @pytest.mark.parametrize("source", FILES, ids=name)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_junk_is_rows_or_malformed_and_never_a_crash(source: Source, data: st.DataObject):
     good = kernels(source.id)[0].read_bytes()

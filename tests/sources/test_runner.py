@@ -27,7 +27,7 @@ def alive(pid):
         return False
 
 
-def gone(pid, patience_s=10.0):
+def gone(pid, patience_s=60.0):
     """Whether it ends; SIGKILL was sent, but being dead takes the kernel a moment."""
     end_s = time.monotonic() + patience_s
     while alive(pid) and time.monotonic() < end_s:
@@ -35,7 +35,7 @@ def gone(pid, patience_s=10.0):
     return not alive(pid)
 
 
-def written(path, patience_s=10.0):
+def written(path, patience_s=60.0):
     end_s = time.monotonic() + patience_s
     while not (path.exists() and path.read_text().strip()) and time.monotonic() < end_s:
         time.sleep(0.02)
@@ -43,25 +43,25 @@ def written(path, patience_s=10.0):
 
 
 def test_status_and_both_outputs_come_back():
-    ended = run(["sh", "-c", "echo out; echo err >&2; exit 3"], deadline_s=10)
+    ended = run(["sh", "-c", "echo out; echo err >&2; exit 3"], deadline_s=60)
     assert (ended.status, ended.output, ended.errors) == (3, b"out\n", b"err\n")
 
 
 def test_the_child_gets_a_clean_environment_and_no_input(monkeypatch):
     monkeypatch.setenv("SECRET", "x")
-    ended = run(["sh", "-c", "cat; echo ${SECRET-unset} $LC_ALL"], deadline_s=10)
+    ended = run(["sh", "-c", "cat; echo ${SECRET-unset} $LC_ALL"], deadline_s=60)
     assert ended.output == b"unset C.UTF-8\n"
 
 
 def test_arguments_never_meet_a_shell():
-    assert run(["echo", "$(id); `id` | x"], deadline_s=10).output == b"$(id); `id` | x\n"
+    assert run(["echo", "$(id); `id` | x"], deadline_s=60).output == b"$(id); `id` | x\n"
 
 
 def test_past_the_deadline_the_whole_group_is_killed(tmp_path):
     pids = tmp_path / "pids"
     script = f"sleep 300 & echo $$ $! > {pids}; wait"
     with pytest.raises(SourceTimeout, match="sh"):
-        run(["sh", "-c", script], deadline_s=1.0)
+        run(["sh", "-c", script], deadline_s=2.0)
     shell, sleeper = map(int, written(pids).split())
     assert gone(shell)
     assert gone(sleeper)
@@ -70,7 +70,7 @@ def test_past_the_deadline_the_whole_group_is_killed(tmp_path):
 def test_a_grandchild_that_keeps_the_pipe_open_does_not_outlast_the_deadline(tmp_path):
     pids = tmp_path / "pids"
     with pytest.raises(SourceTimeout):
-        run(["sh", "-c", f"sleep 300 & echo $! > {pids}"], deadline_s=1.0)
+        run(["sh", "-c", f"sleep 300 & echo $! > {pids}"], deadline_s=2.0)
     assert gone(int(written(pids)))
 
 
@@ -96,7 +96,7 @@ def test_too_much_output_is_refused_at_once_and_the_child_killed(tmp_path):
 
 
 def test_output_of_exactly_the_limit_is_allowed():
-    assert len(run(["head", "-c", "1000", "/dev/zero"], deadline_s=10, limit=1000).output) == 1000
+    assert len(run(["head", "-c", "1000", "/dev/zero"], deadline_s=60, limit=1000).output) == 1000
 
 
 def test_endless_errors_are_cut_and_do_not_stop_it():
@@ -116,14 +116,14 @@ def test_a_pinned_child_runs_on_those_cores_only_and_we_stay_free():
 def test_a_child_that_cannot_be_pinned_is_not_run_at_all(tmp_path):
     trace = tmp_path / "ran"
     with pytest.raises(SourceSkipped, match="pinned"):
-        run(["touch", str(trace)], deadline_s=10, cpus=[8191])
+        run(["touch", str(trace)], deadline_s=60, cpus=[8191])
     assert not trace.exists()
 
 
 def test_no_descriptor_is_left_open():
-    run(["true"], deadline_s=10)
+    run(["true"], deadline_s=60)
     before = len(os.listdir("/proc/self/fd"))
-    run(["true"], deadline_s=10)
+    run(["true"], deadline_s=60)
     with pytest.raises(SourceTimeout):
         run(["sleep", "300"], deadline_s=0.2)
     assert len(os.listdir("/proc/self/fd")) == before

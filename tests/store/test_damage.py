@@ -21,6 +21,7 @@ from sexton.store.manifest import MANIFEST
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
+from tests.support.examples import examples
 from tests.support.recordings import scratch, shown, simple, write_open, write_sealed
 
 MARK, CORE = tables()["mark"], tables()["core_times"]
@@ -123,7 +124,7 @@ def test_a_journal_torn_at_any_byte_loses_what_it_no_longer_vouches_for(opened: 
                 assert any("torn" in each or "no whole line" in each for each in problems)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_file_cut_anywhere_never_shows_what_was_not_written(opened: Path, whole: Path, data):
     which = data.draw(st.sampled_from([(opened, FILES_OPEN), (whole, FILES_SEALED)]))
@@ -139,7 +140,7 @@ def test_a_file_cut_anywhere_never_shows_what_was_not_written(opened: Path, whol
             assert any(name in each for each in problems)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_a_flipped_bit_anywhere_is_named_and_never_shown_as_data(opened: Path, whole: Path, data):
     which = data.draw(st.sampled_from([(opened, FILES_OPEN), (whole, FILES_SEALED)]))
@@ -165,7 +166,7 @@ def test_a_flipped_bit_anywhere_is_named_and_never_shown_as_data(opened: Path, w
             }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.binary(max_size=300))
 def test_any_bytes_in_place_of_a_file_are_no_data(opened: Path, whole: Path, data, junk: bytes):
     which = data.draw(st.sampled_from([(opened, FILES_OPEN), (whole, FILES_SEALED)]))

@@ -15,6 +15,7 @@ from sexton.store.pins import Pin, add_pin, drop_pin, pins_in
 from sexton.store.recording import Recording
 from sexton.store.retention import PINNED_SHARE, Keeper, Limits, size_of
 from tests.support.annexes import annex, samples
+from tests.support.examples import examples
 from tests.support.profiles import profile_of
 from tests.support.recordings import BOOT, HEADER, WALL_S, scratch, simple, write_sealed
 
@@ -247,7 +248,7 @@ def test_what_perf_writes_into_and_this_boots_symbols_are_not_deleted(tmp_path: 
     assert sorted(os.listdir(tmp_path / "stacks")) == sorted(names[:2])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_whatever_lies_there_it_is_bounded_afterwards(data):
     with scratch() as place:

@@ -20,6 +20,7 @@ from sexton.store.layout import prepare, segment_name
 from sexton.store.recording import Recording, Segment
 from sexton.store.schema import POSITION, TIME, schema_of, tables
 from sexton.store.sealed import seal
+from tests.support.examples import examples
 from tests.support.recordings import (
     BOOT,
     HEADER,
@@ -51,7 +52,7 @@ def only(directory: Path) -> Segment:
 
 @pytest.mark.parametrize("kind", KINDS, ids=table)
 def test_every_row_class_comes_back_as_it_was(kind: type[Row]):
-    @settings(max_examples=8)
+    @settings(max_examples=examples(8))
     @given(batches_of(kind), st.integers(0, 4), st.sampled_from(WRITERS))
     def comes_back(batches: list[Batch[Any]], cut: int, write: Callable[..., Path]) -> None:
         with scratch() as place:
@@ -158,7 +159,7 @@ UNFIT = [
 
 @pytest.mark.parametrize(("kind", "lie"), UNFIT, ids=range(len(UNFIT)))
 @given(st.data())
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 def test_a_row_no_column_can_hold_is_dropped_and_counted_and_the_others_stay(kind, lie, data):
     good = [data.draw(rows_of(kind)) for _ in range(3)]
     values = {name: getattr(good[0], name) for name in fields_of(kind)}

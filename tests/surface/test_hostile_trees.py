@@ -22,6 +22,7 @@ from sexton.surface.reports.verdict import verdict_text
 from sexton.surface.reports.zombies import tally, zombies_json, zombies_text
 from sexton.surface.screen.frame import frame
 from tests.support.cli import one_line, quiet, sexton
+from tests.support.examples import examples
 from tests.support.unpacked import unpack
 
 QUICK = ("--seconds", "0.2")
@@ -193,7 +194,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_one_broken_file_leaves_a_verdict_and_no_bug(
     data: st.DataObject, shapes: tuple[Path, list[list[str]]]

@@ -69,7 +69,7 @@ def show(yard: Yard, *names: str) -> list[str]:
 def start_and_wait(yard: Yard) -> None:
     yard.run("systemctl", "start", NAME)
     try:
-        yard.wait("recording", lambda: recording(yard), 60)
+        yard.wait("recording", lambda: recording(yard))
     except YardError:
         said = yard.run("cat", "/run/sexton-said", check=False)
         how = show(yard, "ActiveState", "Result", "ExecMainStatus")
@@ -79,11 +79,13 @@ def start_and_wait(yard: Yard) -> None:
 def test_it_records_what_it_is_there_for_and_ends_in_order(place: Yard):
     install(place, StandardError="file:/run/sexton-said")
     start_and_wait(place)
+    # On a busy machine one may be late at first.
+    place.wait("an answer of every source", lambda: "timeout" not in state_of(place)["sources"])
     sources = state_of(place)["sources"]
     seen = set(sources["ok"])
     assert {"procfs.stat", "procfs.tasks", "kmsg.log", "nic.ethtool", "systemd.units"} <= seen
     assert {"tracefs.cgroup_events", "bpf.softirq_wait"} <= seen, sources
-    assert not {"denied", "failed", "timeout", "malformed"} & set(sources), sources
+    assert not {"denied", "failed", "malformed"} & set(sources), sources
     modes = place.run("sh", "-c", f"stat -c '%a %n' {STATE} {STATE}/* {STATE}/open/*/*")
     for line in modes.splitlines():
         assert line.split()[0] in ("700", "600"), line
@@ -139,15 +141,14 @@ def test_the_bounds_are_the_kernels_and_not_only_words(place: Yard):
 
 
 def test_killed_it_comes_back_after_a_while_and_goes_on_where_it_was(place: Yard):
-    install(place, RestartSec="1s")
+    install(place, RestartSec="3s")  # long enough to be seen on a busy machine
     start_and_wait(place)
     (first,) = show(place, "MainPID")
     place.run("kill", "-9", first)
-    place.wait("the back-off", lambda: show(place, "SubState") == ["auto-restart"], 10)
+    place.wait("the back-off", lambda: show(place, "SubState") == ["auto-restart"])
     place.wait(
         "recording again",
         lambda: recording(place) and state_of(place)["pid"] != int(first),
-        60,
     )
     restarts, second = show(place, "NRestarts", "MainPID")
     assert restarts == "1"
@@ -160,7 +161,7 @@ def test_stacks_and_the_ring_work_within_its_bounds_and_perf_ends_with_it(place:
     need("perf", package="linux-perf")
     install(place, ExecStart=f"{sys.executable} -B -m sexton record {STATE} --stacks")
     start_and_wait(place)
-    place.wait("perf", lambda: state_of(place)["companions"]["perf.stacks"]["alive"], 60)
+    place.wait("perf", lambda: state_of(place)["companions"]["perf.stacks"]["alive"])
     assert state_of(place)["companions"]["tracefs.ring"]["mode"] == "on"
     assert "perf" in place.programs()
     place.run("systemctl", "stop", NAME)
@@ -179,7 +180,7 @@ def test_stacks_and_the_ring_work_within_its_bounds_and_perf_ends_with_it(place:
 def test_what_always_fails_stops_at_the_start_limit(place: Yard):
     install(place, ExecStart="/bin/false", RestartSec="20ms")
     place.run("systemctl", "start", NAME, check=False)
-    place.wait("the start limit", lambda: show(place, "ActiveState") == ["failed"], 60)
+    place.wait("the start limit", lambda: show(place, "ActiveState") == ["failed"])
     restarts, started = show(place, "NRestarts", "ExecMainStartTimestampMonotonic")
     assert int(restarts) in (5, 6)  # systemd 252 counts the one that was refused as well
     assert show(place, "StartLimitBurst", "StartLimitIntervalUSec") == ["6", "1h"]
@@ -191,10 +192,10 @@ def test_what_always_fails_stops_at_the_start_limit(place: Yard):
 def test_a_directory_that_is_taken_is_not_tried_again(place: Yard):
     place.run("mkdir", "-m", "700", "-p", STATE)
     place.run("systemd-run", "--quiet", "flock", f"{STATE}/LOCK", "sleep", "1000")
-    place.wait("the lock", lambda: Path(f"/proc/{place.pid}/root{STATE}/LOCK").exists(), 10)
+    place.wait("the lock", lambda: Path(f"/proc/{place.pid}/root{STATE}/LOCK").exists())
     install(place, StandardError="file:/run/sexton-said", RestartSec="20ms")
     place.run("systemctl", "start", NAME, check=False)
-    place.wait("its end", lambda: show(place, "ActiveState") == ["failed"], 60)
+    place.wait("its end", lambda: show(place, "ActiveState") == ["failed"])
     assert show(place, "NRestarts", "ExecMainStatus") == ["0", "2"]
     assert "is recording here already" in place.run("cat", "/run/sexton-said")
 
@@ -211,5 +212,7 @@ def test_the_drop_in_adds_one_capability_and_tracefs_needs_no_mount(place: Yard)
     status = place.run("cat", f"/proc/{pid}/status")
     held = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff"))
     assert int(held, 16) == 1 << 21 | 1 << 34 | 1 << 38 | 1 << 39
-    assert "tracefs.cgroup_events" in state_of(place)["sources"]["ok"]
+    place.wait(
+        "its events", lambda: "tracefs.cgroup_events" in state_of(place)["sources"].get("ok", ())
+    )
     place.run("mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing")

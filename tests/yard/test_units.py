@@ -56,7 +56,7 @@ def test_a_running_unit_is_as_systemctl_shows_it(yard: Yard):
 def test_a_crash_loop_restarts_while_we_look(yard: Yard):
     start(yard, "crash.service", CRASH)
     restarted(yard, "crash.service", 3)
-    asked = ask(yard, times=3)
+    asked = ask(yard, times=3, pause_s=1.0)
     counted = restarts_in(asked.units)["crash.service"]
     assert 0 < counted.count < counted.since_boot
     assert not counted.rebased
@@ -109,7 +109,7 @@ def test_reset_failed_takes_the_counter_down_and_is_a_new_baseline(yard: Yard):
     yard.run("systemctl", "stop", "reset.service")
     yard.run("systemctl", "reset-failed", "reset.service", check=False)
     yard.run("systemctl", "start", "--no-block", "reset.service")
-    after = ask(yard, times=3, pause_s=0.4)
+    after = ask(yard, times=3, pause_s=1.0)
     yard.run("systemctl", "stop", "reset.service")
     counted = restarts_in(before.units + after.units)["reset.service"]
     assert counted.rebased

@@ -37,13 +37,15 @@ def test_it_lives_below_a_cgroup_of_its_own_in_every_hierarchy(yard: Yard):
 
 
 def test_nothing_of_it_stays(own_yard: Yard):
-    pid, cgroups = own_yard.pid, dict(own_yard.cgroups)
+    pid, cgroups, base = own_yard.pid, dict(own_yard.cgroups), own_yard._base
+    assert base is not None
     own_yard.run("systemd-run", "--quiet", "sleep", "1000")
     assert all(path.is_dir() for path in cgroups.values())
     own_yard.close()
     assert not Path(f"/proc/{pid}").exists()
     assert not any(path.exists() for path in cgroups.values())
-    assert "yard-" not in Path("/proc/self/mountinfo").read_text()
+    assert base.name not in Path("/proc/self/mountinfo").read_text()
+    assert not base.exists()
 
 
 def test_a_yard_that_cannot_boot_says_why_and_leaves_nothing(monkeypatch):

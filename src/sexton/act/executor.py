@@ -21,7 +21,7 @@ from sexton.act.lock import held
 from sexton.act.log import note
 from sexton.act.probes import Probes, holds, why_not
 from sexton.act.protected import Rule
-from sexton.act.remedy import Hands, remedy
+from sexton.act.remedy import Hands, remedy, told_in
 from sexton.act.state import State
 from sexton.act.writer import Writer
 from sexton.errors import CommandError, SourceError
@@ -80,12 +80,19 @@ class Bench:
 
 @dataclass(slots=True)
 class StepDone:
-    """How one step went; `proofs` are (what, held, what was read)."""
+    """How one step went; `proofs` are (what, held, what was read), `outcome` what the remedy
+    measured, as it is in the journal."""
 
     step: Step
     state: str
     said: str = ""
     proofs: tuple[tuple[str, bool | None, str], ...] = ()
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Further lines for a person."""
+        return told_in(self.outcome)
 
 
 @dataclass(slots=True)
@@ -227,8 +234,9 @@ def _step(step: Step, hands: Hands, journal: Journal | None) -> StepDone:
         return StepDone(step, WOULD, step.effect)
     journal.write("done", step=step.id, outcome=outcome)
     hands.probes.forget()
-    proofs = tuple(_proof(hands.probes, each, outcome) for each in step.proof)
-    return StepDone(step, DONE, printable(str(outcome.get("said", ""))), proofs)
+    proof = () if outcome.get("skipped") is True else step.proof  # nothing was done, or promised
+    proofs = tuple(_proof(hands.probes, each, outcome) for each in proof)
+    return StepDone(step, DONE, printable(str(outcome.get("said", ""))), proofs, outcome)
 
 
 def _proof(

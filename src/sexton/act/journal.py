@@ -112,7 +112,10 @@ def read_run(state: State, run: str) -> Told:
         except ValueError:
             torn += 1
             continue
-        lines.append(line)
+        if isinstance(line, dict):
+            lines.append(line)
+        else:
+            torn += 1
     if not lines or lines[0].get("kind") != "begin":
         raise Unbegun(run)
     return _told(run, lines, torn)

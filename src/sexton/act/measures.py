@@ -80,6 +80,16 @@ def dying_over(window: Window) -> list[tuple[float, int]]:
     ]
 
 
+def why_uncounted(window: Window) -> str:
+    """Why there is no line through the counts of the dead, and what would give one."""
+    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
+    if not rows:
+        return "no cgroup hierarchy could be read"
+    if rows[-1].dying is None:
+        return rows[-1].reason or "this kernel tells only how many there are in all"
+    return "one moment makes no line; watch longer"
+
+
 def slope_of(points: list[tuple[float, int]]) -> float | None:
     """The straight line of least squares, a second; `None` for less than two moments.
 

@@ -4,7 +4,8 @@ A remedy is a module in `sexton.act.remedies`; its stem is its name in plans and
 
 - ``propose(…) -> Step``: the step in words and values; changes nothing;
 - ``prepare(step, hands) -> dict``: all that an undo needs, read before anything is touched;
-- ``carry_out(step, hands) -> dict``: do it; `said` in what it gives back is a line for a person;
+- ``carry_out(step, hands) -> dict``: do it; `said` in what it gives back is a line for a person,
+  `told`, if it is there, a list of further ones, and `skipped` says that it was not needed;
 - ``undo(before, hands) -> list[str]``: put back what `prepare` read; twice is as good as once.
 """
 
@@ -79,6 +80,16 @@ def unit_of(step: Step, hands: Hands) -> str:
     if why:
         raise CommandError(f"{why}; never touched, whatever a plan says")
     return name
+
+
+def told_in(outcome: Mapping[str, Any]) -> tuple[str, ...]:
+    """The further lines of what a remedy gave back, also as a journal kept it.
+
+    >>> told_in({"told": ["a", "b\\x1b"]}), told_in({"said": "x"}), told_in({"told": 7})
+    (('a', 'b\\\\x1b'), (), ())
+    """
+    told = outcome.get("told", ())
+    return tuple(printable(str(each)) for each in told) if isinstance(told, list | tuple) else ()
 
 
 def text_of(step: Step, name: str) -> str:

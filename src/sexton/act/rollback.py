@@ -19,12 +19,14 @@ LIMIT_S = 300.0
 
 @dataclass(slots=True)
 class RolledBack:
-    """What was put back, step by step; `failed` is what could not be, and why."""
+    """What was put back, step by step; `failed` is what could not be, and why. `already`: it was
+    undone before, and nothing was looked at."""
 
     run: str
     lines: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
+    already: bool = False
 
 
 def choose(state: State, run: str | None) -> Told:
@@ -55,8 +57,8 @@ def _overlap(one: Told, other: Told) -> bool:
 
 def rollback(told: Told, bench: Bench) -> RolledBack:
     """Undo every step that began. One that fails does not keep the others from being undone."""
-    done = RolledBack(told.id)
-    if told.state == ROLLED_BACK:
+    done = RolledBack(told.id, already=told.state == ROLLED_BACK)
+    if done.already:
         return done
     with held(bench.state, f"rollback {told.id}", LIMIT_S):
         told = read_run(bench.state, told.id)  # as it is now that nobody else can write to it

@@ -14,6 +14,7 @@ from typing import Any
 
 from sexton.act import measures
 from sexton.act.journal import Told
+from sexton.act.remedy import told_in
 from sexton.detect.growth import ENOUGH
 from sexton.detect.threshold import Threshold
 from sexton.model.plan import Plan
@@ -111,8 +112,13 @@ def verify(told: Told, window: Window) -> Verified:
 
 
 def freed_lines(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What each freeing step counted itself."""
-    return tuple(printable(str(each.get("said", ""))) for each in outcomes if each.get("said"))
+    """What each freeing step counted itself, and what it told besides."""
+    return tuple(
+        line
+        for each in outcomes
+        if each.get("said")
+        for line in (printable(str(each["said"])), *told_in(each))
+    )
 
 
 def _slope(before: Mapping[str, Any], window: Window) -> Judged:
@@ -121,7 +127,8 @@ def _slope(before: Mapping[str, Any], window: Window) -> Judged:
     points = measures.dying_over(window)
     slope = measures.slope_of(points)
     if slope is None:
-        return Judged(what, told, "?", Met.UNKNOWN, source, "they could not be counted here")
+        why = measures.why_uncounted(window)
+        return Judged(what, told, "?", Met.UNKNOWN, source, f"they could not be counted: {why}")
     change = points[-1][1] - points[0][1]
     note = f"{points[0][1]:,} to {points[-1][1]:,} in {duration(points[-1][0] - points[0][0])}"
     within = 0 < change < ENOUGH.value

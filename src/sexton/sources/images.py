@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import stat
-from types import TracebackType
 from typing import Protocol
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.sources.closing import Closing
 from sexton.sources.reader import OPEN_FLAGS, Files, LiveFiles, RootedFiles, failure
 
 
@@ -40,10 +40,12 @@ class BytesImage:
         return self._content[offset : offset + size]
 
 
-class FileImage:
+class FileImage(Closing):
     """A regular file. `identity` changes with its content: device, inode, size, time."""
 
     def __init__(self, descriptor: int, path: str) -> None:
+        super().__init__()
+        self._held.callback(os.close, descriptor)
         found = os.fstat(descriptor)
         self.path = path
         self.size = found.st_size
@@ -66,17 +68,6 @@ class FileImage:
             offset += len(piece)
             size -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def __enter__(self) -> FileImage:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        os.close(self._descriptor)
 
 
 def _check(image: Image, offset: int, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 
@@ -121,7 +122,7 @@ def test_what_nobody_was_seen_using_is_unknown_and_never_unneeded(subjects):
 
 def test_the_cpu_time_it_used_speaks_for_a_unit(subjects):
     used = whats(subjects["node"]["tcp-client.service"], "against")
-    assert " in 3." in used["it used CPU"] or " in 2." in used["it used CPU"], used
+    assert re.search(r" in \d", used["it used CPU"]), used
     assert "it used CPU" not in whats(subjects["node"]["alone.service"], "against")
 
 

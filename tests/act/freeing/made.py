@@ -39,7 +39,8 @@ class FakeKernel(DryWriter):
     """A v2 tree under a directory, and a writer whose `memory.reclaim` frees what it would.
 
     Every zombie holds one page; of `stuck` ones it cannot be had. The living give up the
-    `living_pay`th part of each bite as well. Before 6.11 the kernel takes no `swappiness=`.
+    `living_pay`th part of each bite as well, and `swaps` of their anonymous bytes go to swap with
+    each. Before 6.11 the kernel takes no `swappiness=`.
     """
 
     root: Path = Path()
@@ -50,6 +51,8 @@ class FakeKernel(DryWriter):
     knows_swappiness: bool = True
     lazy: int = 0
     living_pay: int = 64
+    swaps: int = 0
+    swapped: int | None = 0
     bites: list[str] = field(default_factory=list)
 
     @property
@@ -84,9 +87,10 @@ class FakeKernel(DryWriter):
         top = f"sys/fs/cgroup{self.parent}"
         self._write(f"{top}/memory.current", f"{whole}\n")
         self._write(f"{top}/a.service/memory.current", f"{self.live_file + (8 << 20)}\n")
-        stat = f"anon {8 << 20}\nfile {self.live_file}\nshmem 0\n"
+        stat = f"anon {(8 << 20) - (self.swapped or 0)}\nfile {self.live_file}\nshmem 0\n"
         self._write(f"{top}/a.service/memory.stat", stat)
-        self._write(f"{top}/a.service/memory.swap.current", "0\n")
+        if self.swapped is not None:  # a kernel that does not account swap has no such file
+            self._write(f"{top}/a.service/memory.swap.current", f"{self.swapped}\n")
         self._write(f"{top}/a.service/cgroup.stat", "nr_descendants 0\nnr_dying_descendants 0\n")
 
     def order(self, path: str, value: str, terms: Terms) -> Ordered:
@@ -103,6 +107,7 @@ class FakeKernel(DryWriter):
         freed = min(self.dying, pages)
         self.dying -= freed
         self.live_file -= min(self.live_file, int(amount) // self.living_pay)
+        self.swapped = None if self.swapped is None else self.swapped + self.swaps
         self.show()
         if not freed:
             return Ordered(REFUSED, errno.EAGAIN, 0.001, 0.001)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
+import stat
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,8 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.act.gate.making import image
+from tests.act.gate.making import IN_TIME, image
 from tests.support.cli import one_line, quiet, sexton
+from tests.support.tools import need
 
 
 @pytest.fixture
@@ -45,17 +49,33 @@ def test_an_image_with_the_deb_packages_ecs_fails_unbooted(sick: Path) -> None:
     assert told["memcg_count"] == "not_applicable"
 
 
-def test_the_same_image_as_a_tar_says_the_same(sick: Path, tmp_path: Path) -> None:
-    packed = tmp_path / "image.tar"
-    with tarfile.open(packed, "w") as tar:
-        tar.add(sick, arcname=".")
+@pytest.mark.parametrize("form", ["tar", "tar.gz", "disk"])
+def test_the_same_image_in_another_form_says_the_same(
+    sick: Path, tmp_path: Path, form: str
+) -> None:
+    """Also what lies where only this image has it: kubelet's configuration."""
+    (sick / "opt/k8s").mkdir(parents=True)
+    config = sick / "opt/k8s/kubelet.yaml"
+    (sick / "var/lib/kubelet/config.yaml").rename(config)
+    config.write_text(config.read_text() + "cgroupVersion: v2\n")
+    unit = sick / "usr/lib/systemd/system/kubelet.service"
+    unit.write_text(unit.read_text().replace("/var/lib/kubelet/config", "/opt/k8s/kubelet"))
+    packed = tmp_path / "image"
+    if form == "disk":
+        make = need("mke2fs", package="e2fsprogs")
+        subprocess.run([make, "-q", "-F", "-t", "ext4", "-d", sick, packed, "20M"], check=True)
+    else:
+        with tarfile.open(packed, "w:gz" if form == "tar.gz" else "w") as tar:
+            tar.add(sick, arcname=".")
     directory = json.loads(sexton("gate", "--root", sick, "--format", "json").stdout)
-    tarred = json.loads(sexton("gate", "--root", packed, "--format", "json").stdout)
-    assert tarred["kind"] == "a tar"
-    for told in (directory, tarred):
+    other = json.loads(sexton("gate", "--root", packed, "--format", "json").stdout)
+    assert other["kind"].startswith("a disk image" if form == "disk" else "a tar")
+    for told in (directory, other):
         for each in told["rules"]:
             del each["spent_s"]
-    assert directory["rules"] == tarred["rules"]
+    assert directory["rules"] == other["rules"]
+    broken = {each["id"] for each in other["rules"] if each["outcome"] == "fail"}
+    assert broken == {"unneeded_units", "restart_without_backoff", "kubelet_config"}
 
 
 def test_several_reports_are_written_in_one_run_and_text_is_told(
@@ -85,17 +105,23 @@ def test_a_policy_and_its_waivers_open_the_gate(sick: Path, tmp_path: Path) -> N
     policy.write_text(
         "".join(
             f'[[waivers]]\nrule = "{rule}"\nsubject = "ecs.service"\nowner = "o@example.com"\n'
-            'expires = 2999-01-31\nreason = "the vendor knows"\n'
+            f'expires = {IN_TIME}\nreason = "the vendor knows"\n'
             for rule in ("restart_without_backoff", "unneeded_units")
         )
     )
     ended = sexton("gate", "--root", sick, "--policy", policy)
     quiet(ended, (0,))
-    assert b"waived  ecs.service: o@example.com, until 2999-01-31" in ended.stdout
-    policy.write_text(policy.read_text().replace("2999", "2020"))
+    assert f"waived  ecs.service: o@example.com, until {IN_TIME}".encode() in ended.stdout
+    good = policy.read_text()
+    for day, told in (("2020-01-31", b"ended on 2020-01-31"), ("2999-01-31", b"366 days ahead")):
+        policy.write_text(good.replace(str(IN_TIME), day))
+        ended = sexton("gate", "--root", sick, "--policy", policy)
+        quiet(ended, (1,))
+        assert told in b" ".join(ended.stdout.split())
+    policy.write_text(good.replace('owner = "o@example.com"\n', "", 1))
     ended = sexton("gate", "--root", sick, "--policy", policy)
-    quiet(ended, (1,))
-    assert b"ended on 2020-01-31" in ended.stdout
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert "waiver 1 has no owner" in one_line(ended.stderr)
 
 
 def test_the_printed_policy_is_one_that_is_taken(healthy: Path, tmp_path: Path) -> None:
@@ -132,7 +158,7 @@ def test_without_a_kubelet_there_is_nothing_to_correct_and_that_is_said(tmp_path
     ("arguments", "told"),
     [
         (("--root", "/no/such/image"), "No such file"),
-        (("--root", ""), "No such file"),
+        (("--root", ""), "no image is named"),
         (("--root", "EMPTY"), "no operating system in there"),
         (("--root", "FILE"), ""),
         (("--root", "FIFO"), "neither a directory, nor a file"),
@@ -212,3 +238,62 @@ def test_nothing_of_the_image_is_touched(sick: Path) -> None:
     before = state()
     sexton("gate", "--root", sick)
     assert state() == before
+
+
+#: Enough for the interpreter and its libraries, and far less than a sparse file pretends to hold.
+_MEMORY = 3 << 30
+
+
+def _bounded() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """All that may lie in an image where a unit, a directory or a setting is expected."""
+    root = image(tmp_path / "hostile", ecs="deb")
+    units = root / "etc/systemd/system"
+    with (units / "sparse.service").open("wb") as stream:
+        stream.truncate(10 << 30)
+    with (root / "etc/machine-id").open("wb") as stream:
+        stream.truncate(10 << 30)
+    os.mkfifo(units / "fifo.service")
+    (units / "loop.service").symlink_to("loop.service")
+    (units / "round.service.d").symlink_to(".")
+    (units / "out.service").symlink_to("/proc/self/environ")
+    (units / "up.service.wants").symlink_to("../../../../../../../../etc/systemd/system")
+    wants = units / "multi-user.target.wants"
+    for name in (b"\xff\xfe.service", b"\x1b[2J.service", b"a\nb.service", b"<script>.service"):
+        (wants / os.fsdecode(name)).symlink_to("/usr/lib/systemd/system/ssh.service")
+    for name in ("sparse.service", "fifo.service", "loop.service", "out.service"):
+        (wants / name).symlink_to(f"/etc/systemd/system/{name}")
+    if os.geteuid() == 0:
+        with contextlib.suppress(PermissionError):  # in a container that may make none
+            os.mknod(units / "device.service", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+            (wants / "device.service").symlink_to("/etc/systemd/system/device.service")
+    deep = root / "usr/lib/systemd/system"
+    for _ in range(60):
+        deep /= "d"
+    deep.mkdir(parents=True)
+    return root
+
+
+@pytest.mark.parametrize("form", ["directory", "tar", "disk"])
+@pytest.mark.parametrize("command", ["gate", "audit"])
+def test_a_hostile_image_is_read_safely_and_what_is_wrong_with_it_still_found(
+    hostile: Path, tmp_path: Path, command: str, form: str
+) -> None:
+    given, packed = hostile, tmp_path / "packed"
+    if form == "tar":
+        line = ["tar", "-S", "-C", hostile, "-cf", packed, "."]
+        subprocess.run(line, check=True)
+        given = packed
+    elif form == "disk":
+        make = need("mke2fs", package="e2fsprogs")
+        subprocess.run([make, "-q", "-F", "-t", "ext4", "-d", hostile, packed, "30M"], check=True)
+        given = packed
+    ended = sexton(command, "--root", given, preexec_fn=_bounded)
+    quiet(ended, (1,))
+    assert b"ecs.service" in ended.stdout
+    assert b"\x1b" not in ended.stdout
+    assert b"PATH=" not in ended.stdout, "this process's own environment"

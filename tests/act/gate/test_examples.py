@@ -76,6 +76,42 @@ def test_the_page_names_every_rule_and_every_setting() -> None:
             assert name in page, f"{rule}.{name}"
 
 
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_the_pages_pieces_of_pipelines_are_valid_in_their_places() -> None:
+    steps, job = map(yaml.safe_load, blocks("yaml"))
+    workflow = {"on": "push", "jobs": {"gate": {"runs-on": "ubuntu-latest", "steps": steps}}}
+    assert errors(workflow, GITHUB) == []
+    assert errors({"image-gate": job}, GITLAB) == []
+    assert errors({"image-gate": {**job, "artifacts": {"when": "seldom"}}}, GITLAB) != []
+
+
+@pytest.mark.parametrize("text", [(EXAMPLES / "packer/node.pkr.hcl").read_text(), *blocks("hcl")])
+def test_packers_pieces_are_blocks_and_attributes(text: str) -> None:
+    """HCL's native syntax, as far as these use it: no parser of it is among our tools."""
+    depth = 0
+    for line in (bare(line) for line in text.splitlines()):
+        assert re.fullmatch(_HCL_LINE, line), line
+        depth += len(re.findall(r"[{\[]", _STRING.sub("", line)))
+        depth -= len(re.findall(r"[}\]]", _STRING.sub("", line)))
+        assert depth >= 0, line
+    assert depth == 0
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_VALUE = rf"(?:{_STRING.pattern}|\[(?:{_STRING.pattern},? ?)*\]?|true|false|\d+|\{{)"
+#: Nothing, the end of a block or list, a block's head, an attribute, or an item of a list.
+_HCL_LINE = rf'\s*(?:|[}}\]],?|\w+(?: "[\w-]+")* \{{|[\w-]+ *= {_VALUE}|{_STRING.pattern},?)'
+
+
+def bare(line: str) -> str:
+    """Without its comment, which no text of these holds the mark of."""
+    kept = re.match(rf"(?:[^#\"]|{_STRING.pattern})*", line)
+    return kept[0].rstrip() if kept else line
+
+
 def test_the_policy_on_the_page_is_one() -> None:
     block = re.search(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None

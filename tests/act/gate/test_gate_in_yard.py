@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.act.gate.making import IN_TIME
 from tests.yard.test_units import restarted
 from tests.yard.yard import Yard, why_not
 
@@ -21,7 +22,7 @@ LOOP = (
 )
 WAIVERS = "".join(
     f'[[waivers]]\nrule = "{rule}"\nsubject = "loop.service"\nowner = "o@example.com"\n'
-    "expires = 2999-01-31\n"
+    f"expires = {IN_TIME}\n"
     for rule in ("crash_loops", "restart_without_backoff")
 )
 #: In a cgroup namespace the node's counts cannot be had, which is not what is tried here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sexton.act.gate import Outcome
 from sexton.act.gate.hierarchy import Expected, expected
 from sexton.model.finding import Missing
 from sexton.sources.host import open_host
+from sexton.sources.image.opening import open_image
 from tests.act.gate.making import gate_of, image, place
 
 
@@ -80,6 +82,25 @@ def test_boot_entries_that_differ_are_unknown(tmp_path: Path) -> None:
     found = told(tmp_path, ID="debian", VERSION_ID="12")
     assert isinstance(found, Missing)
     assert "differ" in found.what
+
+
+@pytest.mark.parametrize("path", ["boot/grub2/grub.cfg", "boot/loader/entries/a.conf"])
+def test_a_boot_entry_that_cannot_be_read_may_say_otherwise(tmp_path: Path, path: str) -> None:
+    """The distribution's default would be a guess."""
+    (tmp_path / path).mkdir(parents=True)
+    assert isinstance(told(tmp_path, ID="debian", VERSION_ID="12"), Missing)
+
+
+def test_it_is_the_same_in_a_tar(tmp_path: Path) -> None:
+    (tmp_path / "img/boot/loader/entries").mkdir(parents=True)
+    entry = tmp_path / "img/boot/loader/entries/a.conf"
+    entry.write_text("options systemd.unified_cgroup_hierarchy=0\n")
+    with tarfile.open(tmp_path / "img.tar.gz", "w:gz") as out:
+        out.add(tmp_path / "img", ".")
+    with open_image(str(tmp_path / "img.tar.gz")) as opened:
+        found = expected(opened.files, {"ID": "rhel", "VERSION_ID": "9.4"})
+    assert isinstance(found, Expected)
+    assert found.version == "v1"
 
 
 def version_of(root: Path, text: str = ""):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sexton.act.gate import Gate, Outcome, Result, Violation
 from sexton.errors import SourceDenied
-from sexton.model.audit import Audit, Need
+from sexton.model.audit import Audit, Fault, Need
 from sexton.model.window import SourceState, Window
 from tests.act.gate.making import (
     SYSTEMD,
@@ -175,6 +176,25 @@ def test_restarts_without_back_off_fail_above_the_rate(tmp_path, a_day, outcome)
         assert "5 starts take 50 s" in only(told).message
     else:
         assert told.notes == ("endless but slow enough: ecs.service",)
+
+
+def with_fault(identity: str, fix: str) -> Audit:
+    made = subject("a.timer" if "timer" in identity else "a.service", Need.UNKNOWN)
+    fault = Fault(identity, "20 restarts in 5 s", fix, "NRestarts, D-Bus", 345_600)
+    return audit_of(replace(made, faults=(fault,)))
+
+
+def test_a_unit_that_loops_now_is_the_other_rules(tmp_path: Path) -> None:
+    found = with_fault("crash-loop", "journalctl -u a.service -n 50\nsudo sexton fix plan")
+    told = result(gate_of(place(tmp_path, found=found)), "restart_without_backoff")
+    assert (told.outcome, told.violations) == (Outcome.PASS, ())
+
+
+def test_a_timer_is_not_mended_by_a_drop_in_for_restarts(tmp_path: Path) -> None:
+    found = with_fault("frequent-timer", "a longer period")
+    told = only(result(gate_of(place(tmp_path, found=found)), "restart_without_backoff"))
+    assert told.facts == ("to mend it: a longer period",)
+    assert told.remedy.startswith("systemctl edit a.timer  # a longer period")
 
 
 def test_units_a_node_lives_by_may_come_back_for_ever(tmp_path: Path) -> None:

@@ -89,6 +89,36 @@ def test_its_end_is_pointed_out_two_weeks_before(two, left: int, state: WaiverSt
     assert bool(waivers_result(gate).notes) is (state is WaiverState.SOON)
 
 
+@pytest.mark.parametrize(("days", "open_"), [(366, True), (367, False)])
+def test_one_that_ends_too_far_ahead_closes_the_gate_with_one_line(two, days, open_) -> None:
+    gate = gate_of(two, text("*", TODAY + days * DAY))
+    assert (gate.open, units(gate).outcome) == (open_, Outcome.PASS)
+    found = waivers_result(gate)
+    if open_:
+        assert (states(gate), found.summary) == ([WaiverState.USED], "1 waiver, 0 expired")
+        return
+    assert (states(gate), found.closes) == ([WaiverState.TOO_LONG], True)
+    assert found.summary == "1 waiver, 0 expired, 1 too long"
+    (violation,) = found.violations
+    assert "ends on 2027-11-17, more than 366 days ahead; it is batch@example.com's" in (
+        violation.message
+    )
+    assert violation.remedy == "let it end by 2027-11-16, or set waiver_days in the policy"
+
+
+@pytest.mark.parametrize("setting", ["waiver_days = 0", "waiver_days = 40000"])
+def test_how_far_ahead_is_the_policys_word(two, setting: str) -> None:
+    assert gate_of(two, f"{setting}\n{text('*', datetime.date(2099, 12, 31))}").open
+
+
+def test_an_agents_end_is_its_owners_word(two) -> None:
+    later = AGENTS.replace(b"2027", b"2099").replace(
+        b'owner = ""', b'owner = "x"\nexpires = 2099-01-01'
+    )
+    told = replace(policy(), agents=agents_of(later, "agents.toml"))
+    assert judge(two, told, TODAY).open
+
+
 def test_a_waiver_of_another_rule_excuses_nothing(two) -> None:
     gate = gate_of(two, text("*").replace("unneeded_units", "crash_loops"))
     assert len(units(gate).broken) == 2

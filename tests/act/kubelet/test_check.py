@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.act.kubelet import MOST_PROBLEMS, KubeletFile, judge
 from sexton.act.kubelet.fields import FIELDS, INVENTED
+from tests.support.examples import examples
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 #: Enough that nothing is left to say.
@@ -283,7 +284,7 @@ def test_hostile_names_are_escaped() -> None:
     assert "\u202e" not in told
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.dictionaries(
         st.sampled_from(sorted(FIELDS)) | st.text(min_size=1, max_size=6),

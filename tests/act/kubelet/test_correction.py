@@ -140,3 +140,13 @@ def test_no_error_that_was_mended_comes_back(values: dict[str, str]) -> None:
     assert after.tree is not None, text
     mended = {(p.field, p.message) for p in before.problems if p.fix and p.fix.kind != "rename"}
     assert not mended & {(p.field, p.message) for p in after.problems}, text
+
+
+def test_a_file_that_is_written_anew_says_at_its_top_what_was_changed() -> None:
+    """A map on one line cannot be mended line by line."""
+    told = judge(f"{HEAD}{KEPT}cgroupVersion: v2\nsystemReserved: {{cpu: 1}}\n", "/k")
+    text = corrected(told)
+    assert "# Written anew from its values" in text
+    for field in ("cgroupVersion", "systemReserved.cpu"):
+        assert f"#   {field}: " in text
+    assert yaml.safe_load(text)["systemReserved"] == {"cpu": "1"}

@@ -173,6 +173,18 @@ def test_a_unit_that_ends_cleanly_may_be_meant_so():
     assert "ending cleanly" in finding.summary
 
 
+def test_a_start_between_two_properties_does_not_make_an_end_a_clean_one():
+    """Its times are read of the run that failed, its status after the next start: seen on a slow
+    node. What restarts only after faults had one, and one fault that was seen is enough."""
+    torn = failing(5_000, END_S - 1, exit_status=0, result="success")
+    finding = look(replace(torn, restart_policy="on-failure"))
+    assert finding.severity is Severity.CRITICAL
+    assert "cleanly" not in finding.summary
+    finding = look(failing(4_990, END_S - 10), torn)
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary.endswith("exit status 1")
+
+
 def test_no_service_manager_is_not_applicable():
     other = detect(make_window([(0.0, [ServiceManager("tini", None, "/proc/1/comm")])]))
     assert other.verdict is Verdict.NOT_APPLICABLE

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.explain.aligned import Layout, Plan, lay_out
+from tests.support.examples import examples
 
 HOURS = ((0.0, 4 * 3600.0),)
 EVENTS = [2000.0, 4500.0, 7000.0, 9500.0, 12_000.0]
@@ -17,7 +18,7 @@ def windows(layout: Layout) -> list[tuple[float, float]]:
     return [(end - length, end) for each in layout.strata for end in each.controls]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.floats(-100, 9000), max_size=30),
     st.lists(st.floats(30, 3000), min_size=1, max_size=6),

@@ -29,6 +29,7 @@ def discoveries(signals: list[Signal], sets: list[list[float]]) -> int:
     return sum(each.significant > 0 for each in found)
 
 
+@pytest.mark.whole
 def test_of_200_random_event_sets_at_most_one_in_twenty_gives_a_discovery():
     """Loads that wander, jobs by the clock, bursts, batches and drifts."""
     found = 0
@@ -39,6 +40,7 @@ def test_of_200_random_event_sets_at_most_one_in_twenty_gives_a_discovery():
     assert found <= 10
 
 
+@pytest.mark.whole
 def test_of_200_random_event_sets_on_healthy_recordings_at_most_one_in_twenty(tmp_path: Path):
     found = 0
     for seed in (1, 2):

@@ -41,6 +41,7 @@ def heat_of_load(random: np.random.Generator, busy: np.ndarray) -> Heat:
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("load", "allowed"),
     [
@@ -71,6 +72,7 @@ def test_a_usual_load_has_no_spikes(load: Load, allowed: int) -> None:
     assert false <= allowed
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("seconds", "every", "length"), [(300, 30.0, 3.0), (300, 20.0, 1.5), (120, 10.0, 0.5)]
 )

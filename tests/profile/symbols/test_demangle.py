@@ -55,7 +55,7 @@ def test_a_name_that_doubles_itself_at_every_step_is_left_alone():
     began = time.perf_counter()
     assert plain(name) == name
     assert plain("_Z1f" + "Dp" * 3 + "i") == "_Z1f" + "Dp" * 3 + "i"
-    assert time.perf_counter() - began < MOST_SECONDS
+    assert time.perf_counter() - began < 20 * MOST_SECONDS, "libstdc++ alone would never return"
 
 
 def test_a_function_that_returns_functions_without_end_is_stripped_as_far_as_it_goes():

@@ -83,7 +83,7 @@ def test_a_name_that_doubles_itself_at_every_step_is_left_alone():
         place = here
     began = time.perf_counter()
     assert demangled_rust(f"_R{name}E") is None
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 60, "unfolded it would be 2^40 long"
 
 
 def base_62(number):

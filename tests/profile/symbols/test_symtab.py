@@ -17,6 +17,7 @@ from sexton.profile.symbols.symtab import has_symtab, read_table
 from sexton.sources.images import BytesImage
 from tests.fuzz import elf_target
 from tests.profile.symbols.programs_of_ours import build, elf_of, name_at, run
+from tests.support.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_what_is_no_elf_file_says_so():
             Elf(BytesImage(content, "x"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(st.data())
 def test_junk_in_a_program_is_a_table_or_an_error_and_never_a_crash(program, data):
     content = bytearray(program.read_bytes())

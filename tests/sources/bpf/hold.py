@@ -85,7 +85,7 @@ class Hold:
 
     def seconds(self) -> float:
         """How long it was held, once it is over."""
-        return float(self._child.communicate(timeout=20)[0])
+        return float(self._child.communicate(timeout=60)[0])
 
 
 @contextlib.contextmanager

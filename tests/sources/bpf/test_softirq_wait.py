@@ -186,7 +186,7 @@ def test_a_starved_core_is_found_there_while_it_waits_and_after(waits: SoftirqWa
         hold.begin()
         pending = []
         ended = None
-        deadline = time.monotonic() + 8
+        deadline = time.monotonic() + 30
         while ended is None and time.monotonic() < deadline:
             time.sleep(0.2)
             rows = list(waits.collect())
@@ -317,7 +317,7 @@ def test_after_kill_9_nothing_of_it_is_left_in_the_kernel():
         its, there = programs_of(child.pid), programs()
         child.send_signal(signal.SIGKILL)
     assert sorted(there[each] for each in its) == ["sexton_entry", "sexton_raise"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while its & programs().keys() and time.monotonic() < deadline:
         time.sleep(0.05)  # the kernel frees a program a grace period after its last user
     assert not its & programs().keys()

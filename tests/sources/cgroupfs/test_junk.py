@@ -13,6 +13,7 @@ from sexton.errors import SourceMalformed
 from sexton.sources.cgroupfs import cpu_stat, residual, stat
 from sexton.sources.debugfs import lru_gen
 from sexton.sources.tracefs import cgroup_events
+from tests.support.examples import examples
 from tests.support.fixtures import kernels
 
 PARSERS: dict[str, Callable[[str], object]] = {
@@ -35,7 +36,7 @@ def test_has_fixtures_of_two_kernels_and_reads_them(name):
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_junk_is_rows_or_malformed_and_never_a_crash(name, data):
     good = kernels(name)[0].read_bytes()[:4000]

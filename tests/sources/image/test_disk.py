@@ -20,6 +20,7 @@ from sexton.sources.image import ext4
 from sexton.sources.image.disk import Slice
 from sexton.sources.image.ext4 import Ext4Files
 from sexton.sources.image.opening import open_image
+from tests.support.examples import examples
 from tests.support.tools import need
 
 Make = Callable[..., Path]
@@ -173,10 +174,20 @@ def test_the_root_is_found_behind_an_old_table(make: Make, tmp_path: Path):
 @pytest.mark.parametrize(
     ("offset", "magic", "words"),
     [
-        (0, b"QFI\xfb", "qemu-img convert"),
+        (0, b"QFI\xfb", "a qcow2 disk.*qemu-img convert"),
+        (0, b"QED\0", "a QED disk.*qemu-img convert"),
+        (0, b"KDMV", "a VMware disk.*qemu-img convert"),
+        (0, b"# Disk DescriptorFile\nversion=1\n", "a VMware disk's description.*qemu-img convert"),
+        (0, b"vhdxfile", "a VHDX disk.*qemu-img convert"),
+        (0, b"conectix", "a VHD disk.*qemu-img convert"),
+        (64, b"\x7f\x10\xda\xbe", "a VirtualBox disk.*qemu-img convert"),
         (0, b"XFSB", "an XFS file system.*virt-tar-out"),
-        (0x10040, b"_BHRfS_M", "a btrfs file system"),
-        (512, b"LABELONE", "an LVM volume"),
+        (0x10040, b"_BHRfS_M", "a btrfs file system.*virt-tar-out"),
+        (512, b"LABELONE", "an LVM volume.*virt-tar-out"),
+        (1024, b"\xe2\xe1\xf5\xe0", "an EROFS file system.*virt-tar-out"),
+        (0, b"hsqs", "a squashfs file system.*unsquashfs -d DIR"),
+        (0, b"LUKS\xba\xbe", "LUKS.*cryptsetup open --readonly"),
+        (0, b"070701", "a cpio archive.*cpio -idm"),
         (0, b"#!/bin/sh\n", "neither a directory, nor a tar"),
     ],
 )
@@ -188,6 +199,25 @@ def test_what_cannot_be_read_is_named_with_the_way_out(
     (tmp_path / "disk").write_bytes(raw)
     with pytest.raises(StoreError, match=words):
         open_image(str(tmp_path / "disk"))
+
+
+def test_a_partition_that_cannot_be_read_is_named(tmp_path: Path):
+    strange = tmp_path / "strange"
+    strange.write_bytes(b"XFSB" + bytes(1 << 18))
+    gpt(tmp_path / "disk", strange, 2048)
+    with pytest.raises(StoreError, match=r"\(partition 2 is an XFS file system\).*virt-tar-out"):
+        open_image(str(tmp_path / "disk"))
+
+
+def test_what_was_opened_is_closed_where_it_is_no_image(tmp_path: Path):
+    (tmp_path / "x").write_bytes(b"QFI\xfb" + bytes(5000))
+    held = len(os.listdir("/proc/self/fd"))
+    for path in (tmp_path / "x", tmp_path / "missing"):
+        with pytest.raises(StoreError):
+            open_image(str(path))
+    with pytest.raises(StoreError, match="no image is named"):
+        open_image("")
+    assert len(os.listdir("/proc/self/fd")) == held
 
 
 def test_a_data_disk_is_no_root(tmp_path: Path):
@@ -252,7 +282,7 @@ class Damaged:
         return bytes(found)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_junk_in_a_file_system_is_said_and_never_followed_for_ever(small, data):
     raw = data.draw(st.sampled_from(small))

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from sexton.errors import SourceAbsent, SourceMalformed, StoreError
 from sexton.sources.image import tar
 from sexton.sources.image.tar import TarImage, read_tar
+from tests.support.examples import examples
 from tests.support.tools import need
 
 
@@ -132,11 +134,47 @@ def test_a_huge_unit_file_is_a_name():
         files.read("/etc/big")
 
 
-def test_what_is_not_set_up_is_only_a_name():
-    files = read(packed(UNIT, member("usr/bin/dockerd", content=b"\x7fELF"))).files
-    assert not files.status("/usr/bin/dockerd").is_dir
-    with pytest.raises(SourceMalformed, match="not kept"):
-        files.read("/usr/bin/dockerd")
+KUBELET = member("opt/k8s/kubelet.yaml", content=b"kind: KubeletConfiguration\n")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_another_small_file_is_looked_up_when_it_is_asked_for(pack):
+    before, after = (member(f"usr/{name}", content=name.encode() * 900) for name in ("a", "b"))
+    hard = member("opt/k8s/same.yaml", tarfile.LNKTYPE, link="opt/k8s/kubelet.yaml")
+    files = read(pack(packed(before, KUBELET, UNIT, hard, after))).files
+    assert not files.status("/opt/k8s/kubelet.yaml").is_dir
+    for _ in range(2):
+        assert files.read("/opt/k8s/kubelet.yaml") == b"kind: KubeletConfiguration\n"
+    assert files.read("/opt/k8s/same.yaml") == b"kind: KubeletConfiguration\n"
+    assert files.read("/usr/b") == b"b" * 900
+    with pytest.raises(SourceMalformed, match="larger than 10 bytes"):
+        files.read("/usr/a", 10)
+
+
+def test_a_packed_tar_is_unpacked_again_only_so_often(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tar, "MOST_AGAIN", 1)
+    others = [member(f"opt/{name}", content=b"x") for name in "ab"]
+    files = read(gzip.compress(packed(UNIT, *others))).files
+    assert files.read("/opt/a") == b"x"
+    with pytest.raises(SourceMalformed, match="often enough"):
+        files.read("/opt/b")
+    files = read(packed(UNIT, *others)).files
+    assert files.read("/opt/a") == files.read("/opt/b") == b"x", "a plain one costs a seek"
+
+
+def test_one_that_was_cut_short_since_says_so():
+    raw = io.BytesIO(packed(UNIT, KUBELET))
+    files = read_tar(raw).files
+    raw.truncate(600)
+    with pytest.raises(SourceMalformed, match=r"damaged|cut short"):
+        files.read("/opt/k8s/kubelet.yaml")
+
+
+@pytest.mark.parametrize(
+    "name", ["boot/grub2/grub.cfg", "boot/loader/entries/a.conf", "home/kubernetes/k.yaml"]
+)
+def test_how_it_boots_is_kept(name: str):
+    assert read(gzip.compress(packed(member(name, content=b"x")))).files.content(f"/{name}") == b"x"
 
 
 def test_absurd_names_are_left_out_and_counted():
@@ -195,12 +233,46 @@ def test_layers_of_a_container_image_are_named_with_the_way_out():
         read(packed(member("manifest.json", content=b"[]"), member("abc/layer.tar", content=b"x")))
 
 
-def test_zstd_is_named():
-    with pytest.raises(StoreError, match="zstd -d"):
-        read(b"\x28\xb5\x2f\xfd" + bytes(600))
+@pytest.mark.parametrize("name", ["node.ovf", "disk.raw", "box.img"])
+def test_a_disk_in_a_tar_is_named_with_the_way_out(name: str):
+    with pytest.raises(StoreError, match=rf"a disk in it \({name}\): tar -xf FILE, then qemu-img"):
+        read(packed(member(name, content=b"x"), member("metadata.json")))
+    read(packed(member(name, content=b"x"), UNIT))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize(
+    ("start", "way"),
+    [
+        (b"\x28\xb5\x2f\xfd", "zstd, which is not read here: zstd -d FILE"),
+        (b"\x04\x22\x4d\x18", "lz4, which is not read here: lz4 -d FILE"),
+        (b"LZIP", "lzip, which is not read here: lzip -d FILE"),
+        (b"PK\x03\x04", "zip, which is not read here: unzip FILE"),
+    ],
+)
+def test_other_packings_are_named(start: bytes, way: str):
+    with pytest.raises(StoreError, match=way):
+        read(start + bytes(600))
+
+
+@pytest.mark.parametrize(
+    ("pack", "way"),
+    [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")],
+)
+def test_a_packed_disk_is_to_be_unpacked_first(pack, way: str):
+    with pytest.raises(StoreError, match=rf"no tar is in it: {way} FILE, and give what comes out"):
+        read(pack(bytes(1 << 16)))
+
+
+@pytest.mark.parametrize("program", ["zstd", "lz4"])
+def test_what_the_packers_themselves_write_is_named(program: str, tmp_path: Path):
+    if shutil.which(program) is None:
+        return  # the marks above are the same
+    raw = subprocess.run([program, "-qc"], input=packed(UNIT), capture_output=True, check=True)
+    with pytest.raises(StoreError, match=f"{program} -d FILE"):
+        read(raw.stdout)
+
+
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_junk_in_a_tar_is_refused_in_words_or_read(data):
     raw = bytearray(

@@ -18,6 +18,7 @@ from sexton.record.torn import mend
 from sexton.sources.perf import compressed as packing
 from sexton.sources.perf.perfdata import read_raw
 from tests.fuzz.perfdata_target import one, seeds
+from tests.support.examples import examples
 from tests.support.perf_bytes import (
     HEADER,
     USER_MARK,
@@ -266,7 +267,7 @@ def test_a_large_capture_is_read_in_little_memory(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_bytes_changed_anywhere_give_one_line_or_samples(data):
     content = bytearray(data.draw(st.sampled_from(seeds())))
     for _ in range(data.draw(st.integers(1, 8))):
@@ -277,7 +278,7 @@ def test_any_bytes_changed_anywhere_give_one_line_or_samples(data):
 
 
 @given(st.binary(max_size=2000), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_bytes_for_records_give_one_line_or_samples(junk, pipe):
     one(piped([junk]) if pipe else perf_data([junk]))
 

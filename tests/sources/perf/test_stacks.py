@@ -107,7 +107,7 @@ def test_a_live_capture_catches_a_task_in_the_kernel_and_leaves_nothing_behind(
     try:
         chosen = [each for each in default_sources("--stacks") if each.id == "perf.stacks"]
         with Sampler(open_host(), chosen) as sampler:
-            window = sampler.run(1.5)
+            window = sampler.run(3.0)
     finally:
         burner.kill()
         burner.wait()

@@ -15,6 +15,7 @@ from sexton.sources.perf.walk import BadRecord, Columns, Layout, Since, Walker, 
 from sexton.sources.perf.walk_native import NativeWalker
 from sexton.sources.perf.walk_numpy import NumpyWalker
 from sexton.sources.perf.walk_plan import plan_of
+from tests.support.examples import examples
 
 from . import walk_cases as cases
 from .walk_cases import Told, body, record, since
@@ -90,7 +91,7 @@ def test_both_ways_read_every_layout_as_the_kernel_writes_it(data: st.DataObject
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_both_ways_agree_on_what_is_cut_off_flipped_or_junk(data: st.DataObject):
     layouts = data.draw(cases.layouts())
     told = data.draw(st.lists(cases.samples(layouts), min_size=1, max_size=8))

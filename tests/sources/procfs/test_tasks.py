@@ -173,7 +173,7 @@ def test_the_burning_thread_is_blamed_on_its_own_core_and_not_the_leaders():
     tasks = Tasks(open_host())
     with child(BURNER % (burning_core, leader_core)) as process:
         scans = []
-        for _ in range(20):  # on a loaded machine it may take some before it has moved
+        for _ in range(60):  # on a loaded machine it may take some before it has moved
             rows = list(tasks.collect())
             if threads(rows, process.pid):
                 scans.append(rows)

@@ -14,6 +14,7 @@ from sexton.sources.host import open_host
 from sexton.sources.reader import RootedFiles
 from sexton.sources.systemd.bus import BUS, IN_FLIGHT, Call, Refusal, get, open_bus
 from tests.sources.systemd.conftest import Fake
+from tests.support.examples import examples
 
 UNIT = "/org/freedesktop/systemd1/unit/a_2eservice"
 SERVICE = "org.freedesktop.systemd1.Service"
@@ -127,7 +128,7 @@ def test_a_link_in_a_root_never_leads_to_this_machines_bus(fake: Fake, short_pat
     assert server.asked == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(junk=st.binary(min_size=1, max_size=200))
 def test_junk_is_malformed_or_ignored_and_never_a_crash(junk: bytes):
     from jeepney import Parser

@@ -22,11 +22,11 @@ from tests.support.tools import need
 
 _START = 'main "$@" </dev/null\n\n}\n'
 _PROBE = """
-dir=$1 timed=$2 limited=0 patience=1 mark=5d1fcb0e-7a2d-4b8e-9a41-2f5f6e1c9d10
+dir=$1 timed=$2 limited=0 patience=2 mark=5d1fcb0e-7a2d-4b8e-9a41-2f5f6e1c9d10
 open_bundle 1
 text='1 2'
 put /commands/clock
-said slow sh -c 'echo half; exec sleep 20'
+said slow sh -c 'echo half; exec sleep 60'
 said quick echo whole
 said failing sh -c 'echo told; exit 3'
 said silent true
@@ -51,7 +51,7 @@ def probed(request: pytest.FixtureRequest, shell: list[str], tmp_path: Path) -> 
         [*shell, "-s", "--", str(tmp_path), request.param],
         input=text.encode(),
         capture_output=True,
-        timeout=15,
+        timeout=90,
         check=False,
     )
     assert ended.stderr == b""

@@ -43,7 +43,7 @@ def started(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_trace(process: subprocess.Popen[bytes], instances: Path) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not of(process, instances):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, "it never traced"
@@ -62,7 +62,7 @@ def test_a_signal_ends_it_in_order(
     try:
         wait_for_trace(process, instances)  # the earliest, hardest moment: it is still being armed
         process.send_signal(number)
-        _, complaint = process.communicate(timeout=30)
+        _, complaint = process.communicate(timeout=90)
     finally:
         process.kill()
         process.wait()
@@ -106,6 +106,6 @@ def test_under_nohup_a_hang_up_is_ignored(instances: Path) -> None:
     )
     wait_for_trace(process, instances)  # nohup becomes sexton: the same process
     process.send_signal(signal.SIGHUP)
-    shown, _ = process.communicate(timeout=30)
+    shown, _ = process.communicate(timeout=90)
     assert process.returncode in (0, 1, 3)
     assert b"exit" in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from sexton.surface.cli.main import VERBS
@@ -23,13 +25,24 @@ QUICK = {
     "collect": ("collect",),
 }
 EVERY = [*QUICK.values(), ("diagnose", "--seconds", "0.2", "--json"), ("--help",), ("--version",)]
+#: Of every day: one that watches, one that prints and one that needs nothing.
+DAILY = (QUICK["diagnose"], QUICK["collect"], ("--version",))
+
+
+def each(commands: Iterable[tuple[str, ...]]) -> pytest.MarkDecorator:
+    """Every command; most of them are for the whole suite."""
+    params = [
+        pytest.param(one, id=" ".join(one), marks=() if one in DAILY else pytest.mark.whole)
+        for one in commands
+    ]
+    return pytest.mark.parametrize("command", params)
 
 
 def test_every_command_is_tried_here() -> None:
     assert set(QUICK) == set(VERBS)
 
 
-@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+@each(EVERY)
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_a_full_disk_is_one_line_and_a_failure(command: tuple[str, ...], unbuffered: str) -> None:
     ended = shell(f"$SEXTON {' '.join(command)} > /dev/full", env={"PYTHONUNBUFFERED": unbuffered})
@@ -37,20 +50,20 @@ def test_a_full_disk_is_one_line_and_a_failure(command: tuple[str, ...], unbuffe
     assert ended.returncode == 2
 
 
-@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+@each(EVERY)
 def test_a_reader_that_left_ends_us_as_it_would_any_program(command: tuple[str, ...]) -> None:
     ended = shell(f"$SEXTON {' '.join(command)} | exec true; exit ${{PIPESTATUS[0]}}")
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+@each(EVERY)
 def test_closed_standard_output_is_one_line_and_a_failure(command: tuple[str, ...]) -> None:
     ended = shell(f"$SEXTON {' '.join(command)} >&-")
     assert one_line(ended.stderr) == "sexton: standard output is closed: nowhere to write to"
     assert ended.returncode == 2
 
 
-@pytest.mark.parametrize("command", QUICK.values(), ids=" ".join)
+@each(QUICK.values())
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
 def test_the_other_streams_are_not_needed(command: tuple[str, ...], closed: str) -> None:
     ended = shell(f"$SEXTON {' '.join(command)} {closed}")
@@ -64,7 +77,7 @@ def test_an_archive_from_a_closed_standard_input_is_one_line() -> None:
     assert ended.returncode == 2
 
 
-@pytest.mark.parametrize("command", [*EVERY, ("diagnose", "--help")], ids=" ".join)
+@each([*EVERY, ("diagnose", "--help")])
 @pytest.mark.parametrize(
     "env",
     [
@@ -88,14 +101,14 @@ def test_a_letter_that_an_encoding_has_is_kept() -> None:
     assert "…" not in ended.stdout.decode("latin-1")
 
 
-@pytest.mark.parametrize("command", [*EVERY, ("diagnose", "--help")], ids=" ".join)
+@each([*EVERY, ("diagnose", "--help")])
 def test_an_interpreter_without_docstrings_is_enough(command: tuple[str, ...]) -> None:
     ended = sexton(*command, env={"PYTHONOPTIMIZE": "2"})
     quiet(ended)
     assert ended.stdout
 
 
-@pytest.mark.parametrize("command", QUICK.values(), ids=" ".join)
+@each(QUICK.values())
 @pytest.mark.parametrize(
     "env",
     [

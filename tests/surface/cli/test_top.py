@@ -55,9 +55,12 @@ def _zombies(arguments: list[str]) -> str:
 def test_the_task_that_burns_is_on_the_first_screen():
     burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        ended = subprocess.run(
-            [*COMMAND[:-1], "1"], capture_output=True, text=True, timeout=60, check=False
-        )
+        for _ in range(5):  # on a busy machine it may get no core at first
+            ended = subprocess.run(
+                [*COMMAND[:-1], "1"], capture_output=True, text=True, timeout=60, check=False
+            )
+            if f"[{burner.pid}]" in ended.stdout:
+                break
     finally:
         burner.kill()
         burner.wait()
@@ -102,7 +105,7 @@ def test_on_a_terminal_it_draws_and_puts_everything_back(end: str | signal.Signa
 
 def _until(descriptor: int, mark: bytes) -> bytes:
     seen = b""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while mark not in seen and time.monotonic() < deadline:
         ready, _, _ = select.select([descriptor], [], [], 0.2)
         if ready:

@@ -11,6 +11,7 @@ from sexton.act.journal import STOPPED, Record, Told
 from sexton.act.remedies import reboot_node
 from sexton.act.rollback import RolledBack
 from sexton.model.plan import Condition, Refusal
+from sexton.surface.reports.plan_json import applied_json
 from sexton.surface.reports.plan_text import (
     applied_text,
     plan_shell,
@@ -117,6 +118,24 @@ def test_what_was_done_and_what_was_not_reached_are_told_apart():
     assert "not reached" in text
     assert "sudo sexton fix rollback run-1" in text
     assert "fix verify" not in text
+
+
+def test_what_a_freeing_step_measured_is_told_to_people_and_programs():
+    outcome = {
+        "freed": 3000,
+        "said": "3,000 dying cgroups freed",
+        "told": ["the living there: in swap 0 B before, 1.0 MiB after", "34.9 µs for each zombie"],
+    }
+    done = StepDone(step(id="4-free"), DONE, "3,000 dying cgroups freed", (), outcome)
+    text = " ".join(applied_text(plan(), Applied("run-1", [done]), 88).split())
+    assert "in swap 0 B before, 1.0 MiB after 34.9 µs for each zombie" in text
+    (told,) = applied_json(plan(), Applied("run-1", [done]))["steps"]
+    assert (told["told"], told["outcome"]) == (outcome["told"], {"freed": 3000})
+
+
+def test_an_undo_of_nothing_is_told_from_one_that_was_done_before():
+    assert "had changed nothing" in rolled_back_text(RolledBack("run-1"), 88)
+    assert "undone already" in rolled_back_text(RolledBack("run-1", already=True), 88)
 
 
 def test_a_cut_off_apply_cannot_be_overlooked():

@@ -19,6 +19,7 @@ from sexton.model.task import Process, Thread
 from sexton.model.window import Batch, SourceState, Window
 from sexton.surface.screen.frame import bar, fit, frame
 from sexton.surface.screen.load import CoreLoad, core_loads, nic_loads, worst_tasks
+from tests.support.examples import examples
 
 WALL = 1_700_000_000.0
 RESET = "ena 0000:20:03.0 eth0: Device reset completed successfully \x1b[2J[bold]x[/bold]"
@@ -178,7 +179,7 @@ def test_the_bar_is_as_long_as_asked_and_keeps_the_kinds_apart():
     assert bar(CoreLoad(0, 1.0, 1.0, 1.0), 5).plain == "█████"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 1024), st.integers(40, 300), st.integers(1, 80))
 def test_the_grid_never_outgrows_its_room(cores: int, width: int, rows: int):
     grid = fit(cores, width, rows)
@@ -187,7 +188,7 @@ def test_the_grid_never_outgrows_its_room(cores: int, width: int, rows: int):
     assert grid.columns * grid.rows >= min(cores, rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 130), st.integers(40, 200), st.integers(10, 60))
 def test_any_node_fits_any_terminal(cores: int, width: int, height: int):
     lines = shown(node_of(cores), width, height)

@@ -163,6 +163,30 @@ class Freed:
         return _less(self.before.anon_bytes, self.after.anon_bytes)
 
     @property
+    def swapped_bytes(self) -> int | None:
+        """By how much more of the living is out on swap."""
+        return _less(self.after.swap_bytes, self.before.swap_bytes)
+
+    @property
+    def living(self) -> str:
+        """What those who live there held before and after, as far as it was read; "" where nobody
+        lives or nothing was done."""
+        if not self.rounds or not (self.before.live or self.after.live):
+            return ""
+        parts = (("cache", "file_bytes"), ("anonymous", "anon_bytes"), ("in swap", "swap_bytes"))
+        told = (
+            f"{word} {_size(getattr(self.before, name))} before,"
+            f" {_size(getattr(self.after, name))} after"
+            for word, name in parts
+        )
+        return f"the living there: {'; '.join(told)}"
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What belongs to the sentence: the living before and after, and the experiment."""
+        return tuple(filter(None, (self.living, *self.experiment)))
+
+    @property
     def sentence(self) -> str:
         """What was freed and what was not, plainly."""
         left, scope = self.after.dying.number, self.after.dying.scope
@@ -173,11 +197,14 @@ class Freed:
             if scope == NODE:
                 told += " (v1 counts no other way)"
         lost = ""
-        if self.lost_file_bytes is not None and self.lost_anon_bytes is not None:
+        # Without an order nothing of it was our doing: they come and go by themselves.
+        if self.rounds and self.lost_file_bytes is not None and self.lost_anon_bytes is not None:
             lost = (
                 f"; the living lost {size(self.lost_file_bytes)} of cache and"
                 f" {size(self.lost_anon_bytes)} of anonymous memory"
             )
+            if self.swapped_bytes:
+                lost += f", {size(self.swapped_bytes)} of it to swap"
         return f"{told}; {seconds(self.order_s)} of one core; stopped: {self.why_stopped}{lost}"
 
     def as_json(self) -> dict[str, Any]:
@@ -221,6 +248,10 @@ def _round_json(each: Round) -> dict[str, Any]:
         "walk_before_s": {walk.file: walk.seconds for walk in each.walk_before if walk.measured},
         "walk_after_s": {walk.file: walk.seconds for walk in each.walk_after if walk.measured},
     }
+
+
+def _size(value: int | None) -> str:
+    return "unknown" if value is None else size(value)
 
 
 def _less(before: int | None, after: int | None) -> int | None:

@@ -32,13 +32,15 @@ MOST_SIBLINGS = 2_000
 MOST_NAMES = 50_000
 ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
-_V1 = frozenset({"total_cache", "total_shmem", "total_rss", "total_swap", "cache", "shmem", "rss"})
+_V1_PARTS = ("cache", "shmem", "rss", "swap")
+_V1 = frozenset((*_V1_PARTS, *(f"total_{each}" for each in _V1_PARTS)))
 _V2 = frozenset({"file", "shmem", "anon"})
 
 
 class Sibling(NamedTuple):
     """A live child of the parent with all below it. `file_bytes` is cache that could be evicted
-    (tmpfs apart); the parts are `None` where only `total_bytes` could be read."""
+    (tmpfs apart); the parts are `None` where only `total_bytes` could be read, `swap_bytes` also
+    where this kernel does not account it."""
 
     path: str
     total_bytes: int
@@ -58,7 +60,8 @@ class Guarded(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Stakes:
     """`own` is what processes in the parent itself hold; `live` is how many live cgroups are below
-    it; `unread` how many children were too many to read. `swap_free_bytes` is 0 without swap."""
+    it; `unread` how many children were too many to read. `swap_free_bytes` is 0 without swap, or
+    where it is full: `swap_total_bytes` tells them apart."""
 
     parent: Parent
     dying: Dying
@@ -69,6 +72,7 @@ class Stakes:
     unread: int
     swap_free_bytes: int
     split: bool
+    swap_total_bytes: int = 0
 
     @property
     def file_bytes(self) -> int | None:
@@ -82,6 +86,7 @@ class Stakes:
 
     @property
     def swap_bytes(self) -> int | None:
+        """What of theirs is out on swap already."""
         return self._sum("swap_bytes")
 
     @property
@@ -116,22 +121,25 @@ def stakes(host: Host, path: str, extra: Iterable[Rule] = (), split: bool | None
             guarded.append(Guarded(f"{path}{below.path}", why))
     if split is None:
         split = parent.version == 2 or _is_cheap(host, parent)
+    swap_total, swap_free = _swap(host)
+    uncounted = None if swap_total else 0  # without swap nothing can be out on it
     siblings = []
     for child in children[:MOST_SIBLINGS]:
         try:
-            siblings.append(_sibling(host, parent, child, split))
+            siblings.append(_sibling(host, parent, child, split, uncounted))
         except SourceAbsent:  # removed meanwhile
             continue
     return Stakes(
         parent=parent,
         dying=dying(host, parent),
         siblings=tuple(siblings),
-        own=_own(host, parent) if split else None,
+        own=_own(host, parent, uncounted) if split else None,
         guarded=tuple(_topmost(guarded)),
         live=live,
         unread=max(0, len(children) - MOST_SIBLINGS) + max(0, live - MOST_NAMES),
-        swap_free_bytes=_swap_free(host),
+        swap_free_bytes=swap_free,
         split=split,
+        swap_total_bytes=swap_total,
     )
 
 
@@ -172,20 +180,18 @@ def _is_small(host: Host, directory: str, path: str) -> bool:
     return (1 + found.descendants + found.dying) * DEAREST_S <= MOST_READ_S
 
 
-def _sibling(host: Host, parent: Parent, child: str, split: bool) -> Sibling:
+def _sibling(host: Host, parent: Parent, child: str, split: bool, uncounted: int | None) -> Sibling:
+    """`uncounted` is what is out on swap where the kernel does not say."""
     directory, path = f"{parent.directory}{child}", f"{parent.path}{child}"
     name = "memory.current" if parent.version == 2 else "memory.usage_in_bytes"
     total = number(host, f"{directory}/{name}")
     if not split or (parent.version == 2 and not _is_small(host, directory, path)):
-        return Sibling(path, total, None, None, None, None)
+        return Sibling(path, total, None, None, None, uncounted)
     content = text(host.files, f"{directory}/memory.stat")
     if parent.version == 2:
         found = stat.flat_keyed(content, _V2, printable(path))
-        try:
-            swap = number(host, f"{directory}/memory.swap.current")
-        except SourceAbsent:  # swap is not accounted
-            swap = 0
         shmem = found.get("shmem", 0)
+        swap = _swapped(host, directory, uncounted)
         return Sibling(path, total, found.get("file", 0) - shmem, found.get("anon"), shmem, swap)
     found = stat.flat_keyed(content, _V1, printable(path))
     shmem = found.get("total_shmem", 0)
@@ -195,11 +201,19 @@ def _sibling(host: Host, parent: Parent, child: str, split: bool) -> Sibling:
         found.get("total_cache", 0) - shmem,
         found.get("total_rss"),
         shmem,
-        found.get("total_swap", 0),
+        found.get("total_swap", uncounted),  # a line that is there only where it is accounted
     )
 
 
-def _own(host: Host, parent: Parent) -> Sibling | None:
+def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
+    """v2's own counter; it is missing where swap is not accounted."""
+    try:
+        return number(host, f"{directory}/memory.swap.current")
+    except SourceAbsent:
+        return uncounted
+
+
+def _own(host: Host, parent: Parent, uncounted: int | None) -> Sibling | None:
     """v1 alone tells a parent's own pages from its children's; on v2 a parent has no processes."""
     if parent.version != 1:
         return None
@@ -210,18 +224,20 @@ def _own(host: Host, parent: Parent) -> Sibling | None:
     found = stat.flat_keyed(content, _V1, printable(parent.path))
     shmem = found.get("shmem", 0)
     cache, anon = found.get("cache", 0), found.get("rss", 0)
-    return Sibling(parent.path, cache + anon, cache - shmem, anon, shmem, 0)
+    swap = found.get("swap", uncounted)
+    return Sibling(parent.path, cache + anon, cache - shmem, anon, shmem, swap)
 
 
-def _swap_free(host: Host) -> int:
-    """Sizes and uses of /proc/swaps are in KiB, after a line of titles."""
+def _swap(host: Host) -> tuple[int, int]:
+    """Bytes of swap in all, and free. Sizes and uses are in KiB, after a line of titles."""
     try:
         lines = text(host.files, _SWAPS).splitlines()[1:]
     except SourceError:
-        return 0
-    free = 0
+        return 0, 0
+    total = free = 0
     for line in lines:
         words = line.split()
         if len(words) >= 4 and words[-3].isdecimal() and words[-2].isdecimal():
+            total += int(words[-3]) << 10
             free += max(0, int(words[-3]) - int(words[-2])) << 10
-    return free
+    return total, free

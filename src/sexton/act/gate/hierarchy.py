@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from sexton.errors import SourceError
+from sexton.errors import SourceAbsent, SourceError
 from sexton.model.finding import Missing
 from sexton.sources.reader import Files, text
 
@@ -57,7 +57,10 @@ class Expected(NamedTuple):
 
 def expected(files: Files, os_release: Mapping[str, str]) -> Expected | Missing:
     """What the next boot will bring, or why that cannot be said."""
-    told = {each.version: each for each in _by_command_line(files)}
+    unread: list[SourceError] = []
+    told = {each.version: each for each in _by_command_line(files, unread)}
+    if unread:  # it may say otherwise
+        return Missing(f"{unread[0]}", "sudo sexton gate --root IMAGE")
     if len(told) == 1:
         return next(iter(told.values()))
     if told:
@@ -66,11 +69,15 @@ def expected(files: Files, os_release: Mapping[str, str]) -> Expected | Missing:
     return _by_distribution(os_release)
 
 
-def _by_command_line(files: Files) -> Iterator[Expected]:
-    for path in (*_FILES, *_listed(files)):
+def _by_command_line(files: Files, unread: list[SourceError]) -> Iterator[Expected]:
+    """What every boot entry says; those that are there and cannot be read go to `unread`."""
+    for path in (*_FILES, *_listed(files, unread)):
         try:
             content = text(files, path, _LIMIT)
-        except SourceError:  # most are absent, and one that cannot be read settles nothing
+        except SourceAbsent:
+            continue
+        except SourceError as error:
+            unread.append(error)
             continue
         for number, line in enumerate(content.splitlines(), 1):
             if line.lstrip().startswith("#"):
@@ -83,11 +90,14 @@ def _by_command_line(files: Files) -> Iterator[Expected]:
                 yield Expected("v1", f"by {path}", path, number)
 
 
-def _listed(files: Files) -> Iterator[str]:
+def _listed(files: Files, unread: list[SourceError]) -> Iterator[str]:
     for folder in _FOLDERS:
         try:
             names = sorted(files.names(folder))[:_MOST]
-        except SourceError:
+        except SourceAbsent:
+            continue
+        except SourceError as error:
+            unread.append(error)
             continue
         yield from (f"{folder}/{name}" for name in names if name.endswith((".cfg", ".conf")))
 

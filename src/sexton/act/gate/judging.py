@@ -10,7 +10,7 @@ from typing import Any
 from sexton.act.gate.model import WAIVERS, Checked, Gate, Outcome, Place, Result, WaiverState
 from sexton.act.gate.policy import Policy
 from sexton.act.gate.rules import Rule, all_rules
-from sexton.act.gate.waivers import Judged, excuse, expired, meant, states
+from sexton.act.gate.waivers import Judged, excuse, expired, meant, states, too_long
 from sexton.model.text import count, printable
 
 _WAIVERS_TITLE = "Every waiver still holds"
@@ -21,7 +21,7 @@ def judge(place: Place, policy: Policy, today: datetime.date) -> Gate:
     results = tuple(_run(rule, place, policy, today) for rule in all_rules())
     broken = [(result.rule, each) for result in results for each in result.violations]
     agents = [each for each in policy.agents if any(meant(each, *one) for one in broken)]
-    judged = states((*policy.waivers, *agents), broken, today, policy.warn_days)
+    judged = states(policy, agents, broken, today)
     window = place.window
     return Gate(
         place=printable(place.name),
@@ -81,6 +81,7 @@ def _waivers(
     judged: Judged, results: tuple[Result, ...], policy: Policy, today: datetime.date
 ) -> Result:
     over = [waiver for waiver, state in judged if state is WaiverState.EXPIRED]
+    long = [waiver for waiver, state in judged if state is WaiverState.TOO_LONG]
     broken = [(result.rule, each) for result in results for each in result.broken]
     violations = tuple(
         expired(
@@ -90,7 +91,7 @@ def _waivers(
             any(meant(waiver, *each) for each in broken),
         )
         for waiver in over
-    )
+    ) + tuple(too_long(waiver, today, policy) for waiver in long)
     notes = [
         f"{waiver.at} ({waiver.rule} for {waiver.subject}) matches nothing here: delete it"
         for waiver, state in judged
@@ -105,10 +106,20 @@ def _waivers(
     return Result(
         rule=WAIVERS,
         title=_WAIVERS_TITLE,
-        outcome=Outcome.FAIL if over else Outcome.PASS,
+        outcome=Outcome.FAIL if violations else Outcome.PASS,
         level="error",
-        closes=bool(over),
-        summary=f"{count(len(judged), 'waiver')}, {len(over)} expired" if judged else "no waivers",
+        closes=bool(violations),
+        summary=_tally(judged),
         violations=violations,
         notes=tuple(map(printable, notes)),
     )
+
+
+def _tally(judged: Judged) -> str:
+    if not judged:
+        return "no waivers"
+    told = [count(len(judged), "waiver")]
+    for wanted, word in ((WaiverState.EXPIRED, "expired"), (WaiverState.TOO_LONG, "too long")):
+        number = sum(state is wanted for _, state in judged)
+        told += [f"{number} {word}"] if number or wanted is WaiverState.EXPIRED else []
+    return ", ".join(told)

@@ -120,12 +120,13 @@ class Result:
 
 
 class WaiverState(StrEnum):
-    """Used, matching nothing, over, or used and over soon."""
+    """Used, matching nothing, over, used and over soon, or good for longer than is allowed."""
 
     USED = "used"
     UNUSED = "unused"
     EXPIRED = "expired"
     SOON = "expires soon"
+    TOO_LONG = "too long"
 
 
 @dataclass(frozen=True, slots=True)

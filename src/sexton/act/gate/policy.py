@@ -32,7 +32,7 @@ _SHARED: dict[str, tuple[str, ...]] = {"level": LEVELS, "on_unknown": ON_UNKNOWN
 _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("cgroup_version", "require"): ("any", "v1", "v2"),
 }
-_TOP = ("schema", "on_unknown", "observe_seconds", "warn_days", "rules", "waivers")
+_TOP = ("schema", "on_unknown", "observe_seconds", "warn_days", "waiver_days", "rules", "waivers")
 _WAIVER = ("rule", "subject", "owner", "expires", "reason")
 _MOST_SECONDS = 3600
 
@@ -51,6 +51,8 @@ class Policy:
     agents: tuple[Waiver, ...] = ()
     #: Where an editor would go to change it; "" for the built-in one.
     path: str = field(default="")
+    #: How far ahead a waiver may end; 0: as far as it likes.
+    waiver_days: int = 0
 
 
 def builtin_text() -> str:
@@ -100,8 +102,10 @@ def _made(told: dict[str, Any], name: str, path: str) -> Policy:
     seconds = _number(path, "observe_seconds", told.get("observe_seconds", base["observe_seconds"]))
     if not 0 < seconds <= _MOST_SECONDS:
         raise _wrong(path, f"observe_seconds is {seconds:g}, not more than 0 and at most 3600")
-    days = _like(path, "warn_days", told.get("warn_days", base["warn_days"]), 0)
-    return Policy(name, float(seconds), days, rules, waivers, path=path)
+    warn, most = (
+        _like(path, key, told.get(key, base[key]), 0) for key in ("warn_days", "waiver_days")
+    )
+    return Policy(name, float(seconds), warn, rules, waivers, path=path, waiver_days=most)
 
 
 def _rules(path: str, told: Any, on_unknown: str) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from sexton.act.gate.model import Violation, Waiver, WaiverState, waived
+from sexton.act.gate.policy import Policy
 from sexton.model.text import count
 
 Judged = tuple[tuple[Waiver, WaiverState], ...]
@@ -30,23 +31,26 @@ def excuse(
 
 
 def states(
-    waivers: Sequence[Waiver],
+    policy: Policy,
+    agents: Sequence[Waiver],
     broken: Iterable[tuple[str, Violation]],
     today: datetime.date,
-    warn_days: int,
 ) -> Judged:
-    """Every waiver with how it stands: `broken` is all that violated a rule, excused or not."""
+    """Every waiver of the policy, and `agents`, with how it stands: `broken` is all that violated a
+    rule, excused or not."""
     found = list(broken)
     judged = []
-    for waiver in waivers:
+    for waiver in (*policy.waivers, *agents):
         used = any(meant(waiver, rule, each) for rule, each in found)
         left = (waiver.expires - today).days
         if left < 0:
             state = WaiverState.EXPIRED
+        elif waiver not in agents and 0 < policy.waiver_days < left:
+            state = WaiverState.TOO_LONG
         elif not used:
             state = WaiverState.UNUSED
         else:
-            state = WaiverState.SOON if left <= warn_days else WaiverState.USED
+            state = WaiverState.SOON if left <= policy.warn_days else WaiverState.USED
         judged.append((waiver, state))
     return tuple(judged)
 
@@ -60,6 +64,17 @@ def expired(waiver: Waiver, today: datetime.date, policy: str, matched: bool) ->
     )
     what = "mend it, or renew the waiver with its owner" if matched else "nothing needs it: delete"
     return Violation(f"{waiver.rule}:{waiver.subject}", message, policy, 0, (waiver.at,), what)
+
+
+def too_long(waiver: Waiver, today: datetime.date, policy: Policy) -> Violation:
+    """An excuse without an end in sight is a fault as well."""
+    latest = today + datetime.timedelta(days=policy.waiver_days)
+    message = (
+        f"the waiver of {waiver.rule} for {waiver.subject} ends on {waiver.expires}, more than"
+        f" {count(policy.waiver_days, 'day')} ahead; it is {waiver.owner}'s: {waiver.reason}"
+    )
+    what = f"let it end by {latest}, or set waiver_days in the policy"
+    return Violation(f"{waiver.rule}:{waiver.subject}", message, policy.path, 0, (waiver.at,), what)
 
 
 def meant(waiver: Waiver, rule: str, violation: Violation) -> bool:

@@ -2,7 +2,8 @@
 
 Every change is said in a comment above it, so that a reviewer sees what and why. What has no one
 right answer (how much memory to reserve) is said at the top and left to its owner. A file whose
-faults cannot be mended line by line (JSON, one-line maps) is written anew from its values.
+faults cannot be mended line by line (one-line maps) is written anew from its values, and the
+changes are said at its top. JSON has no place for a word about it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def corrected(file: KubeletFile) -> str | None:
     by_lines = _by_lines(file)
     if by_lines is not None and _says(by_lines) == _mended(file.tree.plain, file.problems):
         return by_lines
-    return _head(file) + _anew(_mended(file.tree.plain, file.problems))
+    return _head(file) + _changes(file) + _anew(_mended(file.tree.plain, file.problems))
 
 
 def _mended(values: Any, problems: Iterable[Problem]) -> Any:
@@ -141,6 +142,14 @@ def _head(file: KubeletFile) -> str:
         lines.append("# Left to you:")
         lines += [f"#   {_flat(f'{each.field}: {each.message}')}" for each in left]
     return "\n".join(lines) + "\n"
+
+
+def _changes(file: KubeletFile) -> str:
+    """All of them at the top, where the lines they stood on are no more."""
+    fixed = [each for each in file.problems if each.fix is not None]
+    lines = ["# Written anew from its values, without its comments. What was changed:"]
+    lines += [f"#   {_flat(f'{each.field}: {each.message}')}" for each in fixed]
+    return "\n".join(lines) + "\n" if fixed else ""
 
 
 def _flat(text: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sexton.act.remedies.stop_unit import put_back
-from sexton.act.remedy import Hands, text_of, unit_of
+from sexton.act.keeping import keep_unit, put_unit_back
+from sexton.act.remedy import Hands, text_of
 from sexton.act.unit_files import enabling
 from sexton.act.units import UnitBefore, disable, unit_state
 from sexton.model.plan import Condition, Criterion, Step
 
 RECLAIMS = False
+prepare = keep_unit
+undo = put_unit_back
 
 
 def propose(identity: str, before: UnitBefore, after: str) -> Step:
@@ -45,15 +46,7 @@ def propose(identity: str, before: UnitBefore, after: str) -> Step:
     )  # fmt: skip
 
 
-def prepare(step: Step, hands: Hands) -> dict[str, Any]:
-    return {"unit": unit_state(unit_of(step, hands), hands.host).as_json()}
-
-
 def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
     name = text_of(step, "unit")
     gone = disable(unit_state(name, hands.host), hands.writer, hands.deadline_s(60))
     return {"said": f"removed {', '.join(gone)}" if gone else f"{name} had no link left"}
-
-
-def undo(before: Mapping[str, Any], hands: Hands) -> list[str]:
-    return put_back(before["unit"], hands)

@@ -1,7 +1,8 @@
 """Drop the whole node's clean page cache: the blunt tool, and only where it was allowed.
 
 It cannot free what holds most zombies that survive reclaim on their parent: dirty, mapped, tmpfs
-and swapped pages. Everything that was cached is read from disk again.
+and swapped pages. Everything that was cached is read from disk again. So it is left undone where
+the steps before it freed nearly all of them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from typing import Any
 from sexton.act.ordering import Terms
 from sexton.act.remedy import Hands
 from sexton.act.writer import DROP_CACHES
+from sexton.detect.threshold import Threshold
 from sexton.errors import SourceError
 from sexton.model.plan import Criterion, Step
 from sexton.model.text import count, size
 
 RECLAIMS = True
+REST = Threshold(
+    "rest", 10, "% of the plan's", "so few that are left are not worth the whole node's cache"
+)
 _LONGEST_S = 60.0
 
 
@@ -30,14 +35,15 @@ def propose(identity: str, cached_bytes: int | None, dying: int | None) -> Step:
         risk="high",
         risk_why=f"{held} of cache is gone for every process here: disks are read again, jobs slow",
         preconditions=(),
-        effect=f"writes 1 to {DROP_CACHES}: clean page cache only, no dentries, no inodes",
+        effect=f"writes 1 to {DROP_CACHES}: clean page cache only, no dentries, no inodes;"
+        f" not where less than {REST.value:.0f} % of the zombies are left by then",
         cannot_undo="the evicted cache: it is read again as it is used",
         undo="nothing to undo",
         proof=()
         if dying is None
         else (Criterion("dead memory cgroups", "counted before and after", "<", dying, ""),),
         commands=(f"sync; echo 1 > {DROP_CACHES}",),
-        parameters={},
+        parameters={} if dying is None else {"dying": dying},
     )
 
 
@@ -45,8 +51,13 @@ def prepare(step: Step, hands: Hands) -> dict[str, Any]:
     return {"nothing": f"{step.id} has nothing to undo", "dying": _dying(hands)}
 
 
-def carry_out(_step: Step, hands: Hands) -> dict[str, Any]:
-    before = _dying(hands)
+def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
+    before, planned = _dying(hands), step.parameters.get("dying")
+    if before is not None and isinstance(planned, int) and before < planned * REST.value / 100:
+        return {
+            "said": f"not done: {before:,} of {planned:,} zombies are left, which is not worth it",
+            "skipped": True,
+        }
     done = hands.writer.order(
         DROP_CACHES,
         "1",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sexton.act.remedies.stop_unit import put_back
-from sexton.act.remedy import Hands, text_of, unit_of
+from sexton.act.keeping import keep_unit, put_unit_back
+from sexton.act.remedy import Hands, text_of
 from sexton.act.units import OVERRIDES, UnitBefore, override, override_place, unit_state
 from sexton.model.plan import Condition, Criterion, Step
 
 RECLAIMS = False
+prepare = keep_unit
+undo = put_unit_back
 WHAT = "no-restart"
 
 
@@ -49,14 +50,6 @@ def propose(identity: str, before: UnitBefore, after: str) -> Step:
     )  # fmt: skip
 
 
-def prepare(step: Step, hands: Hands) -> dict[str, Any]:
-    return {"unit": unit_state(unit_of(step, hands), hands.host).as_json()}
-
-
 def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
     before = unit_state(text_of(step, "unit"), hands.host)
     return {"said": f"wrote {override(before, hands.writer, WHAT, hands.deadline_s(60))}"}
-
-
-def undo(before: Mapping[str, Any], hands: Hands) -> list[str]:
-    return put_back(before["unit"], hands)

@@ -80,8 +80,11 @@ def _living(found: Stakes) -> str:
         "cache unknown" if found.file_bytes is None else f"{size(found.file_bytes)} of cache",
         "anonymous unknown" if found.anon_bytes is None else f"{size(found.anon_bytes)} anonymous",
     ]
-    swap = f"swap on, {size(found.swap_free_bytes)} free" if found.swap_free_bytes else "no swap"
-    return f"{count(found.live, 'live cgroup')} below it: {', '.join(held)} at stake, {swap}"
+    living = f"{count(found.live, 'live cgroup')} below it: {', '.join(held)} at stake"
+    if not found.swap_total_bytes:
+        return f"{living}, no swap"
+    out = "unknown" if found.swap_bytes is None else size(found.swap_bytes)
+    return f"{living}, {out} in swap already, {size(found.swap_free_bytes)} of swap free"
 
 
 def _price(found: Stakes, reason: Reason) -> str:
@@ -178,7 +181,7 @@ def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
         stop_if=hands.stop,
     )
     done = free(hands.host, text_of(step, "parent"), limits, hands.writer, hands.tell)
-    return {**done.as_json(), "said": done.sentence}
+    return {**done.as_json(), "said": done.sentence, "told": list(done.told)}
 
 
 def undo(_before: Mapping[str, Any], _hands: Hands) -> list[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from shlex import quote
 from typing import Any
 
+from sexton.act.keeping import put_back
 from sexton.act.remedy import Hands, text_of, unit_of
 from sexton.act.standing import Standing
-from sexton.act.units import STOP_S, before_from_json, restore, stop, unit_state
+from sexton.act.units import STOP_S, stop, unit_state
 from sexton.model.plan import Condition, Criterion, Step
-from sexton.model.text import printable
 
 RECLAIMS = False
 
@@ -92,18 +91,3 @@ def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
 def undo(before: Mapping[str, Any], hands: Hands) -> list[str]:
     """Start what ran, and what ran by it."""
     return [line for kept in (before["unit"], *before["along"]) for line in put_back(kept, hands)]
-
-
-def put_back(kept: Mapping[str, Any], hands: Hands) -> list[str]:
-    """A unit as a journal kept it, and what that took, in lines for a person."""
-    unit = before_from_json(kept)
-    if not hands.same_boot:
-        lasting = tuple(each for each in unit.entries if not each.path.startswith("/run/"))
-        unit = replace(unit, entries=lasting)
-    done = restore(unit, hands.writer)
-    lines = [f"made again: {printable(path)}" for path in done.made]
-    lines += [f"removed: {printable(path)}" for path in done.removed]
-    lines += [f"left alone: {printable(text)}" for text in done.left]
-    if done.started:
-        lines.append(f"started: {printable(unit.id)}")
-    return lines

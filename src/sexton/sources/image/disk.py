@@ -4,7 +4,7 @@ Raw only. The partition tables are GPT (UEFI specification, chapter 5) and the P
 system on the bare disk needs neither. What we cannot read is named, with the command that turns it
 into something we can.
 
->>> what_it_is(b"QFI\xfb" + bytes(4092))
+>>> what_it_is(b"QFI\xfb" + bytes(4092)).name
 'a qcow2 disk'
 """
 
@@ -21,22 +21,44 @@ from sexton.sources.image.ext4_layout import MAGIC
 
 _MOST_PARTITIONS = 256
 _HEAD = 128 << 10
-#: Offset, magic, what it is, what to do.
-_STRANGERS: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"QFI\xfb", "a qcow2 disk"),
-    (0, b"KDMV", "a VMware disk"),
-    (0, b"vhdxfile", "a VHDX disk"),
-    (0, b"conectix", "a VHD disk"),
-    (64, b"\x7f\x10\xda\xbe", "a VirtualBox disk"),
-    (0, b"XFSB", "an XFS file system"),
-    (0, b"hsqs", "a squashfs file system"),
-    (0, b"LUKS\xba\xbe", "an encrypted (LUKS) volume"),
-    (512, b"LABELONE", "an LVM volume"),
-    (0x10040, b"_BHRfS_M", "a btrfs file system"),
-    (32769, b"CD001", "a CD image"),
-    (1024 + 0x0, b"\x10\x20\xf5\xf2", "an f2fs file system"),
-)
-_DISKS = ("a qcow2 disk", "a VMware disk", "a VHDX disk", "a VHD disk", "a VirtualBox disk")
+_CONVERT = "qemu-img convert -O raw IN OUT"
+_MOUNT = "mount it read-only and give the directory, or make a tar: virt-tar-out -a IMAGE / OUT.tar"
+
+
+class Stranger(NamedTuple):
+    """A format that is known and not read here: where its mark stands, and what to do with it."""
+
+    offset: int
+    magic: bytes
+    name: str
+    way: str = _MOUNT
+
+
+_STRANGERS = (
+    Stranger(0, b"QFI\xfb", "a qcow2 disk", _CONVERT),
+    Stranger(0, b"QED\0", "a QED disk", _CONVERT),
+    Stranger(0, b"KDMV", "a VMware disk", _CONVERT),
+    Stranger(0, b"# Disk DescriptorFile", "a VMware disk's description", _CONVERT),
+    Stranger(0, b"vhdxfile", "a VHDX disk", _CONVERT),
+    Stranger(0, b"conectix", "a VHD disk", _CONVERT),
+    Stranger(0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT),
+    Stranger(0, b"WithouFreSpacExt", "a Parallels disk", _CONVERT),
+    Stranger(64, b"\x7f\x10\xda\xbe", "a VirtualBox disk", _CONVERT),
+    Stranger(0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img IN OUT"),
+    Stranger(0, b"XFSB", "an XFS file system"),
+    Stranger(0, b"hsqs", "a squashfs file system", "unsquashfs -d DIR IMAGE, and give DIR"),
+    Stranger(0, b"LUKS\xba\xbe", "an encrypted (LUKS) volume", "open it (cryptsetup open --readonly"
+             " IMAGE NAME) and give /dev/mapper/NAME"),
+    Stranger(512, b"LABELONE", "an LVM volume"),
+    Stranger(0x10040, b"_BHRfS_M", "a btrfs file system"),
+    Stranger(32769, b"CD001", "a CD image"),
+    Stranger(1024, b"\x10\x20\xf5\xf2", "an f2fs file system"),
+    Stranger(1024, b"\xe2\xe1\xf5\xe0", "an EROFS file system"),
+    *(
+        Stranger(0, magic, "a cpio archive", "cpio -idm -D DIR < IMAGE, and give DIR")
+        for magic in (b"070701", b"070702", b"070707", b"\xc7\x71", b"\x71\xc7")
+    ),
+)  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -74,18 +96,16 @@ def find_root(descriptor: int) -> tuple[Ext4Files, str]:
             if is_root(files):
                 return files, part.name
             seen.append(f"{part.name} is no root (an ext file system without /etc)")
-        elif part.start or what_it_is(start) is not None:
-            stranger = what_it_is(start)
-            if stranger is not None:
-                seen.append(f"{part.name} is {stranger}")
+        elif part.start and (stranger := what_it_is(start)) is not None:
+            seen.append(f"{part.name} is {stranger.name}")
     raise StoreError(_advice(head, seen))
 
 
-def what_it_is(start: bytes) -> str | None:
+def what_it_is(start: bytes) -> Stranger | None:
     """A format that is known and not read here."""
-    for offset, magic, name in _STRANGERS:
-        if start[offset : offset + len(magic)] == magic:
-            return name
+    for each in _STRANGERS:
+        if start[each.offset : each.offset + len(each.magic)] == each.magic:
+            return each
     return None
 
 
@@ -124,12 +144,9 @@ def _is_ext(start: bytes) -> bool:
 
 def _advice(head: bytes, seen: list[str]) -> str:
     stranger = what_it_is(head)
-    if stranger in _DISKS:
-        return f"{stranger}, which is not read here: qemu-img convert -O raw IN OUT"
+    if stranger is not None:
+        return f"{stranger.name}, which is not read here: {stranger.way}"
     if seen:
         told = "; ".join(dict.fromkeys(seen))
-        return (
-            f"no ext2/3/4 root file system in it ({told}); mount it read-only and give the"
-            " directory, or make a tar: virt-tar-out -a IMAGE / OUT.tar"
-        )
+        return f"no ext2/3/4 root file system in it ({told}); {_MOUNT}"
     return "neither a directory, nor a tar, nor a raw disk image with an ext2/3/4 root"

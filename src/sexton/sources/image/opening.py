@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import ExitStack
-from types import TracebackType
 
 from sexton.errors import SourceError, StoreError
 from sexton.model.text import printable
+from sexton.sources.closing import Closing
 from sexton.sources.image.directory import ImageDirectory
 from sexton.sources.reader import Files
 
 _SNIFF = 512
 
 
-class Image:
+class Image(Closing):
     """An opened image; use as a context manager. `kind` and `notes` are for a person."""
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self.path = path
         self.notes: tuple[str, ...] = ()
-        self._held = ExitStack()
+        if not path:
+            raise StoreError("no image is named: the path is empty")
         try:
             mode = os.stat(path).st_mode
         except (OSError, ValueError) as error:
@@ -29,21 +30,11 @@ class Image:
         try:
             self.files, self.kind = self._open(mode)
         except SourceError as error:
+            self._held.close()
             raise StoreError(str(error)) from None
         except StoreError as error:
             self._held.close()
             raise StoreError(f"{printable(path)}: {error}") from None
-
-    def __enter__(self) -> Image:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._held.close()
 
     def _open(self, mode: int) -> tuple[Files, str]:
         if stat.S_ISDIR(mode):
@@ -66,8 +57,8 @@ class Image:
         if not start:
             raise StoreError("empty")
         if is_tar(start):
-            with os.fdopen(os.dup(descriptor), "rb") as stream:
-                found = read_tar(stream)
+            stream = self._held.enter_context(os.fdopen(os.dup(descriptor), "rb"))
+            found = read_tar(stream)
             self.notes = found.notes
             return found.files, "a tar"
         return self._disk(descriptor)

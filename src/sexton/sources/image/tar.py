@@ -1,9 +1,10 @@
 r"""A root file system in a tar (``docker export``, ``tar -C /mnt -c .``), plain or compressed.
 
-Read once from front to back, never unpacked. Names of all members are kept, and the contents of
-those that say how a machine is set up: everything small under ``/etc`` and the unit files. The
-formats are those of tar(5): ustar, GNU's long names, pax. Written here and not left to `tarfile`,
-which believes a header's word on how much to read into memory.
+Read from front to back, never unpacked. Names of all members are kept, and the contents of those
+that say how a machine is set up: everything small under ``/etc`` and the unit files. Another small
+file that is asked for (kubelet's configuration in a place of somebody's own) is looked up again.
+The formats are those of tar(5): ustar, GNU's long names, pax. Written here and not left to
+`tarfile`, which believes a header's word on how much to read into memory.
 
 What a hostile tar may hold, and what becomes of it: a member with ``..`` is left out and counted;
 an absolute name begins at the tree's root; a hard link shares what the *tar* holds under that name,
@@ -20,16 +21,18 @@ sexton.errors.StoreError: the tar is damaged: a pax record that lies about its l
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, cast
+from contextlib import contextmanager
+from typing import BinaryIO, NamedTuple
 
 from sexton.errors import StoreError
+from sexton.model.text import printable
+from sexton.sources.image.packing import READ, packing_of, unpacked
 from sexton.sources.image.tree import ImageTree
 
 MOST_MEMBERS = 1_000_000
@@ -40,7 +43,8 @@ MOST_HEADER = 64 << 10
 MOST_STREAM = 64 << 30
 MOST_DEPTH = 64
 MOST_NAME = 4096
-_MEMORY = 256 << 20
+#: Files that are looked up again in a packed tar: each time it is unpacked as far as there.
+MOST_AGAIN = 8
 _BLOCK = 512
 _STEP = 1 << 20
 #: Where a machine's set-up is written down; other files are only names.
@@ -55,9 +59,19 @@ KEPT = (
     "opt/aws/",
     "run/systemd/",
     "boot/grub/",
+    "boot/grub2/",
+    "boot/loader/",
+    "boot/cmdline.txt",
+    "boot/firmware/cmdline.txt",
+    "home/kubernetes/",
     "proc/",
     "sys/fs/cgroup/",
 )
+
+
+#: Disks travel in tars, too: an appliance (OVA), Google's disk.raw, Vagrant's box.img.
+_DISKS = (".ovf", ".vmdk", ".raw", ".img", ".qcow2", ".vhd", ".vhdx")
+_UNPACK_DISK = "tar -xf FILE, then qemu-img convert -O raw DISK OUT, and give that"
 
 
 class Member(NamedTuple):
@@ -78,67 +92,68 @@ class TarImage(NamedTuple):
 
 def is_tar(start: bytes) -> bool:
     """Does this look like a tar's first block, or like something a tar is packed in?"""
-    return start[257:262] == b"ustar" or _packing(start) is not None
+    return start[257:262] == b"ustar" or packing_of(start) is not None
 
 
 def read_tar(stream: BinaryIO) -> TarImage:
-    """The tree of a tar; `StoreError` where it is none, is damaged, or is more than we take."""
+    """The tree of a tar; `StoreError` where it is none, is damaged, or is more than we take.
+
+    The stream has to stay open as long as the tree is read.
+    """
     start = stream.read(_BLOCK)
-    stream.seek(0)
-    packing = _packing(start)
-    if packing == "zstd":
-        raise StoreError("zstd is not read here: zstd -d FILE, and give the plain tar")
-    plain = packing is None
-    unpacked = {
-        "gzip": lambda: gzip.GzipFile(fileobj=stream),
-        "bzip2": lambda: bz2.BZ2File(stream),
-        "xz": lambda: io.BufferedReader(_Xz(stream)),
-    }.get(packing or "", lambda: stream)()
-    source = _Source(cast("BinaryIO", unpacked), seekable=plain)
+    packing = packing_of(start)
+    if packing is not None and packing.name not in READ:
+        told = f"packed with {packing.name}, which is not read here"
+        raise StoreError(f"{told}: {packing.unpack} FILE, and give what comes out")
+    name = "" if packing is None else packing.name
+    tree = ImageTree(_Again(stream, name))
     try:
-        return _tree(source)
+        with _damage_told():
+            return _fill(tree, _opened(stream, name))
+    except _NoTarError:
+        if packing is None:
+            raise StoreError("no tar") from None
+        told = f"packed with {name}, and no tar is in it"
+        raise StoreError(f"{told}: {packing.unpack} FILE, and give what comes out") from None
+
+
+class _NoTarError(StoreError):
+    """Its very first block is no header."""
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    try:
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         raise StoreError(f"the tar is damaged or cut short: {error}") from None
     except OSError as error:
         raise StoreError(f"the tar cannot be read: {error}") from None
 
 
-def _packing(start: bytes) -> str | None:
-    magics = {
-        b"\x1f\x8b": "gzip",
-        b"BZh": "bzip2",
-        b"\xfd7zXZ\x00": "xz",
-        b"\x28\xb5\x2f\xfd": "zstd",
-    }
-    return next((name for magic, name in magics.items() if start.startswith(magic)), None)
+def _opened(stream: BinaryIO, packing: str) -> _Source:
+    """The plain tar, from its beginning."""
+    stream.seek(0)
+    return _Source(unpacked(stream, packing), seekable=not packing)
 
 
-class _Xz(io.RawIOBase):
-    """An .xz stream that may not take more than `_MEMORY` to unpack."""
+class _Again:
+    """Looks up one more file, by where it lies in the plain tar."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, packing: str) -> None:
         self._stream = stream
-        self._unpacker = lzma.LZMADecompressor(memlimit=_MEMORY)
+        self._packing = packing
+        self._left = MOST_AGAIN
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while True:
-            if self._unpacker.eof:  # several streams in a row are one file
-                rest = self._unpacker.unused_data or self._stream.read(1 << 16)
-                if not rest.strip(b"\0"):
-                    return 0
-                self._unpacker = lzma.LZMADecompressor(memlimit=_MEMORY)
-                piece = self._unpacker.decompress(rest, len(buffer))
-            else:
-                given = self._stream.read(1 << 16) if self._unpacker.needs_input else b""
-                if self._unpacker.needs_input and not given:
-                    raise EOFError("ends in the middle")
-                piece = self._unpacker.decompress(given, len(buffer))
-            if piece:
-                buffer[: len(piece)] = piece
-                return len(piece)
+    def __call__(self, place: int, size: int) -> bytes:
+        if self._packing:
+            if not self._left:
+                raise StoreError("not kept from the tar, which was unpacked often enough already")
+            self._left -= 1
+        with _damage_told():
+            source = _opened(self._stream, self._packing)
+            source.skip(place)
+            return source.take(source.padded(size))[:size]
 
 
 class _Source:
@@ -182,10 +197,10 @@ def _length(stream: BinaryIO) -> int:
     return length
 
 
-def _tree(source: _Source) -> TarImage:
-    tree = ImageTree()
+def _fill(tree: ImageTree, source: _Source) -> TarImage:
     outside = strange = kept = 0
     seen_layers = False
+    disks: list[str] = []
     for member in _members(source):
         path = _place(member.name)
         if path is None:
@@ -194,36 +209,48 @@ def _tree(source: _Source) -> TarImage:
             source.skip(source.padded(member.size))
             continue
         seen_layers |= path.endswith("/layer.tar") or path.startswith("/blobs/sha256/")
-        relative = path[1:]
-        if member.kind == "dir":
-            tree.add_directory(path)
-        elif member.kind == "link":
-            tree.forget(path)
-            tree.add_link(path, member.target[:MOST_NAME])
-        elif member.kind == "hard":
-            shared = tree.content(_place(member.target) or "")
-            tree.forget(path)
-            if shared is None:
-                tree.add_closed(path, "a hard link to a file whose contents are not kept")
-            else:
-                tree.add_file(path, shared)
-        elif member.kind == "file" and relative.startswith(KEPT) and member.size <= MOST_FILE:
+        if path.count("/") == 1 and path.endswith(_DISKS):
+            disks.append(path[1:])
+        if member.kind == "file" and path[1:].startswith(KEPT) and member.size <= MOST_FILE:
             kept += member.size
             if kept > MOST_KEPT:
                 raise StoreError(f"the tar has more than {MOST_KEPT >> 20} MB of settings")
             tree.forget(path)
             tree.add_file(path, source.take(source.padded(member.size))[: member.size])
             continue
-        else:
-            tree.forget(path)
-            why = "not kept from the tar" if member.kind == "file" else member.kind
-            tree.add_closed(path, f"larger than {MOST_FILE:,} bytes" if _big(member) else why)
+        _name(tree, path, member, source.at)
         source.skip(source.padded(member.size))
     if seen_layers:
         raise StoreError(
             "this is an image in layers (docker save, OCI): docker create IMAGE, then docker export"
         )
+    if disks and not {"etc", "usr"} & set(tree.names("/")):
+        raise StoreError(f"a tar with a disk in it ({printable(disks[0])}): {_UNPACK_DISK}")
     return TarImage(tree, tuple(_notes(outside, strange)))
+
+
+def _name(tree: ImageTree, path: str, member: Member, place: int) -> None:
+    """A member whose contents are not kept; `place` is where they lie."""
+    if member.kind == "dir":
+        tree.add_directory(path)
+        return
+    target = _place(member.target) or ""
+    shared, later = tree.content(target), tree.later(target)
+    tree.forget(path)
+    if member.kind == "link":
+        tree.add_link(path, member.target[:MOST_NAME])
+    elif member.kind == "hard" and shared is not None:
+        tree.add_file(path, shared)
+    elif member.kind == "hard" and later is not None:
+        tree.add_later(path, *later)
+    elif member.kind == "hard":
+        tree.add_closed(path, "a hard link to a file whose contents are not kept")
+    elif member.kind != "file":
+        tree.add_closed(path, member.kind)
+    elif _big(member):
+        tree.add_closed(path, f"larger than {MOST_FILE:,} bytes")
+    else:
+        tree.add_later(path, place, member.size)
 
 
 def _big(member: Member) -> bool:
@@ -259,9 +286,10 @@ def _members(source: _Source) -> Iterator[Member]:
         try:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
-            if number == 0 or not _is_end(block):
-                what = "no tar" if number == 0 else f"the tar is damaged or cut short: {error}"
-                raise StoreError(what) from None
+            if number == 0:
+                raise _NoTarError("no tar") from None
+            if not _is_end(block):
+                raise StoreError(f"the tar is damaged or cut short: {error}") from None
             return
         except (ValueError, OverflowError) as error:
             raise StoreError(f"the tar is damaged: {error}") from None

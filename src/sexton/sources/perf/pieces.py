@@ -19,7 +19,6 @@ import stat
 import struct
 import tempfile
 from collections.abc import Iterator
-from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import I64
+from sexton.sources.closing import Closing
 from sexton.sources.perf.header import Head, read_head
 from sexton.sources.perf.walk import BadRecord, Since, Walker, walker
 from sexton.sources.reader import OPEN_FLAGS, failure
@@ -63,12 +63,12 @@ class Piece(NamedTuple):
     kinds: npt.NDArray[np.uint32]
 
 
-class Capture:
+class Capture(Closing):
     """Open files of one capture; closes them when left."""
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self.path = path
-        self._held = contextlib.ExitStack()
         self.problems: list[str] = []
         self.parts: list[Part] = []
         with contextlib.ExitStack() as unwound:
@@ -78,17 +78,6 @@ class Capture:
             self.head: Head = read_head(path, self.size, self.read_at)
             self.parts.insert(0, self._data())
             unwound.pop_all()
-
-    def __enter__(self) -> Capture:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._held.close()
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Bytes of the main file."""

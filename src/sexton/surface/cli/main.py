@@ -8,7 +8,6 @@ imported inside `run`, so that ``sexton --version`` and ``--help`` answer at onc
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sexton import __version__
 from sexton.surface.cli import streams
+from sexton.surface.cli.nested import add_module
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -185,15 +185,7 @@ def _parser(arguments: list[str]) -> tuple[argparse.ArgumentParser, ModuleType |
     chosen = None
     # Only the asked-for command is imported; the list of them all is for help and for mistakes.
     for name in (verb,) if verb in VERBS else VERBS:
-        module = importlib.import_module(_PACKAGE + name)
-        doc = (module.__doc__ or name).strip()  # python -OO has no docstrings
-        child = verbs.add_parser(
-            name,
-            help=doc.splitlines()[0].rstrip("."),
-            description=doc,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(child)
+        module = add_module(verbs, _PACKAGE, name)
         if name == verb:
             chosen = module
     return parser, chosen

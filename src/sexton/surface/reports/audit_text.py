@@ -26,6 +26,7 @@ _ENDS = {
 }
 _MOST_SHOWN = 12
 _MOST_NAMES = 12
+_MOST_LOOPING = 3
 
 
 def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
@@ -283,11 +284,20 @@ def _do_now(audit: Audit, width: int) -> Iterator[str]:
         yield from map(typed, _disabling(audit, [each.unit for each in unneeded]))
     if harmful:
         yield ""
-        first = harmful[0].faults[0]
-        looping = first.id == CRASH_LOOP
-        what = f"why {harmful[0].unit} fails" if looping else f"a drop-in for {harmful[0].unit}"
-        yield from labelled("DO NOW" if looping else "PREVENT", [f"{what}:"], width)
-        yield from map(typed, first.fix.split("\n"))
+        looping = [each for each in harmful if each.faults[0].id == CRASH_LOOP]
+        if looping:
+            shown = ", ".join(each.unit for each in looping[:_MOST_LOOPING])
+            more = len(looping) - _MOST_LOOPING
+            named = f"{shown} and {more} more" if more > 0 else shown
+            verb = "fails" if len(looping) == 1 else "fail"
+            yield from labelled("DO NOW", [f"why {named} {verb}:"], width)
+            cures = [each.faults[0].fix.split("\n") for each in looping[:_MOST_LOOPING]]
+            first_lines = [cure[0] for cure in cures]  # where each says why
+            rest = [line for cure in cures for line in cure[1:]]
+            yield from map(typed, dict.fromkeys([*first_lines, *rest]))
+        else:
+            yield from labelled("PREVENT", [f"a drop-in for {harmful[0].unit}:"], width)
+            yield from map(typed, harmful[0].faults[0].fix.split("\n"))
     if any(each.level != "note" for each in audit.kubelet):
         yield ""
         yield from labelled("MEND", ["kubelet's configuration, corrected, to compare:"], width)

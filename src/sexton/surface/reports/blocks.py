@@ -10,7 +10,7 @@ from sexton.model.text import shorten
 
 LABEL = 10
 #: A number and its unit stay on one line.
-_UNIT = re.compile(r"(\d) (s|ms|min|h|d|x|MB|KiB|MiB|GiB|%)(?!\w)")
+_UNIT = re.compile(r"(\d) (s|ms|µs|min|h|d|x|B|MB|KiB|MiB|GiB|TiB|%)(?!\w)")
 
 
 def labelled(label: str, items: Iterable[str], width: int, indent: int = LABEL) -> Iterator[str]:

@@ -31,6 +31,12 @@ def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:
                 "title": done.step.title,
                 "state": done.state,
                 "said": done.said,
+                "told": list(done.told),
+                "outcome": {
+                    name: value
+                    for name, value in done.outcome.items()
+                    if name not in ("said", "told")
+                },
                 "proofs": [
                     {"what": what, "holds": held, "read": read} for what, held, read in done.proofs
                 ],

@@ -148,6 +148,8 @@ def applied_text(plan: Plan, applied: Applied, width: int, colour: bool = False)
         lines.append(f"{title}{done.state:>{max(width - len(title), len(done.state) + 2)}}")
         if done.said and done.said != applied.why:
             lines += _part("", done.said, width)
+        for line in done.told:
+            lines += _part("", line, width)
         for what, held, read in done.proofs:
             mark = {True: "holds", False: "DOES NOT HOLD", None: "could not be read"}[held]
             lines += _part("proof", f"{what}: {read or '?'} ({mark})", width)
@@ -185,8 +187,10 @@ def refused_text(plan: Plan, reasons: list[str], width: int, colour: bool = Fals
 def rolled_back_text(done: RolledBack, width: int, colour: bool = False) -> str:
     width = clamp(width)
     word, shade = ("UNDONE", "32") if not done.failed else ("NOT ALL UNDONE", "31")
-    if not done.lines and not done.failed:
+    if done.already:
         return f"apply {done.run} is undone already: nothing was changed\n"
+    if not done.lines and not done.failed:
+        return f"apply {done.run} had changed nothing: there was nothing to undo\n"
     lines = [*headline(word, f"apply {done.run}", width, shade if colour else ""), ""]
     for step, what in done.lines:
         lines += block(printable(what), width, " " * 15, first=f" {step:<13} ")

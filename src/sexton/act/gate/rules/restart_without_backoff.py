@@ -3,8 +3,9 @@
 Every start makes a memory cgroup, and each may leave a dead one. systemd's start limit (5 starts
 in 10 s) never trips for a unit that waits longer than that between its tries: ``RestartSec=10s``
 alone, as in the deb package's ecs.service, comes to 8,640 starts a day. Fails where the unit files
-allow more than ``starts_a_day``; units a node lives by (kubelet, container runtimes, sshd …) are
-meant to come back for ever and are left alone.
+allow more than ``starts_a_day``, those of a timer too; units a node lives by (kubelet, container
+runtimes, sshd …) are meant to come back for ever and are left alone. What loops while it is watched
+is the other rule's, ``crash_loops``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from shlex import quote
 
 from sexton.act.gate.auditing import audited
 from sexton.act.gate.model import Checked, Place, Settings, Violation
-from sexton.model.audit import Fault, Need, Subject
+from sexton.model.audit import CRASH_LOOP, ENDLESS_RESTART, Fault, Need, Subject
 from sexton.model.text import count
 
 
@@ -25,7 +26,7 @@ def check(place: Place, settings: Settings) -> Checked:
     broken, spared, slow = [], [], []
     for subject in found.subjects:
         for fault in subject.faults:
-            if fault.starts_a_day is None:
+            if fault.starts_a_day is None or fault.id == CRASH_LOOP:  # that is another rule's
                 continue
             if subject.verdict is Need.PROTECTED:
                 spared.append(subject.unit)
@@ -47,7 +48,11 @@ def _violation(subject: Subject, fault: Fault) -> Violation:
     fix = " ".join(fault.fix.split("\n"))
     written = subject.enabled.restart.written if subject.enabled is not None else ()
     facts = [f"as written: {', '.join(written)}"] if written else []
-    facts.append(f"to mend it, a drop-in {subject.unit}.d/backoff.conf: {fix}")
     message = f"{subject.unit}: {fault.detail}"
-    remedy = f"systemctl edit {quote(subject.unit)}  # with those lines; or disable it"
+    if fault.id == ENDLESS_RESTART:
+        facts.append(f"to mend it, a drop-in {subject.unit}.d/backoff.conf: {fix}")
+        remedy = f"systemctl edit {quote(subject.unit)}  # with those lines; or disable it"
+    else:
+        facts.append(f"to mend it: {fix}")
+        remedy = f"systemctl edit {quote(subject.unit)}  # a longer period; or disable it"
     return Violation(subject.unit, message, path, 0, tuple(facts), remedy)

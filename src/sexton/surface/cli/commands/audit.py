@@ -25,7 +25,6 @@ from sexton.surface.cli.options import add_json, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from sexton.act.audit.changes import Before
     from sexton.act.audit.policy import Entry
@@ -208,38 +207,6 @@ def _text(path: str) -> str | None:
 
 
 def _write(path: str, content: str) -> None:
-    """All of it or nothing: beside it first, then in its place."""
-    import os
-    import tempfile
-    from pathlib import Path
+    from sexton.surface.cli.whole import write_whole
 
-    from sexton.errors import CommandError
-
-    target = Path(path)
-    try:
-        handle, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(beside, _mode(target))
-            os.replace(beside, target)
-        except BaseException:
-            os.unlink(beside)
-            raise
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
-
-
-def _mode(target: Path) -> int:
-    """As it has been, else as the user's umask wants new files."""
-    import os
-    import stat
-
-    try:
-        return stat.S_IMODE(target.stat().st_mode)
-    except FileNotFoundError:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return 0o666 & ~mask
+    write_whole(path, (content.encode("utf-8", "surrogateescape"),), mode=None)

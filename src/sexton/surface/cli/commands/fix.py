@@ -17,26 +17,16 @@ docs/fix.md tells all of it.
 from __future__ import annotations
 
 import argparse
-import importlib
+
+from sexton.surface.cli.nested import add_all, run_chosen
 
 WHATS = ("plan", "apply", "verify", "rollback", "status", "log")
 _PACKAGE = "sexton.surface.cli.fixing."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_subparsers(title="what to do", metavar="WHAT", dest="what", required=True)
-    for name in WHATS:
-        module = importlib.import_module(_PACKAGE + name)
-        doc = (module.__doc__ or name).strip()  # python -OO has no docstrings
-        child: argparse.ArgumentParser = what.add_parser(
-            name,
-            help=doc.splitlines()[0].rstrip("."),
-            description=doc,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(child)
+    add_all(parser, _PACKAGE, WHATS)
 
 
 def run(args: argparse.Namespace) -> int:
-    status: int = importlib.import_module(_PACKAGE + args.what).run(args)
-    return status
+    return run_chosen(_PACKAGE, args)

@@ -18,8 +18,9 @@ the wall clock, as -k CLOCK_MONOTONIC does.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Sequence
+
+from sexton.surface.cli.nested import add_all, run_chosen
 
 #: In the order a new user meets them; one module each in `sexton.surface.cli.profiling`.
 WHATS = (
@@ -48,19 +49,8 @@ def words(given: Sequence[str]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_subparsers(title="what to do", metavar="WHAT", dest="what", required=True)
-    for name in WHATS:
-        module = importlib.import_module(_PACKAGE + name)
-        doc = (module.__doc__ or name).strip()  # python -OO has no docstrings
-        child: argparse.ArgumentParser = what.add_parser(
-            name,
-            help=doc.splitlines()[0].rstrip("."),
-            description=doc,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(child)
+    add_all(parser, _PACKAGE, WHATS)
 
 
 def run(args: argparse.Namespace) -> int:
-    status: int = importlib.import_module(_PACKAGE + args.what).run(args)
-    return status
+    return run_chosen(_PACKAGE, args)

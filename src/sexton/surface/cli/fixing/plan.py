@@ -142,20 +142,8 @@ def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dic
 def _keep(plan: Plan, path: str) -> None:
     """Whole or not at all, for its owner alone: it tells about the node."""
     import json
-    import os
-    import tempfile
 
-    from sexton.errors import CommandError
     from sexton.model.plan import as_json
+    from sexton.surface.cli.whole import write_whole
 
-    directory = os.path.dirname(os.path.abspath(path))
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=".sexton-plan-", dir=directory)
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            json.dump(as_json(plan), stream, indent=2)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+    write_whole(path, (json.dumps(as_json(plan), indent=2).encode("ascii"), b"\n"))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sexton.errors import CommandError
+from sexton.surface.cli.whole import write_whole
 
 if TYPE_CHECKING:
     from sexton.profile.opened import Opened
@@ -62,32 +62,11 @@ def give(parts: Iterable[bytes], out: str | None) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
         return
-    if "\0" in out:
-        raise CommandError("a path has no NUL in it")
-    try:
-        _write(parts, out)
-    except OSError as error:
-        raise CommandError(f"{out}: {error.strerror or error}") from None
+    write_whole(out, parts)
 
 
 def give_text(text: str, out: str | None) -> None:
     give((text.encode("utf-8", "backslashreplace"),), out)
-
-
-def _write(parts: Iterable[bytes], out: str) -> None:
-    if os.path.exists(out) and not os.path.isfile(out):  # a device or a pipe; a directory fails
-        with open(out, "wb") as stream:
-            stream.writelines(parts)
-        return
-    aside = f"{out}.{os.getpid()}.part"
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(handle, "wb") as stream:
-            stream.writelines(parts)
-        os.replace(aside, out)
-    except BaseException:
-        os.unlink(aside)
-        raise
 
 
 def written(out: str) -> None:
