@@ -107,7 +107,8 @@ class OpenSegment:
         self._journal = -1
         self._journal_end = 0
         aside = directory.with_name(f"{ASIDE}{directory.name}")  # no reader meets one that is empty
-        shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # what a disk that refuses says is the reason
+            shutil.rmtree(aside)
         try:
             aside.mkdir(mode=0o700)
             self._journal = os.open(aside / JOURNAL, _NEW, 0o600)
