@@ -192,3 +192,17 @@ def test_on_a_node_that_can_be_counted_the_slope_is_known_and_rising_zombies_fai
     slope = verify(told(), window).judged[0]
     assert slope.met is Met.NO, slope
     assert slope.now.startswith("+")
+
+
+def test_an_apply_that_stopped_half_way_holds_nothing_however_calm_the_node_is():
+    window = make_window([(0.0, rows(0.0)), (600.0, rows(600.0))], (KernelLog,))
+    done, begun = Record("1-stop", {}, {"said": "stopped"}), Record("2-disable", {})
+    why = "cpu pressure is 34 %\x1b[2J"
+    found = verify(told(records=[done, begun], ended="stopped", ended_why=why), window)
+    (steps,) = (each for each in found.judged if each.met is Met.NO)
+    assert (steps.what, steps.now) == ("steps that were done", f"1 of {len(plan().automatic)}")
+    assert found.exit == 1
+    said = verify_text(found, 100)
+    assert "IT DOES NOT HOLD" in said
+    assert "it stopped: cpu pressure is 34 %" in said
+    assert "\x1b" not in said

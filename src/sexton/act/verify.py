@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from sexton.act import measures
+from sexton.act.journal import STOPPED as CUT_SHORT
 from sexton.act.journal import Told
 from sexton.act.remedy import told_in
 from sexton.detect.growth import ENOUGH
@@ -100,6 +101,8 @@ def verify(told: Told, window: Window) -> Verified:
         )
     )
     judged.append(_resets(now))
+    if told.ended == CUT_SHORT:
+        judged.append(_steps(told))
     at_apply = told.start.get(measures.DYING, before.get(measures.DYING))
     return Verified(
         told.id,
@@ -188,6 +191,14 @@ def _resets(now: Mapping[str, float]) -> Judged:
     if counted is None:
         return Judged(what, "", "?", Met.UNKNOWN, source, "neither log nor counters (sudo)")
     return Judged(what, "", f"{counted:.0f} new", Met.NO if counted else Met.YES, source)
+
+
+def _steps(told: Told) -> Judged:
+    """An apply that stopped half-way has not cured, however calm the node is meanwhile."""
+    done = sum(each.outcome is not None for each in told.records)
+    now = f"{done} of {len(told.plan.automatic)}"
+    note = f"it stopped: {printable(told.ended_why)}" if told.ended_why else ""
+    return Judged("steps that were done", "", now, Met.NO, "the journal of this apply", note)
 
 
 def _number(value: Any, shape: str) -> str:
