@@ -231,12 +231,35 @@ def _judge(times: Array, cores: Array, steps: Array, robbed: _Robbed) -> Cores:
         (int(cores[int(steps[:, longest].argmax())]), longest),
         (int(cores[int(np.argmax(steps[:, coarse] >= 0))]), coarse),
     }
-    both = int((second / 10 / seconds).argmax())
-    if second[both] >= 0:
-        busiest = np.argsort(-steps[:, both], kind="stable")[:2]
+    lesser = second / 10 / seconds
+    for each in _by_reading(robbed) if len(cores) > 1 else ():
+        number = int(each.numbers[0])
+        lesser[number] = np.partition(_shares(steps[:, number] / 10 / seconds[number], each), -2)[
+            -2
+        ]
+    both = int(lesser.argmax())
+    if lesser[both] >= 0:
+        there = _Robbed(*(each[robbed.numbers == both] for each in robbed))
+        busiest = np.argsort(-_shares(steps[:, both] / 10 / seconds[both], there), kind="stable")[
+            :2
+        ]
         telling |= {(int(cores[row]), both) for row in busiest}
     held = _held((times, cores, steps), robbed, np.flatnonzero(share >= KERNEL_SHARE.value))
     return Cores(times, tuple(held), tuple(sorted(telling)))
+
+
+def _by_reading(robbed: _Robbed) -> Iterator[_Robbed]:
+    """The same, reading by reading."""
+    order = np.argsort(robbed.numbers, kind="stable")
+    _, first = np.unique(robbed.numbers[order], return_index=True)
+    for part in np.split(order, first[1:]) if len(order) else ():
+        yield _Robbed(*(each[part] for each in robbed))
+
+
+def _shares(column: Array, robbed: _Robbed) -> Array:
+    """Every core's share of the clock in one step, made one of what it was given."""
+    column[robbed.rows] = robbed.shares
+    return column
 
 
 def _two_highest(steps: Array) -> tuple[Array, Array]:
