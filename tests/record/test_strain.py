@@ -88,7 +88,7 @@ def test_every_stretch_of_reclaim_and_faults_is_found_again_with_its_totals(
         choice = Choice(shelf)
         choice.edges(VmCounter)
         choice.strain(VmCounter, found)
-        kept = choice.take(VmCounter)
+        kept = choice.take(VmCounter)[VmCounter]
     limits = {
         "by_tasks": direct_reclaim.NOTED.value,
         "major": page_fault_storm.MAJOR.value,
@@ -115,7 +115,7 @@ def test_the_worst_pressure_is_found_again(batches: Readings, parts: int):
         choice = Choice(shelf)
         choice.edges(Pressure)
         choice.strain(Pressure, strain.of_pressure(shelf))
-        kept = choice.take(Pressure)
+        kept = choice.take(Pressure)[Pressure]
     assert worst(kept) == worst(batches)
     assert stalled(kept) == stalled(batches)
 
@@ -215,7 +215,7 @@ def test_a_stretch_that_lasts_is_found_wherever_it_hides(at: set[int]):
         choice = Choice(shelf)
         choice.edges(VmCounter)
         choice.strain(VmCounter, strain.of_paging(shelf, None))
-        kept = choice.take(VmCounter)
+        kept = choice.take(VmCounter)[VmCounter]
     whole = [batch for piece in segments for batch in piece]
     assert lasting(kept) == lasting(whole)
 
