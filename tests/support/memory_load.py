@@ -71,12 +71,7 @@ def far_below(place: Path, depth: int) -> Iterator[Path]:
         yield levels[-1]
     finally:
         for level in reversed(levels[1:]):
-            for _ in range(100):  # busy for a moment after its last process
-                with contextlib.suppress(OSError):
-                    level.rmdir()
-                if not level.exists():
-                    break
-                time.sleep(0.05)
+            _remove(level)
 
 
 @contextlib.contextmanager
@@ -90,12 +85,16 @@ def _own(top: Path) -> Iterator[Path]:
         for pid in (place / "cgroup.procs").read_text().split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), 9)
-        for _ in range(100):  # busy for a moment after its last process
-            with contextlib.suppress(OSError):
-                place.rmdir()
-            if not place.exists():
-                break
-            time.sleep(0.05)
+        _remove(place)
+
+
+def _remove(place: Path) -> None:
+    for _ in range(100):  # busy for a moment after its last process
+        with contextlib.suppress(OSError):
+            place.rmdir()
+        if not place.exists():
+            break
+        time.sleep(0.05)
 
 
 def _hierarchy() -> Path:
