@@ -6,7 +6,7 @@ do; what is written to it meanwhile looks the same to all. Work is cut into piec
 free takes the next. A piece that none of them gives back, killed or failed as it may be, is done
 here: nothing is lost, and what is wrong with it is raised where it can be told.
 
-None outlives us: each waits on a pipe that ends with us. docs/adr/0018 says what they are worth.
+None outlives us: the kernel ends them with us. docs/adr/0018 says what they are worth.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _LEAST, _LEAST_ROWS = 16, 200_000
 _PIECE = 6
 #: All tokens fit in the least that a pipe takes at once.
 _MOST_PIECES = 1000
-#: Whoever says nothing for so long while nobody else has work left is not waited for.
 _PATIENCE_S = 30.0
 _TOKEN, _LENGTH = struct.Struct("=I"), struct.Struct("=Q")
+#: Of prctl(2).
+_SET_PARENT_DEATH_SIGNAL = 1
 #: What a pipe may hold at most without asking root.
 _PIPE_BYTES = 1 << 20
 #: What tells a process to end, and whoever started us to all of us at once.
@@ -83,15 +84,19 @@ class Crew:
     `None`.
 
     Nobody is forked before there is work for two, nor where other threads run: what they hold
-    locked would stay so in a fork. `tick` is told how many of how many items are done.
+    locked would stay so in a fork. `tick` is told how many of how many items are done. Who has
+    better things to do than to `work` only hears what the others found, with one more of them.
     """
 
-    def __init__(self, recording: Recording, number: int | None = None) -> None:
+    def __init__(self, recording: Recording, number: int | None = None, work: bool = True) -> None:
         self.recording = recording
         self._number = number
+        self._work = work
         self._workers: list[_Worker] = []
         self._forked = number == 1
         self.tick: Tick | None = None
+        #: Whoever says nothing for so long while nobody else has work left is not waited for.
+        self.patience_s = _PATIENCE_S
         #: Numbers of pieces that nobody has taken: where they are taken from, and put in.
         self._queue: tuple[int, ...] = ()
 
@@ -115,29 +120,69 @@ class Crew:
         Some items are given out together, or each by itself where `weights` tell how much work it
         is, the most first: nobody is left with it when the others are done.
         """
-        if not _worth_it(items, weights) or not self._hired():
-            for number, item in enumerate(items):
-                self._tell(number, len(items))
-                yield do(item)
+        if not self._is_worth_it(items, weights):
+            for _, made in self._alone(do, items):
+                yield made
             return
+        every = dict(self._together(do, items, weights))
+        for place in range(len(items)):
+            yield every.pop(place)
+
+    def as_done(
+        self, do: Callable[[A], T], items: Sequence[A], weights: Sequence[float] | None = None
+    ) -> Iterator[tuple[int, T]]:
+        """The same as soon as each is there, with its place among the items."""
+        if self._is_worth_it(items, weights):
+            return self._together(do, items, weights)
+        return self._alone(do, items)
+
+    def hire(self) -> bool:
+        """Fork those who help now, since other threads will run when there is work; are there any?
+        The recording is to be known to the last segment then."""
+        return self._hired()
+
+    def _is_worth_it(self, items: Sequence[Any], weights: Sequence[float] | None) -> bool:
+        enough = len(items) >= _LEAST if weights is None else sum(weights) >= _LEAST_ROWS
+        return enough and self._hired()
+
+    def _alone(self, do: Callable[[A], T], items: Sequence[A]) -> Iterator[tuple[int, T]]:
+        for place, item in enumerate(items):
+            self._tell(place, len(items))
+            yield place, do(item)
+
+    def _together(
+        self, do: Callable[[A], T], items: Sequence[A], weights: Sequence[float] | None
+    ) -> Iterator[tuple[int, T]]:
         size = max(1 if weights else _PIECE, -(-len(items) // _MOST_PIECES))
         starts = range(0, len(items), size)
         order = sorted(starts, key=lambda at: -weights[at] if weights else at)
         pieces = [items[at : at + size] for at in order]
+        left = {*range(len(order))}
         done: dict[int, list[T]] = {}
+
+        def placed() -> Iterator[tuple[int, T]]:
+            while done:
+                number, made = done.popitem()
+                left.discard(number)
+                yield from enumerate(made, order[number])
+
         try:
             busy = self._give(do, pieces)
-            for number in self._taken():
+            for number in self._taken() if self._work else ():
                 self._tell(number * size, len(items))
                 done[number] = [do(item) for item in pieces[number]]
                 self._hear(busy, done)
+                yield from placed()
             while busy:
-                self._hear(busy, done, _PATIENCE_S)
+                self._hear(busy, done, self.patience_s)
+                if left and not self._work:
+                    self._tell((len(order) - len(left)) * size, len(items))
+                yield from placed()
         except BaseException:  # they are in the middle of it, and nobody will hear them out
             self.__exit__()
             raise
-        for number in sorted(range(len(order)), key=order.__getitem__):
-            yield from done.pop(number) if number in done else map(do, pieces[number])
+        for number in sorted(left):
+            yield from enumerate(map(do, pieces[number]), order[number])
 
     def _tell(self, done: int, total: int) -> None:
         if self.tick is not None:
@@ -151,7 +196,7 @@ class Crew:
                 number = _cores() if self._number is None else self._number
                 # No process or descriptor to be had: then we are fewer.
                 with contextlib.suppress(OSError):
-                    self._fork(number - 1)
+                    self._fork(number - 1 if self._work or number < 2 else number)
         return bool(self._workers)
 
     def _fork(self, number: int) -> None:
@@ -201,7 +246,7 @@ class Crew:
                 if answer is None:
                     self._lose(worker)
                 continue
-            number, found, told = pickle.loads(answer)
+            number, found, told = pickle.loads(answer[0], buffers=answer[1:])
             done[number] = found
             problems = self.recording.problems
             problems += [each for each in told if each not in problems]
@@ -228,6 +273,7 @@ class Crew:
             raise
         if not pid:
             try:
+                end_with(us)
                 for each in _ENDING:
                     if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup has it
                         signal.signal(each, signal.SIG_DFL)
@@ -255,12 +301,17 @@ class Crew:
                     raise EOFError
                 told = len(problems)
                 found = [do(item) for item in pieces[number]]
-                _send(answer, pickle.dumps((number, found, problems[told:]), protocol=5))
+                _send_all(answer, (number, found, problems[told:]))
             _send(answer, b"")
 
 
-def _worth_it(items: Sequence[Any], weights: Sequence[float] | None) -> bool:
-    return len(items) >= _LEAST if weights is None else sum(weights) >= _LEAST_ROWS
+def end_with(parent: int) -> None:
+    """Be killed as soon as whoever forked us is gone, however that came."""
+    import ctypes  # numpy has it already
+
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    if os.getppid() != parent:  # it was quicker
+        os._exit(0)
 
 
 def _threads() -> bool:
@@ -293,10 +344,25 @@ def _send(end: int, content: bytes | memoryview) -> None:
             left = left[os.write(end, left) :]
 
 
-def _heard(worker: _Worker) -> bytearray | None:
-    """A message that was begun; `None` where its end does not come."""
+def _send_all(end: int, thing: Any) -> None:
+    """Arrays go as they lie in memory, each after the other: they are large."""
+    arrays: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(thing, protocol=5, buffer_callback=arrays.append)
+    _send(end, _LENGTH.pack(len(arrays)))
+    _send(end, rest)
+    for each in arrays:
+        with each.raw() as content:
+            _send(end, content)
+
+
+def _heard(worker: _Worker) -> list[bytearray] | None:
+    """What was begun to be sent, none of it where that is the end; `None` where it stops before."""
     try:
-        return _receive(worker.answers, _PATIENCE_S)
+        first = _receive(worker.answers, _PATIENCE_S)
+        if not first:
+            return []
+        number = _LENGTH.unpack(first)[0]
+        return [_receive(worker.answers, _PATIENCE_S) for _ in range(number + 1)]
     except (OSError, EOFError):
         return None
 
@@ -308,14 +374,15 @@ def _receive(end: int, patience_s: float | None = None) -> bytearray:
 
 
 def _exactly(end: int, length: int, patience_s: float | None) -> bytearray:
-    found = bytearray()
+    found = bytearray(length)
+    left = memoryview(found)
     waiting = select.poll()
     waiting.register(end, select.POLLIN)
-    while len(found) < length:
+    while left:
         if patience_s is not None and not waiting.poll(patience_s * 1000):
             raise TimeoutError
-        piece = os.read(end, min(length - len(found), _PIPE_BYTES))
-        if not piece:
+        number = os.readv(end, [left])
+        if not number:
             raise EOFError
-        found += piece
+        left = left[number:]
     return found
