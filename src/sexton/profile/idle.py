@@ -19,6 +19,7 @@ sleep. `unnamed_idle` counts them, so that a reader can be told that idle time i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,6 +46,7 @@ _FUNCTIONS = re.compile(
 _SUFFIX = re.compile(r"(_\[k\]|\.(isra|constprop|part|cold|llvm)(\.[0-9]+)*|\.[0-9]+)+$")
 
 
+@lru_cache(1 << 16)  # the same names come with every minute
 def is_idle_function(name: str) -> bool:
     """Is that a function of the kernel a core rests in?"""
     if _FUNCTIONS.fullmatch(name):

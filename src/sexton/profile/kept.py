@@ -252,10 +252,10 @@ def _unescaped(text: object) -> str | None:
 
 
 def _names(column: pa.ChunkedArray) -> tuple[str, ...]:
-    return tuple(
-        unescape(each) if each[:1] == "\0" else each  # most are themselves
-        for each in column.to_pylist()
-    )
+    found = column.to_pylist()
+    if "\0" in "".join(found):  # most are themselves, and there are ten thousands
+        found = [unescape(each) if each[:1] == "\0" else each for each in found]
+    return tuple(found)
 
 
 def ends_of(depth: I32) -> I32:

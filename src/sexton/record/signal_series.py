@@ -166,6 +166,13 @@ class Series:
         moved /= spent
         return moved
 
+    def drain(self) -> F32 | None:
+        """Rates of the readings that were added last, and let them go; `None` where some of their
+        things were too many. For whoever goes through once and keeps something smaller."""
+        _, index, value = self._parts.pop()
+        self._parts = []
+        return value if len(index) == len(self._known[0]) else None
+
     def matrix(self) -> Matrix | None:
         """All of it; things that never moved are left out, `None` where none did."""
         if not self._parts:

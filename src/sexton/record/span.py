@@ -126,6 +126,14 @@ def _turns(mine: Sequence[_Stretch]) -> tuple[float, ...]:
     return tuple(wall for a, b in pairwise(mine) for wall in (a.end[1], b.start[1]))
 
 
+def unbroken(recording: Recording) -> list[Span]:
+    """Its stretches without a gap, a reboot or a jump of the clock, in the order of recording;
+    none of a recording that is empty."""
+    if not recording.segments:
+        return []
+    return [Span(each.boot_id, each.start, each.end) for each in _stretches(recording)]
+
+
 def edges(recording: Recording) -> tuple[float, float]:
     """The first and the last wall time in it."""
     stretches = _stretches(recording)

@@ -28,11 +28,8 @@ from sexton.surface.cli.options import add_json
 from sexton.surface.cli.seeing import add_recording, add_watching, check_recording
 
 if TYPE_CHECKING:
-    from sexton.explain.subject import Names
-    from sexton.model.diagnosis import Diagnosis
     from sexton.model.why import Subject, Why
     from sexton.model.window import Window
-    from sexton.record.crew import Crew
     from sexton.record.span import Span
     from sexton.store.recording import Recording
 
@@ -76,6 +73,7 @@ def _live(args: argparse.Namespace, said: str) -> Why:
     from dataclasses import replace
 
     from sexton.errors import CommandError
+    from sexton.explain.asked import asked
     from sexton.explain.diagnosis import diagnose
     from sexton.surface.cli.seeing import watch
 
@@ -84,10 +82,8 @@ def _live(args: argparse.Namespace, said: str) -> Why:
     if _moment(said, (0.0, 0.0)) is not None:
         raise CommandError(f"{said!r} is a time, and that speaks of a recording: --from DIR")
     window, cost = watch(args, "why")
-    diagnosis = diagnose(window, cost)
-    why = _answer(said, None, diagnosis, window)
     return replace(
-        why,
+        asked(said, diagnose(window, cost), window),
         not_aligned="so short a look holds no quiet time to compare with; a recording does",
         remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
     )
@@ -96,33 +92,27 @@ def _live(args: argparse.Namespace, said: str) -> Why:
 def _recorded(args: argparse.Namespace, said: str) -> Why:
     import gc
     from dataclasses import replace
+    from functools import partial
     from pathlib import Path
 
-    from sexton.explain.diagnosis import diagnose
-    from sexton.explain.why import answer
     from sexton.model.diagnosis import Replayed
+    from sexton.record.asked import Question, boot_of, why_in
     from sexton.record.crew import Crew
     from sexton.record.span import edges
-    from sexton.record.unit_ends import unit_ends
     from sexton.store.recording import Recording
-    from sexton.surface.cli.seeing import cost_of, read_back
+    from sexton.surface.cli.seeing import cost_of, shown
 
     check_recording(args)
     gc.disable()  # as for diagnose
     recording = Recording(Path(args.recording))
     moment = _moment(said, edges(recording))
     span = _span(args, recording, moment)
+    quiet = span if args.window else boot_of(recording, span)
     with Crew(recording) as crew:
-        found = read_back(recording, span, crew)
-        diagnosis = diagnose(found.window)
-        why = _answer(said, moment, diagnosis, found.window)
-        if why.about.kind == "unit" and found.condensed:
-            ends = unit_ends(recording, span, why.about.name, crew)
-            why = answer(why.about, diagnosis, found.window, why.also, ends)
-        why = _aligned(why, crew, span if args.window else _boot(recording, span))
+        why, found = why_in(crew, Question(moment or said, span, quiet), partial(shown, crew))
     told = Replayed(args.recording, found.notes, found.condensed)
     cost = cost_of(found.window, "replayed from a recording")
-    diagnosis = replace(diagnosis, cost=cost, replayed=told)
+    diagnosis = replace(why.diagnosis, cost=cost, replayed=told)
     return replace(why, diagnosis=diagnosis, next=tuple(_next(why, args.recording, found.window)))
 
 
@@ -143,14 +133,6 @@ def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None
     return span
 
 
-def _boot(recording: Recording, span: Span) -> Span:
-    """All that was recorded of the same boot: that is where quiet seconds are looked for."""
-    from sexton.record.span import Span
-
-    mine = [each for each in recording.segments if each.boot_id == span.boot_id]
-    return Span(span.boot_id, mine[0].start, mine[-1].end)
-
-
 def _moment(said: str, edges: tuple[float, float]) -> Subject | None:
     """The words as a time, `None` where they are none."""
     from sexton.errors import CommandError
@@ -165,59 +147,6 @@ def _moment(said: str, edges: tuple[float, float]) -> Subject | None:
         if text != said.strip():
             raise  # "at noon": it was meant as a time
         return None
-
-
-def _answer(said: str, moment: Subject | None, diagnosis: Diagnosis, window: Window) -> Why:
-    from sexton.errors import CommandError
-    from sexton.explain.subject import candidates, names_of, nearest
-    from sexton.explain.why import answer, likeliest
-
-    if moment is not None:
-        return answer(moment, diagnosis, window)
-    names = names_of(window, diagnosis.findings)
-    meant = likeliest(candidates(said, names), diagnosis)
-    if not meant:
-        raise CommandError(_unknown(said, nearest(said, names), names))
-    return answer(meant[0], diagnosis, window, meant[1:])
-
-
-def _unknown(said: str, near: tuple[str, ...], names: Names) -> str:
-    """One line: what is called like it, or else what there is to ask about."""
-    from sexton.model.text import printable, shorten
-
-    what = f"nothing here is called {shorten(printable(said), 80)!r}"
-    if near:
-        return f"{what}; near it: {', '.join(near)}"
-    there = [
-        f"{len(names.get(kind, ())):,} {many} ({shorten(names[kind][0], 40)}, …)"
-        for kind, many in (("nic", "interfaces"), ("unit", "units"), ("task", "tasks"))
-        if names.get(kind)
-    ]
-    cores = sorted(map(int, names.get("core", ())))
-    if cores:
-        there.insert(0, f"core {cores[0]} to core {cores[-1]}")
-    return f"{what}; there are {', '.join(there)}" if there else what
-
-
-def _aligned(why: Why, crew: Crew, span: Span) -> Why:
-    """With what was different in the seconds before its events, in all of the span."""
-    from dataclasses import replace
-
-    from sexton.explain.loops import loop_of
-    from sexton.record.signals import aligned_in
-    from sexton.surface.cli.seeing import shown
-
-    moments = [each.mono_s for each in why.occasions.moments if span.holds(each.mono_s)]
-    if not moments:
-        return replace(why, not_aligned=f"{why.occasions.words} in what was recorded")
-    # Of a loop that is quicker than the readings every tenth end has the readings' own pace.
-    loop = None if why.occasions.partial else loop_of(moments)
-    plan = None if loop is None else loop.plan
-    with shown(crew, "comparing every signal with quiet seconds"):
-        aligned = aligned_in(crew.recording, span, moments, plan, crew)
-    if loop is not None:
-        aligned = replace(aligned, notes=(loop.note, *aligned.notes))
-    return replace(why, aligned=aligned)
 
 
 def _next(why: Why, place: str, window: Window) -> Iterator[str]:

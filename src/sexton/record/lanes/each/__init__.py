@@ -1,0 +1,1 @@
+"""Lanes, one module each."""
