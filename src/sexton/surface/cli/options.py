@@ -32,6 +32,16 @@ def need_recorder() -> None:
         raise CommandError("recordings need pyarrow: pip install 'sexton[recorder]'")
 
 
+def need_web() -> None:
+    """A page needs a server; a node that is only recorded does without."""
+    from importlib.util import find_spec
+
+    from sexton.errors import CommandError
+
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "pyarrow")):
+        raise CommandError("the explorer needs starlette and uvicorn: pip install 'sexton[web]'")
+
+
 def seconds(text: str) -> float:
     """A duration between 0 and an hour."""
     try:

@@ -1,0 +1,228 @@
+"""Who may ask, and what every answer tells a browser: the one door of the server.
+
+A page on another site must not read a node through its visitor's browser. So a request has to name
+us as we are called (`Host`: a name of another site that was made to lead here is refused), must not
+come from another site's script (`Origin`, `Sec-Fetch-Site`), and asks with GET or HEAD. Where other
+machines can reach us a token is needed too: once in the address that was printed, in a cookie from
+then on, or as ``Authorization: Bearer``. Answers forbid a browser to load anything from elsewhere,
+to run anything that is not our file, and to be framed.
+
+Plain ASGI: nothing here needs a framework, and streams pass through untouched.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+METHODS = ("GET", "HEAD")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_ALWAYS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
+_LOCAL = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How we are called besides loopback and the address a request came to; who may come in."""
+
+    names: frozenset[str] = frozenset()
+    token: str | None = None
+    cookie: str = "sexton"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is given at the door."""
+
+    status: int
+    words: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Guard:
+    """Lets `app` answer those who may ask."""
+
+    def __init__(self, app: App, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_missing(message)]
+            await send(message)
+
+        refusal = refused(scope, self._door)
+        if refusal is None:
+            await self._app(scope, receive, told)
+        else:
+            await _refuse(refusal, told)
+
+
+def refused(scope: Scope, door: Door) -> Refusal | None:
+    """Why this request gets no further; `None` where it may."""
+    if scope["method"] not in METHODS:
+        return Refusal(405, "only GET and HEAD: nothing can be changed from here", (_allow(),))
+    host = _only(scope, b"host")
+    if host is None or not _ours(host, scope, door):
+        return Refusal(403, "the Host header names none of this server's names or addresses")
+    if not _same_site(scope, host):
+        return Refusal(403, "another site's page may not read this")
+    if door.token is None:
+        return None
+    return _without_token(scope, door)
+
+
+def _without_token(scope: Scope, door: Door) -> Refusal | None:
+    given = _query_token(scope)
+    if given is not None and _right(given, door):
+        # The token leaves the address bar at once; what follows a # stays with the browser.
+        cookie = f"{door.cookie}={door.token}; Path=/; HttpOnly; SameSite=Lax"
+        return Refusal(303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
+    tokens = [given] if given is not None else [*_bearers(scope), *_cookies(scope, door.cookie)]
+    if any(_right(each, door) for each in tokens):
+        return None
+    words = "a token is needed: open the address that `sexton serve` printed"
+    return Refusal(401, words, ((b"www-authenticate", b'Bearer realm="sexton"'),))
+
+
+def plain(name: str) -> str:
+    """A host name or address in one spelling.
+
+    >>> plain("LocalHost."), plain("[::1]"), plain("::ffff:10.0.0.5"), plain("0:0::1")
+    ('localhost', '::1', '10.0.0.5', '::1')
+    """
+    text = name.strip("[]").lower().removesuffix(".")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def is_loopback(name: str) -> bool:
+    """Can only this machine mean itself by it?
+
+    >>> [is_loopback(each) for each in ("localhost", "127.0.0.9", "[::1]", "10.0.0.1", "a.b")]
+    [True, True, True, False, False]
+    """
+    text = plain(name)
+    try:
+        return ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return text == _LOCAL
+
+
+def _ours(host: str, scope: Scope, door: Door) -> bool:
+    """A port is not looked at: through a tunnel it is another, and no name can be made with one."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = plain(found[1])
+    server = scope.get("server")
+    return is_loopback(name) or name in door.names or bool(server and name == plain(server[0]))
+
+
+def _same_site(scope: Scope, host: str) -> bool:
+    origins = _all(scope, b"origin")
+    if origins:
+        asked = urlsplit(origins[0]) if len(origins) == 1 else None
+        if asked is None or asked.scheme not in ("http", "https"):
+            return False
+        if asked.netloc.lower() != host.lower():
+            return False
+    if set(_all(scope, b"sec-fetch-site")) <= {"same-origin", "none"}:
+        return True  # also where a program asks, which knows nothing of sites
+    # A link in a ticket may open the page, and nothing else.
+    to_page = scope["path"] == "/" and _only(scope, b"sec-fetch-mode") == "navigate"
+    return to_page and _only(scope, b"sec-fetch-dest") == "document"
+
+
+def _right(given: str, door: Door) -> bool:
+    return hmac.compare_digest(
+        given.encode("utf-8", "surrogateescape"), (door.token or "").encode("utf-8")
+    )
+
+
+def _query_token(scope: Scope) -> str | None:
+    """Only the page takes it in its address, and only once."""
+    if scope["path"] != "/":
+        return None
+    given = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+    tokens = [value for name, value in given if name == "token"]
+    return tokens[0] if len(tokens) == 1 else None
+
+
+def _bearers(scope: Scope) -> Iterable[str]:
+    for value in _all(scope, b"authorization"):
+        kind, _, token = value.partition(" ")
+        if kind.lower() == "bearer":
+            yield token.strip()
+
+
+def _cookies(scope: Scope, name: str) -> Iterable[str]:
+    for value in _all(scope, b"cookie"):
+        for pair in value.split(";"):
+            key, _, token = pair.strip().partition("=")
+            if key == name:
+                yield token
+
+
+def _all(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+
+
+def _only(scope: Scope, name: bytes) -> str | None:
+    """A header that was sent once; said twice it is as if it were not there."""
+    found = _all(scope, name)
+    return found[0] if len(found) == 1 else None
+
+
+def _allow() -> tuple[bytes, bytes]:
+    return b"allow", ", ".join(METHODS).encode()
+
+
+def _missing(message: Message) -> Iterable[tuple[bytes, bytes]]:
+    given = {key.lower() for key, _ in message.get("headers", ())}
+    yield from _ALWAYS
+    if b"cache-control" not in given:
+        yield b"cache-control", b"no-store"
+
+
+async def _refuse(refusal: Refusal, send: Send) -> None:
+    body = json.dumps({"error": refusal.words}).encode() if refusal.words else b""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *refusal.headers,
+    ]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

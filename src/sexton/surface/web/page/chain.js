@@ -1,0 +1,163 @@
+// @ts-check
+// The explanation of a span, beside the lanes: the causal chain from the root to the symptom, each
+// link with its proof. A finding is a button that goes to where its evidence is.
+
+import {byId, element, clockText, countText, fromToText} from "./words.js";
+
+/** Where a finding is best seen; the first of these lanes that the recording has.
+ *  @type {Record<string, string[]>} */
+const LANES_OF = {
+  saturated_core: ["cores"], starved_napi: ["softirq_wait", "cores"], softirq_flood: ["softirq_wait", "cores"],
+  zombie_memcgs: ["memcgs"], cgroup_churn: ["memcgs", "restarts"], leaked_scopes: ["memcgs"], crash_looping_unit: ["restarts", "memcgs"],
+  nic_resets: ["nic_faults", "nics", "events"], tcp_loss: ["tcp", "nic_faults"], job_deaths: ["events"],
+  memory_pressure: ["pressure"], page_fault_storm: ["pressure"], quota_throttling: ["run_queue", "pressure"],
+};
+/** By the table that its rows are of. @type {Record<string, string>} */
+const LANES_OF_TABLE = {
+  core_times: "cores", thread: "cores", softirq_wait: "softirq_wait", cgroup_census: "memcgs", cgroup_event: "memcgs", unit: "restarts",
+  nic_counter: "nic_faults", net_device: "nics", tcp_counters: "tcp", pressure: "pressure", run_queue: "run_queue", mark: "events", kernel_event: "events",
+};
+
+/** @param {any} finding @param {string[]} lanes that exist @returns {string | null} */
+export function laneOfFinding(finding, lanes) {
+  const wanted = [...(LANES_OF[finding.id] || []), ...(finding.rows || []).flatMap((/** @type {any} */ rows) => LANES_OF_TABLE[rows.table] || [])];
+  for (const name of wanted) {
+    if (lanes.includes(name)) return name;
+  }
+  return lanes[0] || null;
+}
+
+/** @param {any} told a diagnosis @returns {{finding: any, link: any}[]} the best chain; `link` is what leads on to the next */
+export function stepsOf(told) {
+  const chain = (told.chains || [])[0];
+  const of = new Map((told.findings || []).map((/** @type {any} */ finding) => [finding.id, finding]));
+  if (!chain || !chain.links.length) {
+    return (told.findings || []).filter((/** @type {any} */ finding) => finding.verdict === "present" && finding.severity !== "info")
+      .slice(0, 8).map((/** @type {any} */ finding) => ({ finding, link: null }));
+  }
+  const ids = [chain.links[0].cause, ...chain.links.map((/** @type {any} */ link) => link.effect)];
+  return ids.map((id, at) => ({ finding: of.get(id) || { id, summary: id, entities: {}, evidence: [], rows: [] }, link: chain.links[at] || null }));
+}
+
+const WORDS = ["HEALTHY", "SICK", "FAILED", "CANNOT TELL"];
+
+export class ChainView {
+  /** @param {any} source @param {(at: number) => void} chosen */
+  constructor(source, chosen) {
+    this.source = source;
+    this.chosen = chosen;
+    /** @type {{finding: any, link: any}[]} */ this.steps = [];
+    /** @type {import("./axis.js").Span | null} */ this.span = null;
+    /** @type {AbortController | null} */ this.stop = null;
+    this.body = byId("chainBody");
+  }
+
+  /** @param {import("./axis.js").Span} span @param {() => void} done @param {boolean} [quietly] what is said stays until there is something else to say */
+  async explain(span, done, quietly = false) {
+    if (this.span && Math.abs(this.span.start - span.start) < 1e-3 && Math.abs(this.span.end - span.end) < 1e-3) return;
+    this.span = span;
+    this.stop?.abort();
+    const stop = this.stop = new AbortController();
+    byId("chainTitle").textContent = "What happened";
+    this.body.setAttribute("aria-busy", "true");
+    if (!quietly) this.body.replaceChildren(element("p", "soft", `explaining ${fromToText(span.start, span.end)} …`));
+    try {
+      const told = await this.source.explain(span.start, span.end, stop.signal);
+      if (stop.signal.aborted) return;
+      this.show(told, span);
+    } catch (fault) {
+      if (/** @type {Error} */ (fault).name === "AbortError") return;
+      this.fail(`${fromToText(span.start, span.end)} cannot be explained: ${/** @type {Error} */ (fault).message}`);
+    }
+    this.body.removeAttribute("aria-busy");
+    done();
+  }
+
+  /** Nothing was told, so it can be asked for again. @param {string} why */
+  fail(why) {
+    this.span = null;
+    this.steps = [];
+    this.body.replaceChildren(element("p", "warn", why), element("p", "soft", "Press e to ask again."));
+  }
+
+  /** Beside the verdict: of when it is, where that is no longer now. @param {string} words */
+  date(words) {
+    const place = this.body.querySelector(".verdict .asOf");
+    if (place && place.textContent !== words) place.textContent = words;
+  }
+
+  /** @param {any} told @param {import("./axis.js").Span} span */
+  show(told, span) {
+    this.steps = stepsOf(told);
+    // A report has one explanation, and says of what.
+    const chain = (told.chains || [])[0], head = element("p", "verdict"), of = told.of ?? (told.window?.end > told.window?.start ? told.window : span); // half a second may hold no reading
+    head.append(element("span", "word exit" + told.exit, WORDS[told.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
+    const parts = [head];
+    if (chain && chain.links.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, joined by links that are ${chain.strength} at the weakest. Root cause first:`));
+    else if (this.steps.length) parts.push(element("p", "soft", "nothing joins these findings into a chain:"));
+    else parts.push(element("p", "", "nothing stands out in this span"));
+    const list = element("ol", "links");
+    this.steps.forEach((step, at) => list.append(this.stepItem(step, at)));
+    if (this.steps.length) parts.push(list);
+    parts.push(...this.rest(told));
+    this.body.replaceChildren(...parts);
+    this.body.scrollTop = 0;
+  }
+
+  /** @param {{finding: any, link: any}} step @param {number} at */
+  stepItem({ finding, link }, at) {
+    const item = element("li"), button = element("button", "finding " + (finding.severity || ""));
+    button.setAttribute("type", "button");
+    button.dataset.finding = finding.id;
+    button.addEventListener("click", () => this.chosen(at));
+    const name = element("span", "id", finding.id.replaceAll("_", " "));
+    button.append(element("span", "number", String(at + 1)), name);
+    if (finding.start && (finding.evidence || []).length) button.append(element("span", "when", clockText(finding.start)));
+    button.append(element("span", "summary", finding.summary));
+    const [first] = finding.evidence || [];
+    if (first) {
+      const shown = element("span", "evidence");
+      shown.append(`${first.what}: `, element("b", "", String(first.text ?? first.value)), ` · normal ${first.normal}`);
+      button.append(shown);
+    }
+    item.append(button);
+    if (link) {
+      const proof = element("p", "proof " + link.strength);
+      proof.append(element("b", "", link.strength), " " + link.sentence);
+      for (const against of link.against || []) proof.append(element("span", "against", `against it: ${against}`));
+      item.append(proof);
+    }
+    return item;
+  }
+
+  /** @param {any} told @returns {HTMLElement[]} */
+  rest(told) {
+    const made = [];
+    for (const [title, lines] of /** @type {[string, any][]} */ ([["The story", told.story], ["Unexplained", told.unexplained], ["Speaks against other causes", told.against],
+      ["What to do", (told.plan || []).map((/** @type {any} */ step) => `${step.do}${step.why ? " (" + step.why + ")" : ""}`)]])) {
+      if (!lines || !lines.length) continue;
+      const part = element("details"), list = element("ul");
+      part.append(element("summary", "", title));
+      for (const line of Array.isArray(lines) ? lines : [lines]) list.append(element("li", "", typeof line === "string" ? line : JSON.stringify(line)));
+      part.append(list);
+      made.push(part);
+    }
+    return made;
+  }
+
+  /** @param {number | null} link */
+  light(link) {
+    this.body.querySelectorAll(".finding").forEach((/** @type {Element} */ button, /** @type {number} */ at) => {
+      if (at === link) { button.setAttribute("aria-current", "step"); button.scrollIntoView({ block: "nearest" }); }
+      else button.removeAttribute("aria-current");
+    });
+  }
+
+  /** @param {string[]} lanes @param {number | null} lit */
+  badges(lanes, lit) {
+    return this.steps.flatMap(({ finding }, at) => {
+      const lane = laneOfFinding(finding, lanes);
+      return lane && finding.start ? [{ lane, number: at + 1, start: finding.start, end: finding.end || finding.start, lit: at === lit }] : [];
+    });
+  }
+}

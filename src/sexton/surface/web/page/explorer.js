@@ -1,0 +1,292 @@
+// @ts-check
+// The page as a whole: joins the state, the lanes, the chain and the span.
+
+import {PageState} from "./state.js";
+import {TileCache} from "./tiles.js";
+import {LaneBoard} from "./board.js";
+import {LaneMoves} from "./lane_moves.js";
+import {PageFrame} from "./frame.js";
+import {Overview} from "./ruler.js";
+import {showStep} from "./show.js";
+import {SpanPanel} from "./panel.js";
+import {ChainView, laneOfFinding} from "./chain.js";
+import {Happenings} from "./happenings.js";
+import {LiveFollower} from "./live.js";
+import {DrawLoop, Glide} from "./loop.js";
+import {applyLook, lookOf} from "./theme.js";
+import {byId, clockText, fromToText, spanText} from "./words.js";
+import {clampSpan} from "./axis.js";
+
+/** Longer than this nobody waits for an explanation that was not asked for. */
+const SHORT_ENOUGH = 1800, BEFORE_EVENT = 150, AFTER_EVENT = 60;
+
+export class Explorer {
+  /** @param {any} source @param {import("./source.js").RecordingAbout} recording */
+  constructor(source, recording) {
+    this.source = source;
+    this.recording = recording;
+    recording.gaps ??= [];
+    this.whole = { start: recording.start, end: Math.max(recording.end, recording.start + 1) };
+    this.state = new PageState();
+    this.colours = lookOf("");
+    this.known = recording.lanes.map((lane) => lane.id);
+    this.state.order = [...this.known];
+    this.state.folded = new Set(recording.lanes.filter((lane) => lane.kind === "heat").map((lane) => lane.id));
+    this.state.view = clampSpan(this.whole, this.whole);
+    this.glide = new Glide();
+    this.loop = new DrawLoop((now) => this.frame.draw(now));
+    const wake = () => this.loop.wake();
+    this.tiles = new TileCache(source, this.whole, (lane) => this.arrived(lane), (lane, why) => this.refused(lane, why));
+    this.board = new LaneBoard(recording, this.state, this.tiles, this.colours, wake);
+    this.overview = new Overview(this.tiles, recording);
+    this.panel = new SpanPanel(source, this.state, wake);
+    this.chain = new ChainView(source, (at) => this.goLink(at));
+    this.happenings = new Happenings(source, this.whole, {
+      arrived: (marks) => this.happened(marks), all: (marks) => this.allHappened(marks), refused: (why) => this.marksRefused(why), wake,
+    });
+    this.live = new LiveFollower(this);
+    /** @type {number | null} where a brush by keys began */ this.anchor = null;
+    /** @type {number | null} where "next" went last */ this.found = null;
+    /** @type {import("./axis.js").Span | null} what the chain is about when nothing is chosen */ this.about = null;
+    this.frame = new PageFrame(this);
+    this.lanes = new LaneMoves(this);
+    this.explaining = 0;
+    this.tipping = 0;
+    this.begun = false;
+    this.state.listen((changed) => this.react(changed));
+  }
+
+  /** @param {Set<string>} changed */
+  react(changed) {
+    for (const each of changed) this.frame.changed.add(each);
+    const { state } = this;
+    if (changed.has("theme")) this.relook();
+    if (["order", "folded", "tall"].some((each) => changed.has(each))) this.board.place();
+    if (changed.has("plane") || changed.has("grain")) {
+      byId("plane").textContent = state.plane === "peak" ? "peaks" : "means";
+      this.board.replane();
+    }
+    if (changed.has("core")) this.board.pin(state.core);
+    if (["select", "baseline", "panel", "tab", "core", "task", "cgroup", "search", "roomy", "brushing"].some((each) => changed.has(each))) this.panel.update();
+    if (changed.has("link")) { this.chain.light(state.link); this.showBadges(); }
+    // What is being chosen must not slide away.
+    if (changed.has("select") && state.select && state.follow) state.set({ follow: false });
+    if (changed.has("follow")) byId("follow").setAttribute("aria-pressed", String(state.follow));
+    this.loop.wake();
+  }
+
+  relook() {
+    this.colours = lookOf(this.state.theme);
+    applyLook(this.colours);
+    this.board.relook(this.colours);
+    this.overview.dirty = this.panel.flame.dirty = true;
+    this.frame.changed.add("all");
+    this.loop.wake();
+  }
+
+  /** @param {string} lane */
+  arrived(lane) {
+    this.board.arrived(lane);
+    if (this.overview.about && this.overview.about.id === lane) this.overview.dirty = true;
+    this.frame.changed.add("tiles");
+    this.loop.wake();
+  }
+
+  /** @param {string} lane @param {string} why */
+  refused(lane, why) {
+    const item = this.board.items.get(lane);
+    if (item) item.coming.textContent = `cannot be read: ${why}`;
+    this.toast(`${item?.title || lane}: ${why}`);
+  }
+
+  /** @param {any[]} marks of the view */
+  happened(marks) {
+    this.board.setMarks(marks);
+    this.live.watchMarks(marks);
+    this.frame.changed.add("tiles");
+    this.loop.wake();
+  }
+
+  /** @param {any[]} marks of the whole recording */
+  allHappened(marks) {
+    this.overview.marks = marks;
+    this.overview.dirty = true;
+    this.loop.wake();
+  }
+
+  /** @param {string} why */
+  marksRefused(why) {
+    this.board.refuseMarks(why);
+    this.toast(`events: ${why}`);
+  }
+
+  beginExplaining() {
+    if (this.begun) return;
+    this.begun = true;
+    this.firstExplanation();
+  }
+
+  /** @param {string} text for readers of the screen */
+  say(text) {
+    byId("said").textContent = text;
+  }
+
+  /** Where the view is going. */
+  aim() {
+    return this.glide.way ? this.glide.way.to : this.state.view;
+  }
+
+  /** Somebody looks somewhere: nothing is followed from here on. @param {import("./axis.js").Span} view @param {boolean} smooth */
+  look(view, smooth) {
+    const length = view.end - view.start, { start, end } = this.aim();
+    if (Math.abs(length / (end - start) - 1) > 1e-3) this.state.sliding = length < this.whole.end - this.whole.start ? length : Infinity;
+    if (this.state.follow) this.state.set({ follow: false });
+    if (smooth) this.glide.begin(this.state.view, view);
+    else { this.glide.stop(); this.state.set({ view }); }
+    this.found = null;
+    this.loop.wake();
+  }
+
+  /** @param {number} time */
+  putCursor(time) {
+    const { view } = this.state, length = view.end - view.start;
+    if (time < view.start || time > view.end) this.look(clampSpan({ start: time - length / 2, end: time + length / 2 }, this.whole), true);
+    this.state.set({ cursor: time });
+    const item = this.lanes.here() || this.lanes.first();
+    this.say(clockText(time, this.board.stepSeconds()) + (item ? ": " + item.readAt(time, view) : ""));
+  }
+
+  /** A span was chosen: everything is about it now. @param {import("./axis.js").Span | null} span */
+  choose(span) {
+    this.state.set({ select: span, panel: span !== null, brushing: false });
+    if (!span) { this.anchor = null; if (this.about) this.explain(this.about); return; }
+    this.say(`chosen: ${fromToText(span.start, span.end)}, ${spanText(span.end - span.start)}`);
+    window.clearTimeout(this.explaining);
+    this.explaining = window.setTimeout(() => { if (this.state.select === span) this.explain(span); }, 250);
+  }
+
+  /** @param {import("./lane_item.js").LaneItem | null} item @param {number} time @param {number} y */
+  click(item, time, y) {
+    if (!item || item.lane.about.kind !== "heat") { this.state.set({ cursor: time }); return; }
+    const row = item.rowAt(y), name = row === null ? null : (item.lane.names[row] || String(row)).replace(/\D/g, "");
+    this.state.set({ core: this.state.core === name ? null : name });
+  }
+
+  /** @param {import("./axis.js").Span} span @param {boolean} [quietly] */
+  explain(span, quietly = false) {
+    return this.chain.explain(span, () => {
+      this.live.tellAge();
+      if (this.state.link !== null && this.state.link >= this.chain.steps.length) this.state.set({ link: null });
+      this.chain.light(this.state.link);
+      this.showBadges();
+    }, quietly);
+  }
+
+  showBadges() {
+    this.board.setBadges(this.chain.badges(this.known, this.state.link));
+  }
+
+  /** After the first picture, which is not to wait for it. What to explain before anybody asked: the whole if it is short, else the last reset or spike. */
+  async firstExplanation() {
+    if (this.state.select) { this.about = this.state.select; return this.explain(this.state.select); }
+    this.about = this.short();
+    try {
+      for (const kind of this.about ? [] : ["reset", "spike"]) {
+        const told = await this.source.next(kind, this.whole.end + 1, true);
+        if (told.time === null) continue;
+        this.about = this.around(told.time);
+        break;
+      }
+    } catch (fault) {
+      return this.chain.fail(`There is nothing to explain yet, for resets and spikes cannot be looked for: ${/** @type {Error} */ (fault).message}`);
+    }
+    if (this.about) return this.explain(this.about);
+    byId("chainBody").textContent = "No reset and no spike stands out. Choose a span, or press e to explain what is visible.";
+    return undefined;
+  }
+
+  /** The whole, if it is short. @returns {import("./axis.js").Span | null} */
+  short() {
+    const { start, end } = this.whole;
+    return end - start <= SHORT_ENOUGH ? { start, end } : null;
+  }
+
+  /** What is visible of the recording. @returns {import("./axis.js").Span} */
+  seen() {
+    const { view } = this.state, { start, end } = this.whole;
+    return { start: Math.max(view.start, start), end: Math.min(view.end, end) };
+  }
+
+  /** @param {number} time @returns {import("./axis.js").Span} */
+  around(time) {
+    return { start: Math.max(time - BEFORE_EVENT, this.whole.start), end: Math.min(time + AFTER_EVENT, this.whole.end) };
+  }
+
+  /** @param {string} kind "spike" or "reset" @param {boolean} back */
+  async next(kind, back) {
+    const { cursor, view } = this.state, seen = cursor !== null && cursor >= view.start && cursor <= view.end;
+    const from = this.found ?? (seen && cursor !== null ? cursor : back ? this.whole.end + 1 : this.whole.start - 1);
+    let told;
+    try {
+      told = await this.source.next(kind, back ? from - 1e-3 : from + 1e-3, back);
+    } catch (fault) {
+      return this.announce(`cannot look for a ${kind}: ${/** @type {Error} */ (fault).message}`);
+    }
+    if (told.time === null || told.time === undefined) return this.announce(`no ${back ? "earlier" : "later"} ${kind}`);
+    this.state.set({ follow: false });
+    const { time } = told, long = view.end - view.start, length = Math.min(long, 240), place = (time - view.start) / long;
+    if (length < long || place < 0.05 || place > 0.95) this.look(clampSpan({ start: time - length * 0.6, end: time + length * 0.4 }, this.whole), true);
+    this.found = time;
+    this.state.set({ cursor: time });
+    this.say(`${kind} at ${clockText(time, 0.01)}: ${told.text || ""}`);
+    this.toast(`${clockText(time, 0.01)}  ${told.text || kind}`);
+    if (this.state.select) return;
+    if (!this.about || time < this.about.start || time > this.about.end) { this.about = this.around(time); this.explain(this.about); }
+  }
+
+  /** To whoever looks and to whoever listens. @param {string} text */
+  announce(text) {
+    this.say(text);
+    this.toast(text);
+  }
+
+  /** @param {string} text */
+  toast(text) {
+    const tip = byId("tip");
+    tip.textContent = text;
+    tip.hidden = false;
+    window.clearTimeout(this.tipping);
+    this.tipping = window.setTimeout(() => { tip.hidden = true; }, 4000);
+  }
+
+  /** Goes to the evidence of a link: its time, its lane, its core. @param {number} at */
+  goLink(at) {
+    const step = this.chain.steps[at];
+    if (!step) return;
+    const { finding } = step, lane = laneOfFinding(finding, this.known), span = this.chain.span || this.whole;
+    const start = finding.start ?? span.start, end = Math.max(finding.end ?? start, start), lasts = end - start;
+    const length = lasts > (span.end - span.start) / 2 ? lasts * 1.06 : Math.max(lasts * 3, 24), middle = (start + end) / 2;
+    this.look(clampSpan({ start: middle - length / 2, end: middle + length / 2 }, this.whole), true);
+    const folded = new Set(this.state.folded), [core] = (finding.entities || {}).core || [];
+    if (lane) folded.delete(lane);
+    this.state.set({ link: at, folded, cursor: lasts > length / 2 ? middle : start + lasts / 2, core: core !== undefined ? String(core) : this.state.core });
+    this.say(`link ${at + 1}: ${finding.summary}`);
+    if (lane) this.lanes.reveal(lane);
+  }
+
+  /** Step by step: the room, the span, the core, the link, the crosshair. */
+  close() {
+    const { state } = this;
+    if (state.roomy) state.set({ roomy: false });
+    else if (state.select) { state.set({ baseline: null }); this.choose(null); }
+    else if (state.baseline) state.set({ baseline: null });
+    else if (state.core !== null) state.set({ core: null });
+    else if (state.link !== null) state.set({ link: null });
+    else state.set({ cursor: null });
+  }
+
+  /** One step of a tour. @param {import("./show.js").TourView} view */
+  show(view) {
+    showStep(this, view);
+  }
+}

@@ -1,0 +1,314 @@
+// @ts-check
+// A flame graph on a canvas: zoom, search, keys; of one span, or of one against another.
+
+import {byId, countText, numberText, percentText} from "./words.js";
+import {changeColour, frameColour} from "./theme.js";
+
+const FLAME_ROW = 17, LETTER = 6.7, LEAST = 0.4;
+
+/** @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, q: number | null, x: number, width: number}} FlameBox */
+
+/** The server's kinds, as one letter. @param {any} kind */
+function kindLetter(kind) {
+  const text = String(kind);
+  return text.startsWith("k") || text === "1" ? "k" : text.startsWith("u") || text === "2" ? "u" : text.startsWith("t") || text === "0" ? "t" : "o";
+}
+
+/** Boxes in pre-order, the widest child first at its left as the server has them.
+ *  @param {any} told a `sexton.flame/1` document @returns {FlameBox[]} */
+export function boxesOf(told) {
+  const { parent, name, samples, before, kind, q } = told.nodes, count = parent.length;
+  /** @type {number[][]} */ const children = Array.from({ length: count }, () => []);
+  /** @type {number[]} */ const roots = [];
+  for (let at = 0; at < count; at++) (parent[at] >= 0 && parent[at] !== at ? children[parent[at]] : roots).push(at);
+  /** @type {FlameBox[]} */ const boxes = [];
+  const sum = (/** @type {number[]} */ of) => roots.reduce((all, at) => all + of[at], 0);
+  if (roots.length !== 1) boxes.push({ name: "all", kind: "o", parent: -1, depth: 0, end: 0, samples: sum(samples), before: before ? sum(before) : 0, q: 0, x: 0, width: 1 });
+  /** @type {[number, number, number][]} node, parent box, depth */ const todo = [];
+  for (const root of roots.reverse()) todo.push([root, boxes.length ? 0 : -1, boxes.length ? 1 : 0]);
+  while (todo.length) {
+    const [at, above, depth] = /** @type {[number, number, number]} */ (todo.pop());
+    const here = boxes.length;
+    boxes.push({ name: told.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, q: q ? q[at] : 0, x: 0, width: 0 });
+    for (let each = children[at].length - 1; each >= 0; each--) todo.push([children[at][each], here, depth + 1]);
+  }
+  for (let at = boxes.length - 1; at > 0; at--) boxes[boxes[at].parent].end = Math.max(boxes[boxes[at].parent].end, boxes[at].end, at + 1);
+  if (boxes.length) boxes[0].end = boxes.length;
+  return boxes;
+}
+
+/** Widths are shares of what is drawn: the span's samples, or both spans' where one is compared.
+ *  @param {FlameBox[]} boxes @param {boolean} both */
+export function layBoxes(boxes, both) {
+  if (!boxes.length) return;
+  const total = Math.max(boxes[0].samples, 1), earlier = Math.max(boxes[0].before, 1), next = [0];
+  for (const box of boxes) {
+    box.width = both ? (box.samples / total + box.before / earlier) / 2 : box.samples / total;
+    box.x = next[box.depth] || 0;
+    next[box.depth] = box.x + box.width;
+    next[box.depth + 1] = box.x;
+  }
+}
+
+/** Milliseconds that a pattern may take for all names; what it may repeat, so that one name cannot take longer. */
+const PATTERN_MS = 50, PATTERN_COST = 8, REPEAT_COST = 3;
+
+/** What was typed as a regular expression; `null` where it is none, or one that could try for hours:
+ *  a repeat of what repeats or has alternatives in it, too many of either, or a reference backwards.
+ *  @param {string} text @returns {RegExp | null} */
+export function patternOf(text) {
+  /** Of each open group: has it repeats or alternatives? @type {boolean[]} */ const open = [];
+  let cost = 0, wasBusy = false, isRepeated = false;
+  const parts = text.match(/\\.|\[(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!]|<[=!]|<\w+>))?|\{\d+(?:,\d*)?\}|[^]/g) || [];
+  for (const part of parts) {
+    const isRepeat = part === "*" || part === "+" || (part.startsWith("{") && part.length > 1);
+    if (/^\\[1-9k]/.test(part) || (isRepeat && wasBusy)) return null;
+    if (isRepeat || (part === "?" && !isRepeated) || (part === "|" && open.length)) {
+      cost += isRepeat ? REPEAT_COST : 1;
+      open.fill(true);
+    }
+    if (part.startsWith("(")) open.push(false);
+    wasBusy = part === ")" && (open.pop() || false);
+    isRepeated = isRepeat || (part === "?" && !isRepeated);
+  }
+  if (!text || cost > PATTERN_COST) return null;
+  try { return new RegExp(text, "i"); }
+  catch { return null; }
+}
+
+/** @param {Iterable<string>} names @param {RegExp} pattern @returns {Set<string> | null} `null` where that takes too long */
+function matchedNames(names, pattern) {
+  const until = performance.now() + PATTERN_MS, found = new Set();
+  for (const name of names) {
+    if (pattern.test(name)) found.add(name);
+    if (performance.now() > until) return null;
+  }
+  return found;
+}
+
+/** @param {Iterable<string>} names @param {string} text @returns {Set<string>} */
+function plainNames(names, text) {
+  const wanted = text.toLowerCase();
+  return new Set([...names].filter((name) => name.toLowerCase().includes(wanted)));
+}
+
+export class FlameGraph {
+  /** @param {() => void} wake @param {(text: string) => void} tell */
+  constructor(wake, tell) {
+    this.wake = wake;
+    this.tell = tell;
+    /** @type {HTMLCanvasElement} */ this.canvas = byId("flame");
+    this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    /** @type {FlameBox[]} */ this.boxes = [];
+    this.compared = false;
+    this.focus = 0;
+    this.cursor = -1;
+    this.deepest = 0;
+    this.width = 0;
+    this.dirty = true;
+    /** Names that were searched for. @type {Set<string> | null} */ this.hits = null;
+    /** What the last search was, and what it said. @type {[string, boolean, FlameBox[], string]} */ this.searched = ["", false, this.boxes, ""];
+    this.coreSeconds = 0;
+    this.listen();
+  }
+
+  listen() {
+    new ResizeObserver((entries) => { this.width = Math.floor(entries[0].contentRect.width); this.touch(); }).observe(byId("flameBox"));
+    this.canvas.addEventListener("pointermove", (event) => this.point(this.boxAt(event.offsetX, event.offsetY)));
+    this.canvas.addEventListener("pointerleave", () => this.point(-1));
+    this.canvas.addEventListener("click", (event) => { const at = this.boxAt(event.offsetX, event.offsetY); if (at >= 0) this.zoom(at); });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  touch() {
+    this.dirty = true;
+    this.wake();
+  }
+
+  /** @param {any} told @param {boolean} [again] it is of the same span, in more detail: who looked at something goes on looking at it */
+  show(told, again = false) {
+    const focus = again ? this.path(this.focus) : [], cursor = again && this.cursor >= 0 ? this.path(this.cursor) : null;
+    this.boxes = boxesOf(told);
+    this.compared = Boolean(told.nodes.before);
+    this.coreSeconds = told.core_seconds || 0;
+    layBoxes(this.boxes, this.compared);
+    this.deepest = this.boxes.reduce((most, box) => Math.max(most, box.depth), 0);
+    this.focus = Math.max(this.find(focus), 0);
+    this.cursor = cursor ? this.find(cursor) : -1;
+    this.touch();
+  }
+
+  /** The names from the first below the root to a box. @param {number} at @returns {string[]} */
+  path(at) {
+    const names = [];
+    for (; at > 0 && this.boxes[at]; at = this.boxes[at].parent) names.unshift(this.boxes[at].name);
+    return names;
+  }
+
+  /** @param {string[]} path @returns {number} the box, or -1 */
+  find(path) {
+    let at = 0;
+    for (const name of path) {
+      const parent = at;
+      at = this.boxes.findIndex((box, number) => number > parent && box.parent === parent && box.name === name);
+      if (at < 0) return -1;
+    }
+    return at;
+  }
+
+  clear() {
+    this.boxes = [];
+    this.touch();
+  }
+
+  /** @param {string} text plain words, or a regular expression @param {boolean} mayBePattern @returns {string} how much was found */
+  search(text, mayBePattern) {
+    const [before, was, boxes, said] = this.searched;
+    if (before === text && was === mayBePattern && boxes === this.boxes) return said;
+    const names = new Set(this.boxes.slice(1).map((box) => box.name)), pattern = mayBePattern ? patternOf(text) : null;
+    const matched = pattern && matchedNames(names, pattern);
+    this.hits = text ? matched || plainNames(names, text) : null;
+    const told = this.hits && this.boxes.length ? this.foundWords(this.hits) + (matched || !/[\\^$.*+?()[\]{}|]/.test(text) ? "" : ", as plain words") : "";
+    this.searched = [text, mayBePattern, this.boxes, told];
+    this.touch();
+    return told;
+  }
+
+  /** @param {Set<string>} hits @returns {string} */
+  foundWords(hits) {
+    let found = 0, until = -1, share = 0;
+    this.boxes.forEach((box, at) => {
+      if (at === 0 || !hits.has(box.name)) return;
+      found++;
+      if (at >= until) { share += box.samples; until = box.end; }
+    });
+    return found ? `${percentText(share / Math.max(this.boxes[0].samples, 1))} in ${found} ${found > 1 ? "boxes" : "box"}` : "not found";
+  }
+
+  /** @param {number} at */
+  zoom(at) {
+    this.focus = this.focus === at ? 0 : at;
+    this.touch();
+    this.tell(this.words(at));
+  }
+
+  /** @param {number} at */
+  words(at) {
+    const box = this.boxes[at];
+    if (!box) return "";
+    const total = Math.max(this.boxes[0].samples, 1), share = box.samples / total;
+    const told = [box.name, countText(box.samples, "sample"), percentText(share)];
+    if (this.coreSeconds && !this.compared) told.push(countText(share * this.coreSeconds, "core second"));
+    if (this.compared) {
+      const earlier = box.before / Math.max(this.boxes[0].before, 1);
+      told.push(`baseline ${percentText(earlier)}`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`);
+    }
+    return told.join("  ·  ");
+  }
+
+  /** @param {import("./theme.js").Look} look */
+  draw(look) {
+    this.dirty = false;
+    const { pen, boxes, width } = this, ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const height = Math.max((this.deepest + 1) * FLAME_ROW + 2, 20);
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    this.canvas.style.height = height + "px";
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (!boxes.length) return;
+    pen.font = '11.5px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
+    const above = new Set();
+    for (let at = this.focus; at >= 0; at = boxes[at].parent) above.add(at);
+    const focus = boxes[this.focus], scale = focus.width > 0 ? width / focus.width : 0;
+    for (let at = 0; at < boxes.length; at++) {
+      const box = boxes[at];
+      if (above.has(at) && at !== this.focus) { this.box(at, box, 0, width, look); continue; }
+      if (at < this.focus) continue;
+      if (at >= focus.end) break;
+      const wide = box.width * scale;
+      if (wide >= LEAST) this.box(at, box, (box.x - focus.x) * scale, wide, look);
+    }
+  }
+
+  /** @param {number} at @param {FlameBox} box @param {number} x @param {number} wide @param {import("./theme.js").Look} look */
+  box(at, box, x, wide, look) {
+    const { pen } = this, y = box.depth * FLAME_ROW, hit = this.hits !== null && at > 0 && this.hits.has(box.name);
+    pen.globalAlpha = at < this.focus ? 0.55 : this.hits && !hit ? 0.45 : 1;
+    pen.fillStyle = hit ? "#c026d3" : this.colour(box, at, look);
+    pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 0.7 : 0), 0.4), FLAME_ROW - 1);
+    if (at === this.cursor) {
+      pen.strokeStyle = look.ink;
+      pen.lineWidth = 1.4;
+      pen.strokeRect(x + 0.7, y + 0.7, Math.max(wide - 2, 1), FLAME_ROW - 2.4);
+    }
+    const letters = Math.floor((wide - 6) / LETTER);
+    if (letters < 3) { pen.globalAlpha = 1; return; }
+    pen.fillStyle = hit ? "#ffffff" : look.ink;
+    pen.fillText(box.name.length > letters ? box.name.slice(0, letters - 1) + "…" : box.name, x + 3, y + 12);
+    pen.globalAlpha = 1;
+  }
+
+  /** @param {FlameBox} box @param {number} at @param {import("./theme.js").Look} look */
+  colour(box, at, look) {
+    if (!this.compared) return at === 0 ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
+    // What chance may have done has no hue.
+    if (box.q === null || box.q > 0.05) return changeColour(look, 0);
+    const share = box.samples / Math.max(this.boxes[0].samples, 1), earlier = box.before / Math.max(this.boxes[0].before, 1);
+    return changeColour(look, Math.max(Math.min((share - earlier) * 3, 1), -1));
+  }
+
+  /** @param {number} x @param {number} y @returns {number} */
+  boxAt(x, y) {
+    const depth = Math.floor(y / FLAME_ROW), { boxes } = this;
+    if (!boxes.length) return -1;
+    for (let at = this.focus; at >= 0; at = boxes[at].parent) if (at !== this.focus && boxes[at].depth === depth) return at;
+    const focus = boxes[this.focus], scale = focus.width > 0 ? this.width / focus.width : 0;
+    for (let at = this.focus; at < focus.end; at++) {
+      const box = boxes[at], left = (box.x - focus.x) * scale;
+      if (box.depth === depth && x >= left && x < left + box.width * scale) return at;
+    }
+    return -1;
+  }
+
+  /** @param {number} at */
+  point(at) {
+    if (at === this.cursor) return;
+    this.cursor = at;
+    this.tell(this.words(at));
+    this.touch();
+  }
+
+  /** @param {number} at @param {number} step @returns {number} a sibling */
+  beside(at, step) {
+    const { depth } = this.boxes[at];
+    for (let each = at + step; each > 0 && each < this.boxes.length; each += step) {
+      if (this.boxes[each].depth < depth) return at;
+      if (this.boxes[each].depth === depth) return each;
+    }
+    return at;
+  }
+
+  /** @param {number} at @returns {number} its widest child */
+  widest(at) {
+    let best = -1;
+    for (let each = at + 1; each < this.boxes[at].end; each++) {
+      if (this.boxes[each].depth === this.boxes[at].depth + 1 && (best < 0 || this.boxes[each].width > this.boxes[best].width)) best = each;
+    }
+    return best < 0 ? at : best;
+  }
+
+  /** Arrows walk the boxes, Enter zooms. @param {KeyboardEvent} event */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !this.boxes.length) return;
+    const here = this.cursor >= 0 ? this.cursor : this.focus;
+    /** @type {Record<string, () => void>} */ const moves = {
+      ArrowDown: () => this.point(this.widest(here)), ArrowUp: () => this.point(Math.max(this.boxes[here].parent, 0)),
+      ArrowLeft: () => this.point(this.beside(here, -1)), ArrowRight: () => this.point(this.beside(here, 1)), Enter: () => this.zoom(here),
+    };
+    if (event.key === "Escape" && this.focus !== 0) moves.Escape = () => this.zoom(0);
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    moves[event.key]();
+  }
+}

@@ -1,0 +1,289 @@
+// @ts-check
+// One lane: its title and readings at the left, its canvas, its picture.
+
+import {LanePicture} from "./picture.js";
+import {element, numberText, setText, shortened} from "./words.js";
+import {seriesColour} from "./theme.js";
+import {ticksOf, timeToX} from "./axis.js";
+import {columnSeconds, TILE_COLUMNS} from "./tiles.js";
+import {laneLevel} from "./lanes/pieces.js";
+import {heatDrawer, coreName} from "./lanes/heat.js";
+import {linesDrawer, scaleText} from "./lanes/lines.js";
+import {marksDrawer, marksNear} from "./lanes/marks.js";
+import {stacksDrawer} from "./lanes/stacks.js";
+import {drawBadges} from "./lanes/badges.js";
+
+const DRAWERS = { heat: heatDrawer, lines: linesDrawer, marks: marksDrawer, stacks: stacksDrawer };
+const MOST_READ = 7, LENS = 13;
+
+export class LaneItem {
+  /** @param {import("./lanes/pieces.js").LaneView} lane */
+  constructor(lane) {
+    this.lane = lane;
+    this.id = lane.id;
+    this.drawer = DRAWERS[/** @type {keyof typeof DRAWERS} */ (lane.about.kind)] || linesDrawer;
+    this.picture = new LanePicture();
+    this.folded = false;
+    this.tall = false;
+    this.onScreen = true;
+    this.dirty = true;
+    this.isWaiting = true;
+    this.width = 0;
+    this.height = 0;
+    this.ratio = 1;
+    /** @type {number | null} the row under the pointer, or moved to by keys */ this.row = null;
+    this.pinned = false;
+    /** @type {import("./lanes/badges.js").Badge[]} */ this.badges = [];
+    /** @type {{series: string, words: Text, shown: string}[]} */ this.readings = [];
+    const [title] = lane.about.title.split(": ");
+    this.title = title;
+    this.grip = element("button", "grip", "⠿");
+    this.fold = element("button", "fold", shortened(title, 22));
+    this.more = element("button", "more", "↕");
+    this.table = element("button", "asTable", "table");
+    this.told = element("div", "told");
+    /** What is told of the whole column: which core, or why there is nothing. */ this.heading = "";
+    this.list = element("ul", "reading");
+    this.root = element("li", "lane waiting");
+    this.root.dataset.lane = lane.id;
+    this.root.dataset.kind = lane.about.kind;
+    this.stage = element("div", "stage");
+    /** Lies over the picture: what stands still while that moves. */
+    this.canvas = document.createElement("canvas");
+    /** @type {CanvasRenderingContext2D | null} a canvas that is never drawn on costs nothing */ this.pen = null;
+    this.scale = element("span", "scale");
+    this.coming = element("span", "coming", "reading …");
+    this.build();
+  }
+
+  build() {
+    const { about } = this.lane, gutter = element("div", "gutter"), name = element("div", "name");
+    const [title, ...rest] = about.title.split(": ");
+    for (const button of [this.grip, this.fold, this.more, this.table]) button.setAttribute("type", "button");
+    this.grip.setAttribute("aria-label", `move the lane ${title}: drag, or Alt and arrow up or down`);
+    this.grip.title = "drag to reorder (Alt ↑ ↓)";
+    this.fold.title = [rest.join(": "), about.about].filter(Boolean).join("\n");
+    this.fold.setAttribute("aria-controls", "canvas-" + this.id);
+    this.more.setAttribute("aria-label", `${title}: taller or lower`);
+    this.more.title = "taller or lower (x)";
+    this.table.setAttribute("aria-label", `${title} as a table`);
+    this.table.title = "the visible span as a table (t)";
+    name.append(this.grip, this.fold, this.more, this.table);
+    gutter.append(name, this.told, this.list);
+    this.canvas.id = "canvas-" + this.id;
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", title);
+    const hint = about.kind === "heat" ? `${this.lane.names.length} ${this.lane.names.length === 1 ? "core" : "cores"}, folded into the machine average; c unfolds them` : rest.join(": ");
+    this.stage.append(this.picture.canvas, this.scale, this.coming, this.canvas);
+    this.root.append(gutter, this.stage, element("p", "hint soft", hint));
+    this.legend();
+  }
+
+  /** The names beside the lane, with their colours; the values come with the crosshair. */
+  legend() {
+    const { about, look } = this.lane;
+    const names = about.kind === "heat" ? ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? ["samples", "busiest 20 ms"]
+      : this.lane.names;
+    this.list.textContent = "";
+    this.readings = names.slice(0, about.kind === "marks" ? names.length : MOST_READ).map((text, at) => {
+      const row = element("li"), swatch = element("i"), name = element("span", "of", shortened(wordsOf(text), 25)), value = element("span", "value");
+      if (about.kind === "marks") swatch.hidden = true;
+      else swatch.style.background = about.kind === "stacks" ? `rgb(${look.ramp[40].join(" ")})` : seriesColour(look, text, at);
+      name.title = text;
+      const words = document.createTextNode("");
+      value.append(words);
+      row.append(swatch, name, value);
+      this.list.append(row);
+      return { series: text, words, shown: "" };
+    });
+  }
+
+  /** @param {number} width @param {number} ratio */
+  resize(width, ratio) {
+    const height = this.drawer.height(this.lane.about, this.lane.names, this.tall);
+    if (width === this.width && height === this.height && ratio === this.ratio) return;
+    Object.assign(this, { width, height, ratio, dirty: true });
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    for (const each of [this.stage, this.canvas]) {
+      each.style.height = height + "px";
+      each.style.width = width + "px";
+    }
+    this.picture.stale = true;
+  }
+
+  /** @param {boolean} folded @param {boolean} tall */
+  shape(folded, tall) {
+    this.folded = folded;
+    this.tall = tall;
+    this.root.classList.toggle("folded", folded);
+    this.fold.setAttribute("aria-expanded", String(!folded));
+  }
+
+  get isDrawn() {
+    return !this.folded && this.onScreen && this.width > 0;
+  }
+
+  /** @param {import("./axis.js").Span} view @param {boolean} moving */
+  urgency(view, moving) {
+    if (!this.isDrawn) return 0;
+    if (this.isWaiting && this.lane.about.kind !== "marks" && !this.ask(view, (view.end - view.start) / this.width)) return 0;
+    return this.picture.urgency(view, this.width, this.height, moving);
+  }
+
+  /** @param {import("./axis.js").Span} view */
+  paint(view) {
+    const { lane } = this;
+    this.picture.paint(view, this.width, this.height, this.ratio, (pen, box) => {
+      this.drawer.paint(pen, box, lane);
+      pen.fillStyle = lane.look.soft;
+      pen.globalAlpha = 0.16;
+      for (const time of ticksOf(box, box.width).times) pen.fillRect(Math.round(timeToX(box, box.width, time)), 0, 1, box.height);
+      pen.globalAlpha = 1;
+      if (this.pinned) this.drawLens(pen, box);
+      drawBadges(pen, box, lane, this.badges);
+    });
+    if (lane.about.kind === "lines") setText(this.scale, scaleText(lane));
+    if (lane.about.kind === "marks") return;
+    if (this.ask(this.picture, (view.end - view.start) / this.width) && this.isWaiting) this.wait(false);
+  }
+
+  /** Says which tiles it would like. There is no picture to draw as long as none of them is here.
+   *  @param {import("./axis.js").Span} span @param {number} perPixel seconds @returns {boolean} is any here? */
+  ask(span, perPixel) {
+    const { lane } = this, level = laneLevel(lane, perPixel);
+    lane.tiles.want(this.id, lane.about, level, span);
+    return !this.isWaiting || lane.tiles.cover(this.id, level, span.start, span.end, lane.about.levels[1]).some((piece) => piece.tile);
+  }
+
+  /** Until its first numbers are here a lane says so. @param {boolean} waiting */
+  wait(waiting) {
+    this.isWaiting = waiting;
+    this.root.classList.toggle("waiting", waiting);
+  }
+
+  /** Where the picture is; what lies over it only where that has changed. @param {import("./axis.js").Span} view */
+  draw(view) {
+    if (this.dirty && this.lane.about.kind === "heat") this.drawOver();
+    this.dirty = false;
+    this.picture.place(view, this.width, this.ratio);
+  }
+
+  /** The names of rows, and a frame around the one under the pointer. */
+  drawOver() {
+    const { lane, ratio } = this, rows = Math.max(lane.names.length, 1), each = (this.height - 2) / rows;
+    const pen = this.pen ??= /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    const every = Math.max(Math.ceil(13 / each), 1);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
+    pen.font = '10.5px system-ui, "DejaVu Sans", sans-serif';
+    for (let row = 0; row < rows; row += every) {
+      const y = Math.max(1 + row * each + Math.min(each / 2 + 4, 11), 10);
+      if (y < this.height - 2) this.label(pen, (lane.names[row] || String(row)).replace(/^core /, ""), 4, y);
+    }
+    if (this.row === null || this.row >= rows) return;
+    const { y, tall } = this.rowBox(this.row);
+    pen.fillStyle = lane.look.mark;
+    pen.fillRect(0, y - 1.5, this.width, 1.5);
+    pen.fillRect(0, y + tall, this.width, 1.5);
+    if (this.pinned) this.label(pen, coreName(lane.names[this.row] || ""), 4, y + Math.min(tall / 2 + 4, 11));
+  }
+
+  /** A frame goes around a core, not over it; a chosen one that is too low to be read is held under a lens.
+   *  @param {number} row */
+  rowBox(row) {
+    const each = (this.height - 2) / Math.max(this.lane.names.length, 1), top = 1 + row * each;
+    const tall = this.pinned ? Math.max(each, LENS) : each;
+    return { each, top, tall, y: Math.min(Math.max(Math.round(top + each / 2 - tall / 2), 1), this.height - 1 - tall) };
+  }
+
+  /** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box */
+  drawLens(pen, box) {
+    if (this.row === null) return;
+    const { each, top, tall, y } = this.rowBox(this.row), { canvas, ratio } = this.picture;
+    if (tall <= each) return;
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(canvas, 0, (top + each * 0.25) * ratio, canvas.width, each * 0.5 * ratio, 0, y, box.width, tall);
+  }
+
+  /** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} x @param {number} y */
+  label(pen, text, x, y) {
+    const { lane } = this;
+    pen.lineWidth = 3;
+    pen.lineJoin = "round";
+    pen.strokeStyle = lane.look.paper;
+    pen.globalAlpha = 0.85;
+    pen.strokeText(text, x, y);
+    pen.globalAlpha = 1;
+    pen.fillStyle = lane.look.soft;
+    pen.fillText(text, x, y);
+  }
+
+  /** What is at a moment, for the sheet beside the lanes. @param {number | null} time @param {import("./axis.js").Span} view @returns {string} the same in words */
+  readAt(time, view) {
+    const told = time === null ? null : this.lane.about.kind === "marks" ? this.nearMarks(time, view) : this.valuesAt(time, view);
+    this.heading = told ? shortened(told.title, 27) : "";
+    const words = told && told.title ? [told.title] : [];
+    for (const reading of this.readings) {
+      const name = reading.series;
+      const [, mean, peak] = (told && told.values.find((each) => each[0] === name)) || ["", undefined, NaN];
+      const shown = mean === undefined ? "" : typeof mean === "string" ? mean : Number.isNaN(mean) ? "not recorded" : valueText(mean, peak);
+      reading.shown = shown;
+      if (shown) words.push(`${name} ${shown}`);
+    }
+    return words.join(", ");
+  }
+
+  /** What was read, as text. */
+  writeDown() {
+    setText(this.told, this.heading);
+    for (const { series, words, shown } of this.readings) {
+      const text = shortened(shown, Math.max(31 - series.length, 8));
+      if (words.data !== text) words.data = text;
+    }
+  }
+
+  /** @param {number} time @param {import("./axis.js").Span} view @returns {import("./lanes/pieces.js").Reading | null} */
+  valuesAt(time, view) {
+    const { lane } = this;
+    if (time < lane.whole.start || time > lane.whole.end) return { title: "outside of the recording", values: [] };
+    const level = laneLevel(lane, (view.end - view.start) / this.width);
+    const [piece] = lane.tiles.cover(this.id, level, time, time + columnSeconds(level) * 1e-3, lane.about.levels[1]);
+    if (!piece || !piece.tile) return { title: lane.tiles.isComing(this.id) ? "loading …" : "", values: [] };
+    const { tile } = piece;
+    const column = Math.min(Math.max(Math.floor((time - tile.start) / tile.column + 1e-9), 0), TILE_COLUMNS - 1);
+    const row = this.row !== null ? this.row : null;
+    return this.drawer.read(tile, column, lane, lane.about.kind === "lines" ? null : row);
+  }
+
+  /** Of each kind the mark nearest to the crosshair. @param {number} time @param {import("./axis.js").Span} view @returns {import("./lanes/pieces.js").Reading} */
+  nearMarks(time, view) {
+    const near = marksNear(this.lane.marks, time, 7 * (view.end - view.start) / Math.max(this.width, 1));
+    return { title: "", values: near.map((mark) => [mark.kind, mark.text, NaN]) };
+  }
+
+  /** @param {number} y within the canvas @returns {number | null} */
+  rowAt(y) {
+    const rows = this.lane.about.kind === "heat" ? Math.max(this.lane.names.length, 1) : this.lane.about.kind === "stacks" ? 50 : 0;
+    if (!rows) return null;
+    return Math.min(Math.max(Math.floor((y - 1) / (this.height - 2) * rows), 0), rows - 1);
+  }
+}
+
+/** @param {number} mean @param {number} peak */
+function valueText(mean, peak) {
+  const shown = numberText(mean);
+  return peak > mean && numberText(peak) !== shown ? `${shown} ▴${numberText(peak)}` : shown;
+}
+
+/** @param {string} name as the lane calls it */
+function wordsOf(name) {
+  return name === "iowait_steal" ? "iowait, steal" : name.replaceAll("_", " ");
+}
+
+/** @param {LaneItem} item @param {string} core its name @returns {number | null} */
+export function rowOfCore(item, core) {
+  const found = item.lane.names.findIndex((name) => name === core || coreName(name) === "core " + core);
+  return found < 0 ? null : found;
+}

@@ -1,0 +1,198 @@
+// @ts-check
+// Beside a recorder: follows its end, says so when it stops, notices when one begins again, and
+// takes in the lanes that have their first numbers.
+
+import {byId, clockText, spanText} from "./words.js";
+import {clampSpan} from "./axis.js";
+import {wireLane} from "./pointer.js";
+import {showProblems} from "./notice.js";
+import {inNaturalOrder} from "./state.js";
+
+/** How often a recording that nobody writes is looked at, and how old a verdict may be before it says of when it is. */
+const WATCH_MS = 10_000, EXPLAIN_MS = 20_000, OLD_VERDICT = 30;
+/** What is followed unless somebody zoomed. */
+const TAIL = 600, AT_THE_END = 6;
+
+/** Asks from time to time, as long as somebody looks. @param {() => void} ask @returns {number} */
+export function everySoOften(ask) {
+  const seen = () => { if (!document.hidden) ask(); };
+  document.addEventListener("visibilitychange", seen);
+  return window.setInterval(seen, WATCH_MS);
+}
+
+export class LiveFollower {
+  /** @param {import("./explorer.js").Explorer} app */
+  constructor(app) {
+    this.app = app;
+    /** @type {(() => void) | null} */ this.stop = null;
+    this.lanesTold = 0;
+    this.isAsking = false;
+    /** @type {number | null} when the last grave mark was */ this.grave = null;
+    this.explained = -Infinity;
+    this.explaining = 0;
+  }
+
+  begin() {
+    const { app } = this;
+    this.tellWhole();
+    if (!app.source.follows) return;
+    if (app.recording.live) this.listen();
+    everySoOften(() => { if (!app.recording.live) this.askWhetherLive(); });
+  }
+
+  listen() {
+    byId("follow").hidden = false;
+    this.stop?.();
+    this.stop = this.app.source.live((/** @type {import("./source.js").LiveEvent} */ told) => this.heard(told), () => this.ended());
+  }
+
+  /** @param {import("./source.js").LiveEvent} told */
+  heard(told) {
+    this.went(told.end);
+    if (told.live === false) {
+      this.ended();
+      this.app.toast("the recorder has ended: this is all there is");
+    }
+    // Of something there are numbers for the first time. Asked once for each count, should the server miscount.
+    const lanes = told.lanes || 0;
+    if (lanes <= this.app.known.length || lanes === this.lanesTold) return;
+    this.lanesTold = lanes;
+    this.askForLanes();
+  }
+
+  /** Nobody records any more, or the server does not know of anybody. */
+  ended() {
+    const { app } = this;
+    this.stop?.();
+    this.stop = null;
+    if (!app.recording.live) return;
+    app.recording.live = false;
+    app.state.set({ follow: false });
+    byId("follow").hidden = true;
+    this.tellAge();
+  }
+
+  async askWhetherLive() {
+    const about = await this.ask();
+    if (!about || this.app.recording.live) return;
+    const { app } = this, { view, select } = app.state, atEnd = view.end >= app.whole.end - AT_THE_END;
+    this.takeLanes(about);
+    if (!about.live) { this.went(about.end); return; }
+    app.recording.live = true;
+    if (atEnd && !select) app.state.set({ follow: true });
+    this.went(about.end);
+    this.listen();
+    app.toast(app.state.follow ? "a recorder runs: following it" : "a recorder runs: press l to follow it");
+  }
+
+  async askForLanes() {
+    const about = await this.ask();
+    if (about) this.takeLanes(about);
+  }
+
+  /** @returns {Promise<import("./source.js").RecordingAbout | null>} as it is by now, if that can be told */
+  async ask() {
+    if (this.isAsking) return null;
+    this.isAsking = true;
+    try {
+      return await this.app.source.recording();
+    } catch {
+      return null; // what is looked at is here already; the next try is soon
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  /** @param {import("./source.js").RecordingAbout} about */
+  takeLanes(about) {
+    const { app } = this, { recording, known, state, board } = app;
+    showProblems(about.problems || []);
+    recording.gaps.splice(0, recording.gaps.length, ...(about.gaps || []));
+    const fresh = about.lanes.filter((lane) => !known.includes(lane.id));
+    if (!fresh.length) return;
+    known.splice(0, known.length, ...about.lanes.map((lane) => lane.id), ...known.filter((id) => !about.lanes.some((lane) => lane.id === id)));
+    const folded = new Set(state.folded);
+    for (const lane of fresh) {
+      recording.lanes.push(lane);
+      wireLane(app, board.add(lane));
+      if (lane.kind === "heat") { folded.add(lane.id); app.panel.offerCores(lane.series); }
+    }
+    app.overview.choose(recording.lanes);
+    state.set({ order: inNaturalOrder(state.order, known), folded });
+    app.happenings.forget();
+    app.showBadges();
+    app.toast(`new here: ${fresh.map((lane) => lane.title.split(": ")[0]).join(", ")}`);
+  }
+
+  /** The recording goes on until here. @param {number} end */
+  went(end) {
+    const { app } = this, before = app.whole.end;
+    if (end > before) {
+      app.tiles.moved(before, end);
+      app.recording.end = end;
+      app.happenings.forget();
+      app.overview.dirty = true;
+      for (const id of app.known) app.board.arrived(id);
+      this.tellWhole();
+      this.tellAge();
+    }
+    this.slide();
+  }
+
+  /** To the end, if it is followed: the last ten minutes, or as much as somebody zoomed to. */
+  slide() {
+    const { app } = this, { state, whole } = app;
+    if (!state.follow) return;
+    const length = Math.min(state.sliding ?? TAIL, whole.end - whole.start);
+    app.glide.stop();
+    state.set({ view: clampSpan({ start: whole.end - length, end: whole.end }, whole) });
+  }
+
+  toggle() {
+    const { state, recording } = this.app;
+    if (!recording.live) return;
+    state.set({ follow: !state.follow });
+    this.slide();
+  }
+
+  /** Whoever goes to the end and is there already wants to stay there. @returns {boolean} is it followed now? */
+  stay() {
+    const { app } = this;
+    if (!app.recording.live || app.aim().end < app.whole.end - AT_THE_END) return false;
+    app.state.set({ follow: true });
+    this.slide();
+    return true;
+  }
+
+  tellWhole() {
+    const { start, end } = this.app.whole;
+    byId("overviewLabel").textContent = `whole: ${spanText(end - start)}`;
+  }
+
+  /** A verdict that is older than what is seen says so. */
+  tellAge() {
+    const { chain, recording, state, whole } = this.app, { span } = chain;
+    // Whoever chose a span knows of when it is.
+    const isOld = recording.live && !state.select && span !== null && span.end < whole.end - OLD_VERDICT;
+    chain.date(isOld ? `as of ${clockText(span.end)}` : "");
+  }
+
+  /** Something grave has come since: what was said may no longer be so. @param {any[]} marks */
+  watchMarks(marks) {
+    const times = marks.filter((mark) => mark.severity === "warning" || mark.severity === "critical").map((mark) => mark.time);
+    const last = Math.max(...times, -Infinity), { grave } = this;
+    this.grave = Math.max(last, grave ?? this.app.whole.start);
+    if (grave === null || last <= grave || !this.app.state.follow) return;
+    window.clearTimeout(this.explaining);
+    this.explaining = window.setTimeout(() => this.explainAgain(last), Math.max(this.explained + EXPLAIN_MS - performance.now(), 0));
+  }
+
+  /** @param {number} time of what has come */
+  explainAgain(time) {
+    const { app } = this;
+    if (!app.state.follow || app.state.select) return;
+    this.explained = performance.now();
+    app.about = app.short() ?? app.around(time);
+    app.explain(app.about, true);
+  }
+}

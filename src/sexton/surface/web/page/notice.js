@@ -1,0 +1,26 @@
+// @ts-check
+// What of a recording could not be read: said where it is seen, listed where somebody asks.
+
+import {byId, countText, element} from "./words.js";
+
+/** @param {string[]} problems */
+export function showProblems(problems) {
+  const button = byId("problems");
+  button.hidden = problems.length === 0;
+  button.textContent = problemsText(problems);
+  const list = element("ul");
+  for (const each of problems) list.append(element("li", "", each));
+  byId("problemsBody").replaceChildren(element("p", "soft", "The rest is shown. What was lost looks like what was never recorded."), list);
+}
+
+/** @param {string[]} problems */
+export function problemsText(problems) {
+  return `${countText(problems.length, "piece")} could not be read`;
+}
+
+export function wireProblems() {
+  byId("problems").addEventListener("click", () => {
+    byId("problemsDialog").showModal();
+    byId("problemsBody").focus();
+  });
+}

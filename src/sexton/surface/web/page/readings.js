@@ -1,0 +1,64 @@
+// @ts-check
+// What the crosshair reads, beside the lanes. Drawn: thirty texts that change with every frame would
+// have the browser lay out and paint the page each time. Once it rests they are written down as text.
+
+import {byId} from "./words.js";
+
+const LEFT = 24, RIGHT = 199, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
+
+export class ReadingSheet {
+  constructor() {
+    /** @type {HTMLCanvasElement} */ this.canvas = byId("readings");
+    this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    /** @type {Map<string, number>} */ this.tops = new Map();
+    this.wide = 0;
+    this.tall = 0;
+    this.ratio = 1;
+    this.timer = 0;
+    this.isEmpty = true;
+  }
+
+  /** Where the lanes are; reads the layout, so only when that has changed.
+   *  @param {Iterable<import("./lane_item.js").LaneItem>} items @param {number} wide @param {number} tall @param {number} ratio */
+  place(items, wide, tall, ratio) {
+    for (const item of items) this.tops.set(item.id, item.root.offsetTop);
+    if (wide === this.wide && tall === this.tall && ratio === this.ratio) return;
+    Object.assign(this, { wide, tall, ratio, isEmpty: true });
+    this.canvas.width = Math.round(wide * ratio);
+    this.canvas.height = Math.round(tall * ratio);
+    this.canvas.style.width = wide + "px";
+    this.canvas.style.height = tall + "px";
+  }
+
+  /** @param {import("./lane_item.js").LaneItem[]} items those that are seen @param {import("./theme.js").Look} look */
+  draw(items, look) {
+    const { pen, ratio } = this, isEmpty = !items.some((item) => item.heading || item.readings.some((each) => each.shown));
+    window.clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => { for (const item of items) item.writeDown(); }, AT_REST);
+    if (isEmpty && this.isEmpty) return;
+    this.isEmpty = isEmpty;
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, this.wide, this.tall);
+    pen.font = '600 11.5px system-ui, "DejaVu Sans", sans-serif';
+    for (const item of items) {
+      const { kind } = item.lane.about;
+      if (kind === "marks") continue;
+      const top = this.tops.get(item.id) || 0;
+      let y = top + HEAD + (kind === "lines" ? 0 : TITLE);
+      pen.textAlign = "left";
+      pen.fillStyle = kind === "lines" ? look.soft : look.ink;
+      if (item.heading) pen.fillText(item.heading, LEFT, kind === "lines" ? top + item.height - 4 : top + HEAD + 11);
+      pen.textAlign = "right";
+      for (const { shown } of item.readings) {
+        if (shown) {
+          const long = pen.measureText(shown).width + 4;
+          pen.fillStyle = look.card;
+          pen.fillRect(RIGHT - long, y, long, ROW_OF);
+          pen.fillStyle = look.ink;
+          pen.fillText(shown, RIGHT, y + 11);
+        }
+        y += ROW_OF;
+      }
+    }
+  }
+}

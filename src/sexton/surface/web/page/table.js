@@ -1,0 +1,60 @@
+// @ts-check
+// The visible span of a lane in words: whoever cannot see a canvas reads the same numbers.
+
+import {byId, element, fromToText, numberText} from "./words.js";
+
+/** What the dialog waits for. @type {AbortController | null} */
+let tableAsked = null;
+
+/** @param {any} source @param {import("./source.js").LaneAbout} about @param {import("./axis.js").Span} view */
+export async function openTable(source, about, view) {
+  const dialog = byId("tableDialog"), body = byId("tableBody");
+  tableAsked?.abort();
+  const asked = tableAsked = new AbortController(), { signal } = asked;
+  byId("tableTitle").textContent = `${about.title.split(": ")[0]}, ${fromToText(view.start, view.end)} UTC`;
+  body.replaceChildren(element("p", "soft", "reading …"));
+  if (!dialog.open) dialog.showModal();
+  dialog.addEventListener("close", () => { if (!dialog.open) asked.abort(); }, { once: true });
+  body.focus();
+  try {
+    const told = await source.table(about.id, view.start, view.end, signal);
+    // An answer that comes late is of another lane than the title.
+    if (!signal.aborted) body.replaceChildren(...tableParts(told, about));
+  } catch (fault) {
+    if (!signal.aborted) body.replaceChildren(element("p", "warn", /** @type {Error} */ (fault).message));
+  }
+}
+
+/** @param {any} told @param {import("./source.js").LaneAbout} about @returns {HTMLElement[]} */
+function tableParts(told, about) {
+  const parts = [element("p", "soft", about.about)];
+  if (told.note) parts.push(element("p", "", told.note));
+  if (!told.rows.length) return [...parts, element("p", "", "nothing was recorded in this span")];
+  const table = element("table"), head = element("thead"), body = element("tbody"), line = element("tr");
+  for (const text of told.headings) {
+    const cell = element("th", "", text);
+    cell.setAttribute("scope", "col");
+    line.append(cell);
+  }
+  head.append(line);
+  for (const row of told.rows) {
+    const made = element("tr");
+    row.forEach((/** @type {any} */ value, /** @type {number} */ at) => {
+      const cell = element(at === 0 ? "th" : "td", at > 0 && /^[-+–]?[\d.,]+( ?%)?$/.test(String(value)) ? "n" : "", String(value ?? "–"));
+      if (at === 0) cell.setAttribute("scope", "row");
+      made.append(cell);
+    });
+    body.append(made);
+  }
+  table.append(head, body);
+  parts.push(table);
+  if (told.left_out) parts.push(element("p", "soft", `${numberText(told.left_out)} more rows in this span; zoom in to read them`));
+  return parts;
+}
+
+/** Every ✕ of a dialog. */
+export function wireDialogs() {
+  for (const button of document.querySelectorAll("[data-close]")) {
+    button.addEventListener("click", () => byId(/** @type {HTMLElement} */ (button).dataset.close || "").close());
+  }
+}

@@ -1,0 +1,262 @@
+// @ts-check
+// The guided tour: a card at the side that says what is seen, and a view for each step.
+// What it says is data (`sexton.tour/1`); all of it is inserted as text.
+
+/**
+ * @typedef {{what: string, here: string, normal: string, source: string,
+ *   numbers?: [number, number]}} TourFact
+ * @typedef {{from?: number, to?: number, open?: string[], select?: [number, number] | null,
+ *   focus?: string | null, link?: number | null, flame?: boolean, grain?: number | null,
+ *   plane?: string, tall?: string[], core?: string | null}} TourView
+ * @typedef {{id: string, number: number, title: string, text: string[], next: string,
+ *   facts: TourFact[], columns?: string[], view: TourView}} TourStep
+ * @typedef {{schema: string, title: string, recording: string, steps: TourStep[],
+ *   after: TourView}} Tour
+ */
+
+/**
+ * Opens the tour's first step. `show` applies a step's view to the page.
+ * @param {Tour} tour
+ * @param {(view: TourView) => void} show
+ * @returns {{go: (index: number) => void, close: () => void, open: () => void}}
+ */
+export function startTour(tour, show) {
+  const card = tourElement("aside", "tour");
+  card.id = "tour";
+  card.setAttribute("role", "region");
+  card.setAttribute("aria-labelledby", "tour-title");
+  const again = tourButton("Tour", "Go on with the guided tour");
+  again.id = "tour-again";
+  again.hidden = true;
+
+  const place = tourElement("p", "tour-place");
+  const title = tourElement("h2", "tour-title");
+  title.id = "tour-title";
+  title.tabIndex = -1;
+  // One region that is read as a whole: who listens hears a step as who looks sees it.
+  const words = tourElement("div", "tour-words");
+  words.setAttribute("aria-live", "polite");
+  words.setAttribute("aria-atomic", "true");
+  const body = tourElement("div", "tour-body");
+  words.append(place, title, body);
+  const back = tourButton("←", "Previous step");
+  const onward = tourButton("→", "Next step");
+  onward.className = "tour-next";
+  const stop = tourButton("Esc", "End the tour");
+  const dots = tourElement("span", "tour-dots");
+  dots.setAttribute("aria-hidden", "true");
+  const row = tourElement("div", "tour-keys");
+  row.append(back, dots, onward, stop);
+  card.append(words, row);
+  document.body.append(again, card);
+  const measure = () => document.body.style.setProperty("--tour-height", `${card.offsetHeight + 16}px`);
+  new ResizeObserver(measure).observe(card);
+
+  let at = 0;
+
+  /** @param {number} index */
+  function go(index) {
+    at = Math.min(Math.max(index, 0), tour.steps.length - 1);
+    const step = tour.steps[at];
+    place.textContent = `${at + 1} of ${tour.steps.length}${at === 0 ? ` · ${tour.recording}` : ""}`;
+    title.textContent = step.title;
+    body.replaceChildren(...tourWords(step));
+    dots.textContent = tour.steps.map((_, each) => (each === at ? "●" : "○")).join("");
+    back.disabled = at === 0;
+    onward.textContent = at === tour.steps.length - 1 ? "Done" : "→";
+    onward.setAttribute("aria-label", at === tour.steps.length - 1 ? "End the tour" : "Next step");
+    words.scrollTop = 0;
+    document.body.dataset.tourStep = step.id;
+    measure(); // before the chain looks for room for what is lit
+    show(step.view);
+    document.querySelector("#chainBody [aria-current]")?.scrollIntoView({ block: "nearest" });
+    document.dispatchEvent(new CustomEvent("tourstep", { detail: { index: at, id: step.id } }));
+  }
+
+  function next() {
+    if (at === tour.steps.length - 1) {
+      close();
+    } else {
+      go(at + 1);
+    }
+  }
+
+  function close() {
+    const inside = card.contains(document.activeElement);
+    card.hidden = true;
+    again.hidden = false;
+    document.body.classList.remove("touring");
+    delete document.body.dataset.tourStep;
+    show({ ...tour.steps[at].view, ...tour.after });
+    if (inside) {
+      again.focus();
+    }
+  }
+
+  function open() {
+    card.hidden = false;
+    again.hidden = true;
+    document.body.classList.add("touring");
+    go(at);
+    title.focus({ preventScroll: true });
+  }
+
+  back.addEventListener("click", () => go(at - 1));
+  onward.addEventListener("click", next);
+  stop.addEventListener("click", close);
+  again.addEventListener("click", open);
+  window.addEventListener(
+    "keydown",
+    (event) => {
+      if (card.hidden || !tourKeyIsOurs(event, card)) {
+        return;
+      }
+      if (event.key === "ArrowRight") {
+        next();
+      } else if (event.key === "ArrowLeft") {
+        go(at - 1);
+      } else if (event.key === "Escape") {
+        close();
+      } else {
+        return;
+      }
+      event.preventDefault();
+      event.stopPropagation();
+    },
+    true,
+  );
+  open();
+  return { go, close, open };
+}
+
+/**
+ * A lane, a list or a field that has the focus keeps its own arrows; so does whoever holds Shift.
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement} card
+ */
+function tourKeyIsOurs(event, card) {
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) {
+    return false;
+  }
+  if (document.querySelector("dialog[open]") !== null) {
+    return false;
+  }
+  const focused = document.activeElement;
+  return focused === null || focused === document.body || card.contains(focused);
+}
+
+/** @param {TourStep} step */
+function tourWords(step) {
+  /** @type {HTMLElement[]} */
+  const parts = step.text.map((text) => {
+    const line = tourElement("p", "");
+    line.textContent = tourKept(text);
+    return line;
+  });
+  if (step.facts.length > 0) {
+    parts.push(step.columns === undefined ? tourFacts(step.facts) : tourCompared(step.facts, step.columns));
+  }
+  if (step.next !== "") {
+    const line = tourElement("p", "tour-hint");
+    line.textContent = step.next;
+    parts.push(line);
+  }
+  return parts;
+}
+
+/**
+ * A number stays beside its unit.
+ * @param {string} text
+ */
+function tourKept(text) {
+  return text.replace(/(\d) (?=(?:s|ms|min|h|x|MiB)\b|%)/g, "$1\u00a0");
+}
+
+/**
+ * A line for each: what, what it is here, and what is normal.
+ * @param {TourFact[]} facts
+ */
+function tourFacts(facts) {
+  const list = tourElement("ul", "tour-facts");
+  for (const fact of facts) {
+    const line = tourElement("li", "");
+    const here = tourElement("b", "");
+    here.textContent = tourKept(fact.here);
+    const normal = tourElement("span", fact.normal.length < 24 ? "tour-normal" : "");
+    normal.textContent = `· normal ${fact.normal}`;
+    line.append(`${fact.what}: `, here, " ", normal);
+    line.title = `read from ${fact.source}`;
+    list.append(line);
+  }
+  return list;
+}
+
+/**
+ * What was measured twice, as a table with bars.
+ * @param {TourFact[]} facts
+ * @param {string[]} headings
+ */
+function tourCompared(facts, headings) {
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  for (const heading of headings) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = heading === "" ? "what" : heading;
+    head.append(cell);
+  }
+  const rows = table.createTBody();
+  for (const fact of facts) {
+    const line = rows.insertRow();
+    for (const text of [fact.what, fact.normal, fact.here]) {
+      line.insertCell().textContent = text;
+    }
+    line.insertCell().append(...(fact.numbers === undefined ? [] : [tourBars(fact.numbers)]));
+  }
+  return table;
+}
+
+/**
+ * Before above, after below; their numbers stand beside them.
+ * @param {[number, number]} numbers
+ */
+function tourBars(numbers) {
+  const names = "http://www.w3.org/2000/svg";
+  const bars = document.createElementNS(names, "svg");
+  bars.setAttribute("width", "64");
+  bars.setAttribute("height", "16");
+  bars.setAttribute("aria-hidden", "true");
+  const most = Math.max(...numbers, 1e-9);
+  numbers.forEach((number, at) => {
+    const bar = document.createElementNS(names, "rect");
+    bar.setAttribute("y", String(at * 8 + 1));
+    bar.setAttribute("width", String(Math.max((64 * number) / most, 1)));
+    bar.setAttribute("height", "6");
+    bar.setAttribute("class", at === 0 ? "tour-before" : "tour-after");
+    bars.append(bar);
+  });
+  return bars;
+}
+
+/**
+ * @param {string} tag
+ * @param {string} name
+ */
+function tourElement(tag, name) {
+  const made = document.createElement(tag);
+  made.className = name;
+  return made;
+}
+
+/**
+ * @param {string} text
+ * @param {string} label
+ */
+function tourButton(text, label) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = text;
+  made.setAttribute("aria-label", label);
+  made.title = label;
+  return made;
+}

@@ -1,0 +1,85 @@
+// @ts-check
+// Times, spans and numbers as a person reads them. Times are UTC, as everywhere in Sexton.
+
+/** @param {number} time @param {number} [step] seconds between neighbours: how fine to tell
+ *  @returns {string} */
+export function clockText(time, step = 1) {
+  const iso = new Date(Math.round(time * 1000)).toISOString();
+  if (step >= 1) return iso.slice(11, 19);
+  return iso.slice(11, step >= 0.1 ? 21 : step >= 0.01 ? 22 : 23);
+}
+
+/** @param {number} time @returns {string} the day */
+export function dayText(time) {
+  return new Date(time * 1000).toISOString().slice(0, 10);
+}
+
+/** @param {number} seconds @returns {string} */
+export function spanText(seconds) {
+  if (seconds < 0.9995) return Math.round(seconds * 1000) + " ms";
+  if (seconds < 60) return (seconds < 10 ? seconds.toFixed(1) : String(Math.round(seconds))) + " s";
+  const whole = Math.round(seconds);
+  const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60, rest = whole % 60;
+  return hours ? `${hours} h ${minutes} min` : `${minutes} min ${rest} s`;
+}
+
+/** @param {number} start @param {number} end @returns {string} */
+export function fromToText(start, end) {
+  const step = end - start < 20 ? 0.01 : 1;
+  return `${clockText(start, step)} – ${clockText(end, step)}`;
+}
+
+/** Exact up to four figures; nothing recorded is never a zero.
+ *  @param {number | null | undefined} value @returns {string} */
+export function numberText(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e6) {
+    const [unit, name] = size >= 1e9 ? [1e9, "G"] : [1e6, "M"];
+    return grouped(Number((value / unit).toPrecision(4))) + " " + name;
+  }
+  if (size >= 1000) return grouped(Math.round(value));
+  if (Number.isInteger(value)) return String(value);
+  return String(Number(value.toPrecision(3)));
+}
+
+/** With commas; a browser's own formatting takes longer than a frame has for all readings. @param {number} value @returns {string} */
+function grouped(value) {
+  const [whole, part] = String(value).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? "." + part : "");
+}
+
+/** So many of something. @param {number} count @param {string} one its name, where it is one @returns {string} */
+export function countText(count, one) {
+  return `${numberText(count)} ${one}${count === 1 ? "" : "s"}`;
+}
+
+/** @param {number} share 0 to 1 @returns {string} */
+export function percentText(share) {
+  return (100 * share).toFixed(share > 0 && share < 0.01 ? 2 : 1) + " %";
+}
+
+/** An element with text; text is only ever text.
+ *  @param {string} tag @param {string} [name] class @param {string} [text] @returns {HTMLElement} */
+export function element(tag, name = "", text = "") {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** @param {string} id @returns {any} the element of the page's shell */
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Cut to a width, with an ellipsis. @param {string} text @param {number} most letters */
+export function shortened(text, most) {
+  const letters = Array.from(text);
+  return letters.length <= most ? text : letters.slice(0, Math.max(most - 1, 1)).join("") + "…";
+}
+
+/** Only where it changes something: a write makes a browser lay out again. @param {HTMLElement} of @param {string} text */
+export function setText(of, text) {
+  if (of.textContent !== text) of.textContent = text;
+}
