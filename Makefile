@@ -12,8 +12,11 @@ help: ## this list
 diagnose: core ## the verdict on this machine (sets itself up first)
 	@scripts/verdict
 
-demo: core ## 2,000 real zombies: the verdict turns, names their parent, and turns back (root)
+demo: core ## 2,000 real zombies: the verdict turns and turns back (root); then an incident in the explorer
 	@$(BIN)/python -m lab.demo
+	@echo
+	@if [ -t 0 ] && [ -t 1 ]; then scripts/setup web && exec $(BIN)/sexton demo; \
+	else echo "A whole incident in the explorer, with a tour of two minutes: sexton demo (make demo on a terminal ends there)"; fi
 
 test: dev ## the whole test suite, with progress
 	@scripts/system-packages

@@ -54,6 +54,12 @@ def test_the_other_commands_load_neither_store_nor_fleet(command: tuple[str, ...
     assert not imported(*command) & (NEVER - {"rich"})
 
 
+def test_the_explorers_description_loads_no_server() -> None:
+    names = imported("serve", "--openapi")
+    assert "sexton.surface.web.openapi" in names
+    assert not names & (NEVER - {"numpy"})
+
+
 def test_a_diagnosis_starts_neither_perf_nor_bpftrace(tmp_path: Path) -> None:
     """By an audit hook, which sees every program the interpreter starts."""
     log = tmp_path / "started"

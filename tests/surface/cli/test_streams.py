@@ -21,6 +21,8 @@ QUICK = {
     "profile": ("profile", "top", str(FIXTURES / "perf" / "script" / "6.18-default.txt")),
     "record": ("record", "/nowhere/at/all", "--preflight"),
     "recording": ("recording", "info", str(FIXTURES / "recordings" / "format-1")),
+    "serve": ("serve", "--openapi"),
+    "demo": ("demo", "--tour"),
     "sources": ("sources",),
     "collect": ("collect",),
 }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: In the order a new user meets them.
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
-    "top", "profile", "record", "recording", "sources", "collect",
+    "top", "profile", "record", "recording", "serve", "demo", "sources", "collect",
 )  # fmt: skip
 _PACKAGE = "sexton.surface.cli.commands."
 

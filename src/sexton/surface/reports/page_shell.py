@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.surface.reports.flame_colours import colour_rules
 from sexton.surface.reports.flame_svg import escaped, part
@@ -19,13 +19,27 @@ _STYLES = ("report.css", "flame.css")
 _SCRIPTS = ("flame.js", "build.js", "heat.js", "report.js")
 
 
+class Parts(NamedTuple):
+    """What a page is made of; the body is HTML that is escaped already."""
+
+    body: str
+    style: str
+    script: str
+
+
 def shell(title: str, body: str, data: Mapping[str, Any]) -> str:
-    """The whole page; `body` is HTML that is escaped already, `data` what the scripts draw."""
+    """A profile's page; `body` is HTML that is escaped already, `data` what the scripts draw."""
     style = "\n".join([*(part(name) for name in _STYLES), colour_rules()])
     script = "\n".join(part(name) for name in _SCRIPTS)
+    return page(title, Parts(body, style, script), data)
+
+
+def page(title: str, parts: Parts, data: Mapping[str, Any], name: str = "data") -> str:
+    """The whole page; its script finds `data` in the element called `name`."""
     policy = (
-        f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
-        f"style-src 'sha256-{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{_hash(parts.script)}'; "
+        f"style-src 'sha256-{_hash(parts.style)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
     return "\n".join(
         (
@@ -35,10 +49,10 @@ def shell(title: str, body: str, data: Mapping[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
             f"<title>{escaped(title)}</title>",
-            f"<style>{style}</style></head>",
-            f"<body>{body}",
-            f'<script type="application/json" id="data">{embedded(data)}</script>',
-            f"<script>{script}</script></body></html>",
+            f"<style>{parts.style}</style></head>",
+            f"<body>{parts.body}",
+            f'<script type="application/json" id="{name}">{embedded(data)}</script>',
+            f"<script>{parts.script}</script></body></html>",
             "",
         )
     )

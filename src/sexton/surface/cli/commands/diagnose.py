@@ -17,6 +17,10 @@ What `sexton record` kept is judged by the same rules, also while it is still re
   sexton diagnose --from DIR --window 2026-11-15T03:00..04:30 from one time to another
   sexton diagnose --from DIR --window 20m..                   the last twenty minutes
 
+For a ticket, the verdict and the pictures of `sexton serve` in one file that fetches nothing:
+
+  sexton diagnose --from DIR --around 03:12 --html incident.html
+
 Nothing is changed. As root a private tracefs instance (64 kB a core) follows cgroup
 deaths and is removed at the end; --no-trace leaves it out.
 Exit: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell.
@@ -27,6 +31,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.surface.cli.incident import add_html, check_html
 from sexton.surface.cli.options import add_json
 from sexton.surface.cli.seeing import add_recording, add_watching, check_recording
 from sexton.surface.cli.times import add_span
@@ -44,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a tar made by the script of `sexton collect`; - reads it from standard input",
     )
     add_json(parser)
+    add_html(parser)
     add_watching(parser)
     add_recording(parser)
     add_span(parser)
@@ -54,7 +60,11 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     _check(args)
-    diagnosis = _recorded(args) if args.recording is not None else _seen(args)
+    window = None
+    if args.recording is not None:
+        diagnosis = _recorded(args)
+    else:
+        diagnosis, window = _seen(args)
     if args.json:
         import json
 
@@ -67,6 +77,11 @@ def run(args: argparse.Namespace) -> int:
 
         width = shutil.get_terminal_size((88, 24)).columns
         sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
+    if args.html is not None:
+        from sexton.surface.cli.incident import write_html
+
+        sys.stdout.flush()  # whatever becomes of the file, the verdict is not lost
+        write_html(args, diagnosis, window)
     return int(diagnosis.exit)
 
 
@@ -74,6 +89,7 @@ def _check(args: argparse.Namespace) -> None:
     """Options that exclude each other."""
     from sexton.errors import CommandError
 
+    check_html(args)
     if args.recording is None and (args.around is not None or args.window is not None):
         raise CommandError("--around and --window speak of a recording: --from DIR names it")
     if args.recording is not None:
@@ -89,12 +105,12 @@ def _check(args: argparse.Namespace) -> None:
             )
 
 
-def _seen(args: argparse.Namespace) -> Diagnosis:
+def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from sexton.explain.diagnosis import diagnose
     from sexton.surface.cli.seeing import watch
 
     seen = _replay(args.archive) if args.archive is not None else watch(args, "diagnose")
-    return diagnose(*seen)
+    return diagnose(*seen), seen[0]
 
 
 def _recorded(args: argparse.Namespace) -> Diagnosis:

@@ -1,0 +1,33 @@
+"""The page on the server names what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sexton.surface.web.guard import POLICY
+from sexton.surface.web.openapi import description
+from tests.support.cli import sexton
+
+PAGE = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
+
+
+def test_every_address_with_its_parameters_is_on_the_page():
+    for path, told in description()["paths"].items():
+        asked = [each["name"] for each in told["get"].get("parameters", ())]
+        query = "&".join(f"{name}=" for name in asked if f"{{{name}}}" not in path)
+        assert f"| `{path}{'?' if query else ''}{query}` |" in PAGE
+
+
+def test_every_option_and_every_error_is_on_the_page():
+    shown = sexton("serve", "--help").stdout.decode()
+    options = {word.strip("[],") for word in shown.split() if word.strip("[],").startswith("--")}
+    assert {"--host", "--port", "--token-file", "--open", "--openapi"} <= options
+    assert [each for each in options - {"--help"} if each not in PAGE] == []
+    statuses = {
+        status for path in description()["paths"].values() for status in path["get"]["responses"]
+    }
+    assert [each for each in statuses - {"200", "304"} if each not in PAGE] == []
+
+
+def test_the_policy_on_the_page_is_the_one_that_is_sent():
+    assert POLICY in PAGE
