@@ -2,8 +2,8 @@
 
 Every number is a ratio against a peer measured in the same run, with the promise beside it. A
 promise that is missed is printed as missed; nothing here asserts, so that a slow machine fails no
-test. ``python -m bench recorder`` measures the recorder alone; so do ``profile`` and ``house``:
-such a part is written to a file of its own, since the README shows whole runs only.
+test. ``python -m bench recorder`` measures the recorder alone; so do ``profile``, ``web`` and
+``house``: such a part is written to a file of its own, since the README shows whole runs only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.table import HEAD, Measured
 OUT = Path(__file__).parent / "out"
 README = Path(__file__).parents[1] / "README.md"
 _BLOCK = re.compile(r"(<!-- bench table: begin -->\n).*?(<!-- bench table: end -->)", re.DOTALL)
-WHAT = ("house", "recorder", "profile")
+WHAT = ("house", "recorder", "profile", "web")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,6 +67,10 @@ def main(arguments: list[str] | None = None) -> int:
         from bench.profile.report import measure as measure_profile
 
         beside += measure_profile(options.samples, take)
+    if "web" in wanted:
+        from bench.web.report import measure as measure_web
+
+        measure_web(planned, take)
     for text in beside:
         print(f"\n{text}", flush=True)
     _write(results, beside, None if set(wanted) == set(WHAT) else wanted[0])

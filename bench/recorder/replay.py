@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def replay(plan: Plan) -> list[Measured]:
     what = f"synthetic recording of {plan.hours:g} h × {plan.cores} cores"
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
         directory = Path(scratch) / "recording"
-        told = _generate(directory, plan)
+        told = generate(directory, plan)
         reason = told if isinstance(told, str) else ""
         size = None if reason else size_of(directory) / 1e6
         lines = [against_limit(f"{what}, size", size, 300, "MB", reason)]
@@ -74,7 +75,7 @@ def _moment(told: dict[str, Any]) -> str:
     return f"@{found:.3f}"
 
 
-def _generate(directory: Path, plan: Plan) -> dict[str, Any] | str:
+def generate(directory: Path, plan: Plan, more: Sequence[str] = ()) -> dict[str, Any] | str:
     """Makes the recording and gives what was planted; in words, why it could not."""
     if importlib.util.find_spec("lab.synthetic") is None:
         return "lab.synthetic is not there yet"
@@ -82,7 +83,7 @@ def _generate(directory: Path, plan: Plan) -> dict[str, Any] | str:
     size = ["--cores", str(plan.cores), "--hours", f"{plan.hours:g}"]
     planted = ["--plant", ",".join(_CHAIN), "--walks", str(_TIMES)]
     made = subprocess.run(
-        [sys.executable, "-m", "lab.synthetic", str(directory), *size, *planted, "--json"],
+        [sys.executable, "-m", "lab.synthetic", str(directory), *size, *planted, *more, "--json"],
         capture_output=True,
         text=True,
         check=False,
