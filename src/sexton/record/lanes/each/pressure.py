@@ -35,7 +35,7 @@ class Builder(Lines):
         taken = self._counters.take(part)
         if taken is not None and "total_us" in taken.values:
             things = [key[0] for key in taken.things]
-            # The kernel's clock and ours may differ by a percent over a second.
+            # Under load a reading is stamped tens of milliseconds after the kernel counted.
             values = np.minimum(taken.values["total_us"][None] * _PERCENT, np.float32(100))
             put(self.pyramid, taken, self._rows.spread(things, values, self.pyramid.form.absent))
 
