@@ -7,7 +7,6 @@ import hashlib
 import html
 import json
 import re
-import resource
 import shutil
 import subprocess
 import zlib
@@ -370,48 +369,3 @@ def test_an_archive_gets_a_page_too(tmp_path: Path):
     page = out.read_text()
     assert 'id="explorer"' in page
     assert data_of(page)["recording"]["lanes"]
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("gone/page.html", "No such directory"),
-        (".", "Is a directory"),
-        ("", "--html names a file"),
-        ("-", "--html names a file"),
-    ],
-)
-def test_where_it_cannot_go_is_one_line_before_anything_is_watched(
-    tmp_path: Path, name: str, said: str
-):
-    out = str(tmp_path / name) if name not in ("", "-") else name
-    ran = sexton("diagnose", "--html", out, text=True)
-    assert ran.returncode == 2
-    assert ran.stdout == ""
-    assert ran.stderr.count("\n") == 1
-    assert said in ran.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path: Path):
-    """The old page stays as it was; the verdict was told already."""
-    out = tmp_path / "page.html"
-    out.write_text("the old one")
-
-    def small() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-
-    asked = ("diagnose", "--from", str(WHOLE), "--html", str(out))
-    ran = sexton(*asked, text=True, preexec_fn=small)
-    assert ran.returncode == 2
-    assert ran.stdout.startswith("SICK")
-    assert ran.stderr.count("\n") == 1
-    assert out.read_text() == "the old one"
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
-
-
-def test_a_place_that_refuses_is_one_line():
-    ran = sexton("diagnose", "--from", str(WHOLE), "--html", "/proc/page.html", text=True)
-    assert ran.returncode == 2
-    assert ran.stderr.count("\n") == 1
-    assert ran.stderr.startswith("sexton: /proc/page.html: ")

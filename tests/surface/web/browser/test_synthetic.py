@@ -246,7 +246,7 @@ def test_the_loop_sleeps_when_nothing_changes(plain, opened):
 
 
 def test_strips_are_asked_for_in_batches_and_not_twice(plain, opened):
-    page = opened(plain)
+    page = drawn(opened(plain))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
