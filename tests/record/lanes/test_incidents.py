@@ -211,9 +211,9 @@ def test_the_next_spike_and_the_next_reset_are_found_and_the_last_ones_backwards
     reset = view.found("reset", start)
     assert reset is not None
     assert reset.severity == "critical"
-    assert view.next("reset", end, backwards=True) == reset.time
-    assert view.next("reset", reset.time) is None
-    assert view.next("no such thing", start) is None
+    assert view.found("reset", end, backwards=True) == reset
+    assert view.found("reset", reset.time) is None
+    assert view.found("no such thing", start) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

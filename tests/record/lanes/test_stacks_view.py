@@ -8,6 +8,7 @@ import pytest
 from lab.synthetic import write
 from sexton.errors import StoreError
 from sexton.model.profile import Kind
+from sexton.profile.functions import functions
 from sexton.profile.opened import open_profile
 from sexton.profile.select import Selection
 from sexton.record.lanes.stacks_view import Who
@@ -55,7 +56,7 @@ def test_words_from_a_page_are_no_patterns(view: View):
 
 def test_the_functions_are_those_with_most_samples_first(view: View):
     assert view.span is not None
-    found = view.functions(*view.span, most=5)
+    found = functions(view.flame(*view.span))[:5]
     assert len(found) == 5
     assert [each.own for each in found] == sorted((each.own for each in found), reverse=True)
 

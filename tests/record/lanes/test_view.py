@@ -85,7 +85,9 @@ def test_counters_of_another_boot_are_not_compared_and_the_boot_is_marked(tmp_pa
     assert view.gaps() == [(WALL_S + 109, WALL_S + 123)]
     assert view.span is not None
     assert [each.kind for each in view.marks(WALL_S, WALL_S + 500)] == ["boot"]
-    assert view.next("boot", WALL_S) == WALL_S + 123
+    boot = view.found("boot", WALL_S)
+    assert boot is not None
+    assert boot.time == WALL_S + 123
 
 
 def test_a_clock_set_forward_makes_a_gap_and_no_step_of_hours(tmp_path: Path):
@@ -150,7 +152,7 @@ def test_an_empty_recording_is_a_view_of_nothing(tmp_path: Path):
     assert (told["start"], told["end"], told["gaps"]) == (None, None, [])
     assert [lane["id"] for lane in told["lanes"]] == ["events"]
     assert view.marks(0, 1e10) == []
-    assert view.next("spike", 0.0) is None
+    assert view.found("spike", 0.0) is None
     assert view.strip("cores", 3, 0, 1).names == ()
     assert view.table("cores", 0, 100).rows == ()
     with pytest.raises(StoreError):
@@ -353,6 +355,7 @@ def test_a_made_up_node_shows_what_was_planted(tmp_path: Path):
     assert spikes == pytest.approx([100.0, 230.0], abs=1.5)
     restarts = view.strip("restarts", TOP, floor(view.span[0]) >> TOP >> 8, 1)
     assert restarts.names[0] == "ecs.service"
-    resets = [view.next("reset", plan.start + second) for second in (0, 200)]
-    assert all(each is not None for each in resets)
-    assert 5 < (resets[0] or 0) - plan.start - 100 < 15
+    first, second = (view.found("reset", plan.start + after) for after in (0, 200))
+    assert first is not None
+    assert second is not None
+    assert 5 < first.time - plan.start - 100 < 15

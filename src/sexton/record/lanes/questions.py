@@ -9,10 +9,9 @@ import threading
 from typing import Any, cast
 
 from sexton.model.diagnosis import Diagnosis
-from sexton.model.flame import Flame, FlameDifference, FunctionCount
+from sexton.model.flame import Flame, FlameDifference
 from sexton.model.lane import Marked
 from sexton.model.why import Why
-from sexton.profile.functions import functions
 from sexton.record.lanes.answered import Answered
 from sexton.record.lanes.answers import AROUND_S, diagnosis_of, finding_marks, why_of, why_then
 from sexton.record.lanes.elsewhere import Elsewhere, Gone, Stop
@@ -78,12 +77,6 @@ class Questions:
             stop,
         )
         return found
-
-    def functions(
-        self, start: float, end: float, most: int = 50, who: Who = EVERYONE
-    ) -> list[FunctionCount]:
-        """Functions by the samples in themselves."""
-        return functions(self.flame(start, end, who))[:most]
 
     def diagnosis(self, start: float, end: float, stop: Stop | None = None) -> Diagnosis:
         """As `sexton diagnose --from` judges that span; `StoreError` where nothing is there."""

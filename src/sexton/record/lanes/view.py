@@ -186,11 +186,6 @@ class View(Questions):
         at = bisect_left(times, after) - 1 if backwards else bisect_right(times, after)
         return every[at] if 0 <= at < len(every) else None
 
-    def next(self, kind: str, after: float, backwards: bool = False) -> float | None:
-        """When that is."""
-        found = self.found(kind, after, backwards)
-        return None if found is None else found.time
-
     def refresh(self) -> bool:
         """Look for what was recorded since; has the end moved?"""
         with self._lock:

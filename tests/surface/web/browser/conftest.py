@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from tests.support.browser import CHROMIUM
+from tests.surface.web.browser.looking import told_address
 
 INCIDENT = Path(__file__).parents[3] / "incidents/whole_chain-6.18-v1/recording"
 WATCH = """
@@ -74,14 +73,5 @@ def opened(chromium: Browser) -> Iterator[Opened]:
 @pytest.fixture(scope="session")
 def incident() -> Iterator[str]:
     """The address of a real `sexton serve` over a recording of a real kernel."""
-    command = [sys.executable, "-m", "sexton", "serve", str(INCIDENT), "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
-        assert address.startswith("http://127.0.0.1:"), address
+    with told_address("serve", str(INCIDENT), "--port", "0") as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait(20)
-        server.stdout.close()

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from playwright.sync_api import Page
 
 #: The page's own colours (theme.js), as the test has them a second time on purpose.
 STALL = {"light": (213, 94, 0), "dark": (255, 122, 46)}
+
+
+@contextmanager
+def told_address(*arguments: str) -> Iterator[str]:
+    """What a real `sexton` command that serves prints, until it is ended."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "sexton", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:"), address
+        yield address
+    finally:
+        server.terminate()
+        server.wait(20)
+        server.stdout.close()
 
 
 def drawn(page: Page) -> Page:

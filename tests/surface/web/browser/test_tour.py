@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +12,7 @@ from playwright.sync_api import Page, expect
 from sexton.record.lanes.view import View
 from sexton.surface.web.tour import INCIDENT, Scene, read_cure, read_injected, scene_of, tour
 from tests.surface.web.browser.conftest import Opened
-from tests.surface.web.browser.looking import STALL, near, pixel, settled, share_of
+from tests.surface.web.browser.looking import STALL, near, pixel, settled, share_of, told_address
 
 pytestmark = pytest.mark.browser
 
@@ -22,17 +20,8 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def demo() -> Iterator[str]:
     """The address that a real `sexton demo` prints."""
-    command = [sys.executable, "-m", "sexton", "demo"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
-        assert address.startswith("http://127.0.0.1:"), address
+    with told_address("demo") as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait(20)
-        server.stdout.close()
 
 
 @pytest.fixture(scope="module")
