@@ -63,7 +63,7 @@ bench: dev ## benchmarks beside the peers, as ratios; writes bench/out/table.md
 	@$(BIN)/python -m bench
 
 docs: dev ## write the pages that are made from docstrings
-	@$(BIN)/python -m sexton.surface.reports.pages
+	@$(BIN)/python -m sexton.reports.pages
 
 clean: ## remove the environment and every cache
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

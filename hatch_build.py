@@ -22,7 +22,7 @@ try:
 except ImportError:  # run by hand, where hatchling is not needed
     BuildHookInterface = object
 
-SOURCE = Path("src/sexton/sources/perf/walk.c")
+SOURCE = Path("src/sexton/profile/perf/walk.c")
 LIBRARY = "_walk.so"
 NOTICE = "walk.c was not compiled, profiles will be read more slowly, by numpy"
 

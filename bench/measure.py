@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from bench.crowd import grove
 from bench.programs import SEXTON, find
 from bench.table import Measured
-from sexton.sources.reader import LiveFiles, walk
+from sexton.host.reader import LiveFiles, walk
 
 
 def start_up(rounds: int = 20) -> Measured:

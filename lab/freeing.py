@@ -30,13 +30,13 @@ from typing import Any
 
 from lab.graveyard import CannotDig, Graveyard, graveyard
 from lab.neighbour import memory_of, neighbour
-from sexton.act.freeing.count import dying, parent_at, settled
-from sexton.act.freeing.free import free, order_file
-from sexton.act.freeing.rounds import Limits
-from sexton.act.writer import LiveWriter
+from sexton.cure.reclaim.count import dying, parent_at, settled
+from sexton.cure.reclaim.free import free, order_file
+from sexton.cure.reclaim.rounds import Limits
+from sexton.cure.writer import LiveWriter
 from sexton.errors import CommandError
+from sexton.host.host import open_host
 from sexton.model.text import seconds, size
-from sexton.sources.host import open_host
 
 #: Not `sexton-…`: that would be refused as our own.
 PREFIX = "lab-freeing"

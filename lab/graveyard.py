@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from sexton.host.host import open_host
 from sexton.sources.cgroupfs.layout import Layout, read_layout
-from sexton.sources.host import open_host
 
 _numbers = count(1)
 #: A thousand take two seconds, and minutes under software emulation.

@@ -30,8 +30,8 @@ from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Verdict
 from sexton.model.window import Window
-from sexton.record.replay import Replay, window
-from sexton.record.span import Span, everything
+from sexton.replay.span import Span, everything
+from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
 
 INCIDENTS = Path(__file__).parents[1] / "tests" / "incidents"
@@ -218,14 +218,14 @@ def surfaces(incident: Incident) -> dict[str, str]:
 
 def has_why() -> bool:
     """Does this version know the command?"""
-    from sexton.surface.cli.main import VERBS
+    from sexton.cli.main import VERBS
 
     return "why" in VERBS
 
 
 def _typed(directory: Path, *arguments: str) -> str:
     """The output of one command, with the status it ended with."""
-    from sexton.surface.cli.main import main
+    from sexton.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
     with _anywhere(directory), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

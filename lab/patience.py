@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sexton.cli.main import command
+from sexton.host import runner
+from sexton.host.host import Host
 from sexton.record import sampler
-from sexton.sources import runner
-from sexton.sources.host import Host
 from sexton.sources.registry import Source
 from sexton.sources.systemd import units
-from sexton.surface.cli.main import command
 
 #: Set in the lab's virtual machine: there nobody else is hurt by a full memory, and all is slow.
 OWN_MACHINE = "SEXTON_LAB_VM"
@@ -75,8 +75,8 @@ def stretch(times: float = SLOWER) -> None:
 def stretch_fixing(times: float = SLOWER) -> None:
     """What only `fix`, `audit` and `gate` ask for, of systemd and of sockets; and how long pressure
     has to last before an apply stops by it, for its own steps cause that much here."""
-    from sexton.act import leftovers, standing, watchdog
-    from sexton.act import units as unit_states
+    from sexton.cure import leftovers, standing, watchdog
+    from sexton.cure import units as unit_states
     from sexton.sources import relations, sock_diag
 
     watchdog.OVER = watchdog.OVER._replace(value=watchdog.OVER.value * times)

@@ -18,11 +18,11 @@ import sys
 import time
 
 from lab.patience import decode_to_the_end, own_machine, stretch, stretch_recorder
+from sexton.cli.main import command
 from sexton.model.event import KernelEvent
 from sexton.sources.kmsg import log
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine
-from sexton.surface.cli.main import command
 
 #: local7, which nothing else on a node writes into the kernel's log.
 FACILITY = 23

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from sexton.surface.cli.main import VERBS
+from sexton.cli.main import VERBS
 
 ROOT = Path(__file__).parents[1]
 CODE = sorted(
@@ -24,7 +24,7 @@ def test_a_file_has_at_most_400_lines():
 
 
 def test_every_command_is_a_verb_in_the_list_and_in_the_readme():
-    commands = ROOT / "src/sexton/surface/cli/commands"
+    commands = ROOT / "src/sexton/cli/commands"
     stems = {path.stem for path in commands.glob("*.py") if path.stem != "__init__"}
     assert stems == set(VERBS)
     readme = (ROOT / "README.md").read_text()

@@ -12,9 +12,9 @@ from pathlib import Path
 from sexton.profile.decode import decode
 from sexton.profile.heat import heat_of
 from sexton.profile.keeping import kept, told
+from sexton.profile.perf.perfdata import read_raw
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
-from sexton.sources.perf.perfdata import read_raw
 from sexton.store.annex import write_annex
 from sexton.store.homes import annex_name
 from sexton.store.retention import size_of

@@ -17,10 +17,10 @@ def main(capture: str, out: str) -> None:
     began = time.perf_counter()
     from sexton.profile.heatmap import heatmap, heatmap_json
     from sexton.profile.opened import open_profile
+    from sexton.profile.perf.native import engine
     from sexton.profile.select import Selection
-    from sexton.sources.perf.native import engine
-    from sexton.surface.reports.flame_picture import boxes_of
-    from sexton.surface.reports.flame_svg import Words, flame_svg
+    from sexton.reports.svg.flame_picture import boxes_of
+    from sexton.reports.svg.flame_svg import Words, flame_svg
 
     opened = open_profile([Path(capture)])
     span = opened.span_ns or (0, 0)

@@ -31,7 +31,7 @@ from bench.table import Measured, against_limit
 
 CATEGORIES = "devtools.timeline,disabled-by-default-devtools.timeline"
 FIRST = "performance.getEntriesByName('sexton-first-picture')[0]?.startTime ?? null"
-SERVE = "from sexton.surface.cli.main import main; import sys; sys.exit(main())"
+SERVE = "from sexton.cli.main import main; import sys; sys.exit(main())"
 LARGEST = "Math.max(...performance.getEntriesByType('resource').map((e) => e.decodedBodySize))"
 FLAME = """performance.getEntriesByType("resource").filter((e) => e.name.includes("/api/flame"))
   .map((e) => e.duration).pop() ?? null"""

@@ -77,7 +77,7 @@ def _apart(recording: Path) -> dict[str, float]:
 
 
 def _measured(recording: Path) -> dict[str, float]:
-    from sexton.record.lanes.view import View
+    from sexton.explorer.tiles.view import View
 
     found: dict[str, float] = {}
 
@@ -119,8 +119,8 @@ def _tile_ms(view: Any) -> float:
 
 def _flames(view: Any, take: Callable[[str, Callable[[], Any]], Any]) -> None:
     """As they are sent; and all of it, and a comparison, for the memory they take."""
-    from sexton.surface.web.answers import json_bytes
-    from sexton.surface.web.documents import flame_document
+    from sexton.explorer.server.answers import json_bytes
+    from sexton.explorer.server.documents import flame_document
 
     start, end = view.span
     for long in _SPANS:

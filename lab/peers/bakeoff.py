@@ -10,7 +10,7 @@ from lab.peers import node_problem_detector, prometheus, screens
 from lab.peers.series import scraped
 from sexton.errors import StoreError
 from sexton.model.window import Window
-from sexton.record.span import Span, everything
+from sexton.replay.span import Span, everything
 from sexton.store.recording import Recording
 
 #: Prefixes of a recording that Sexton is asked about, to see when it first knew.

@@ -46,9 +46,7 @@ _FILES = {
     "etc/fstab": "",
     "etc/systemd/journald.conf.d/lab.conf": "[Journal]\nStorage=volatile\n",
     "usr/local/bin/sexton": (
-        "#!/usr/bin/python3\n"
-        "from sexton.surface.cli.main import command\n"
-        "raise SystemExit(command())\n"
+        "#!/usr/bin/python3\nfrom sexton.cli.main import command\nraise SystemExit(command())\n"
     ),
 }
 

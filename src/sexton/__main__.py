@@ -1,5 +1,5 @@
 """``python -m sexton`` is the same as ``sexton``."""
 
-from sexton.surface.cli.main import command
+from sexton.cli.main import command
 
 command()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = "sexton/sources/perf/_walk.so"
+LIBRARY = "sexton/profile/perf/_walk.so"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def engine_of(wheel: Path, folder: Path) -> str:
     """Which engine says to be there when only the wheel's files are."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
-    code = "from sexton.sources.perf import native; print(native.__file__, native.engine())"
+    code = "from sexton.profile.perf import native; print(native.__file__, native.engine())"
     shown = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.defpath},
@@ -79,9 +79,9 @@ def test_without_a_compiler_a_wheel_is_made_for_every_machine_and_says_so(
 
 
 def test_compiling_in_place_replaces_an_older_library(tmp_path: Path):
-    place = tmp_path / "src/sexton/sources/perf"
+    place = tmp_path / "src/sexton/profile/perf"
     place.mkdir(parents=True)
-    shutil.copy(ROOT / "src/sexton/sources/perf/walk.c", place)
+    shutil.copy(ROOT / "src/sexton/profile/perf/walk.c", place)
     shutil.copy(ROOT / "hatch_build.py", tmp_path)
     library = place / "_walk.so"
     library.write_bytes(b"of another time")
@@ -96,11 +96,11 @@ def test_compiling_in_place_replaces_an_older_library(tmp_path: Path):
     assert sorted(path.name for path in place.iterdir()) == ["_walk.so", "walk.c"]
 
 
-@pytest.mark.parametrize("newer", [None, "src/sexton/sources/perf/walk.c", "hatch_build.py"])
+@pytest.mark.parametrize("newer", [None, "src/sexton/profile/perf/walk.c", "hatch_build.py"])
 def test_setup_compiles_again_what_changed_and_nothing_else(tmp_path: Path, newer: str | None):
     python, stamp = tmp_path / ".venv/bin/python", tmp_path / ".venv/.sexton-core"
     needed = ("scripts/setup", "pyproject.toml", "constraints.txt", "hatch_build.py")
-    for name in (*needed, "src/sexton/sources/perf/walk.c"):
+    for name in (*needed, "src/sexton/profile/perf/walk.c"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
         os.utime(tmp_path / name, (1000, 1000))
@@ -119,4 +119,4 @@ def test_setup_compiles_again_what_changed_and_nothing_else(tmp_path: Path, newe
 
 
 def test_walk_c_is_one_small_file():
-    assert len((ROOT / "src/sexton/sources/perf/walk.c").read_text().splitlines()) <= 300
+    assert len((ROOT / "src/sexton/profile/perf/walk.c").read_text().splitlines()) <= 300

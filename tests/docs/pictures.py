@@ -18,7 +18,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from sexton.surface.web.tour import INCIDENT
+from sexton.explorer.server.tour import INCIDENT
 from tests.support.browser import CHROMIUM
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"

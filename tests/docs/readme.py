@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from sexton.explain.diagnosis import diagnose
+from sexton.host.archive import read_archive
+from sexton.host.host import Host
 from sexton.record.sampler import Sampler
-from sexton.sources.archive import read_archive
-from sexton.sources.host import Host
-from sexton.surface.reports.verdict import verdict_text
+from sexton.reports.text.verdict import verdict_text
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -11,7 +11,7 @@ from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
 from sexton.model.window import Window
-from sexton.surface.reports.pages import FOLDER, detector_page, index_page, main, pages
+from sexton.reports.pages import FOLDER, detector_page, index_page, main, pages
 
 DOCS = Path(__file__).parents[2] / FOLDER
 

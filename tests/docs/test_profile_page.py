@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sexton.surface.cli.commands.profile import WHATS
+from sexton.cli.commands.profile import WHATS
 from tests.docs.profile import PAGE, WRITE, written_anew
 
 #: How sure something is: its last digit is the arithmetic's own, and its width with it.

@@ -9,8 +9,8 @@ import pytest
 from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Verdict
-from sexton.surface.reports.diagnosis_json import diagnosis_json
-from sexton.surface.reports.verdict import verdict_text
+from sexton.reports.json.diagnosis import diagnosis_json
+from sexton.reports.text.verdict import verdict_text
 from tests.support.incident import incident
 
 

@@ -13,7 +13,7 @@ from sexton.explain.story import short, tell
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Verdict
-from sexton.surface.reports.verdict import verdict_text
+from sexton.reports.text.verdict import verdict_text
 from tests.explain.making import EMPTY, finding, window
 from tests.explain.making import told as told_by
 from tests.support.incident import incident

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from sexton.errors import SourceError, StoreError
-from sexton.sources.image.ext4 import Ext4Files
+from sexton.prevent.image.ext4 import Ext4Files
 
 PATHS = ("/", "/etc", "/etc/unit", "/etc/link", "/lib/x", "/etc/large", "/etc/many")
 

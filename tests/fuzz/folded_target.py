@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.sources.perf import folded
+from sexton.profile.perf import folded
 from tests.fuzz.reading import read_and_give_on
 
 

@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 
 from sexton.errors import SextonError
-from sexton.sources.perf.kallsyms import parse, unpacked
+from sexton.profile.perf.kallsyms import parse, unpacked
 
 _ADDRESSES = np.array([0, 0xFFFFFFFF81000000, 0xFFFFFFFFC0200010, 2**64 - 1], np.uint64)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sexton.act.kubelet import corrected, judge
-from sexton.act.kubelet.places import parse_flags
-from tests.act.kubelet.test_check import EKS, KUBEADM
-from tests.act.kubelet.test_correction import BAD
+from sexton.prevent.kubelet import corrected, judge
+from sexton.prevent.kubelet.places import parse_flags
+from tests.prevent.kubelet.test_check import EKS, KUBEADM
+from tests.prevent.kubelet.test_correction import BAD
 
 
 def one(data: bytes) -> None:

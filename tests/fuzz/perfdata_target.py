@@ -6,7 +6,7 @@ import os
 import struct
 
 from sexton.errors import SextonError
-from sexton.sources.perf.perfdata import read_raw
+from sexton.profile.perf.perfdata import read_raw
 from tests.support.perf_bytes import (
     IDENTIFIER,
     KERNEL,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sexton.act.gate import builtin_text, parse
-from tests.act.gate.test_policy import WAIVER
+from sexton.prevent.gate import builtin_text, parse
+from tests.prevent.gate.test_policy import WAIVER
 
 
 def one(data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from sexton.sources.perf import pprof
+from sexton.profile.perf import pprof
 from tests.fuzz.reading import read_and_give_on
 from tests.support.pprof import small
 

@@ -7,9 +7,9 @@ from io import BytesIO
 from zlib import crc32
 
 from sexton.errors import SextonError
-from sexton.sources.perf.named import Named
-from sexton.sources.perf.sniff import sniff
-from sexton.sources.perf.stream import Bounds
+from sexton.profile.perf.named import Named
+from sexton.profile.perf.sniff import sniff
+from sexton.profile.perf.stream import Bounds
 from tests.support.exports import export_all
 
 BOUNDS = Bounds(unpacked=64 << 20, judged_from=1 << 20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.sources.perf import script_text
+from sexton.profile.perf import script_text
 from tests.fuzz.reading import read_and_give_on
 from tests.support.fixtures import FIXTURES
 

@@ -7,7 +7,7 @@ import io
 import tarfile
 
 from sexton.errors import SourceError
-from sexton.sources.image.tar import read_tar
+from sexton.prevent.image.tar import read_tar
 
 FORMS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
 

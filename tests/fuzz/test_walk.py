@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sexton.sources.perf import native
-from sexton.sources.perf.walk import Layout
-from sexton.sources.perf.walk_plan import Plan, plan_of
-from tests.sources.perf import walk_cases as cases
+from sexton.profile.perf import native
+from sexton.profile.perf.walk import Layout
+from sexton.profile.perf.walk_plan import Plan, plan_of
+from tests.profile.perf import walk_cases as cases
 
 HERE = Path(__file__).parent
 SECONDS = int(os.environ.get("SEXTON_FUZZ_S", "60"))

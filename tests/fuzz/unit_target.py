@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sexton.act.audit import enabled_units
-from sexton.sources.archive import ArchiveFiles
-from tests.act.audit.trees import ECS_DEB
+from sexton.host.archive import ArchiveFiles
+from sexton.prevent.audit import enabled_units
+from tests.prevent.audit.trees import ECS_DEB
 
 SYSTEM = "/usr/lib/systemd/system"
 

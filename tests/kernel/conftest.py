@@ -11,7 +11,7 @@ from time import monotonic, sleep
 import pytest
 
 from sexton.errors import SourceAbsent
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.tracefs.instance import find_tracefs
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from sexton.host.host import open_host
+from sexton.host.reader import walk
 from sexton.model.cgroup import CgroupDir
 from sexton.model.text import printable
 from sexton.sources.cgroupfs.census import Census, take, walk_directories
 from sexton.sources.cgroupfs.layout import read_layout
-from sexton.sources.host import open_host
-from sexton.sources.reader import walk
 from tests.support.zombies import own_cgroup
 
 pytestmark = pytest.mark.root
@@ -94,7 +94,7 @@ POD = """
 import dataclasses, json, sys
 from sexton.model.cgroup import CgroupCensus
 from sexton.sources.cgroupfs.census import Census
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 rows = list(Census(open_host()).collect())
 print(json.dumps([dataclasses.asdict(rows[0]), len(rows) - 1]))
 """

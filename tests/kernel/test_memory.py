@@ -22,6 +22,7 @@ from sexton.detect.detectors import (
 from sexton.detect.families import is_rstat
 from sexton.detect.faulting import tally
 from sexton.detect.stacks import caught
+from sexton.host.host import open_host
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
@@ -29,9 +30,9 @@ from sexton.model.row import Row
 from sexton.model.stack import StackCount
 from sexton.model.task import Process, ProcessCgroup, Thread
 from sexton.model.window import Batch, Window
-from sexton.record import replay, span
 from sexton.record.sampler import Sampler
-from sexton.sources.host import open_host
+from sexton.replay import span
+from sexton.replay import window as replay
 from sexton.sources.registry import giving
 from sexton.store.recording import Recording
 from sexton.store.schema import tables

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.tracefs.cgroup_events import parse
 from sexton.sources.tracefs.instance import CgroupTrace, remove_stale
 from tests.kernel.conftest import until
@@ -18,7 +18,7 @@ from tests.support.zombies import own_cgroup
 pytestmark = pytest.mark.root
 HOLDER = """
 import signal
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.tracefs.instance import CgroupTrace
 print(CgroupTrace(open_host()).path, flush=True)
 signal.pause()

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
+from sexton.host.host import open_host
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.census import Census
 from sexton.sources.cgroupfs.residual import Residuals
 from sexton.sources.cgroupfs.stat import Stats
-from sexton.sources.host import open_host
 from sexton.sources.tracefs.cgroup_events import CgroupEvents, parse
 from sexton.sources.tracefs.instance import CgroupTrace
 from tests.kernel.conftest import until

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from lab.demo import RECORDING
+from sexton.host.host import open_host
 from sexton.sources.cgroupfs.layout import read_layout
-from sexton.sources.host import open_host
 
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "lab.demo"]

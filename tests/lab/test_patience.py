@@ -28,8 +28,8 @@ def test_every_deadline_is_longer_by_the_same_factor():
         "-c",
         """
 from lab.patience import stretch
-from sexton.sources import runner
-from sexton.sources.host import open_host
+from sexton.host import runner
+from sexton.host.host import open_host
 from sexton.sources.systemd import units
 from sexton.record.sampler import Sampler
 def told():
@@ -57,7 +57,7 @@ from pathlib import Path
 from sexton.record import companions, ring_dump
 from sexton.record.budget import OVER_S, Budget, Spent
 from sexton.record.companion import Place
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 (_, decoding) = companions.chosen(stacks=True, ring=False, ship=None)
 print(decoding(Place(open_host(), Path("/nonexistent"), "node", "boot", 1 << 30))._pace.close_s)
 for share in (2.9, 3.1):
@@ -92,7 +92,7 @@ def test_fixing_waits_longer_by_the_same_factor_too():
         "-c",
         """
 from lab.patience import stretch_fixing
-from sexton.act import leftovers, standing, units, watchdog
+from sexton.cure import leftovers, standing, units, watchdog
 from sexton.sources import relations, sock_diag
 def told():
     asking = (standing.stand, relations.relations, sock_diag.read_sockets)

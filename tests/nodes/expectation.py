@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sexton.explain.diagnosis import diagnose
+from sexton.host.archive import read_archive
+from sexton.host.host import Host
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Verdict
 from sexton.record.sampler import Sampler
-from sexton.sources.archive import read_archive
-from sexton.sources.host import Host
 from tests.support.fixtures import FIXTURES
 
 NODES = FIXTURES / "nodes"

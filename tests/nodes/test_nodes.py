@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sexton.surface.cli.main import main
+from sexton.cli.main import main
 from tests.nodes.expectation import (
     ARCHIVES,
     NODES,

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from sexton.profile.decode import decode
+from sexton.profile.perf.perfdata import read_raw
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
 from sexton.profile.symbols.symtab import read_table
-from sexton.sources.perf.perfdata import read_raw
 from tests.profile.symbols.programs_of_ours import elf_of
 from tests.support.captures import folded, folded_by_perf, record, remove_perf_maps
 from tests.support.tools import need

@@ -14,8 +14,8 @@ from itertools import pairwise
 import pytest
 
 from sexton.errors import SourceMalformed
-from sexton.sources.perf.perfdata import read_raw
-from sexton.sources.perf.rotation import members, rotated
+from sexton.profile.perf.perfdata import read_raw
+from sexton.profile.perf.rotation import members, rotated
 from tests.support.perf_oracle import Sample, load, perf_record, perf_script
 from tests.support.tools import need
 
@@ -223,7 +223,7 @@ def test_build_ids_that_perf_looked_for_at_the_end(tmp_path):
             path = perf_record(tmp_path / "perf.data", *FAST, "-g", command=dd)
             break
     else:
-        pytest.skip("perf dies of build ids that another perf asks for (see sources/perf/mapping)")
+        pytest.skip("perf dies of build ids that another perf asks for (see profile/perf/mapping)")
     perf = need("perf", package="linux-perf")
     shown = subprocess.run([perf, "buildid-list", "-i", path], check=True, capture_output=True)
     lines = (line.split(maxsplit=1) for line in shown.stdout.decode().splitlines())

@@ -12,11 +12,11 @@ import time
 
 import pytest
 
+from sexton.host.host import open_host
+from sexton.host.reader import text
 from sexton.model.task import Process
-from sexton.sources.host import open_host
 from sexton.sources.procfs import net_dev, stat, vmstat
 from sexton.sources.procfs.tasks import Tasks
-from sexton.sources.reader import text
 from tests.support.tools import need
 
 pytestmark = pytest.mark.oracle

@@ -27,7 +27,7 @@ from sexton.profile.export import folded, pprof, script, speedscope
 from sexton.profile.export.about import About
 from sexton.profile.export.script import safe_comm
 from sexton.profile.named import profile_of
-from sexton.sources.perf import script_text
+from sexton.profile.perf import script_text
 from tests.profile.export.made import counted, whole
 from tests.support.fixtures import FIXTURES
 

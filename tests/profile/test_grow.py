@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sexton.model.profile import Frames, Kind, Tree
 from sexton.profile.grow import grow, join
-from sexton.sources.perf import native
+from sexton.profile.perf import native
 
 NAMES = ("", "sh", "cat", "main", "read", "write", "poll")
 TABLE = Frames(NAMES, ("",) * len(NAMES), np.zeros(len(NAMES), np.uint8))

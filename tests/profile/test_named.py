@@ -7,7 +7,7 @@ from io import BytesIO
 
 from sexton.model.profile import Kind
 from sexton.profile.named import profile_of
-from sexton.sources.perf import folded, script_text
+from sexton.profile.perf import folded, script_text
 from tests.profile.export.made import counted
 from tests.support.fixtures import FIXTURES
 

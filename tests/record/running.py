@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sexton.host.host import open_host
 from sexton.model.row import Row
 from sexton.record.companion import Companion
 from sexton.record.recorder import Options, Recorder
-from sexton.sources.host import open_host
 from sexton.sources.registry import Source
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import open_host
 from sexton.record import decoding
 from sexton.record.budget import waited_children_s
 from sexton.record.companion import Place
 from sexton.record.decoding import Decoding, Pace
-from sexton.sources.host import open_host
 from sexton.store.recording import Recording
 from sexton.store.verify import verify
 from tests.kernel.conftest import until

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import SourceDenied
+from sexton.host.host import open_host
 from sexton.record.kallsyms import snapshot_kallsyms
-from sexton.sources.host import open_host
 
 
 @pytest.mark.root

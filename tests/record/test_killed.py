@@ -18,7 +18,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 from sexton.model.cpu import CoreTimes
 from sexton.record.recorder import Options, Recorder
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.registry import giving
 from sexton.store.layout import prepare, segments_in
 from sexton.store.recording import Recording

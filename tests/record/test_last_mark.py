@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sexton.model.recorder import Alarm, Mark
-from sexton.record.desk import Desk
+from sexton.record.side_files import Desk
 from sexton.store.layout import prepare
 from sexton.store.marks import leave_mark, remark_now
 from tests.record.running import every, options, recording, wait_until

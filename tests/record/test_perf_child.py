@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped
+from sexton.host import runner
+from sexton.host.host import open_host
 from sexton.record import perf_child
 from sexton.record.stacks import RollingStacks
-from sexton.sources import runner
-from sexton.sources.host import open_host
 from tests.support.perf import fake_perf
 from tests.support.tools import need
 

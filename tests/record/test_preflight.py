@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from sexton.host.host import Host, open_host
 from sexton.record import preflight as module
 from sexton.record.footprint import bytes_an_hour, segment_bytes
 from sexton.record.preflight import Preflight, Wanted, preflight, why_not
 from sexton.record.rights import BITS, Parts, has, rights
 from sexton.record.schedule import recorded_sources
 from sexton.sources.bpf import softirq_wait
-from sexton.sources.host import Host, open_host
 from sexton.sources.tracefs import instance, ring
 from sexton.store.layout import Lock, prepare
 from sexton.store.retention import Limits

@@ -14,6 +14,7 @@ import pytest
 
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
+from sexton.host.host import open_host
 from sexton.model.cpu import CoreTimes
 from sexton.model.memory import VmCounter
 from sexton.model.net import NicCounter
@@ -22,18 +23,17 @@ from sexton.model.row import Row
 from sexton.model.task import Process
 from sexton.model.window import Batch, Window
 from sexton.record import recorder as recorders
-from sexton.record import shelf
-from sexton.record.replay import window as replayed
 from sexton.record.schedule import TABLES_S
-from sexton.record.span import everything
-from sexton.sources.host import open_host
+from sexton.replay import span_reader as shelf
+from sexton.replay.span import everything
+from sexton.replay.window import window as replayed
+from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.store.layout import is_locked
 from sexton.store.marks import leave_mark, remark_now
 from sexton.store.pins import pins_in
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits
 from sexton.store.writer import Writer
-from sexton.surface.reports.diagnosis_json import diagnosis_json
 from tests.record.running import (
     every,
     moments,

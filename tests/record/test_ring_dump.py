@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from sexton.host.host import open_host
 from sexton.record import ring_dump
 from sexton.record.ring_dump import Dumping, write_dump
-from sexton.sources.host import open_host
 from sexton.sources.tracefs.ring import EventRing, events
 from sexton.store.escaped import unescape
 from tests.kernel.conftest import until

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped
+from sexton.host.host import Host
+from sexton.host.reader import LiveFiles
 from sexton.model.memory import VmCounter
 from sexton.model.net import NetDevice
 from sexton.record.sampler import Sampler
-from sexton.sources.host import Host
-from sexton.sources.reader import LiveFiles
 from sexton.sources.registry import Source
 
 HOST = Host(LiveFiles(), live=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import open_host
 from sexton.record import stacks as stacks_module
 from sexton.record.stacks import NICE, RollingStacks, Rotation
-from sexton.sources.host import open_host
 from tests.kernel.conftest import until
 from tests.support.perf import fake_perf
 from tests.support.tools import need
@@ -27,7 +27,7 @@ SHORT = Rotation(segment_s=4, hertz=97)  # shorter than perf's start, it would n
 HOLDER = """
 import sys, signal
 from sexton.record.stacks import RollingStacks, Rotation
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 stacks = RollingStacks(open_host(), sys.argv[1], Rotation(segment_s=1))
 stacks.start()
 print(stacks._running.pid, flush=True)

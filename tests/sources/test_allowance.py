@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sexton.host.host import open_host
 from sexton.sources.allowance import cores_for_us, quotas, shares
-from sexton.sources.host import open_host
 from tests.sources.cgroupfs.trees import mounts
 from tests.support.trees import plant
 
@@ -92,7 +92,7 @@ TELL = """
 import os, sys
 from pathlib import Path
 from sexton.sources.allowance import quotas
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 Path(sys.argv[1]).write_text(str(os.getpid()))
 print(min(quotas(open_host()), default=None))
 """

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
-from sexton.sources.host import Host
+from sexton.host.host import Host
+from sexton.host.reader import RootedFiles
 from sexton.sources.last_words import last_words, parse
-from sexton.sources.reader import RootedFiles
 
 
 def line(unit: object, wall_us: object) -> str:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host, open_host
+from sexton.host.reader import RootedFiles
 from sexton.sources import sock_diag
-from sexton.sources.host import Host, open_host
-from sexton.sources.reader import RootedFiles
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, parse_inet, parse_unix
 from tests.support.tools import need
 

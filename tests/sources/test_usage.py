@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import Host, open_host
+from sexton.host.reader import RootedFiles
 from sexton.model.audit import CgroupUsage
-from sexton.sources.host import Host, open_host
-from sexton.sources.reader import RootedFiles
 from sexton.sources.usage import Usage, blkio_total, io_total
 
 

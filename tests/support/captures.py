@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.profile import Event, Facts
-from sexton.sources.perf.raw import KERNEL_PID, KernelFacts, Raw, Space, no_maps
-from sexton.sources.perf.walk import Columns
+from sexton.profile.perf.raw import KERNEL_PID, KernelFacts, Raw, Space, no_maps
+from sexton.profile.perf.walk import Columns
 
 _HEADER = re.compile(r"\s*(.*?)\s+(-?\d+)/(-?\d+)\s*")
 

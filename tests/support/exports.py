@@ -6,8 +6,8 @@ from sexton.profile.export import flame_json, folded, pprof, script, speedscope
 from sexton.profile.export.about import About
 from sexton.profile.flame import flame_of
 from sexton.profile.named import profile_of
+from sexton.profile.perf.named import Named
 from sexton.profile.select import Selection
-from sexton.sources.perf.named import Named
 
 
 def export_all(named: Named) -> None:

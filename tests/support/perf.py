@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.sources import runner
+from sexton.host import runner
 
 
 def fake_perf(folder, monkeypatch, script):

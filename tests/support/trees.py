@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sexton.sources.host import Host, open_host
+from sexton.host.host import Host, open_host
 
 
 def plant(root: Path, files: Mapping[str, str | bytes]) -> Host:

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from sexton.errors import SourceError
-from sexton.sources.archive import read_archive
-from sexton.sources.reader import Files
+from sexton.host.archive import read_archive
+from sexton.host.reader import Files
 
 NODES = Path(__file__).parents[1] / "fixtures" / "nodes"
 NODE = "6.1-v2-crash"

@@ -12,7 +12,7 @@ from tests.yard.yard import Yard
 _CODE = """
 import json, time
 from dataclasses import asdict
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.systemd.units import Units
 
 reading = Units(open_host())

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
-from sexton.model.rates import Step, steps
 from sexton.model.window import Window
+from sexton.series.steps import Step, steps
 
 
 @remembered

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sexton.model.finding import Finding
-from sexton.model.rates import delta
 from sexton.model.task import Process
 from sexton.model.window import Batch, Window
+from sexton.series.steps import delta
 
 #: Processes are read every two seconds live and every ten in a recording.
 AROUND_S = 10.5

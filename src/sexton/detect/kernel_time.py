@@ -9,8 +9,8 @@ from sexton.detect.core_steps import core_steps, share_of
 from sexton.detect.detectors.saturated_core import KERNEL_SHARE
 from sexton.detect.runs import runs
 from sexton.model.cpu import CoreTimes
-from sexton.model.rates import Step
 from sexton.model.window import Window
+from sexton.series.steps import Step
 
 #: Cores are read a moment before or after whatever the span was measured by.
 _AROUND_S = 1.5

@@ -14,8 +14,8 @@ from sexton.detect.kernel_log import Line
 from sexton.detect.witness import remembered
 from sexton.model.finding import Missing
 from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.rates import steps
 from sexton.model.window import Window
+from sexton.series.steps import steps
 
 _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from sexton.detect.witness import remembered
 from sexton.model.memory import VmCounter
-from sexton.model.rates import delta
 from sexton.model.window import Batch, Window
+from sexton.series.steps import delta
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
 _GROUPS = {

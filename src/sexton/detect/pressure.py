@@ -16,8 +16,8 @@ from sexton.detect.runs import Run, runs
 from sexton.detect.threshold import Threshold
 from sexton.detect.witness import remembered
 from sexton.model.memory import Pressure
-from sexton.model.rates import delta
 from sexton.model.window import Batch, Window
+from sexton.series.steps import delta
 
 HURTS = Threshold(
     "stalled", 10, "% some", "a tenth of the working time lost; Android's killer acts from 7 %"

@@ -18,8 +18,8 @@ from sexton.detect import nics
 from sexton.detect.core_steps import core_steps
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount
 from sexton.model.net import NetDevice, NicQueue
-from sexton.model.rates import Step, delta, steps
 from sexton.model.window import Window
+from sexton.series.steps import Step, delta, steps
 
 #: NET_RX runs that the rest of this window promises at the least; fewer may be chance.
 _EXPECTED = 100.0

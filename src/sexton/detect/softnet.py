@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from sexton.detect import nics
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Evidence
-from sexton.model.rates import span
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.steps import span
 
 
 def backlog(window: Window) -> Iterator[Evidence]:

@@ -14,10 +14,10 @@ from sexton.model.cgroup import CgroupThrottle
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.net import TcpCounters
-from sexton.model.rates import Step, span
 from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Window
+from sexton.series.steps import Step, span
 
 R = TypeVar("R", bound=Row)
 

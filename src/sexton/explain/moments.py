@@ -13,11 +13,11 @@ from typing import TypeVar
 from sexton.detect import kernel_log, nics
 from sexton.detect.detectors import nic_resets
 from sexton.model.finding import Finding
-from sexton.model.rates import Step, span
 from sexton.model.recorder import Mark
 from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Window
+from sexton.series.steps import Step, span
 
 R = TypeVar("R", bound=Row)
 #: A job is named by its mark, which findings shorten in the middle.

@@ -26,13 +26,13 @@ from sexton.detect.restarts import restarts_in
 from sexton.explain.subject import is_named
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
-from sexton.model.rates import Step, steps
 from sexton.model.recorder import Mark
 from sexton.model.stack import StackCount
 from sexton.model.text import printable, shorten
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
+from sexton.series.steps import Step, steps
 
 #: Readings come a little early or late.
 _SLACK = 0.9

@@ -82,7 +82,7 @@ class Refusal:
 class Step:
     """One change. The order of steps is part of the plan.
 
-    `remedy` is the stem of the module in `sexton.act.remedies` that carries it out; `effect` says
+    `remedy` is the stem of the module in `sexton.cure.remedies` that carries it out; `effect` says
     exactly what is written where; `cannot_undo` what no undo brings back ("" where nothing is
     lost). A step that is not `automatic` is only printed.
     """

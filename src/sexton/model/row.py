@@ -2,7 +2,7 @@
 
 A row is one frozen record read from the host: a noun in the singular, with units in its field
 names (`system_ms`, `rss_bytes`). Counters are kept raw, exactly as the kernel counts them; rates
-are made on reading, in `sexton.model.rates`. A field that a kernel does not give is `None`.
+are made on reading, in `sexton.series.steps`. A field that a kernel does not give is `None`.
 Rows carry no time of their own unless the kernel gave one: the `Batch` they came in does.
 """
 

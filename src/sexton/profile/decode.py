@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from sexton.model.profile import I32, I64, UNKNOWN, Frames, Kind, Profile, Thread
 from sexton.profile.grow import grow
+from sexton.profile.perf.kernel_names import kernel_names
+from sexton.profile.perf.raw import Maps, Raw
+from sexton.profile.perf.walk import Columns
 from sexton.profile.symbols.symbols import VDSO, Symbols, is_made
 from sexton.profile.symbols.table import EMPTY, Table
-from sexton.sources.perf.kernel_names import kernel_names
-from sexton.sources.perf.raw import Maps, Raw
-from sexton.sources.perf.walk import Columns
 
 U64 = npt.NDArray[np.uint64]
 #: The module of code that its process made, where it said so, and of addresses nobody mapped.

@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sexton.errors import CommandError, SourceMalformed
+from sexton.host.reader import failure
 from sexton.model.heat import Heat
 from sexton.model.profile import Clock, Event, Facts, Profile
 from sexton.profile.decode import decode
 from sexton.profile.heat import heat_of
 from sexton.profile.idle import unnamed_idle
 from sexton.profile.named import profile_of
+from sexton.profile.perf.perfdata import is_perf_data, read_raw
+from sexton.profile.perf.pieces import open_regular, room, write_all
+from sexton.profile.perf.raw import Raw
+from sexton.profile.perf.rotation import is_perf_directory
+from sexton.profile.perf.sniff import HEAD, READERS, sniff
+from sexton.profile.perf.stream import opening, pieces
 from sexton.profile.symbols.symbols import Symbols
-from sexton.sources.perf.perfdata import is_perf_data, read_raw
-from sexton.sources.perf.pieces import open_regular, room, write_all
-from sexton.sources.perf.raw import Raw
-from sexton.sources.perf.rotation import is_perf_directory
-from sexton.sources.perf.sniff import HEAD, READERS, sniff
-from sexton.sources.perf.stream import opening, pieces
-from sexton.sources.reader import failure
 
 KNOWN = "perf.data, perf script text, folded stacks, pprof"
 STDIN = "standard input"

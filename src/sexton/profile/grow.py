@@ -13,7 +13,7 @@ import numpy as np
 
 from sexton.model.profile import I32, I64, Frames, Kind, Tree
 from sexton.profile.grow_numpy import grown, joined
-from sexton.sources.perf import native
+from sexton.profile.perf import native
 
 
 def grow(roots: I32, starts: I64, frames: I32, table: Frames) -> tuple[Tree, I32]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from sexton.model.profile import I32, Frames, Kind, Profile
 from sexton.profile.grow import grow
-from sexton.sources.perf.named import Named
+from sexton.profile.perf.named import Named
 
 ROOT = "all"
 

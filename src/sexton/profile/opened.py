@@ -26,10 +26,10 @@ from sexton.model.text import printable
 from sexton.profile.files import PERF_DATA, FilePiece, Recent, recognise
 from sexton.profile.flame import Gathering, flame_of
 from sexton.profile.heat import add_heat, within
+from sexton.profile.perf.rotation import first_sample_ns, is_perf_directory, members, rotated
 from sexton.profile.select import Selection
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
-from sexton.sources.perf.rotation import first_sample_ns, is_perf_directory, members, rotated
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from sexton.model.profile import Facts
 from sexton.model.text import printable
 from sexton.profile.files import PERF_DATA, FilePiece, Recent, recognise
 from sexton.profile.kept import KeptPiece, kept_pieces, last_boot
+from sexton.profile.perf.rotation import first_sample_ns
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
-from sexton.sources.perf.rotation import first_sample_ns
 from sexton.store.homes import annex_name, boot_at
 from sexton.store.pieces import waiting_stacks
 

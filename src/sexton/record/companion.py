@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from sexton.host.host import Host
 from sexton.model.row import Row
-from sexton.sources.host import Host
 from sexton.store.pins import Pin
 
 

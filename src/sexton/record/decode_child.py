@@ -146,7 +146,7 @@ class Decoder:
 
     def _profile(self, path: Path, boot_id: str) -> Profile:
         from sexton.profile.decode import decode
-        from sexton.sources.perf.perfdata import read_raw
+        from sexton.profile.perf.perfdata import read_raw
 
         if boot_id not in self._symbols:
             self._symbols = {boot_id: self._named_by(boot_id)}

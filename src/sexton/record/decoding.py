@@ -29,6 +29,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from sexton.errors import SourceError
+from sexton.host.reader import text
+from sexton.host.runner import Manners, Running, start
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import count, printable
@@ -36,8 +38,6 @@ from sexton.record.budget import counted_elsewhere
 from sexton.record.companion import Place
 from sexton.record.decode_child import MEMORY_BYTES, Asked
 from sexton.record.stacks import Closed, Rotation, closed_in
-from sexton.sources.reader import text
-from sexton.sources.runner import Manners, Running, start
 from sexton.store.homes import annex_name, home_of
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin

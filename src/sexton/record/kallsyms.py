@@ -12,7 +12,7 @@ import os
 import re
 
 from sexton.errors import SourceDenied
-from sexton.sources.host import Host
+from sexton.host.host import Host
 
 PATH = "/proc/kallsyms"
 #: Some 200,000 symbols take 11 MB; kernels with everything built in, three times that.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.sources.reader import DEFAULT_LIMIT, Files, FileStatus
+from sexton.host.reader import DEFAULT_LIMIT, Files, FileStatus
 
 
 class MovingFiles:

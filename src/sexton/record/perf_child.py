@@ -25,9 +25,9 @@ import signal
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceSkipped
-from sexton.sources.host import Host
-from sexton.sources.reader import text
-from sexton.sources.runner import run
+from sexton.host.host import Host
+from sexton.host.reader import text
+from sexton.host.runner import run
 
 INSTALL = "apt-get install linux-perf  # or the distribution's perf"
 AS_ROOT = "sudo sexton record --stacks  # or kernel.perf_event_paranoid below 0"

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.cpu import Interrupt
 from sexton.model.net import NicQueue
 from sexton.model.row import table
@@ -30,8 +32,6 @@ from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, TABLES_S, recorded_sources
 from sexton.record.stacks import NICE, Rotation
 from sexton.sources.bpf.program import VALUE_BYTES
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import Source
 from sexton.sources.tracefs.detached import detached
 from sexton.sources.tracefs.instance import BUFFER_KB, GRANT, find_tracefs

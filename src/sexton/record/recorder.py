@@ -18,6 +18,8 @@ from typing import Any
 
 from sexton import __version__
 from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.cpu import Interrupt
 from sexton.model.net import NicQueue
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
@@ -28,15 +30,13 @@ from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
 from sexton.record.companion import Companion, Place
-from sexton.record.desk import Desk
 from sexton.record.guarded import Guarded
 from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
+from sexton.record.side_files import Desk
 from sexton.record.status import Note
 from sexton.record.triggers import Raised, Triggers
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
 from sexton.store.retention import Limits

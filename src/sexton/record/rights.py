@@ -13,8 +13,8 @@ import os
 from typing import NamedTuple
 
 from sexton.errors import SourceError
-from sexton.sources.host import Host
-from sexton.sources.reader import text
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.sources.tracefs.instance import find_tracefs
 
 #: Their numbers in linux/capability.h.

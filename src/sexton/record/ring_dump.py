@@ -19,9 +19,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from sexton.errors import SextonError
+from sexton.host.runner import Manners, Running, start
 from sexton.model.row import fields_of
 from sexton.model.trace import TraceEvent
-from sexton.sources.runner import Manners, Running, start
 from sexton.sources.tracefs.ring import EventRing, events
 
 _BATCH = 16_384

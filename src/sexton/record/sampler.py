@@ -23,13 +23,13 @@ from sexton.errors import (
     SourceSkipped,
     SourceTimeout,
 )
+from sexton.host.host import ON_THE_NODE, ONLY_LIVE, Host
+from sexton.host.reader import Files
 from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState, Window
 from sexton.record.moving import MovingFiles
 from sexton.record.worker import Answer, Worker
-from sexton.sources.host import ON_THE_NODE, ONLY_LIVE, Host
-from sexton.sources.reader import Files
 from sexton.sources.registry import Reading, Source, asked_sources
 
 _STATES: tuple[tuple[type[SourceError], str], ...] = (

@@ -28,12 +28,12 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.host.reader import text
+from sexton.host.runner import Manners, Running, start
 from sexton.record.budget import counted_elsewhere
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
 from sexton.record.torn import mend
-from sexton.sources.host import Host
-from sexton.sources.reader import text
-from sexton.sources.runner import Manners, Running, start
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
 #: rotations, and would lose samples exactly when the node is in trouble.

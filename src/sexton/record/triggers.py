@@ -22,11 +22,11 @@ from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent
 from sexton.model.net import Nic
-from sexton.model.rates import Step, delta
 from sexton.model.row import Row
 from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
+from sexton.series.steps import Step, delta
 
 LONGEST_S = 600.0
 CALM_S = 600.0

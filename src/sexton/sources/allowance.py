@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.cgroup import Mount
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 
 
 def cores_for_us(host: Host) -> int:

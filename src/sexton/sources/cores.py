@@ -10,9 +10,9 @@ import os
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
-from sexton.sources.host import Host
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.reader import text
 
 
 class Spared(NamedTuple):

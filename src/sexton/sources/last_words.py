@@ -11,7 +11,7 @@ them may have spoken before: that is "not lately", never "never".
 
 from __future__ import annotations
 
-from sexton.sources.host import Host
+from sexton.host.host import Host
 from sexton.sources.kmsg.journal import journal_text
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
 

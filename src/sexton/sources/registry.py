@@ -28,10 +28,10 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import sexton.sources
 from sexton.errors import SourceAbsent
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 
 _PACKAGE = "sexton.sources."
 

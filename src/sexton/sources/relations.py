@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sexton.sources.host import Host
+from sexton.host.host import Host
 from sexton.sources.systemd.bus import SYSTEMD, Call, Refusal, get, open_bus
 
 DEADLINE_S = 10.0

@@ -28,8 +28,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceTimeout
-from sexton.sources.host import Host
-from sexton.sources.reader import failure
+from sexton.host.host import Host
+from sexton.host.reader import failure
 
 PATH = "sock_diag"
 ESTABLISHED, CLOSED, LISTEN = 1, 7, 10

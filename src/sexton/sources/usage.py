@@ -21,10 +21,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sexton.errors import SourceAbsent, SourceError
+from sexton.host.host import Host
+from sexton.host.reader import text, walk
 from sexton.model.audit import CgroupUsage
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
-from sexton.sources.host import Host
-from sexton.sources.reader import text, walk
 from sexton.sources.registry import Reading, Source
 
 PATH = "/sys/fs/cgroup/*.slice"

@@ -11,8 +11,8 @@ import pytest
 from lab.synthetic import write
 from sexton.explain.aligned import Plan, align
 from sexton.model.aligned import Signal
-from sexton.record.signals import signals_of
-from sexton.record.span import everything
+from sexton.replay.signals import signals_of
+from sexton.replay.span import everything
 from sexton.store.recording import Recording
 from tests.explain.aligned.made import PERIODS, START_S, event_sets, healthy, job, seconds, signal
 from tests.support.synthetic import small

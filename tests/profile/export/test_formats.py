@@ -15,7 +15,7 @@ from sexton.model.profile import Frames, Kind, Tree
 from sexton.model.text import printable
 from sexton.profile.export import flame_json, folded, pprof, script, speedscope
 from sexton.profile.export.about import About
-from sexton.sources.perf.wire import fields
+from sexton.profile.perf.wire import fields
 from tests.profile.export.made import HOSTILE, counted, lists, plain, whole
 from tests.support.profiles import Sample, profile_of
 

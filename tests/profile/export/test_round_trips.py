@@ -15,7 +15,7 @@ from sexton.profile.export import folded, pprof, script
 from sexton.profile.export.about import About
 from sexton.profile.export.script import safe_comm
 from sexton.profile.named import profile_of as named_profile
-from sexton.sources.perf.sniff import READERS, sniff
+from sexton.profile.perf.sniff import READERS, sniff
 from tests.profile.export.made import counted, lists, plain, whole
 from tests.support.profiles import profile_of
 

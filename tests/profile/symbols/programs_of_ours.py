@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
+from sexton.host.large_files import BytesImage
+from sexton.profile.perf.raw import MappedFile
 from sexton.profile.symbols.elf import Elf
 from sexton.profile.symbols.table import Table
-from sexton.sources.images import BytesImage
-from sexton.sources.perf.raw import MappedFile
 
 SOURCE = """
 #include <stdlib.h>

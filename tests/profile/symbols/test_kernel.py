@@ -6,11 +6,11 @@ import gzip
 
 import pytest
 
+from sexton.profile.perf.raw import KernelFacts
 from sexton.profile.symbols import kernel as kernels
 from sexton.profile.symbols.cache import Cache
 from sexton.profile.symbols.kernel import Kernels, Wanted
 from sexton.profile.symbols.options import SymbolOptions
-from sexton.sources.perf.raw import KernelFacts
 
 TEXT = b"""ffffffff81000000 T _text
 ffffffff81000100 T sys_read

@@ -11,10 +11,10 @@ import time
 import numpy as np
 import pytest
 
+from sexton.profile.perf.raw import MappedFile
 from sexton.profile.symbols.cache import Cache
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.programs import Programs
-from sexton.sources.perf.raw import MappedFile
 from tests.profile.symbols.programs_of_ours import build, mapped, name_at, run
 
 

@@ -9,12 +9,12 @@ import time
 import numpy as np
 import pytest
 
+from sexton.host.reader import LiveFiles
 from sexton.model.profile import Facts
+from sexton.profile.perf.raw import KernelFacts, MappedFile
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.running import innermost_pid, kernel_build_id, own_vdso, started_wall_s
 from sexton.profile.symbols.symbols import Symbols
-from sexton.sources.perf.raw import KernelFacts, MappedFile
-from sexton.sources.reader import LiveFiles
 from tests.profile.symbols.programs_of_ours import name_of
 from tests.profile.symbols.test_programs import wait_for
 

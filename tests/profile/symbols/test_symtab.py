@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
+from sexton.host.large_files import BytesImage
 from sexton.profile.symbols.elf import Elf, build_id_in
 from sexton.profile.symbols.symtab import has_symtab, read_table
-from sexton.sources.images import BytesImage
 from tests.fuzz import elf_target
 from tests.profile.symbols.programs_of_ours import build, elf_of, name_at, run
 from tests.support.examples import examples

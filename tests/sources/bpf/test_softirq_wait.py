@@ -20,6 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.host.host import Host, open_host
+from sexton.host.reader import LiveFiles
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.sources.bpf import syscalls
@@ -32,9 +34,7 @@ from sexton.sources.bpf.softirq_wait import (
     SoftirqWaits,
     possible,
 )
-from sexton.sources.host import Host, open_host
 from sexton.sources.procfs import softirqs
-from sexton.sources.reader import LiveFiles
 from sexton.sources.registry import all_sources
 from tests.sources.bpf.hold import held_core
 
@@ -304,7 +304,7 @@ def test_a_raise_noted_before_a_rest_is_forgotten_after_it():
 def test_after_kill_9_nothing_of_it_is_left_in_the_kernel():
     script = (
         "from sexton.sources.bpf.softirq_wait import SoftirqWaits\n"
-        "from sexton.sources.host import open_host\n"
+        "from sexton.host.host import open_host\n"
         "waits = SoftirqWaits(open_host())\n"
         "waits.collect()\n"
         "print('watching', flush=True)\n"

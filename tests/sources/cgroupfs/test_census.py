@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sexton.host.host import Host
 from sexton.model.cgroup import CgroupCensus, CgroupDir
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import Layout
-from sexton.sources.host import Host
 from tests.sources.cgroupfs.trees import Tree, recorded
 from tests.support.fixtures import kernel_text
 
@@ -150,7 +150,7 @@ class Moving:
         raise AssertionError(path)
 
     def status(self, path: str):
-        from sexton.sources.reader import FileStatus
+        from sexton.host.reader import FileStatus
 
         return FileStatus(inode=hash(path), links=2, is_dir=True)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
 from sexton.model.cgroup import CgroupThrottle
 from sexton.sources.cgroupfs.cpu_stat import CpuStats, parse
-from sexton.sources.host import Host
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
+from sexton.host.host import Host, open_host
+from sexton.host.runner import Ended
 from sexton.sources.cgroupfs import estimate as module
 from sexton.sources.cgroupfs.estimate import JITTER_S, MOST_MEMCGS, Estimate, estimates
 from sexton.sources.cgroupfs.layout import read_layout
 from sexton.sources.cores import Spared
-from sexton.sources.host import Host, open_host
-from sexton.sources.runner import Ended
 from tests.sources.cgroupfs.trees import Tree, mounts
 
 TOP1 = "/sys/fs/cgroup/memory"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sexton.host.host import Host, open_host
 from sexton.sources.cgroupfs.layout import HOST_MOUNT, HOST_NAMESPACE, read_layout
-from sexton.sources.host import Host, open_host
 from tests.sources.cgroupfs.trees import Tree, mounts, recorded
 
 ON_V1 = "memory\t4\t40\t1\n"

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
+from sexton.host.host import Host, open_host
 from sexton.model.cgroup import CgroupResidual
 from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs import census, residual
 from sexton.sources.cgroupfs.residual import EXACT, V1_BOUND, V2_BOUND, V2_EMPTY, Residuals, parse
-from sexton.sources.host import Host, open_host
 from sexton.sources.registry import giving
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import open_host
 from sexton.model.cgroup import RootCgroupStat
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import read_layout
 from sexton.sources.cgroupfs.root_stat import RootStat, parse
-from sexton.sources.host import open_host
 from tests.sources.cgroupfs.trees import Tree, mounts, recorded
 from tests.support.fixtures import kernel_text, kernels
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import open_host
+from sexton.host.runner import Ended
 from sexton.model.cgroup import WalkCost
 from sexton.sources.cgroupfs import walk_cost
 from sexton.sources.cgroupfs.estimate import Estimate
 from sexton.sources.cgroupfs.walk_cost import WalkCosts, verdict
 from sexton.sources.cores import Spared
-from sexton.sources.host import open_host
-from sexton.sources.runner import Ended
 from tests.sources.cgroupfs.trees import recorded
 
 

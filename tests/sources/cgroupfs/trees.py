@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sexton.sources.host import Host, open_host
+from sexton.host.host import Host, open_host
 from tests.support.fixtures import FIXTURES, kernel_text
 
 INITIAL = "cgroup:[4026531835]"

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
+from sexton.host.runner import Ended
 from sexton.sources.cores import Spared
 from sexton.sources.debugfs import lru_gen
 from sexton.sources.debugfs.lru_gen import PATH, LruGen, parse
-from sexton.sources.runner import Ended
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text
 

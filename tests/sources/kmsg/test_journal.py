@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout
+from sexton.host.archive import ArchiveFiles
+from sexton.host.host import ON_THE_NODE, Host, open_host
+from sexton.host.runner import Ended
 from sexton.model.unit import RestartMark
-from sexton.sources.archive import ArchiveFiles
-from sexton.sources.host import ON_THE_NODE, Host, open_host
 from sexton.sources.kmsg.journal import Restarts, answer, parse
-from sexton.sources.runner import Ended
 from tests.support.fixtures import kernel_text
 from tests.support.trees import plant
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied
+from sexton.host.host import ON_THE_NODE, Host, open_host
 from sexton.model.event import KernelEvent, KernelLog
-from sexton.sources.host import ON_THE_NODE, Host, open_host
 from sexton.sources.kmsg import log
 from sexton.sources.kmsg.log import PATH, KernelLogReading
 from tests.support.fixtures import kernel_text

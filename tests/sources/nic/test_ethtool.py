@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.nic import ethtool
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ethtool import Counters, parse_text

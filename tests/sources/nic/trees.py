@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.sources.host import Host, open_host
+from sexton.host.host import Host, open_host
 from tests.support.fixtures import FIXTURES
 
 

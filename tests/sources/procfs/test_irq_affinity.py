@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.procfs.irq_affinity import IrqAffinities, cpu_list
 from tests.sources.nic.trees import tree
 from tests.support.trees import plant

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.procfs.node import Cloud, Identity, parse_cloud, parse_os_release
 from tests.support.fixtures import FIXTURES, kernel_text
 from tests.support.trees import plant

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.procfs.pressure import PressureFiles, parse
 from tests.support.fixtures import FIXTURES
 from tests.support.trees import plant

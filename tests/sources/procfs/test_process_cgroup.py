@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
+from sexton.host.host import open_host
+from sexton.host.reader import Directory
 from sexton.sources.cgroupfs.census import Walked
-from sexton.sources.host import open_host
 from sexton.sources.procfs.process_cgroup import ProcessCgroups, parse
-from sexton.sources.reader import Directory
 from tests.support.fixtures import kernel_text
 from tests.support.trees import plant
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.procfs.snmp import Snmp, parse, parse_tables
 from tests.support.fixtures import kernel_text, kernels
 from tests.support.trees import plant

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
+from sexton.host.host import Host, open_host
 from sexton.model.task import Process, Thread
-from sexton.sources.host import Host, open_host
 from sexton.sources.procfs.tasks import Tasks, parse_process, parse_thread
 from tests.support.fixtures import kernels
 from tests.support.trees import plant

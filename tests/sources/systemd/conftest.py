@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sexton.sources.host import Host, open_host
+from sexton.host.host import Host, open_host
 from tests.sources.systemd.fake_bus import FakeBus
 
 Fake = Callable[[Mapping[str, Mapping[str, Any]]], tuple[FakeBus, Host]]

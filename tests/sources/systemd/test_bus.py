@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceTimeout
-from sexton.sources.host import open_host
-from sexton.sources.reader import RootedFiles
+from sexton.host.host import open_host
+from sexton.host.reader import RootedFiles
 from sexton.sources.systemd.bus import BUS, IN_FLIGHT, Call, Refusal, get, open_bus
 from tests.sources.systemd.conftest import Fake
 from tests.support.examples import examples

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.tracefs.cgroup_events import CgroupEvents, parse
 from tests.support.fixtures import kernel_text
 

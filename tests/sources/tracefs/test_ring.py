@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import open_host
 from sexton.model.trace import TraceEvent
-from sexton.sources.host import open_host
 from sexton.sources.tracefs import ring as module
 from sexton.sources.tracefs.instance import remove_stale
 from sexton.sources.tracefs.ring import EVENT_NS, EVENTS, EventRing, parse
@@ -27,7 +27,7 @@ KERNELS = [path.stem for path in kernels("tracefs.ring")]
 HEAD = b"   kworker/0:1-17      [000] d..2.     8.617498: "
 HOLDER = """
 import signal
-from sexton.sources.host import open_host
+from sexton.host.host import open_host
 from sexton.sources.tracefs.ring import EventRing
 ring = EventRing(open_host())
 ring.arm()

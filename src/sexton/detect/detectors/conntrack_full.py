@@ -37,10 +37,10 @@ from sexton.detect.registry import detector, missing, not_applicable, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.net import NOT_TRACKING, Conntrack
-from sexton.model.rates import Step, steps
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.steps import Step, steps
 
 NAME = "conntrack_full"
 FULL = Threshold(

@@ -40,11 +40,11 @@ from sexton.detect.stems import unit_of
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.rates import Step
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.window import Batch, Window
+from sexton.series.steps import Step
 
 NAME = "quota_throttling"
 OFTEN = Threshold(

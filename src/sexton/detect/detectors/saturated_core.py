@@ -39,11 +39,11 @@ from sexton.detect.threshold import Threshold
 from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.rates import Step, steps
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Window
+from sexton.series.steps import Step, steps
 
 KERNEL_SHARE = Threshold(
     "kernel share", 90, "% of a core", "the walk of the incident held its core at 100 % system"

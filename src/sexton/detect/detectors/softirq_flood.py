@@ -38,11 +38,11 @@ from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import NetDevice, NicQueue
-from sexton.model.rates import Step, steps
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Window
+from sexton.series.steps import Step, steps
 
 NAME = "softirq_flood"
 NOTED = Threshold("noted", 50, "% of a core", "a busy interface's core; less is everyday's work")

@@ -32,10 +32,10 @@ from sexton.detect.registry import detector, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import TcpCounters
-from sexton.model.rates import Step, steps
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.steps import Step, steps
 
 NAME = "tcp_loss"
 LASTING = Threshold("lasting", 3, "s", "a switch that overflows for a moment loses less long")

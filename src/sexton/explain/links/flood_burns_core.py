@@ -21,8 +21,8 @@ from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Finding
-from sexton.model.rates import Step
 from sexton.model.window import Window
+from sexton.series.steps import Step
 
 
 @link(

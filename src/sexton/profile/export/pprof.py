@@ -19,7 +19,7 @@ from sexton.model.flame import Flame
 from sexton.model.profile import Bools, Frames, Profile
 from sexton.model.text import printable
 from sexton.profile.export.about import About, Parts, paths, shown, weights_of
-from sexton.sources.perf.wire import number, text, varint
+from sexton.profile.perf.wire import number, text, varint
 
 _NS = 1_000_000_000
 _KERNEL = "[kernel.kallsyms]"

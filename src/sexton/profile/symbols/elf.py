@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
-from sexton.sources.images import BytesImage, Image
+from sexton.host.large_files import BytesImage, Image
 
 #: Of one section; Chromium with all its symbols has some 150 MB of names.
 MOST_BYTES = 192 << 20

@@ -18,16 +18,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import SourceError
+from sexton.host.large_files import open_image
+from sexton.host.reader import LiveFiles
 from sexton.model.text import printable
+from sexton.profile.perf import kallsyms
+from sexton.profile.perf.kallsyms import Kallsyms
+from sexton.profile.perf.raw import KernelFacts
 from sexton.profile.symbols.cache import HEAD_SIZE, Cache
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.programs import same_build_id
 from sexton.profile.symbols.running import kernel_build_id, kernel_release
-from sexton.sources.images import open_image
-from sexton.sources.perf import kallsyms
-from sexton.sources.perf.kallsyms import Kallsyms
-from sexton.sources.perf.raw import KernelFacts
-from sexton.sources.reader import LiveFiles
 
 _GIVE = "--kallsyms FILE takes /proc/kallsyms of the recorded boot"
 _SNAPSHOT = "kallsyms-*.gz"

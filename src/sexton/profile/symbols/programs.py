@@ -18,7 +18,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
+from sexton.host.large_files import FileImage, open_image
+from sexton.host.reader import Files, LiveFiles, RootedFiles, exists
 from sexton.model.text import printable
+from sexton.profile.perf.raw import MappedFile
 from sexton.profile.symbols.cache import Cache
 from sexton.profile.symbols.elf import Elf
 from sexton.profile.symbols.gopclntab import go_section
@@ -26,9 +29,6 @@ from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.running import root_of
 from sexton.profile.symbols.symtab import has_symtab, read_table
 from sexton.profile.symbols.table import EMPTY, Table
-from sexton.sources.images import FileImage, open_image
-from sexton.sources.perf.raw import MappedFile
-from sexton.sources.reader import Files, LiveFiles, RootedFiles, exists
 
 _DEBUG = "/usr/lib/debug"
 _DELETED = " (deleted)"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sexton.errors import SourceError
+from sexton.host.reader import Files, RootedFiles, text
 from sexton.profile.symbols.elf import build_id_in
-from sexton.sources.reader import Files, RootedFiles, text
 
 _AT_SYSINFO_EHDR = 33
 _VDSO = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]$", re.MULTILINE)

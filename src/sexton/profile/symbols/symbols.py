@@ -10,7 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sexton.errors import SourceError
+from sexton.host.large_files import BytesImage, open_image
+from sexton.host.reader import Files, LiveFiles, RootedFiles
 from sexton.model.profile import Facts
+from sexton.profile.perf.kallsyms import Kallsyms
+from sexton.profile.perf.raw import KernelFacts, MappedFile
 from sexton.profile.symbols.cache import Cache, default_directory
 from sexton.profile.symbols.demangle import Demangler
 from sexton.profile.symbols.elf import Elf
@@ -21,10 +25,6 @@ from sexton.profile.symbols.programs import Programs, same_build_id
 from sexton.profile.symbols.running import innermost_pid, own_vdso, root_of, started_wall_s
 from sexton.profile.symbols.symtab import read_table
 from sexton.profile.symbols.table import EMPTY, Table
-from sexton.sources.images import BytesImage, open_image
-from sexton.sources.perf.kallsyms import Kallsyms
-from sexton.sources.perf.raw import KernelFacts, MappedFile
-from sexton.sources.reader import Files, LiveFiles, RootedFiles
 
 VDSO = "[vdso]"
 #: Bytes of tables held between two captures.

@@ -40,6 +40,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sexton.errors import SourceError, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.cpu import SoftirqCount
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
@@ -56,10 +58,8 @@ from sexton.sources.bpf.program import (
     read_tally,
     without_notes,
 )
-from sexton.sources.host import Host
 from sexton.sources.procfs import softirqs
 from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "bpf(2): softirq_raise, softirq_entry"

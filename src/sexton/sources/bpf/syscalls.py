@@ -23,7 +23,7 @@ from functools import cache
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
-from sexton.sources.reader import failure
+from sexton.host.reader import failure
 
 PATH = "bpf(2)"
 GRANT = "as root, or with CAP_BPF and CAP_PERFMON (before Linux 5.8: CAP_SYS_ADMIN)"

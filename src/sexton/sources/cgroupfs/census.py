@@ -37,14 +37,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
+from sexton.host.host import Host
+from sexton.host.reader import Directory, text, walk
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupStat
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 from sexton.model.text import count
 from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
 from sexton.sources.cgroupfs.stat import parse
-from sexton.sources.host import Host
-from sexton.sources.reader import Directory, text, walk
 from sexton.sources.registry import source
 
 #: Rows of directories beyond this are not kept: they would cost more memory than they tell.

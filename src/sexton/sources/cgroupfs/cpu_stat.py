@@ -33,11 +33,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text, walk
 from sexton.model.cgroup import CgroupThrottle, Mount
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.cgroupfs.stat import flat_keyed
-from sexton.sources.host import Host
-from sexton.sources.reader import text, walk
 from sexton.sources.registry import source
 
 PATH = "cpu.stat"

@@ -28,12 +28,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceSkipped
+from sexton.host.host import Host
+from sexton.host.reader import Directory, text
+from sexton.host.runner import run
 from sexton.sources.cgroupfs import census, stat
 from sexton.sources.cgroupfs.layout import Layout, controller
 from sexton.sources.cores import off_the_nic
-from sexton.sources.host import Host
-from sexton.sources.reader import Directory, text
-from sexton.sources.runner import run
 
 FILES = ("memory.stat", "memory.numa_stat")
 PAGE = 4096

@@ -25,11 +25,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
+from sexton.host.host import Host
+from sexton.host.reader import exists, text
 from sexton.model.cgroup import Controller, Mount
 from sexton.model.text import printable
-from sexton.sources.host import Host
 from sexton.sources.procfs import cgroups, mountinfo
-from sexton.sources.reader import exists, text
 
 INITIAL_NAMESPACE = "cgroup:[4026531835]"
 HOST_NAMESPACE = "run with the host's cgroup namespace"

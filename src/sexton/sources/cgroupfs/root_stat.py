@@ -34,11 +34,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.cgroup import RootCgroupStat
 from sexton.sources.cgroupfs import stat
 from sexton.sources.cgroupfs.layout import Layout, read_layout
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "/sys/fs/cgroup/cgroup.stat"

@@ -32,10 +32,10 @@ from collections import deque
 from collections.abc import Collection, Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text, walk
 from sexton.model.cgroup import CgroupStat
 from sexton.sources.cgroupfs.layout import Layout, read_layout
-from sexton.sources.host import Host
-from sexton.sources.reader import text, walk
 from sexton.sources.registry import source
 
 PATH = "cgroup.stat"

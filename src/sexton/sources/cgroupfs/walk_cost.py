@@ -28,14 +28,14 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.runner import run
 from sexton.model.cgroup import WalkCost
 from sexton.model.text import seconds
 from sexton.sources.cgroupfs.estimate import FILES, Estimate, estimates
 from sexton.sources.cgroupfs.layout import HOST_VIEW, read_layout
 from sexton.sources.cores import off_the_nic
-from sexton.sources.host import Host
 from sexton.sources.registry import source
-from sexton.sources.runner import run
 
 #: What we allow ourselves to cost a core: a hundredth of the NIC watchdog's 5 s.
 MOST_S = 0.05

@@ -33,15 +33,15 @@ import sys
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped
+from sexton.host.host import ON_THE_NODE, Host
+from sexton.host.reader import text
+from sexton.host.runner import run
 from sexton.model.cgroup import OfflineMemcg
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import controller, read_layout
 from sexton.sources.cores import off_the_nic
-from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.procfs import mountinfo
-from sexton.sources.reader import text
 from sexton.sources.registry import source
-from sexton.sources.runner import run
 
 PATH = "/sys/kernel/debug/lru_gen"
 #: Each cgroup prints some 250 bytes (6.1, one node), so every 4 kB, or 16 of them, the list is

@@ -30,12 +30,12 @@ from sexton.errors import (
     SourceMalformed,
     SourceTimeout,
 )
+from sexton.host.host import ON_THE_NODE, Host
+from sexton.host.reader import text
+from sexton.host.runner import Ended, run
 from sexton.model.unit import RestartMark
-from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
-from sexton.sources.reader import text
 from sexton.sources.registry import source
-from sexton.sources.runner import Ended, run
 
 PATH = "journal"
 KEPT = "/commands/journal_json"

@@ -43,13 +43,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
+from sexton.host.host import ON_THE_NODE, Host
+from sexton.host.reader import LiveFiles, exists, failure, text
 from sexton.model.event import KernelEvent, KernelLog
 from sexton.model.row import Row
-from sexton.sources.host import ON_THE_NODE, Host
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.journal import journal_text
 from sexton.sources.kmsg.records import LogLine, parse_log, record
-from sexton.sources.reader import LiveFiles, exists, failure, text
 from sexton.sources.registry import source
 
 PATH = "/dev/kmsg"

@@ -25,10 +25,10 @@ No physical interface is an answer of its own: rows, and none of them physical.
 from __future__ import annotations
 
 from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.host.reader import Files, text
 from sexton.model.net import Nic
-from sexton.sources.host import Host
 from sexton.sources.nic.ioctl import Ethtool
-from sexton.sources.reader import Files, text
 from sexton.sources.registry import source
 
 PATH = "/sys/class/net"

@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.net import NicCounter
-from sexton.sources.host import Host
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ioctl import Ethtool
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "ethtool -S"

@@ -22,7 +22,7 @@ import struct
 from typing import NamedTuple
 
 from sexton.errors import SourceMalformed
-from sexton.sources.reader import failure
+from sexton.host.reader import failure
 
 PATH = "SIOCETHTOOL"
 _SIOCETHTOOL = 0x8946

@@ -30,14 +30,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sexton.errors import SourceAbsent, SourceError
+from sexton.host.host import Host
+from sexton.host.reader import Files, text
 from sexton.model.net import NicQueue
-from sexton.sources.host import Host
 from sexton.sources.nic.devices import PATH as NETWORK
 from sexton.sources.nic.devices import bus_of, physical
 from sexton.sources.procfs.interrupts import PATH as INTERRUPTS
 from sexton.sources.procfs.interrupts import parse as parse_interrupts
 from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.reader import Files, text
 from sexton.sources.registry import source
 
 PATH = "/sys/class/net/*/device/msi_irqs"

@@ -28,15 +28,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sexton.errors import SourceDenied
+from sexton.host.host import Host
+from sexton.host.runner import Running, start
 from sexton.model.row import Row
 from sexton.model.stack import StackCount
-from sexton.sources.host import Host
 from sexton.sources.registry import source
-from sexton.sources.runner import Running, start
 
 if TYPE_CHECKING:  # numpy comes with them, and most diagnoses take no stacks
-    from sexton.sources.perf.kallsyms import Kallsyms
-    from sexton.sources.perf.raw import Raw
+    from sexton.profile.perf.kallsyms import Kallsyms
+    from sexton.profile.perf.raw import Raw
 
 HERTZ = 97
 #: Deep enough for any kernel path, bounded against corrupt chains.
@@ -75,8 +75,8 @@ class Stacks:
         if not _has_samples(self._capture):
             need = "it needs root, or kernel.perf_event_paranoid below 0"
             raise SourceDenied("perf record", f"recorded nothing; {need}")
-        from sexton.sources.perf import kallsyms
-        from sexton.sources.perf.perfdata import read_raw
+        from sexton.profile.perf import kallsyms
+        from sexton.profile.perf.perfdata import read_raw
 
         raw = read_raw(self._capture)
         try:
@@ -114,7 +114,7 @@ def is_idle(leaf: str) -> bool:
 
 def counted(raw: Raw, table: Kallsyms | None) -> Iterator[StackCount]:
     """Counts of equal kernel stacks, by second, core and thread; idle left out."""
-    from sexton.sources.perf.kernel_names import kernel_names
+    from sexton.profile.perf.kernel_names import kernel_names
 
     columns = raw.columns
     names, which = kernel_names(columns.address, table, raw.kernel.ksymbols)

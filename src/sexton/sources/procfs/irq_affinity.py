@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.cpu import IrqAffinity
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "/proc/irq"

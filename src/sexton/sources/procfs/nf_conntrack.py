@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.net import NOT_TRACKING, Conntrack
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "/proc/net/stat/nf_conntrack"

@@ -34,10 +34,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import Files, text
 from sexton.model.node import Node
-from sexton.sources.host import Host
 from sexton.sources.procfs import stat
-from sexton.sources.reader import Files, text
 from sexton.sources.registry import source
 
 PATH = "/proc/sys/kernel"

@@ -21,9 +21,9 @@ import math
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.memory import Pressure
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "/proc/pressure"

@@ -25,8 +25,8 @@ import re
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.host.host import Host
 from sexton.model.task import ProcessCgroup
-from sexton.sources.host import Host
 from sexton.sources.registry import source
 
 PATH = "/proc/*/cgroup"

@@ -29,9 +29,9 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 
 from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text
 from sexton.model.net import TcpCounters
-from sexton.sources.host import Host
-from sexton.sources.reader import text
 from sexton.sources.registry import source
 
 PATH = "/proc/net/snmp"

@@ -42,9 +42,9 @@ import time
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.open_files import HeldFiles
 from sexton.model.task import Process, Thread
-from sexton.sources.held import HeldFiles
-from sexton.sources.host import Host
 from sexton.sources.procfs.stat import TICK_MS
 from sexton.sources.registry import source
 

@@ -30,7 +30,7 @@ from sexton.errors import (
     SourceMalformed,
     SourceTimeout,
 )
-from sexton.sources.host import Host
+from sexton.host.host import Host
 
 if TYPE_CHECKING:
     from jeepney import Message

@@ -40,10 +40,10 @@ from sexton.errors import (
     SourceMalformed,
     SourceTimeout,
 )
+from sexton.host.host import Host
+from sexton.host.reader import exists, text
 from sexton.model.row import Row
 from sexton.model.unit import ServiceManager, Timer, Unit
-from sexton.sources.host import Host
-from sexton.sources.reader import exists, text
 from sexton.sources.registry import source
 from sexton.sources.systemd import show
 from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus

@@ -28,9 +28,9 @@ import re
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
+from sexton.host.host import Host
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.row import Row
-from sexton.sources.host import Host
 from sexton.sources.registry import source
 from sexton.sources.tracefs.instance import GRANT, CgroupTrace
 

@@ -28,10 +28,10 @@ from itertools import count
 from typing import Self
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
+from sexton.host.host import Host
+from sexton.host.reader import failure, text
 from sexton.sources.cgroupfs.layout import controller
-from sexton.sources.host import Host
 from sexton.sources.procfs import mountinfo
-from sexton.sources.reader import failure, text
 from sexton.sources.tracefs.detached import detached
 
 DEFAULT_MOUNT = "/sys/kernel/tracing"

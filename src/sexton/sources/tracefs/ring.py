@@ -35,9 +35,9 @@ import time
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceError
+from sexton.host.host import Host
+from sexton.host.reader import exists, failure
 from sexton.model.trace import RingState, TraceEvent
-from sexton.sources.host import Host
-from sexton.sources.reader import exists, failure
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
 
 PATH = "/sys/kernel/tracing/instances/sexton-*/per_cpu/cpu*/trace"

@@ -1,0 +1,53 @@
+"""Print a shell script that collects for a diagnosis on a host without Python.
+
+The script is POSIX sh. It takes snapshots of what `diagnose` would read, writes
+them to standard output as one tar, installs nothing and leaves nothing behind:
+
+  sexton collect > collect.sh
+  ssh node sh -s < collect.sh | sexton diagnose -
+  ssh node sudo sh -s -- 30 < collect.sh > node.tar     30 seconds, as root
+  sexton diagnose node.tar
+"""
+
+from __future__ import annotations
+
+import argparse
+
+#: The script's parts, in the order it is read.
+PARTS = ("main", "bundle", "snapshot", "groups", "lasting", "start")
+_DEFAULT = "${SEXTON_SECONDS:-10}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds",
+        type=_whole,
+        default=10,
+        metavar="N",
+        help="how long the script watches unless told otherwise (default 10)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    import sys
+
+    sys.stdout.write(script(args.seconds))
+    if sys.stdout.isatty():
+        print("\n# sexton: to use it, sexton collect > collect.sh", file=sys.stderr)
+    return 0
+
+
+def script(seconds: int = 10) -> str:
+    """The whole script; `seconds` is how long it watches unless it is told on its command line."""
+    from importlib.resources import files
+
+    folder = files("sexton.cli") / "collect"
+    text = "\n".join((folder / f"{part}.sh").read_text("utf-8") for part in PARTS)
+    return text.replace(_DEFAULT, _DEFAULT.replace("10", str(seconds)))
+
+
+def _whole(text: str) -> int:
+    plain = text.isascii() and text.isdecimal() and len(text) <= 9
+    if not plain or not 1 <= int(text) <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 3600")
+    return int(text)

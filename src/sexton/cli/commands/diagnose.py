@@ -1,0 +1,160 @@
+"""What is wrong with this node, and how do you know?
+
+Watches the node for some seconds, then prints the verdict first: one paragraph, the
+chain of causes with what is normal, what is here and where it was read, what speaks
+against it, what could not be seen and the command that would show it, and what to do.
+
+  sexton diagnose                       this node, ten seconds
+  sudo sexton diagnose                  with the kernel log and every owner
+  sexton diagnose --root /host          the host's tree, from inside a container
+  sexton collect > collect.sh           for a node without Python:
+  ssh node sh -s < collect.sh | sexton diagnose -
+
+What `sexton record` kept is judged by the same rules, also while it is still recording:
+
+  sexton diagnose --from /var/lib/sexton                      all of it
+  sexton diagnose --from DIR --around 03:12                   five minutes on either side
+  sexton diagnose --from DIR --window 2026-11-15T03:00..04:30 from one time to another
+  sexton diagnose --from DIR --window 20m..                   the last twenty minutes
+
+For a ticket, the verdict and the pictures of `sexton serve` in one file that fetches nothing:
+
+  sexton diagnose --from DIR --around 03:12 --html incident.html
+
+Nothing is changed. As root a private tracefs instance (64 kB a core) follows cgroup
+deaths and is removed at the end; --no-trace leaves it out.
+Exit: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sexton.cli.incident import add_html, check_html
+from sexton.cli.options import add_json
+from sexton.cli.seeing import add_recording, add_watching, check_recording
+from sexton.cli.times import add_span
+
+if TYPE_CHECKING:
+    from sexton.model.diagnosis import Cost, Diagnosis
+    from sexton.model.window import Window
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "archive",
+        nargs="?",
+        metavar="ARCHIVE",
+        help="a tar made by the script of `sexton collect`; - reads it from standard input",
+    )
+    add_json(parser)
+    add_html(parser)
+    add_watching(parser)
+    add_recording(parser)
+    add_span(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import shutil
+    import sys
+
+    _check(args)
+    window = None
+    if args.recording is not None:
+        diagnosis = _recorded(args)
+    else:
+        diagnosis, window = _seen(args)
+    if args.json:
+        import json
+
+        from sexton.reports.json.diagnosis import diagnosis_json
+
+        json.dump(diagnosis_json(diagnosis), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        from sexton.reports.text.verdict import verdict_text
+
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
+    if args.html is not None:
+        from sexton.cli.incident import write_html
+
+        sys.stdout.flush()  # whatever becomes of the file, the verdict is not lost
+        write_html(args, diagnosis, window)
+    return int(diagnosis.exit)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Options that exclude each other."""
+    from sexton.errors import CommandError
+
+    check_html(args)
+    if args.recording is None and (args.around is not None or args.window is not None):
+        raise CommandError("--around and --window speak of a recording: --from DIR names it")
+    if args.recording is not None:
+        if args.archive is not None:
+            raise CommandError("a recording and an archive exclude each other")
+        check_recording(args)
+    if args.archive is not None:
+        if args.root != "/":
+            raise CommandError("an archive and --root exclude each other")
+        if args.seconds is not None or args.stacks or args.probe:
+            raise CommandError(
+                "an archive was watched already: --seconds, --stacks and --probe say nothing"
+            )
+
+
+def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
+    from sexton.cli.seeing import watch
+    from sexton.explain.diagnosis import diagnose
+
+    seen = _replay(args.archive) if args.archive is not None else watch(args, "diagnose")
+    return diagnose(*seen), seen[0]
+
+
+def _recorded(args: argparse.Namespace) -> Diagnosis:
+    import gc
+    from dataclasses import replace
+    from pathlib import Path
+
+    from sexton.cli.seeing import asked_of, cost_of, read_back
+    from sexton.explain.diagnosis import diagnose
+    from sexton.model.diagnosis import Replayed
+    from sexton.store.recording import Recording
+
+    gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
+    recording = Recording(Path(args.recording))
+    found = read_back(recording, asked_of(args, recording))
+    diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
+    told = Replayed(args.recording, found.notes, found.condensed)
+    # What the detectors took counts too: a night of readings is theirs to look at.
+    cost = cost_of(found.window, "replayed from a recording")
+    return replace(diagnosis, cost=cost, replayed=told)
+
+
+def _replay(path: str) -> tuple[Window, Cost]:
+    import sys
+    from pathlib import Path
+
+    from sexton.cli.seeing import cost_of
+    from sexton.errors import CommandError
+    from sexton.host.archive import read_archive
+    from sexton.host.host import Host
+    from sexton.record.sampler import Sampler
+
+    if path == "-":
+        if sys.stdin is None:
+            raise CommandError("standard input is closed; pipe the collected tar into it")
+        if sys.stdin.isatty():
+            raise CommandError("standard input is a terminal; pipe the collected tar into it")
+        snapshots = read_archive(sys.stdin.buffer)
+    else:
+        try:
+            with Path(path).open("rb") as stream:
+                snapshots = read_archive(stream)
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}") from None
+    with Sampler(Host(snapshots[0].files, live=False)) as sampler:
+        window = sampler.replay((each.files, each.moment) for each in snapshots)
+    return window, cost_of(window, "replayed from an archive")

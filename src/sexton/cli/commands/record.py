@@ -1,0 +1,170 @@
+"""Record this node: twelve hours of it, at hand when it fails.
+
+Keeps cores, softirqs, the network, pressure, cgroups, units, processes (names only, no
+arguments), kernel messages and cgroup deaths, every second or ten, in DIR. An alarm (a
+core held in the kernel, a NIC reset, a soft lockup, zombies past the live ones, a mark)
+pins the minutes around it and looks closer for a while.
+
+  sudo sexton record /var/lib/sexton                until Ctrl-C or SIGTERM
+  sexton record DIR --preflight                     what it would read, and what that costs
+  sexton recording info DIR                         what is in there
+  sexton recording mark DIR "job 17 died"           pin the minutes around now
+  sexton diagnose --from DIR --around 02:14         the verdict on then
+
+It measures itself, gives up the costliest source when it is over its budget, and says so.
+The directory is bounded by --retain and --size whatever happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from sexton.cli.options import add_json
+
+_YEAR_S = 366 * 86400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="where to; made if it is not there")
+    parser.add_argument(
+        "--preflight",
+        action="store_true",
+        help="list every file, event, capability and cost, and start nothing",
+    )
+    parser.add_argument(
+        "--seconds", type=_seconds, metavar="N", help="stop by itself (default: go on)"
+    )
+    parser.add_argument(
+        "--retain", type=_age, default=12 * 3600.0, metavar="AGE", help="how far back (default 12h)"
+    )
+    parser.add_argument(
+        "--size", type=_bytes, default=2 << 30, metavar="BYTES", help="how much room (default 2G)"
+    )
+    parser.add_argument(
+        "--stacks", action="store_true", help="kernel and user stacks of every core by perf"
+    )
+    parser.add_argument(
+        "--no-probe", action="store_true", help="measure no softirq waits through BPF"
+    )
+    parser.add_argument(
+        "--no-ring", action="store_true", help="keep no ring of scheduler and network events"
+    )
+    parser.add_argument(
+        "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
+    )
+    parser.add_argument(
+        "--ship", metavar="URL", help="copy pinned minutes to a directory or s3://, gs://… at once"
+    )
+    parser.add_argument(
+        "--cpu",
+        type=_percent,
+        metavar="PERCENT",
+        help="of one core; above it the costliest source is given up (default 2, or cores / 16)",
+    )
+    add_json(parser)
+
+
+def _seconds(text: str) -> float:
+    value = _duration(text)
+    if not 0 < value <= _YEAR_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not more than 0 and at most a year")
+    return value
+
+
+def _age(text: str) -> float:
+    value = _duration(text)
+    if not 60 <= value <= _YEAR_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between a minute and a year")
+    return value
+
+
+def _duration(text: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in units else (text, "s")
+    try:
+        return float(number) * units[unit]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time like 12h, 90m or 45") from None
+
+
+def _bytes(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    trimmed = text.upper().removesuffix("B").removesuffix("I")
+    number, unit = (trimmed[:-1], trimmed[-1:]) if trimmed[-1:] in units else (trimmed, "")
+    try:
+        value = float(number) * units.get(unit, 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 500M or 2G") from None
+    if not (16 << 20) <= value <= (1 << 50):
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 16 MB or more than a disk has")
+    return int(value)
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of per cent") from None
+    if not 0.1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 100 per cent")
+    return value
+
+
+def _open_more() -> None:
+    """Let us hold the files that are read again and again: 1,024 is a limit for shells."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run(args: argparse.Namespace) -> int:
+    import os
+    import signal
+    import sys
+    from pathlib import Path
+
+    from sexton.cli.options import need_recorder
+
+    need_recorder()
+    if args.preflight:
+        from sexton.reports.text.preflight import run_preflight
+
+        return run_preflight(args)
+
+    from sexton.cli.progress import recorder_line
+    from sexton.errors import CommandError
+    from sexton.host.host import open_host
+    from sexton.record.budget import memory_limit
+    from sexton.record.companions import chosen
+    from sexton.record.recorder import Options, Recorder
+    from sexton.store.retention import Limits
+
+    if args.json:
+        raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
+    os.nice(10)
+    _open_more()
+    options = Options(
+        Path(args.directory),
+        Limits(args.retain, args.size),
+        args.seconds,
+        probe=not args.no_probe,
+        trace=not args.no_trace,
+        cpu_percent=args.cpu,
+        memory_bytes=memory_limit(args.stacks),
+    )
+    made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
+    with Recorder(open_host(), options, made) as recorder:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # not under nohup
+                signal.signal(number, lambda *_: recorder.stopping.set())
+        for words in recorder.refused:
+            print(f"sexton: going on without {words}", file=sys.stderr)
+        with recorder_line(args.directory) as tick:
+            recorder.run(tick)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C means it
+    if recorder.problem:
+        raise CommandError(f"{args.directory}: could not write the end: {recorder.problem}")
+    return 0

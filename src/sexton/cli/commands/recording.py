@@ -1,0 +1,253 @@
+"""Look at a recording, check it, take parts of it elsewhere, mark a moment.
+
+  sexton recording info DIR                     what it holds: span, alarms, tables, cost
+  sexton recording verify DIR                   read every byte: is it whole?
+  sexton recording mark DIR "job 17 died"       keep the minutes around now
+  sexton recording export DIR --out PATH        a file per table, or a smaller recording
+
+DIR is what `sexton record DIR` writes. All of them work while it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sexton.cli.options import add_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sexton.model.row import Row
+    from sexton.store.export import Span
+    from sexton.store.pins import Pin
+    from sexton.store.recording import Recording
+
+_INFO = """\
+What a recording holds, from its manifests: node and span, gaps and boots, alarms and
+marks, tables with their periods and sizes, sources that were not seen and why, what
+the recorder cost, and what readers have to skip. Fast on any size. Exit: 0.
+"""
+_VERIFY = """\
+Read every byte and say what is not as it was written.
+
+  damaged   a file is not what was sealed or flushed, or is missing
+  foreign   something no recorder put there; readers skip it
+  torn      a recorder was killed while it wrote: at most its last flush is lost.
+            This is told and is no error
+
+Exit: 0 whole, 1 something is damaged or foreign, 2 not a recording.
+"""
+_EXPORT = """\
+Parts of a recording for other programs and other people.
+
+  sexton recording export DIR --out night                       a Parquet file per table
+  sexton recording export DIR --out cores --table core_times --format csv
+  sexton recording export DIR --out ten --around 10:15 --format recording
+  sexton recording export DIR --out it --pin PIN --format recording
+
+`--format recording` copies whole segments, with the rings and stacks of their time, into
+a new directory that every command reads like any other recording: for "the ten minutes
+around the reset" in a mail. In jsonl and csv every text is escaped (docs/json.md); csv
+leads what a spreadsheet would take for a formula with an apostrophe. All files are 0600.
+Exit: 0 all of it, 1 without what is damaged, 2 failed.
+"""
+_MARK = """\
+Say that something happened. A running recorder takes it in within a second, pins the
+minutes around it beyond retention and looks closer for a while. Where none runs, the
+five minutes before and the two after are pinned at once.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_subparsers(title="what to do", metavar="WHAT", dest="what", required=True)
+
+    def add(name: str, doc: str, help_line: str) -> argparse.ArgumentParser:
+        child: argparse.ArgumentParser = what.add_parser(
+            name,
+            help=help_line,
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        child.add_argument("directory", metavar="DIR", help="the recording")
+        return child
+
+    add_json(add("info", _INFO, "what it holds"))
+    add_json(add("verify", _VERIFY, "is it whole?"))
+    mark = add("mark", _MARK, "keep the minutes around now")
+    mark.add_argument("text", metavar="TEXT", help="what happened, at most 500 characters")
+    _add_export(add("export", _EXPORT, "parts of it for others"))
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    from sexton.cli.times import add_span
+
+    parser.add_argument("--out", required=True, metavar="PATH", help="a directory to write to")
+    parser.add_argument(
+        "--table", action="append", metavar="NAME", help="only this table; may be given again"
+    )
+    add_span(parser)
+    parser.add_argument(
+        "--pin", action="append", metavar="ID", help="a pinned span, by its id in `info --json`"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("parquet", "jsonl", "csv", "recording"),
+        default="parquet",
+        help="of the files (default parquet)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that are there")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sexton.errors import CommandError
+
+    if "\0" in args.directory:
+        raise CommandError("a path has no NUL in it")
+    if args.what == "mark":  # works where the store's own extra is not installed
+        return _mark(args)
+    from sexton.cli.options import need_recorder
+
+    need_recorder()
+    return {"info": _info, "verify": _verify, "export": _export}[args.what](args)
+
+
+def _info(args: argparse.Namespace) -> int:
+    import json
+    import shutil
+    import sys
+    from pathlib import Path
+
+    from sexton.reports.text.recording import info_json, info_text
+    from sexton.store.recording import Recording
+    from sexton.store.summary import summarise
+
+    found = summarise(Recording(Path(args.directory)))
+    if args.json:
+        json.dump(info_json(found), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(info_text(found, width, colour=sys.stdout.isatty()))
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    import json
+    import sys
+    from pathlib import Path
+
+    from sexton.cli.progress import steps
+    from sexton.reports.text.recording import verify_json, verify_text
+    from sexton.store.verify import verify
+
+    with steps("reading") as tick:
+        found = verify(Path(args.directory), tick)
+    if args.json:
+        json.dump(verify_json(found), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.write(verify_text(found))
+    return 0 if found.whole else 1
+
+
+def _mark(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sexton.errors import CommandError
+    from sexton.store.layout import is_locked
+    from sexton.store.marks import leave_mark, pin_mark, remark_now
+
+    directory = Path(args.directory)
+    if not (directory / "segments").is_dir():
+        raise CommandError(f"{directory}: not a recording: it has no segments/")
+    remark = remark_now(args.text, _boot_id())
+    try:
+        if is_locked(directory):
+            leave_mark(directory, remark)
+            print(f"marked: {remark.text}; the recorder keeps the minutes around it")
+        else:
+            pin = pin_mark(directory, remark)
+            print(
+                f"marked: {remark.text}; no recorder runs here, so what was recorded in the "
+                f"5 minutes before is pinned as {pin.id}"
+            )
+    except OSError as error:
+        raise CommandError(f"{directory}: {error.strerror}") from None
+    return 0
+
+
+def _boot_id() -> str:
+    from sexton.host.host import open_host
+    from sexton.host.reader import text
+
+    return text(open_host("/").files, "/proc/sys/kernel/random/boot_id").strip()
+
+
+def _export(args: argparse.Namespace) -> int:
+    import sys
+    from pathlib import Path
+
+    from sexton.cli.progress import steps
+    from sexton.errors import CommandError
+    from sexton.model.text import count, printable, size
+    from sexton.store.export import Wanted, export_recording, export_tables, touched
+    from sexton.store.pins import pins_in
+    from sexton.store.recording import Recording
+
+    out = Path(args.out)
+    if out.resolve().is_relative_to(Path(args.directory).resolve()):
+        raise CommandError(f"--out {args.out} is inside the recording: what is there is its own")
+    recording = Recording(Path(args.directory))
+    pins, _ = pins_in(recording.path)
+    spans = _spans(args, recording, pins)
+    whole = args.format == "recording"
+    if whole and (args.table or args.force):
+        raise CommandError("--format recording takes whole segments, and never replaces anything")
+    if spans and not touched(recording, spans):
+        raise CommandError(f"{recording.path}: nothing was recorded then")
+    try:
+        with steps("exporting") as tick:
+            if whole:
+                number, held = export_recording(recording, out, touched(recording, spans), pins)
+                made_of = f"{count(number, 'file')}, {size(held)}"
+                print(f"{printable(str(out))}: a recording of {made_of}")
+            else:
+                wanted = Wanted(_kinds(args.table), spans, args.format, args.force)
+                for made in export_tables(recording, out, wanted, tick):
+                    print(f"{printable(str(made.path))}: {count(made.rows, 'row')}")
+    except OSError as error:
+        where = error.filename or out
+        raise CommandError(f"{where}: {error.strerror or error}") from None
+    for problem in recording.problems:
+        print(f"sexton: skipped: {problem}", file=sys.stderr)
+    return 1 if recording.problems else 0
+
+
+def _kinds(names: Sequence[str] | None) -> list[type[Row]]:
+    from sexton.errors import CommandError
+    from sexton.store.schema import tables
+
+    known = tables()
+    for name in names or ():
+        if name not in known:
+            raise CommandError(f"no table {name!r}; there are: {', '.join(sorted(known))}")
+    return [known[name] for name in dict.fromkeys(names or ())]
+
+
+def _spans(args: argparse.Namespace, recording: Recording, pins: Sequence[Pin]) -> list[Span]:
+    from sexton.cli.times import asked_span
+    from sexton.errors import CommandError
+    from sexton.replay.span import edges
+    from sexton.store.export import Span, span_of
+
+    asked = None
+    if args.around is not None or args.window is not None:
+        asked = asked_span(args, edges(recording))
+    found = [] if asked is None else [Span(*asked)]
+    by_id = {pin.id: pin for pin in pins}
+    for name in args.pin or ():
+        if name not in by_id:
+            raise CommandError(f"no pin {name!r}; there are: {', '.join(sorted(by_id)) or 'none'}")
+        found.append(span_of(by_id[name]))
+    return found

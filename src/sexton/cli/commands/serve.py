@@ -1,0 +1,73 @@
+"""Look at a recording: the explorer, a page of your own browser.
+
+Serves DIR, which `sexton record` writes or wrote, on one time axis: every core, NAPI, dead
+cgroups, restarts, NICs, pressure and stacks, with the flame graph and the explanation of
+any span. A recording that still grows is followed.
+
+  sexton serve                              /var/lib/sexton, at http://127.0.0.1:8477/
+  sexton serve DIR --port 0                 another; any free port
+  ssh -L 8477:127.0.0.1:8477 node           to look from elsewhere: a tunnel
+  sexton serve DIR --host 0.0.0.0           for others too: with a token, printed once
+
+Only reads, and only DIR: nothing can be changed from the page. Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+DEFAULT = "/var/lib/sexton"
+PORT = 8477
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", nargs="?", default=DEFAULT, metavar="DIR", help=f"default {DEFAULT}"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (this machine only)"
+    )
+    parser.add_argument(
+        "--port", type=port, default=PORT, metavar="N", help=f"default {PORT}; 0: any free one"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="ask for the token in FILE, on loopback too"
+    )
+    parser.add_argument("--open", action="store_true", help="open it in a browser here")
+    parser.add_argument(
+        "--openapi", action="store_true", help="print the API's description, and serve nothing"
+    )
+
+
+def port(text: str) -> int:
+    """A port, or 0."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to 65535")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    if args.openapi:
+        import json
+        import sys
+
+        from sexton.explorer.server.openapi import description
+
+        json.dump(description(), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return 0
+
+    from sexton.cli.options import need_web
+
+    need_web()
+    from functools import partial
+
+    from sexton.cli.progress import working
+    from sexton.explorer.server.server import Setup, read_token, serve
+
+    token = None if args.token_file is None else read_token(args.token_file)
+    reading = partial(working, "reading the recording", 0.5)
+    where = Path(args.directory), args.host, args.port
+    return serve(Setup(*where, token, open=args.open, reading=reading))

@@ -1,0 +1,178 @@
+"""Why did this happen: to a core, an interface, a unit, or at a time?
+
+Enters by the symptom. Shows the chain of causes that runs through what you name, how it
+came about, which causes compete for it, and what was different in the seconds before.
+
+  sexton why eth0                               this node: ten seconds, and its log
+  sexton why core 5 --from /var/lib/sexton      all that was recorded
+  sexton why ecs --from DIR                     a unit, with or without .service
+  sexton why 03:12 --from DIR                   a time: that minute, or 03:12:07
+  sexton why core 5 --from DIR --window 02:00..04:00
+
+Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service), a
+queue (eth0:5), a marked job, a symptom (zombie_memcgs), a kernel function where there
+are stacks. A word before the name settles what it is: task kubelet, unit kubelet.
+
+From a recording every signal of the node is compared with quiet seconds of the same
+recording; with fewer than five events nothing is called significant. Nothing is changed.
+Exit: 0 nothing wrong with it, 1 a problem concerns it, 2 failed, 3 could not tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sexton.cli.options import add_json
+from sexton.cli.seeing import add_recording, add_watching, check_recording
+
+if TYPE_CHECKING:
+    from sexton.model.why import Subject, Why
+    from sexton.model.window import Window
+    from sexton.replay.span import Span
+    from sexton.store.recording import Recording
+
+#: Words that may stand before a time.
+_AT = ("at", "time")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "about", nargs="+", metavar="WHAT", help="a time, an interface, `core N`, a unit, a task, …"
+    )
+    add_json(parser)
+    add_recording(parser)
+    parser.add_argument(
+        "--window", metavar="A..B", help="of the recording, from one time to another"
+    )
+    add_watching(parser)
+    parser.set_defaults(around=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+    import shutil
+    import sys
+
+    from sexton.reports.json.why import why_json
+    from sexton.reports.text.why import why_text
+
+    said = " ".join(args.about)
+    why = _live(args, said) if args.recording is None else _recorded(args, said)
+    if args.json:
+        json.dump(why_json(why), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(why_text(why, width, colour=sys.stdout.isatty()))
+    return int(why.exit)
+
+
+def _live(args: argparse.Namespace, said: str) -> Why:
+    from dataclasses import replace
+
+    from sexton.cli.seeing import watch
+    from sexton.errors import CommandError
+    from sexton.explain.diagnosis import diagnose
+    from sexton.explain.query import asked
+
+    if args.window is not None:
+        raise CommandError("--window speaks of a recording: --from DIR names it")
+    if _moment(said, (0.0, 0.0)) is not None:
+        raise CommandError(f"{said!r} is a time, and that speaks of a recording: --from DIR")
+    window, cost = watch(args, "why")
+    return replace(
+        asked(said, diagnose(window, cost), window),
+        not_aligned="so short a look holds no quiet time to compare with; a recording does",
+        remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
+    )
+
+
+def _recorded(args: argparse.Namespace, said: str) -> Why:
+    import gc
+    from dataclasses import replace
+    from functools import partial
+    from pathlib import Path
+
+    from sexton.cli.seeing import cost_of, shown
+    from sexton.model.diagnosis import Replayed
+    from sexton.replay.query import Question, boot_of, why_in
+    from sexton.replay.reader_pool import Crew
+    from sexton.replay.span import edges
+    from sexton.store.recording import Recording
+
+    check_recording(args)
+    gc.disable()  # as for diagnose
+    recording = Recording(Path(args.recording))
+    moment = _moment(said, edges(recording))
+    span = _span(args, recording, moment)
+    quiet = span if args.window else boot_of(recording, span)
+    with Crew(recording) as crew:
+        why, found = why_in(crew, Question(moment or said, span, quiet), partial(shown, crew))
+    told = Replayed(args.recording, found.notes, found.condensed)
+    cost = cost_of(found.window, "replayed from a recording")
+    diagnosis = replace(why.diagnosis, cost=cost, replayed=told)
+    return replace(why, diagnosis=diagnosis, next=tuple(_next(why, args.recording, found.window)))
+
+
+def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None) -> Span:
+    """What is judged: the window asked for, else minutes around a moment, else all of it."""
+    from sexton.cli.seeing import asked_of
+    from sexton.cli.times import AROUND_S
+    from sexton.errors import CommandError
+    from sexton.replay.span import around
+
+    if moment is None or moment.wall_s is None:
+        return asked_of(args, recording)
+    if args.window is None:
+        return around(recording, moment.wall_s, moment.wall_s + moment.lasts_s, AROUND_S)
+    span = asked_of(args, recording)
+    if not span.start[1] - moment.lasts_s <= moment.wall_s <= span.end[1]:
+        raise CommandError(f"{moment.name} is not in the window {args.window!r}")
+    return span
+
+
+def _moment(said: str, edges: tuple[float, float]) -> Subject | None:
+    """The words as a time, `None` where they are none."""
+    from sexton.cli.times import lasts_s, parse_moment
+    from sexton.errors import CommandError
+    from sexton.model.why import Subject
+
+    word, _, rest = said.strip().partition(" ")
+    text = rest.strip() if word.lower() in _AT and rest.strip() else said.strip()
+    try:
+        return Subject("moment", text, parse_moment(text, edges), lasts_s(text))
+    except CommandError:
+        if text != said.strip():
+            raise  # "at noon": it was meant as a time
+        return None
+
+
+def _next(why: Why, place: str, window: Window) -> Iterator[str]:
+    """Commands that show its last moment closer, ready to paste."""
+    import shlex
+
+    from sexton.explain.moments import clock, day
+    from sexton.model.stack import StackCount
+
+    if not why.occasions.moments or not place.isprintable() or len(place) > 200:
+        return
+    moment = why.occasions.moments[-1].wall_s
+    directory = shlex.quote(place)
+    if why.about.kind != "moment":
+        at = f"{day(moment)}T{clock(moment)}Z"
+        yield f"sexton why {at} --from {directory}"
+    if window.batches(StackCount):
+        first, last = (f"{day(each)}T{clock(each)}Z" for each in (moment - 10, moment + 1))
+        core = f" --cpu {why.about.name}" if why.about.kind == "core" else ""
+        yield f"sexton profile flame {directory} --from {first} --to {last}{core}"
+
+
+def _again(said: str) -> str:
+    """Ready to paste."""
+    import shlex
+
+    from sexton.model.text import printable, shorten
+
+    return " ".join(shlex.quote(word) for word in shorten(printable(said), 120).split())

@@ -1,0 +1,73 @@
+"""How many dead memory cgroups, who left them, what they hold, how fast they grow.
+
+Counts the memory cgroups that the kernel still holds though their directories are
+gone ("dying"; not zombie processes), twice, and names their owners by every method
+that works here.
+
+  sexton zombies                  five seconds, then the answer
+  sudo sexton zombies --watch     one line per death, live, until Ctrl-C
+  sexton zombies --root /host     the host's tree, from inside a container
+
+Exit: 0 counted, 2 failed, 3 could not count from here.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from sexton.cli.options import add_json, add_root, seconds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        metavar="N",
+        help="how long to watch (default 5; with --watch, until Ctrl-C)",
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="follow deaths live through tracefs (needs root)"
+    )
+    add_json(parser)
+    add_root(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.watch:
+        from sexton.cli.deaths import watch
+
+        return watch(args.root, args.seconds, as_json=args.json)
+
+    import json
+    import shutil
+    import sys
+
+    from sexton.cli.progress import countdown
+    from sexton.host.host import open_host
+    from sexton.model import cgroup, node, unit
+    from sexton.record.sampler import Sampler
+    from sexton.reports.text.zombies import tally, zombies_json, zombies_text
+    from sexton.sources.registry import giving
+
+    wanted = giving(
+        cgroup.CgroupCensus,
+        cgroup.CgroupStat,
+        cgroup.CgroupResidual,
+        cgroup.CgroupEvent,
+        cgroup.OfflineMemcg,
+        unit.Unit,
+        unit.RestartMark,
+        node.Node,
+    )
+    span = args.seconds or 5.0
+    host = open_host(args.root, thorough=True)
+    with Sampler(host, wanted) as sampler, countdown(span, "counting") as tick:
+        window = sampler.run(span, tick)
+    told = tally(window)
+    if args.json:
+        json.dump(zombies_json(told), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(zombies_text(told, window, width, colour=sys.stdout.isatty()))
+    return 0 if told.counted else 3

@@ -1,0 +1,240 @@
+"""``sexton zombies --watch``: one line per death, as soon as its end is known.
+
+A cgroup that is released is told with the time that took; one that is still held after the grace of
+five seconds is a zombie, told with its path. The sampler's own loop reads the trace.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import NamedTuple
+
+from sexton.detect.deaths import GRACE
+from sexton.errors import CommandError
+from sexton.host.host import open_host
+from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.text import count, printable, seconds
+from sexton.model.window import Window
+from sexton.record.sampler import Sampler
+from sexton.sources.registry import giving
+
+_SCHEMA = "sexton.death/1"
+_CLEAR = "\r\x1b[K"
+_TICK_S = 0.25
+_FULL = "more died at once than the trace buffer holds"
+
+
+class Told(NamedTuple):
+    """What is known of one death: "released", "zombie" (still held), "freed" (a late release), or
+    "doubtful" (still held, unless its release is among the events that were lost)."""
+
+    kind: str
+    path: str
+    died_s: float
+    after_s: float
+
+    @property
+    def at_s(self) -> float:
+        """When that became known, which never runs backwards from line to line."""
+        return self.died_s + self.after_s
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Deaths whose end is not known yet, and the totals."""
+
+    open: dict[int, CgroupEvent] = field(default_factory=dict)
+    zombies: dict[int, CgroupEvent] = field(default_factory=dict)
+    doubtful: set[int] = field(default_factory=set)
+    births: int = 0
+    deaths: int = 0
+    released: int = 0
+    became: int = 0
+    unsure: int = 0
+    lost: int = 0
+
+    def gap(self, lost: int) -> None:
+        """Events were lost: from now on a missing release of what is open proves nothing."""
+        self.lost += lost
+        self.doubtful |= self.open.keys()
+
+    def feed(self, events: Iterable[CgroupEvent], now_s: float) -> Iterator[Told]:
+        """Take note of `events`, oldest first; tell every death whose end is known by `now_s`."""
+        for event in events:
+            at_s = event.mono_ns / 1e9
+            if event.kind == "mkdir":
+                self.births += 1
+            elif event.kind == "rmdir":
+                self.deaths += 1
+                self.open[event.cgroup_id] = event
+                self.doubtful.discard(event.cgroup_id)
+            else:
+                yield from self._overdue(at_s)
+                yield from self._released(event.cgroup_id, at_s)
+        yield from self._overdue(now_s)
+
+    def _released(self, cgroup_id: int, at_s: float) -> Iterator[Told]:
+        dead = self.open.pop(cgroup_id, None)
+        if dead is not None:
+            self.released += 1
+            yield Told("released", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
+        elif cgroup_id in self.zombies:
+            dead = self.zombies.pop(cgroup_id)
+            yield Told("freed", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
+
+    def _overdue(self, now_s: float) -> Iterator[Told]:
+        overdue = [
+            key for key, dead in self.open.items() if now_s - dead.mono_ns / 1e9 >= GRACE.value
+        ]
+        for key in overdue:
+            dead = self.open.pop(key)
+            after_s = now_s - dead.mono_ns / 1e9
+            if key in self.doubtful:
+                self.doubtful.discard(key)
+                self.unsure += 1
+                yield Told("doubtful", dead.path, dead.mono_ns / 1e9, after_s)
+                continue
+            self.zombies[key] = dead
+            self.became += 1
+            yield Told("zombie", dead.path, dead.mono_ns / 1e9, after_s)
+
+    @property
+    def totals(self) -> str:
+        words = [count(self.deaths, "death"), f"{self.released:,} released"]
+        words.append(count(self.became, "zombie"))
+        freed = self.became - len(self.zombies)
+        words += [f"{freed:,} of them freed later"] if freed else []
+        words += [f"{self.unsure:,} doubtful"] if self.unsure else []
+        words += [f"{len(self.open):,} not yet decided"] if self.open else []
+        words += [f"{self.lost:,} events lost"] if self.lost else []
+        return " · ".join(words)
+
+
+def watch(root: str, limit_s: float | None, *, as_json: bool = False) -> int:
+    """Follow deaths until Ctrl-C, a termination or `limit_s`; then sum up."""
+    host = open_host(root)
+    if not host.live:
+        raise CommandError("--watch follows this machine's own kernel: not with --root", 3)
+    before = [
+        (number, signal.signal(number, _interrupt)) for number in (signal.SIGTERM, signal.SIGINT)
+    ]
+    try:
+        with Sampler(host, giving(CgroupEvent, CgroupCensus)) as sampler:
+            return _follow(sampler, limit_s, as_json=as_json)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _follow(sampler: Sampler, limit_s: float | None, *, as_json: bool) -> int:
+    ledger = Ledger()
+    began = time.monotonic()
+    seen_s = -1.0
+    sampler.read_due(began)
+    _require_trace(sampler.window())
+    first = _dying(sampler.window())
+    screen = sys.stdout.isatty() and not as_json
+    if not as_json:
+        print(_introduction(first))
+        sys.stdout.flush()
+    try:
+        while limit_s is None or time.monotonic() - began < limit_s:
+            seen_s = _tell(sampler, ledger, seen_s, as_json=as_json)
+            if screen:
+                gone = seconds(time.monotonic() - began)
+                sys.stdout.write(f"{_CLEAR} {gone} · {ledger.totals} · Ctrl-C ends")
+            sys.stdout.flush()
+            time.sleep(_TICK_S)
+            sampler.read_due(time.monotonic())
+            sampler.forget(time.monotonic() - 10)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the summary is short: let it be told
+    if screen:
+        sys.stdout.write(_CLEAR)
+    sampler.read_all()
+    _tell(sampler, ledger, seen_s, as_json=as_json)
+    if not as_json:
+        print(_summary(ledger, time.monotonic() - began, first, _dying(sampler.window())))
+    return 0
+
+
+def _tell(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool) -> float:
+    """Print what is new since the reading at `seen_s`; when the newest was made."""
+    window = sampler.window()
+    batches = window.batches(CgroupEvent) or ()
+    events = [row for batch in batches if batch.mono_s > seen_s for row in batch.rows]
+    gaps = [batch for batch in window.batches(CgroupEventGap) or () if batch.mono_s > seen_s]
+    lost = sum(row.lost for batch in gaps for row in batch.rows)
+    events.sort(key=lambda event: event.mono_ns)
+    now_s = batches[-1].mono_s if batches else seen_s
+    clear = _CLEAR if sys.stdout.isatty() and not as_json else ""
+    for told in ledger.feed(events, now_s):
+        print(clear + (_as_json(told, window) if as_json else _line(told, window)))
+    if lost:
+        ledger.gap(lost)
+        print(clear + (_lost_json(lost) if as_json else f" {count(lost, 'event')} lost: {_FULL}"))
+    return now_s
+
+
+def _line(told: Told, window: Window) -> str:
+    moment = time.strftime("%H:%M:%S", time.localtime(window.wall(told.at_s)))
+    words = {
+        "released": f"released after {seconds(told.after_s)}",
+        "zombie": f"ZOMBIE, still held after {seconds(told.after_s)}",
+        "doubtful": f"held after {seconds(told.after_s)}, or its end was lost",
+        "freed": f"freed at last, a zombie for {seconds(told.after_s)}",
+    }
+    return f" {moment}  {words[told.kind]:43}  {printable(told.path)}"
+
+
+def _as_json(told: Told, window: Window) -> str:
+    return json.dumps(
+        {
+            "schema": _SCHEMA,
+            "died": round(window.wall(told.died_s), 3),
+            "path": printable(told.path),
+            "state": told.kind,
+            "after_s": round(told.after_s, 6),
+        }
+    )
+
+
+def _lost_json(lost: int) -> str:
+    return json.dumps({"schema": _SCHEMA, "state": "lost", "events": lost})
+
+
+def _require_trace(window: Window) -> None:
+    if window.batches(CgroupEvent) is not None:
+        return
+    state = window.why_missing(CgroupEvent)
+    grant = state.grant or "run as root: sudo sexton zombies --watch"
+    if state.state == "denied":
+        grant = "sudo sexton zombies --watch"
+    raise CommandError(f"deaths cannot be followed: {state.detail}; {grant}", 3)
+
+
+def _dying(window: Window) -> int | None:
+    rows = window.latest(CgroupCensus)
+    return rows[0].dying if rows else None
+
+
+def _introduction(dying: int | None) -> str:
+    now = "" if dying is None else f"; {count(dying, 'zombie')} now"
+    return f"following every memory cgroup that dies (not processes){now}; Ctrl-C ends"
+
+
+def _summary(ledger: Ledger, watched_s: float, first: int | None, last: int | None) -> str:
+    text = f"{seconds(watched_s)} watched: {ledger.totals}"
+    if first is not None and last is not None:
+        text += f"; {first:,} zombies before, {last:,} now"
+    return text
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

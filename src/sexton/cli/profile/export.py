@@ -1,0 +1,115 @@
+"""The samples for other programs: perf script text, folded, pprof, speedscope.
+
+  sexton profile export perf.data --format pprof --out it.pb.gz       go tool pprof it.pb.gz
+  sexton profile export perf.data --format speedscope --out it.json   speedscope.app
+  sexton profile export perf.data --format perf-script --out it.txt   FlameScope reads it
+  sexton profile export perf.data --format folded | flamegraph.pl
+
+The same choices as of `flame` hold: --from, --to, --cpu, --task, …
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sexton.cli.profile.choice import add_choice, add_files
+from sexton.cli.profile.output import add_out
+from sexton.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sexton.model.flame import Flame
+    from sexton.model.profile import Bools, Profile
+    from sexton.profile.export.about import About
+    from sexton.profile.opened import Opened
+    from sexton.profile.select import Selection
+    from sexton.reports.text.profile_head import Capture
+
+_NONE = "no sample is in this choice"
+FORMATS = ("perf-script", "folded", "pprof", "speedscope")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_files(parser)
+    add_choice(parser)
+    parser.add_argument("--format", choices=FORMATS, required=True, help="for whom")
+    add_out(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import sys
+
+    from sexton.cli.profile.choice import opened, selection_of
+    from sexton.cli.profile.output import capture_of, give, written
+
+    if args.format == "pprof" and args.out is None and sys.stdout.isatty():
+        raise CommandError("pprof is binary: --out FILE, or a pipe")
+    found = opened(args)
+    selection = selection_of(args, found)
+    about = about_of(capture_of(found), found.hertz, selection)
+    give(_made(args.format, found, selection, about), args.out)
+    if args.out not in (None, "-"):
+        written(args.out)
+    return 0
+
+
+def _made(chosen: str, found: Opened, selection: Selection, about: About) -> Iterable[bytes]:
+    from sexton.profile.export import pprof, script, speedscope
+
+    if chosen == "folded" or (found.span_ns is None and chosen != "perf-script"):
+        flame = found.flame(selection)
+        if not flame.samples:
+            raise CommandError(_NONE)
+        return exported(chosen, flame, about)
+    if chosen == "perf-script":
+        return script.from_profiles(_parts(found, selection))
+    if chosen == "pprof":
+        return [pprof.from_profiles(_parts(found, selection), about)]
+    return speedscope.from_profiles(_parts(found, selection), about)
+
+
+def _parts(found: Opened, selection: Selection) -> Iterator[tuple[Profile, Bools | None]]:
+    """The samples, piece by piece, with those that were chosen."""
+    from sexton.profile.select import mask
+
+    some = False
+    for profile in found.profiles(selection.start_ns, selection.end_ns):
+        chosen = mask(profile, selection)
+        some = some or bool(chosen.any())
+        yield profile, chosen
+    if not some:
+        raise CommandError(_NONE)
+
+
+def exported(chosen: str, flame: Flame, about: About) -> Iterable[bytes]:
+    """A flame graph in a format of others, or in our own for scripts."""
+    from sexton.profile.export import flame_json, folded, pprof, speedscope
+
+    if chosen == "folded":
+        return folded.from_flame(flame)
+    if chosen == "json":
+        return flame_json.from_flame(flame)
+    if chosen == "pprof":
+        return [pprof.from_flame(flame, about)]
+    return speedscope.from_flame(flame, about)
+
+
+def about_of(capture: Capture, hertz: int | None, selection: Selection | None = None) -> About:
+    """What the formats keep of the capture as a whole."""
+    from sexton.profile.export.about import About
+
+    if capture.end_ns is None:
+        return About(name=capture.name, hertz=hertz)
+    start, end = capture.times.start_ns, capture.end_ns
+    if selection is not None:
+        start = start if selection.start_ns is None else max(start, selection.start_ns)
+        end = end if selection.end_ns is None else min(end, selection.end_ns)
+    wall = capture.times.wall_s(start)
+    return About(
+        name=capture.name,
+        hertz=hertz,
+        wall_ns=None if wall is None else round(wall * 1e9),
+        duration_ns=max(end - start, 0),
+    )

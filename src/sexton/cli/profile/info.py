@@ -1,0 +1,79 @@
+"""What a capture is: host, span, events, cores, tasks, and what it lacks.
+
+Lost and throttled samples are always told: what the kernel dropped is in no flame graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sexton.cli.options import add_json
+from sexton.cli.profile.choice import add_files
+
+if TYPE_CHECKING:
+    from sexton.profile.opened import Opened
+    from sexton.reports.text.profile import Contents
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_files(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import sys
+
+    from sexton.cli.profile.choice import opened
+    from sexton.cli.profile.output import capture_of, look, print_json
+    from sexton.cli.progress import working
+    from sexton.reports.json.profile import info_json
+    from sexton.reports.text.profile import info_text
+
+    found = opened(args)
+    with working("counting"):
+        held = contents(found)
+    if args.json:
+        print_json(info_json(capture_of(found), held))
+    else:
+        sys.stdout.write(info_text(capture_of(found), held, look()))
+    return 0
+
+
+def contents(found: Opened) -> Contents:
+    """Samples by event, task and core, over all its parts."""
+    from collections import Counter
+
+    import numpy as np
+
+    from sexton.model.profile import Event
+    from sexton.profile.functions import functions, tasks
+    from sexton.profile.select import Selection
+    from sexton.reports.text.profile import Contents
+
+    events: Counter[str] = Counter()
+    known: dict[str, Event] = {}
+    cores: Counter[int] = Counter()
+    seconds = 0
+    for profile in found.profiles():
+        weight = profile.weight
+        per_event = np.bincount(profile.event, weight, minlength=len(profile.events))
+        for event, number in zip(profile.events, per_event.tolist(), strict=True):
+            known.setdefault(event.name, event)
+            events[event.name] += int(number)
+        cpus, row = np.unique(profile.cpu, return_inverse=True)
+        counted = np.bincount(row, weight, minlength=len(cpus))
+        cores.update(dict(zip(cpus.tolist(), counted.astype(int).tolist(), strict=True)))
+        if profile.timed:
+            seconds += len(np.unique(profile.time_ns // 1_000_000_000))
+    flame = found.flame(Selection(idle=True))
+    awake = found.flame(Selection())
+    return Contents(
+        events=[(known[name], number) for name, number in events.most_common()],
+        tasks=[(each.name, each.total) for each in tasks(flame)],
+        cores=cores.most_common(),
+        stacks=int(np.count_nonzero(flame.own)),
+        functions=len(functions(flame)),
+        idle=flame.samples - awake.samples,
+        seconds=seconds,
+    )

@@ -1,0 +1,157 @@
+"""What a cure has to make better, measured in one window: the same before and after.
+
+Each is a number or absent: what could not be measured is not zero. Rates are over the whole window,
+so that ten seconds before may be compared with ten minutes after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sexton.detect import kernel_log, nics, paging
+from sexton.detect.detectors.nic_resets import COUNTERS, FAMILIES
+from sexton.detect.restarts import restarts_in
+from sexton.model.cgroup import CgroupCensus, CgroupThrottle
+from sexton.model.cpu import CoreTimes
+from sexton.model.event import KernelLog
+from sexton.model.net import NicCounter
+from sexton.model.unit import Unit
+from sexton.model.window import Window
+from sexton.series.steps import span
+
+#: Names of the measures, as they stand in a plan's `baseline`.
+DYING = "dying"
+SLOPE = "zombies_per_minute"
+CORE = "core_{}_system_percent"
+WORST_CORE = "worst_core_system_percent"
+THROTTLED = "throttled_ms_per_second"
+RECLAIM = "reclaim_pages_per_second"
+RESETS = "resets"
+RESTARTS = "restarts {}"
+SECONDS = "seconds"
+
+
+def measure(
+    window: Window, cores: Collection[int] = (), units: Collection[str] = ()
+) -> dict[str, float]:
+    """Everything of the window that could be measured."""
+    found: dict[str, float] = {SECONDS: window.seconds}
+    counted = dying_over(window)
+    if counted:
+        found[DYING] = float(counted[-1][1])
+    slope = slope_of(counted)
+    if slope is not None:
+        found[SLOPE] = slope * 60
+    busy = core_shares(window)
+    for core in cores:
+        if core in busy:
+            found[CORE.format(core)] = busy[core]
+    if busy:
+        found[WORST_CORE] = max(busy.values())
+    if (throttled := _throttled(window)) is not None:
+        found[THROTTLED] = throttled
+    if (scanned := _reclaim(window)) is not None:
+        found[RECLAIM] = scanned
+    if (resets := _resets(window)) is not None:
+        found[RESETS] = float(resets)
+    restarts = restarts_in(window.batches(Unit) or ())
+    for unit in units:
+        if unit in restarts:
+            found[RESTARTS.format(unit)] = float(restarts[unit].count)
+    return found
+
+
+def dying_over(window: Window) -> list[tuple[float, int]]:
+    """Every count of the dead, by the last count's method."""
+    rows = [
+        (batch.mono_s, row)
+        for batch in window.batches(CgroupCensus) or ()
+        for row in batch.rows[:1]
+        if row.dying is not None
+    ]
+    if not rows:
+        return []
+    last = rows[-1][1]
+    return [
+        (at, row.dying or 0)
+        for at, row in rows
+        if (row.scope, row.method) == (last.scope, last.method)
+    ]
+
+
+def why_uncounted(window: Window) -> str:
+    """Why there is no line through the counts of the dead, and what would give one."""
+    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
+    if not rows:
+        return "no cgroup hierarchy could be read"
+    if rows[-1].dying is None:
+        return rows[-1].reason or "this kernel tells only how many there are in all"
+    return "one moment makes no line; watch longer"
+
+
+def slope_of(points: list[tuple[float, int]]) -> float | None:
+    """The straight line of least squares, a second; `None` for less than two moments.
+
+    >>> slope_of([(0.0, 10), (1.0, 12), (2.0, 14)]), slope_of([(0.0, 1)])
+    (2.0, None)
+    """
+    if len(points) < 2:
+        return None
+    middle = sum(at for at, _ in points) / len(points)
+    mean = sum(value for _, value in points) / len(points)
+    spread = sum((at - middle) ** 2 for at, _ in points)
+    if spread <= 0:
+        return None
+    return sum((at - middle) * (value - mean) for at, value in points) / spread
+
+
+def core_shares(window: Window) -> dict[int, float]:
+    """Per core, the share of its time that was system time, in per cent."""
+    found = {}
+    for core, step in span(window.batches(CoreTimes) or (), lambda row: row.cpu).items():
+        moved = step.delta("system_ms")
+        if moved is not None and isinstance(core, int):
+            found[core] = moved / 10 / step.seconds
+    return found
+
+
+def _throttled(window: Window) -> float | None:
+    """Milliseconds a second that cgroups were stopped by their quota; 0 where none has one."""
+    batches = window.batches(CgroupThrottle)
+    if batches is None:
+        return None
+    total = 0.0
+    for step in span(batches, lambda row: row.path).values():
+        total += (step.delta("throttled_us") or 0) / 1e3 / step.seconds
+    return total
+
+
+def _reclaim(window: Window) -> float | None:
+    """Pages a second that tasks had to scan themselves."""
+    readings = paging.readings(window)
+    if len(readings) < 2 or readings[-1].mono_s <= readings[0].mono_s:
+        return None
+    moved = paging.between(readings[0], readings[-1])
+    return None if moved.by_tasks is None else moved.by_tasks / moved.seconds
+
+
+def _resets(window: Window) -> int | None:
+    """Resets within the window, by the log or by the counters, whichever tells more."""
+    logged = window.batches(KernelLog) is not None
+    counted = window.batches(NicCounter) is not None
+    if not logged and not counted:
+        return 0 if nics.physical(window) == () else None
+    moved = sum(
+        each.moved for each in nics.counters(window, COUNTERS) if each.name == "total_resets"
+    )
+    others = [each.moved for each in nics.counters(window, COUNTERS)]
+    lines = kernel_log.lines(window, FAMILIES)
+    recent = [each for each in lines if each.age_s is not None and each.age_s <= window.seconds]
+    bursts = kernel_log.bursts(recent, nics.namer(window, recent), 10.0)
+    return max(moved, max(others, default=0), len(bursts))
+
+
+def plain(found: dict[str, float]) -> dict[str, Any]:
+    """For a plan: rounded, so that the same window gives the same text."""
+    return {name: round(value, 3) for name, value in found.items()}

@@ -1,0 +1,167 @@
+"""While something is being changed, somebody looks whether the node suffers by it.
+
+Two kinds of things are compared with the moment before: those counters of the network interfaces
+that say *reset* or *error* (any rise is one too many), and pressure (PSI): the share of the last
+seconds in which tasks waited for a core, for I/O or for memory, beyond what it was before. Memory
+pressure is not asked about while we reclaim, for then it is our own; the I/O it causes is.
+
+A thread of its own looks twice a second: a step that hangs must not keep it from looking.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sexton.detect.detectors.nic_resets import COUNTERS
+from sexton.detect.threshold import Threshold
+from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.host.reader import text
+from sexton.model.text import printable
+from sexton.model.text import seconds as duration
+from sexton.sources.nic.devices import physical
+from sexton.sources.nic.ethtool import Counters
+from sexton.sources.procfs import net_dev, pressure
+
+WORSE = Threshold(
+    "pressure", 25, "points more", "a quarter of the time waiting more than before is no noise"
+)
+OVER = Threshold("over", 3, "s", "a burst of less is over before anybody could act on it")
+_EVERY_S = 0.5
+_RESOURCES = ("cpu", "io", "memory")
+_ERRORS = ("rx_errors", "tx_errors")
+
+
+class Levels(NamedTuple):
+    """One look. `pressure_us` is stalled time since boot; absent is not zero."""
+
+    mono_s: float
+    pressure_us: Mapping[str, int]
+    nic: Mapping[str, int]
+
+
+class Watchdog:
+    """`reason` is empty as long as nothing got worse and there is time left."""
+
+    def __init__(self, host: Host, max_seconds: float) -> None:
+        self._host = host
+        self._counters = Counters(host)
+        self.end_s = time.monotonic() + max_seconds
+        self._limit_s = max_seconds
+        self._done = threading.Event()
+        self._reason = ""
+        self._reclaiming = False
+        self._real = _physical(host)
+        self.first = self.look()
+        self._before: Mapping[str, float] = {}
+        self._recent: deque[Levels] = deque([self.first])
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def watches(self) -> str:
+        """What there is to look at on this node, for a person."""
+        seen = [f"{each} pressure" for each in _RESOURCES if each in self.first.pressure_us]
+        if self.first.nic:
+            seen.append(f"{len(self.first.nic)} reset and error counters of the interfaces")
+        return ", ".join(seen) or "nothing: this kernel tells neither pressure nor counters"
+
+    def settle(self, seconds: float) -> None:
+        """Look at the node for a while before anything is done: that is what is compared with."""
+        time.sleep(seconds)
+        self._before = shares(self.first, self.look())
+        self._thread.start()
+
+    def close(self) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._counters.close()
+
+    def reclaiming(self, on: bool) -> None:
+        """Memory pressure is our own doing from now on, or no longer."""
+        self._reclaiming = on
+
+    @property
+    def reason(self) -> str:
+        """Why to stop now."""
+        if not self._reason and time.monotonic() > self.end_s:
+            return f"--max-seconds {self._limit_s:g} is over"
+        return self._reason
+
+    def look(self) -> Levels:
+        """What can be read of the two, now."""
+        stalled: dict[str, int] = {}
+        try:
+            for row in pressure.PressureFiles(self._host).collect():
+                if row.kind == "some" and row.resource in _RESOURCES:
+                    stalled[row.resource] = row.total_us
+        except SourceError:
+            pass
+        nic: dict[str, int] = {}
+        try:
+            told = text(self._host.files, f"{self._host.net_dir}/dev")
+            for each in net_dev.parse(told):
+                if each.name in self._real:
+                    nic |= {f"{each.name} {name}": getattr(each, name) for name in _ERRORS}
+            for counter in self._counters.collect():
+                if counter.counter in COUNTERS:
+                    nic[f"{counter.nic} {counter.counter}"] = counter.value
+        except SourceError:
+            pass
+        return Levels(time.monotonic(), stalled, nic)
+
+    def _watch(self) -> None:
+        while not self._done.wait(_EVERY_S):
+            now = self.look()
+            self._recent.append(now)
+            while len(self._recent) > 2 and now.mono_s - self._recent[1].mono_s >= OVER.value:
+                self._recent.popleft()
+            found = self._worse(now)
+            if found and not self._reason:
+                self._reason = found
+
+    def _worse(self, now: Levels) -> str:
+        for name, value in now.nic.items():
+            before = self.first.nic.get(name)
+            if before is not None and value > before:
+                return f"{printable(name)} rose from {before:,} to {value:,}"
+        oldest = self._recent[0]
+        if now.mono_s - oldest.mono_s < OVER.value * 0.9:
+            return ""
+        for resource, share in shares(oldest, now).items():
+            usual = self._before.get(resource, 0.0)
+            if resource == "memory" and self._reclaiming:
+                continue
+            if share >= usual + WORSE.value:
+                return (
+                    f"{resource} pressure is {share:.0f} % over the last"
+                    f" {duration(now.mono_s - oldest.mono_s)}; it was {usual:.0f} % before"
+                )
+        return ""
+
+
+def _physical(host: Host) -> frozenset[str]:
+    try:
+        return frozenset(physical(host))
+    except SourceError:
+        return frozenset()
+
+
+def shares(before: Levels, after: Levels) -> dict[str, float]:
+    """Per resource, the share of the time between two looks in which somebody waited.
+
+    >>> shares(Levels(0, {"io": 0}, {}), Levels(2, {"io": 1_000_000, "cpu": 5}, {}))
+    {'io': 50.0}
+    """
+    span = after.mono_s - before.mono_s
+    if span <= 0:
+        return {}
+    return {
+        name: (value - before.pressure_us[name]) / 1e4 / span
+        for name, value in after.pressure_us.items()
+        if name in before.pressure_us
+    }

@@ -1,0 +1,12 @@
+"""Machine average: all cores together, as most monitoring shows them.
+
+The mean over the cores of user, system and softirq time. One core that is held for seconds
+hardly moves it: that is why the lane below it shows every core.
+"""
+
+from __future__ import annotations
+
+from sexton.explorer.tiles.registry import shown_by
+from sexton.model.cpu import CoreTimes
+
+shown_by(__name__, "cores", "lines", "% of all cores", (10, (CoreTimes,)))

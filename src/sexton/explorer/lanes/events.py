@@ -1,0 +1,207 @@
+"""Events: what the kernel and the services said, alarms, marks, restarts, boots.
+
+Lines of the kernel's log that Sexton knows, of services likewise, what made the recorder keep the
+minutes around it, remarks of people, and what the recorder says of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sexton.explorer.tiles.build import MOST_S, Clock, Part
+from sexton.explorer.tiles.registry import Drawing, lane
+from sexton.explorer.tiles.words import clock as clock_words
+from sexton.model.event import KernelEvent, ServiceEvent
+from sexton.model.lane import Marked, Table
+from sexton.model.recorder import Alarm, Mark, RecorderNote
+from sexton.model.row import Row
+from sexton.model.text import printable, shorten
+from sexton.model.unit import RestartMark
+from sexton.replay.span_reader import grouped
+from sexton.store.arrays import numbers
+from sexton.store.schema import MONO, rows_of, texts_of
+
+#: Of one table; a log that is flooded says nothing more after these.
+MOST = 50_000
+#: What a line is cut to.
+_WIDTH = 400
+#: Tenths of a second within which the same words are the same line: its time is reckoned anew by
+#: each reader. An alarm is raised up to some seconds after what it is raised for.
+_SAME, _RAISED = 1, 25
+_CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset", "oom_kill"})
+_LANES = {
+    "held_core": "cores",
+    "soft_lockup": "cores",
+    "hard_lockup": "cores",
+    "nic_reset": "nic_faults",
+    "nic_watchdog": "nic_faults",
+    "nic_starved": "softirq_wait",
+    "softirq_wait": "softirq_wait",
+    "zombie_memcgs": "memcgs",
+    "restart": "restarts",
+}
+
+
+def _made(time: float, kind: str, text: str, severity: str, entity: str) -> Marked:
+    return Marked(
+        time,
+        None,
+        printable(kind),
+        shorten(printable(text), _WIDTH),
+        severity,
+        shorten(printable(entity), 120),
+        _LANES.get(kind, ""),
+    )
+
+
+def _kernel(row: KernelEvent, read: float, clock: Clock) -> Marked:
+    when = clock.at(row.mono_us / 1e6) if row.mono_us is not None else row.wall_s
+    severity = "critical" if row.family in _CRITICAL else "warning"
+    return _made(read if when is None else when, row.family, row.message, severity, _about(row))
+
+
+def _about(row: KernelEvent | ServiceEvent) -> str:
+    for name, words in (("nic", "{}"), ("cpu", "core {}"), ("unit", "{}")):
+        if name in row.fields:
+            return words.format(row.fields[name])
+    return ""
+
+
+def _service(row: ServiceEvent, read: float, _clock: Clock) -> Marked:
+    when = read if row.wall_s is None else row.wall_s
+    text = f"{row.speaker}: {row.message}"
+    return _made(when, row.family, text, "warning", _about(row))
+
+
+def _alarm(row: Alarm, read: float, _clock: Clock) -> Marked:
+    about = "" if row.about.isdecimal() else row.about  # so many of something
+    return _made(read, row.kind, row.detail or row.about, "warning", about)
+
+
+def _mark(row: Mark, read: float, _clock: Clock) -> Marked:
+    return _made(read, "mark", row.text, "info", "")
+
+
+def _note(row: RecorderNote, read: float, _clock: Clock) -> Marked:
+    return _made(read, "note", f"{row.kind}: {row.detail}", "info", "the recorder")
+
+
+def _restart(row: RestartMark, _read: float, _clock: Clock) -> Marked:
+    text = f"{row.unit} restarted, the {row.counter:,}. time"
+    return _made(row.wall_s, "restart", text, "info", row.unit)
+
+
+_TABLES: tuple[tuple[type[Row], Callable[[Any, float, Clock], Marked]], ...] = (
+    (KernelEvent, _kernel),
+    (ServiceEvent, _service),
+    (Mark, _mark),  # before the alarm that is raised for it
+    (Alarm, _alarm),
+    (RestartMark, _restart),
+    (RecorderNote, _note),
+)
+
+
+@lane(kind="marks", unit="", order=0, needs=tuple(kind for kind, _ in _TABLES))
+class Builder:
+    """All of them in the order of time."""
+
+    comes_late = False
+
+    def __init__(self) -> None:
+        self._boot = ""
+        self._last: dict[type[Row], float] = {}
+        self._told: set[tuple[str, int]] = set()
+        self._near = 0
+        self._found: list[Marked] = []
+        self._number: dict[type[Row], int] = {}
+        self.problems: list[str] = []
+        self._sorted = True
+
+    def ahead(self, part: Part) -> None:
+        """Nothing: there are few."""
+
+    def feed(self, part: Part) -> None:
+        segment = part.book.segment
+        if segment.boot_id != self._boot:
+            if self._boot:
+                time = segment.start[1]
+                self._near = _SAME
+                self._add(_made(time, "boot", "the node was started again", "warning", ""))
+            self._boot, self._last = segment.boot_id, {}
+        for kind, make in _TABLES:
+            if segment.rows(kind) and segment.end[0] > self._last.get(kind, -np.inf):
+                self._near = _RAISED if kind is Alarm else _SAME
+                for mono, row in self._rows(part, kind):
+                    made = make(row, part.clock.at(mono), part.clock)
+                    if abs(made.time) < MOST_S:
+                        self._add(made)
+
+    def _rows(self, part: Part, kind: type[Row]) -> Iterator[tuple[float, Row]]:
+        """What was not taken yet, with the time of its reading."""
+        found = part.book.segment.table(kind, coded=texts_of(kind))
+        if found is None or not found.num_rows:
+            return
+        since = self._last.get(kind, -np.inf)
+        mono = numbers(found.column(MONO))
+        if mono.max() <= since:
+            return
+        self._last[kind] = float(mono.max())
+        room = MOST - self._number.get(kind, 0)
+        if room <= 0:
+            return
+        if found.num_rows > room:
+            found = found.slice(0, room)
+            self.problems.append(f"more than {MOST:,} rows of {kind.__name__}: not all are shown")
+        self._number[kind] = self._number.get(kind, 0) + found.num_rows
+        places, columns = grouped(kind, found)
+        rows = rows_of(kind, columns)
+        for at, (start, end) in places.items():
+            if at > since:
+                for row in rows[start:end]:
+                    yield at, row
+
+    def _add(self, made: Marked) -> None:
+        # A recorder that was started anew reads again what the log still holds: it was said once.
+        tenth = round(made.time * 10)
+        near = range(tenth - self._near, tenth + self._near + 1)
+        if not any((made.text, each) in self._told for each in near):
+            self._found.append(made)
+            self._told.add((made.text, tenth))
+            self._sorted = False
+
+    def forget(self, before: float) -> None:
+        """Of the log too: a ring holds lines of weeks."""
+        self._found = [each for each in self._found if each.time >= before]
+        self._told = {key for key in self._told if key[1] >= before * 10}
+
+    def settle(self) -> None:
+        if not self._sorted:
+            self._found.sort(key=lambda each: (each.time, each.kind))
+            self._sorted = True
+
+    def names(self, _lane: str) -> tuple[str, ...]:
+        return tuple(sorted({each.kind for each in self._found}))
+
+    def draw(self, _lane: str, _level: int, _first: int, count: int) -> Drawing:
+        """Marks are a list: there is nothing to draw in columns."""
+        none = np.zeros((1, 0, count * 256), np.float32)
+        return Drawing((), ("value",), {"mean": none, "peak": none})
+
+    def marks(self) -> list[Marked]:
+        return self._found
+
+    def table(self, _lane: str, start: float, end: float, most: int) -> Table:
+        inside = [each for each in self._found if start <= each.time < end]
+        rows = tuple(
+            (clock_words(each.time), each.kind, each.severity, each.entity, each.text)
+            for each in inside[:most]
+        )
+        headings = ("time", "kind", "severity", "about", "what")
+        return Table(headings, rows, max(len(inside) - most, 0))
+
+    @property
+    def bytes(self) -> int:
+        return 400 * len(self._found)

@@ -1,0 +1,182 @@
+"""Memory cgroups: live ones, dying ones, and who left those.
+
+Live and dying by the recorder's census. Below them the owners with most cgroups that were seen to
+die and were not released since: only deaths that were traced are counted, so a line begins at zero
+where the recording does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sexton.detect.stems import join, path_stem, split, unit_of
+from sexton.explorer.tiles.build import Counters, Part, Rows, Taken, put
+from sexton.explorer.tiles.lines import Lines, stacked
+from sexton.explorer.tiles.pyramid import LINES, Pyramid
+from sexton.explorer.tiles.registry import Drawing, lane
+from sexton.model.aligned import F64
+from sexton.model.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.row import table
+from sexton.model.text import printable
+from sexton.replay.signal_series import F32
+from sexton.replay.span import GAP_S
+from sexton.store.arrays import coded, numbers
+from sexton.store.schema import MONO
+
+#: Owners that are shown, and that are counted.
+MOST = 5
+_MOST_OWNERS = 64
+#: An owner with fewer dead at once has left none: they are released a moment later.
+_LEAST_DEAD = 5
+_MOST_COUNTED = 10_000
+#: Dead whose release is waited for.
+_MOST_DEAD = 2_000_000
+_LOOKED = ""
+
+
+@lane(kind="lines", unit="cgroups", order=50, needs=(CgroupCensus,))
+class Builder(Lines):
+    """Two lines of the census, and one per owner."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._census = Counters(CgroupCensus, (), ("live", "dying"), "level")
+        self.owners = _Owners()
+
+    def feed(self, part: Part) -> None:
+        self.owners.feed(part)
+        taken = self._census.take(part)
+        if taken is not None and len(taken.values) == 2:
+            put(self.pyramid, taken, stacked([taken.values["live"][0], taken.values["dying"][0]]))
+
+    def settle(self) -> None:
+        super().settle()
+        self.owners.pyramid.settle()
+
+    def forget(self, before: float) -> None:
+        super().forget(before)
+        self.owners.forget(before)
+
+    def shown(self) -> list[tuple[int, str]]:
+        return [(0, "live"), (1, "dying")]
+
+    def names(self, lane: str) -> tuple[str, ...]:
+        return (*super().names(lane), *(name for _, name in self.owners.shown()))
+
+    def draw(self, lane: str, level: int, first: int, count: int) -> Drawing:
+        drawn = super().draw(lane, level, first, count)
+        more = self.owners.draw(lane, level, first, count)
+        planes = {
+            name: np.concatenate([plane, more.planes[name]], axis=1)
+            for name, plane in drawn.planes.items()
+        }
+        return Drawing(drawn.names + more.names, drawn.channels, planes)
+
+    @property
+    def bytes(self) -> int:
+        return self.pyramid.bytes + self.owners.pyramid.bytes
+
+
+class _Owners(Lines):
+    """Cgroups that died and were not released, by who they belonged to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pyramid = Pyramid(LINES, fill=0.0)
+        self._boot, self._last = "", -np.inf
+        self._rows = Rows()
+        self._rows.of([_LOOKED])
+        self._dead: dict[int, str] = {}
+        self._count: dict[str, int] = {}
+        self._highest: dict[str, int] = {}
+
+    def feed(self, part: Part) -> None:
+        segment = part.book.segment
+        if segment.boot_id != self._boot:
+            self._boot, self._last = segment.boot_id, -np.inf
+            self._dead, self._count = {}, {}
+        moments = _moments(part)
+        moments = moments[(moments > self._last) & np.isfinite(moments)]
+        if not len(moments):
+            return
+        counts = self._counts(part, moments)
+        owners = [_LOOKED, *(each for each in counts if self._has_row(each))]
+        none = np.zeros(len(moments), np.float32)
+        values = np.stack([counts.get(each, none) for each in owners])[None]
+        end = part.clock.wall(moments)
+        spent = np.diff(moments, prepend=self._last)
+        spent[spent > GAP_S] = 1.0
+        taken = Taken(end - spent, end, [(each,) for each in owners], {})
+        put(self.pyramid, taken, values, self._rows.of(owners))
+        self._last = float(moments[-1])
+
+    def _has_row(self, owner: str) -> bool:
+        if owner in self._rows:
+            return True
+        return self._highest.get(owner, 0) >= _LEAST_DEAD and len(self._rows) <= _MOST_OWNERS
+
+    def _counts(self, part: Part, moments: F64) -> dict[str, F32]:
+        """How many are dead and not released, per owner and reading."""
+        number = len(moments)
+        lines = {
+            owner: np.full(number, self._count.get(owner, 0), np.float32)
+            for owner in self._rows
+            if owner != _LOOKED
+        }
+        columns = (MONO, "kind", "cgroup_id", "path", "mono_ns")
+        found = None
+        if part.book.segment.rows(CgroupEvent):
+            found = part.book.segment.table(CgroupEvent, columns, coded=("kind", "path"))
+        if found is None or not {*columns} <= {*found.column_names}:
+            return lines
+        mono, ids, when = (numbers(found.column(name)) for name in (MONO, "cgroup_id", "mono_ns"))
+        (kinds, kind_names), (paths, path_names) = (
+            coded(found.column(name)) for name in ("kind", "path")
+        )
+        order = np.argsort(when, kind="stable")
+        order = order[mono[order] > self._last]
+        at = np.clip(np.searchsorted(moments, mono), 0, number - 1)
+        for row in order.tolist():
+            owner = self._changed(
+                str(kind_names[kinds[row]]), int(ids[row]), path_names[paths[row]]
+            )
+            if owner is not None:
+                start = lines.get(owner)
+                if start is None:
+                    start = lines[owner] = np.zeros(number, np.float32)
+                start[at[row] :] = self._count[owner]
+        return lines
+
+    def _changed(self, kind: str, cgroup: int, path: object) -> str | None:
+        """The owner of whose dead there is one more or less now."""
+        if kind == "rmdir" and cgroup not in self._dead and len(self._dead) < _MOST_DEAD:
+            owner = self._dead[cgroup] = self._owner_of(str(path))
+            change = 1
+        elif kind in ("release", "mkdir") and cgroup in self._dead:
+            owner = self._dead.pop(cgroup)
+            change = -1
+        else:
+            return None
+        self._count[owner] = self._count.get(owner, 0) + change
+        self._highest[owner] = max(self._highest.get(owner, 0), self._count[owner])
+        return owner
+
+    def _owner_of(self, path: str) -> str:
+        """The unit a cgroup belonged to, or else its parent and its name's stem."""
+        parent, name = split(path)
+        owner = unit_of(path) or join(parent, path_stem(name))
+        return owner if owner in self._count or len(self._count) < _MOST_COUNTED else "others"
+
+    def shown(self) -> list[tuple[int, str]]:
+        rows = {name: row for row, name in enumerate(self._rows)}
+        most = [name for name in self._highest if name in rows]
+        most.sort(key=lambda name: (-self._count.get(name, 0), -self._highest[name], name))
+        return [(rows[name], f"dead of {printable(name)}") for name in most[:MOST]]
+
+
+def _moments(part: Part) -> F64:
+    """About when the trace was read: by the manifest, so that no file is opened for it."""
+    told = part.book.segment.manifest["tables"].get(table(CgroupEvent), {})
+    if not told.get("batches") or "first" not in told:
+        return np.empty(0)
+    return np.linspace(told["first"][0], told["last"][0], int(told["batches"]))

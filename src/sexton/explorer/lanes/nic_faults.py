@@ -1,0 +1,105 @@
+"""NIC faults: drops, errors, resets, packets the driver gave up on.
+
+Per interface; drops and errors by ``/proc/net/dev``, the rest by the driver's own statistics
+(``ethtool -S``), summed over queues. Allowances are what a cloud's host refuses to carry.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from sexton.explorer.tiles.build import Counters, Part, Rows, Taken, put
+from sexton.explorer.tiles.devices import Devices
+from sexton.explorer.tiles.lines import Lines, known_sum
+from sexton.explorer.tiles.pyramid import Array
+from sexton.explorer.tiles.registry import lane
+from sexton.model.net import NetDevice, NicCounter
+from sexton.model.text import printable
+from sexton.replay.signal_series import Key
+
+#: Lines that are shown: those that moved most.
+MOST = 10
+_DEVICE = {
+    "rx_dropped": "rx dropped",
+    "tx_dropped": "tx dropped",
+    "rx_errors": "rx errors",
+    "tx_errors": "tx errors",
+}
+#: Where less went wrong these are shown, so that it is seen that they are zero.
+_TELLING, _LEAST = ("resets", "missed tx", "rx dropped", "tx dropped"), 4
+#: What drivers call it: ENA, virtio, ixgbe, mlx5 and others.
+_CALLED = (
+    ("resets", re.compile(r"(wd_expired|^(?:.*_)?tx_timeouts?|reset_fail|hw_reset|_resets?)$")),
+    ("missed tx", re.compile(r"missed_tx$")),
+    ("allowance exceeded", re.compile(r"allowance_exceeded$")),
+    ("driver drops", re.compile(r"^(?:rx|tx)_drops$|^rx_(?:overruns|missed_errors)$")),
+)
+
+
+def _group(counter: str) -> str | None:
+    return next((name for name, pattern in _CALLED if pattern.search(counter)), None)
+
+
+@lane(kind="lines", unit="/s", order=75, needs=(NetDevice, NicCounter))
+class Builder(Lines):
+    """A line per interface and fault, of those that ever moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._devices = Devices()
+        self._groups: dict[str, str | None] = {}
+        self._device = Counters(NetDevice, ("name",), tuple(_DEVICE), wanted=self._devices.wanted)
+        self._driver = Counters(NicCounter, ("nic", "counter"), ("value",), wanted=self._named)
+        self._rows = Rows()
+        self._moved: dict[tuple[str, str], float] = {}
+
+    def _named(self, key: Key) -> bool:
+        return self._devices.wanted(key) and self._group_of(str(key[1])) is not None
+
+    def _group_of(self, counter: str) -> str | None:
+        if counter not in self._groups:
+            found = _group(counter)
+            if len(self._groups) < 100_000:
+                self._groups[counter] = found
+            return found
+        return self._groups[counter]
+
+    def ahead(self, part: Part) -> None:
+        self._driver.ahead(part)
+
+    def feed(self, part: Part) -> None:
+        self._devices.feed(part)
+        taken = self._device.take(part)
+        if taken is not None:
+            lines: dict[tuple[str, str], Array] = {}
+            for column, values in taken.values.items():
+                for key, value in zip(taken.things, values, strict=True):
+                    lines[str(key[0]), _DEVICE[column]] = value
+            self._put(taken, lines)
+        taken = self._driver.take(part)
+        if taken is not None and "value" in taken.values:
+            several: dict[tuple[str, str], list[int]] = {}
+            for at, key in enumerate(taken.things):
+                group = self._group_of(str(key[1])) or ""
+                several.setdefault((str(key[0]), group), []).append(at)
+            values = taken.values["value"]
+            self._put(taken, {line: known_sum(values[rows]) for line, rows in several.items()})
+
+    def _put(self, taken: Taken, lines: dict[tuple[str, str], Array]) -> None:
+        if not lines:
+            return
+        values = np.stack(list(lines.values())).astype(np.float32)
+        total = np.nansum(values * (taken.end - taken.start).astype(np.float32), axis=1)
+        for line, moved in zip(lines, total.tolist(), strict=True):
+            self._moved[line] = self._moved.get(line, 0.0) + moved
+        put(self.pyramid, taken, values[None], self._rows.of(list(lines)))
+
+    def shown(self) -> list[tuple[int, str]]:
+        rows = {line: row for row, line in enumerate(self._rows)}
+        most = sorted(self._moved, key=lambda line: (-self._moved[line], line))
+        moved = [line for line in most if self._moved[line] > 0][:MOST]
+        still = [line for line in most if line not in moved and line[1] in _TELLING]
+        shown = sorted([*moved, *still[: max(_LEAST - len(moved), 0)]])
+        return [(rows[line], printable(" ".join(line))) for line in shown]

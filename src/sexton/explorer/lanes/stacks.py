@@ -1,0 +1,133 @@
+"""Stacks: samples of what ran, in fiftieths of a second.
+
+Each column is a second, each row 20 ms of it, from its begin at the top; the colour is how many
+busy samples all cores together had there. Choose a span of it for its flame graph.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sexton.errors import StoreError
+from sexton.explorer.tiles.build import Part
+from sexton.explorer.tiles.pyramid import STACKS, Array, Pyramid
+from sexton.explorer.tiles.registry import Drawing, lane
+from sexton.explorer.tiles.words import clock, level_for, number, tiles_of
+from sexton.model.heat import Heat
+from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Marked, Table
+from sexton.profile.kept import read_heat
+from sexton.store.annex import Annex
+
+_MOST = STACKS.absent - 1
+_OFFSETS = tuple(f"{1000 // CELLS_A_SECOND * at} ms" for at in range(CELLS_A_SECOND))
+
+
+@lane(kind="stacks", unit="busy samples in 20 ms", order=110, needs=())
+class Builder:
+    """Fifty rows."""
+
+    comes_late = True
+
+    def __init__(self) -> None:
+        self.pyramid = Pyramid(STACKS)
+        self._done: set[str] = set()
+        self.problems: list[str] = []
+
+    def ahead(self, part: Part) -> None:
+        """Nothing: annexes are read as they come."""
+
+    def feed(self, part: Part) -> None:
+        for annex in part.book.segment.annexes:
+            if str(annex.path) in self._done:
+                continue
+            self._done.add(str(annex.path))
+            try:
+                self._add(annex, read_heat(annex))
+            except StoreError as error:
+                self.problems.append(str(error))
+
+    def _add(self, annex: Annex, heat: Heat) -> None:
+        if not len(heat):
+            return
+        second, first = np.unique(heat.second, return_index=True)
+        cells = np.add.reduceat(heat.cells, first, axis=0, dtype=np.int64)
+        offset = round((annex.start[1] - annex.start[0]) * CELLS_A_SECOND)
+        # Seconds of the capture's clock begin anywhere in those of the wall's.
+        shift, into = divmod(offset, CELLS_A_SECOND)
+        wall = second + shift
+        self._put(wall, cells[:, : CELLS_A_SECOND - into], into)
+        if into:
+            self._put(wall + 1, cells[:, CELLS_A_SECOND - into :], 0)
+
+    def _put(self, seconds: Array, cells: Array, row: int) -> None:
+        """Cells (seconds, some rows) from a row on, added to what is there."""
+        fine = np.abs(seconds) < 1e11
+        seconds, cells = seconds[fine], cells[fine]
+        rows = np.arange(row, row + cells.shape[1])
+        self.pyramid.widen(CELLS_A_SECOND)
+        for index in np.unique(seconds // COLUMNS).tolist():
+            mine = seconds // COLUMNS == index
+            columns = seconds[mine]
+            there = self.pyramid.second(index)
+            new = cells[mine].T
+            if there is not None:
+                old = there[0][rows[:, None], columns - index * COLUMNS].astype(np.int64)
+                new = new + np.where(old == STACKS.absent, 0, old)
+            new = np.minimum(new, int(_MOST)).astype(np.uint16)
+            self.pyramid.put(columns, new[None], rows=rows)
+
+    def settle(self) -> None:
+        self.pyramid.settle()
+
+    def forget(self, before: float) -> None:
+        self.pyramid.forget(before)
+
+    def names(self, _lane: str) -> tuple[str, ...]:
+        return _OFFSETS
+
+    def draw(self, _lane: str, level: int, first: int, count: int) -> Drawing:
+        self.pyramid.widen(CELLS_A_SECOND)
+        if level != FINEST:
+            return Drawing(_OFFSETS, ("samples",), self.pyramid.planes(level, first, count))
+        cells = self._cells(first * COLUMNS, count * COLUMNS)[None, None]
+        return Drawing(("all cores",), ("samples",), {"mean": cells, "peak": cells})
+
+    def _cells(self, first: int, number: int) -> Array:
+        """Columns of 20 ms, counted from the epoch."""
+        second = first // CELLS_A_SECOND
+        until = (first + number - 1) // CELLS_A_SECOND
+        tile = second // COLUMNS
+        count = until // COLUMNS - tile + 1
+        plane = self.pyramid.planes(0, tile, count)["peak"][0]
+        flat = np.ascontiguousarray(plane.T).reshape(-1)
+        start = first - tile * COLUMNS * CELLS_A_SECOND
+        return flat[start : start + number]
+
+    def marks(self) -> list[Marked]:
+        return []
+
+    def table(self, _lane: str, start: float, end: float, most: int) -> Table:
+        """A row per column of time: samples in a second, and the fullest 20 ms of it."""
+        level = level_for(start, end, most)
+        first, columns, tile, count = tiles_of(start, end, level)
+        planes = self.pyramid.planes(level, tile, count)
+        rows: list[tuple[str, ...]] = []
+        left = 0
+        for at in range(first - tile * COLUMNS, first - tile * COLUMNS + columns):
+            mean, peak = planes["mean"][0, :, at], planes["peak"][0, :, at]
+            known = mean != STACKS.absent
+            if not known.any():
+                continue
+            if len(rows) >= most:
+                left += 1
+                continue
+            moment = clock((tile * COLUMNS + at) << level)
+            told = number(float(mean[known].sum())), number(float(peak[known].max()))
+            rows.append((moment, *told))
+        return Table(
+            ("time", "busy samples in a second", "in its fullest 20 ms"), tuple(rows), left
+        )
+
+    @property
+    def bytes(self) -> int:
+        return self.pyramid.bytes

@@ -1,0 +1,383 @@
+"""The guided tour of a recording, made from its own diagnosis: no time, core or unit stands here.
+
+It begins where a dashboard ends: with the machine's average, a point a minute. The second step
+unfolds the cores, and the stall is there. Then the best chain is walked back, link by link, from
+the symptom to its cause, and the last step shows what a cure measured before and after.
+
+A step is data (`sexton.tour/1`): words, facts, and a view which the page applies: the visible
+span, the lanes that are open, the span that is chosen and the place in the chain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sexton.errors import CommandError
+from sexton.explain.moments import clock
+from sexton.explain.registry import rule_of
+from sexton.explain.story import short
+from sexton.model.chain import Chain, Link, Strength
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Evidence, Finding
+from sexton.model.lane import COLUMNS, MOST_TILES, Strip, column_s
+from sexton.model.text import count, seconds, shorten, size
+
+if TYPE_CHECKING:
+    from sexton.explorer.tiles.view import View
+
+SCHEMA = "sexton.tour/1"
+#: The recording that the package brings along, and what is real in it.
+INCIDENT = Path(__file__).parent / "incident"
+#: Columns of 2^6 s: a point a minute, as most dashboards have it.
+MINUTE_LEVEL = 6
+#: The lane that hides the stall and the one that shows it.
+AVERAGE, CORES = "average", "cores"
+#: So much is shown on either side of what a step is about, and of its length as much again.
+_AROUND_S = 8.0
+_MOST_OF_IT = 0.8
+_MOST_FACTS = 2
+_LONG = 240
+
+#: What a step is called and the lanes that show it, the first one on top.
+_TITLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "job_deaths": ("A job died", ("events", "tcp")),
+    "tcp_loss": ("Its connections lost their packets", ("tcp", "nics", "events")),
+    "conntrack_full": ("New connections were refused", ("tcp", "events")),
+    "nic_resets": ("The network card was reset", ("events", "nic_faults", "softirq_wait", "tcp")),
+    "starved_napi": ("The card's packets waited for a core", ("softirq_wait", "cores", "events")),
+    "softirq_flood": ("Packets flooded a core", ("cores", "softirq_wait", "nics")),
+    "saturated_core": ("That core was held in the kernel", ("cores", "stacks")),
+    "soft_lockups": ("A core was locked up", ("cores", "events")),
+    "slow_memcg_stats": ("Reading statistics took long", ("cores", "memcgs")),
+    "zombie_memcgs": ("It walked over the dead", ("memcgs", "cores")),
+    "leaked_scopes": ("Empty cgroups were never removed", ("memcgs",)),
+    "cgroup_churn": ("Cgroups came and went, and stayed", ("memcgs", "restarts")),
+    "crash_looping_unit": ("A unit that crashes and restarts", ("restarts", "memcgs")),
+    "memory_pressure": ("Memory was short", ("pressure", "cores")),
+    "direct_reclaim": ("Tasks had to free memory themselves", ("pressure", "cores")),
+    "page_fault_storm": ("Pages were faulted in, again and again", ("cores", "pressure")),
+}
+_KERNEL_LOG = ("/dev/kmsg", "kernel log")
+_SURE = {Strength.PROVEN: "proven", Strength.LIKELY: "likely", Strength.POSSIBLE: "possible"}
+
+
+class Scene(NamedTuple):
+    """What a tour is made from: the diagnosis, the lanes there are, and the minutes' averages."""
+
+    diagnosis: Diagnosis
+    lanes: Sequence[str]
+    #: Busy per cent of the whole machine, a point a minute; `None` where nothing was read.
+    minutes: Sequence[float | None]
+    #: Lines of the kernel's log that no driver wrote: a lab's scene names them.
+    injected: Sequence[str] = ()
+    #: Lanes that stay at nothing from end to end: no step opens them.
+    quiet: Sequence[str] = ()
+
+
+def scene_of(view: View, injected: Sequence[str] = ()) -> Scene:
+    """All of a recording."""
+    view.warm()  # only then every lane knows its rows
+    about = view.about()
+    lanes = [each["id"] for each in about["lanes"] if each["series"] or each["kind"] == "marks"]
+    diagnosis = view.diagnosis(about["start"], about["end"])
+    minutes = _minutes(view, diagnosis) if AVERAGE in lanes else ()
+    lines = [each["id"] for each in about["lanes"] if each["kind"] == "lines"]
+    quiet = [each for each in lines if each in lanes and _is_quiet(view, each, diagnosis)]
+    return Scene(diagnosis, lanes, minutes, injected, quiet)
+
+
+def _is_quiet(view: View, lane: str, diagnosis: Diagnosis) -> bool:
+    strip = _coarse(view, lane, diagnosis)
+    return not (strip.planes["peak"] > 0).any()  # absent is not more than nothing, either
+
+
+def _minutes(view: View, diagnosis: Diagnosis) -> list[float | None]:
+    """The machine's average as the page draws it, in columns of a minute."""
+    busy = _coarse(view, AVERAGE, diagnosis).planes["mean"][0].sum(axis=0)
+    return [None if each != each else float(each) for each in busy.tolist()]
+
+
+def _coarse(view: View, lane: str, diagnosis: Diagnosis) -> Strip:
+    """All of it, a column a minute."""
+    tile_s = COLUMNS * column_s(MINUTE_LEVEL)
+    first, last = (int(edge // tile_s) for edge in (diagnosis.start, diagnosis.end))
+    return view.strip(lane, MINUTE_LEVEL, first, min(last - first + 1, MOST_TILES))
+
+
+def read_injected(folder: Path = INCIDENT) -> tuple[str, ...]:
+    """The lines that the scene wrote into the kernel's log itself."""
+    return tuple(json.loads((folder / "scene.json").read_text("utf-8"))["injected"])
+
+
+def read_cure(folder: Path = INCIDENT) -> dict[str, Any]:
+    """What was measured of a cure, where and when; in `cure.json` beside the recording."""
+    found: dict[str, Any] = json.loads((folder / "cure.json").read_text("utf-8"))
+    return found
+
+
+def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The steps. A recording in which no chain was found has no tour."""
+    diagnosis = scene.diagnosis
+    if not diagnosis.chains:
+        raise CommandError("a tour follows a chain of causes, and this recording has none")
+    chain = diagnosis.chains[0]
+    steps = [_average(scene, chain)]
+    held = diagnosis.by_id.get("saturated_core")
+    if held is not None and held.id in chain.findings:
+        steps.append(_unfolded(scene, chain, held))
+    steps += [_link(scene, chain, at) for at in range(len(chain.findings) - 1, -1, -1)]
+    if cure is not None:
+        steps.append(_cured(scene, cure))
+    for number, step in enumerate(steps):
+        step["number"] = number + 1
+    return {
+        "schema": SCHEMA,
+        "title": f"{count(len(steps), 'step')} from the symptom to the cause",
+        "recording": _whose(diagnosis),
+        "steps": steps,
+        # What is kept of a step's view when the tour ends: where one looks, but with every lane.
+        "after": {
+            "open": list(scene.lanes),
+            "grain": None,
+            "plane": "peak",
+            "tall": [],
+            "core": None,
+        },
+    }
+
+
+def _whose(diagnosis: Diagnosis) -> str:
+    node = diagnosis.node
+    cores = f", {count(node.cores, 'core')}" if node is not None and node.cores else ""
+    kernel = f"Linux {node.kernel}{cores}" if node is not None else "a kernel that was not told"
+    return f"{kernel}, {seconds(diagnosis.end - diagnosis.start)} recorded"
+
+
+def _average(scene: Scene, chain: Chain) -> dict[str, Any]:
+    diagnosis = scene.diagnosis
+    said = [each for each in scene.minutes if each is not None]
+    told = "Its average, a point a minute, as a dashboard draws it, tells nothing."
+    if said:
+        low, high = f"{min(said):.0f}", f"{max(said):.0f}"
+        between = f"{low} %" if low == high else f"between {low} and {high} %"
+        told = f"A point a minute, as a dashboard draws it: the machine was {between} busy."
+    symptom = diagnosis.by_id[chain.symptom]
+    return {
+        "id": "average",
+        "title": "The average tells nothing",
+        "text": [f"{_sentence(symptom.summary)} What happened?", told],
+        "next": "Press → to unfold the average into its cores.",
+        "facts": [],
+        "view": {
+            "from": diagnosis.start,
+            "to": diagnosis.end,
+            "open": _open(scene, (AVERAGE,)),
+            "focus": AVERAGE if AVERAGE in scene.lanes else None,
+            "select": None,
+            "link": None,
+            "flame": False,
+            "grain": MINUTE_LEVEL,
+            "plane": "mean",
+            "tall": _open(scene, (AVERAGE,)),
+            "core": None,
+        },
+    }
+
+
+def _unfolded(scene: Scene, chain: Chain, held: Finding) -> dict[str, Any]:
+    cores = ", ".join(held.entities.get("core", ())) or "one"
+    lasted = (held.end or 0) - (held.start or 0)
+    several = len(held.entities.get("core", ())) > 1
+    text = [
+        f"The same seconds, a row for each core: {'cores' if several else 'core'} {cores} "
+        f"{'are' if several else 'is'} in the kernel from end to end for {seconds(lasted)}.",
+        "Hardly anything else runs there meanwhile; averaged over all cores and a whole minute it "
+        "disappears.",
+    ]
+    step = _step("unfolded", "One core stands still", text, [])
+    step["view"] = _view(scene, held, (AVERAGE, CORES))
+    step["view"].update({"from": scene.diagnosis.start, "to": scene.diagnosis.end, "focus": CORES})
+    step["view"]["link"] = chain.findings.index(held.id)
+    return step
+
+
+def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
+    """One finding of the chain, and why it came of the one before; of the root, that it is one."""
+    diagnosis = scene.diagnosis
+    finding = diagnosis.by_id[chain.findings[at]]
+    name, lanes = _TITLES.get(finding.id, (_plain(finding.id), (CORES,)))
+    text = [_when(diagnosis, finding) + _sentence(short(finding.summary))]
+    text.append(_why(chain.links[at - 1]) if at else _beginning(chain))
+    facts = _facts(finding, text)
+    if scene.injected and _rests_on_the_log(finding):
+        later = [diagnosis.by_id[each] for each in chain.findings[at + 1 :]]
+        text.append(_injected(scene, any(map(_rests_on_the_log, later))))
+    title = f"{name}: the cause" if at == 0 else name
+    step = _step(finding.id, title, text, facts)
+    cause = diagnosis.by_id[chain.findings[at - 1]] if at else None
+    step["view"] = {**_view(scene, finding, lanes, cause), "link": at}
+    if finding.id == "saturated_core":
+        cores = finding.entities.get("core", ())
+        step["view"] |= {"flame": True, "core": cores[0] if len(cores) == 1 else None}
+        step["view"]["tall"] = _open(scene, (CORES,))  # the rest of the room is the flame graph's
+    return step
+
+
+def _rests_on_the_log(finding: Finding) -> bool:
+    return any(each.source in _KERNEL_LOG for each in finding.evidence)
+
+
+def _injected(scene: Scene, again: bool) -> str:
+    """What in this scene is not the kernel's own; at length where it is told for the first time."""
+    if again:
+        return "The driver's lines were injected here, too."
+    return (
+        f"In this scene {count(len(scene.injected), 'line')} of the driver in the kernel's log "
+        "were injected: a virtual machine has no such card."
+    )
+
+
+def _beginning(chain: Chain) -> str:
+    """That nothing is behind it, and what it leads to."""
+    rule = rule_of(chain.links[0].id)
+    return f"Here the chain begins{f': {rule.told}' if rule is not None and rule.told else ''}."
+
+
+def _when(diagnosis: Diagnosis, finding: Finding) -> str:
+    """At which time of day, where that is not all of the recording."""
+    at = None if _lasts(diagnosis, finding) else finding.start
+    return f"At {clock(at)} UTC: " if clock(at) else ""
+
+
+def _lasts(diagnosis: Diagnosis, finding: Finding) -> bool:
+    """It goes on for most of the recording: then it has no moment to look at."""
+    end = finding.end if finding.end is not None else finding.start
+    if finding.start is None or end is None:
+        return True
+    return end - finding.start >= _MOST_OF_IT * (diagnosis.end - diagnosis.start)
+
+
+def _why(link: Link) -> str:
+    against = f" Against it: {'; '.join(link.against)}." if link.against else ""
+    told = f"Why ({_SURE[link.strength]}): {link.sentence}."
+    return shorten(told + against, 2 * _LONG)
+
+
+def _cured(scene: Scene, cure: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a cure that was really done, in the kernel and at the time that it names."""
+    facts = [_compared(row) for row in cure["rows"]]
+    when = " and ".join(run["when"] for run in cure["runs"])
+    text = [
+        _stopping(scene.diagnosis),
+        "Then what it left is freed, and all is checked: sexton fix plan shows each step and undo.",
+        f"Measured {when} on Linux {cure['kernel']}, {cure['where']}; {cure['note']}.",
+    ]
+    step = _step("cure", "The cure, before and after", text, facts)
+    step["view"] = {**_view(scene, None, ("memcgs", "restarts")), "link": 0, "tall": []}
+    step["columns"] = ["", "before", "after", "both"]
+    step["next"] = "On a node of yours: sudo sexton record DIR, then sexton serve DIR."
+    return step
+
+
+def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Both sides in words, and as numbers where they are some."""
+    after, before = (_number(row[side], row["unit"]) for side in ("after", "before"))
+    both = [row["before"], row["after"]]
+    told: dict[str, Any] = _said(row["what"], after, before)
+    return told if any(isinstance(each, str) for each in both) else {**told, "numbers": both}
+
+
+def _stopping(diagnosis: Diagnosis) -> str:
+    """What the diagnosis itself would have done first."""
+    for step in diagnosis.plan:
+        if step.do.startswith("systemctl disable"):
+            return f"First the source is stopped: {step.do}."
+    return f"First: {diagnosis.plan[0].do}." if diagnosis.plan else "First the source is stopped."
+
+
+def _number(value: float | str, unit: str) -> str:
+    """
+    >>> _number(1244, ""), _number(268468224, "bytes"), _number(0.065, "s"), _number("none", "")
+    ('1,244', '256.0 MiB', '65 ms', 'none')
+    """
+    if isinstance(value, str):
+        return value
+    if unit == "bytes":
+        return size(value)
+    if unit == "s":
+        return seconds(value)
+    return f"{value:,.{0 if value == int(value) else 1}f}" + (f" {unit}" if unit else "")
+
+
+def _step(name: str, title: str, text: list[str], facts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": name, "title": title, "text": text, "next": "", "facts": facts}
+
+
+def _view(
+    scene: Scene, finding: Finding | None, lanes: Sequence[str], cause: Finding | None = None
+) -> dict[str, Any]:
+    """Around a finding, and around its cause, where these have a moment; else all of it."""
+    diagnosis = scene.diagnosis
+    first, last = diagnosis.start, diagnosis.end
+    chosen = _moment(diagnosis, finding)
+    if chosen is not None:
+        moments = [each for each in (chosen, _moment(diagnosis, cause)) if each is not None]
+        start, end = min(each[0] for each in moments), max(each[1] for each in moments)
+        room = _AROUND_S + (chosen[1] - chosen[0])
+        first, last = max(first, start - room), min(last, end + room)
+    opened = _open(scene, lanes)
+    return {
+        "from": first,
+        "to": last,
+        "open": opened,
+        "focus": opened[0] if opened else None,
+        "select": chosen,
+        "link": None,
+        "flame": False,
+        "grain": None,
+        "plane": "peak",
+        "tall": opened,
+        "core": None,
+    }
+
+
+def _moment(diagnosis: Diagnosis, finding: Finding | None) -> list[float] | None:
+    """From when to when, a second at least; `None` where it goes on for most of the recording."""
+    if finding is None or finding.start is None or _lasts(diagnosis, finding):
+        return None
+    end = finding.end if finding.end is not None else finding.start
+    return [finding.start, max(end, finding.start + 1)]
+
+
+def _open(scene: Scene, lanes: Sequence[str]) -> list[str]:
+    """Of these the ones that the recording has, and in which anything is to be seen."""
+    return [each for each in lanes if each in scene.lanes and each not in scene.quiet]
+
+
+def _facts(finding: Finding, text: Sequence[str]) -> list[dict[str, str]]:
+    """The first ones that say where things are, each thing but once, and none that was told."""
+    firsts: dict[str, Evidence] = {}
+    for each in finding.evidence:
+        if not each.outlook and not any(each.value in told for told in text):
+            firsts.setdefault(each.what, each)
+    return [_fact(each) for each in list(firsts.values())[:_MOST_FACTS]]
+
+
+def _fact(evidence: Evidence) -> dict[str, str]:
+    value = shorten(evidence.value, 120)
+    return _said(evidence.what, value, shorten(evidence.normal, 60), evidence.source)
+
+
+def _said(what: str, here: str, normal: str, source: str = "") -> dict[str, str]:
+    return {"what": what, "here": here, "normal": normal, "source": source}
+
+
+def _sentence(text: str) -> str:
+    return shorten(text, _LONG) + "."
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").capitalize()

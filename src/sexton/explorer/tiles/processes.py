@@ -1,0 +1,202 @@
+"""Long questions, each answered by a process of its own.
+
+An explanation of a night takes seconds of a core and two hundred megabytes. A thread would hold
+the interpreter while tiles are wanted, keep the memory, and could not be stopped. So one process,
+forked before there are threads, knows the recording as we do, and forks another for each question:
+that one ends with its answer, or when nobody waits for it any more. None outlives us: they hear it
+from the pipes that end with us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+from sexton.errors import CommandError, SextonError, StoreError
+from sexton.model.text import printable
+from sexton.replay.reader_pool import end_with
+
+#: Does whoever asked want no answer any more?
+Stop = Callable[[], bool]
+#: What a question is: a name, and what is asked of it. It has to fit in one datagram.
+Question = tuple[str, tuple[Any, ...]]
+_MOST_BYTES = 1 << 17
+#: How often it is looked whether somebody still waits.
+_LOOK_S = 0.1
+#: Nothing that is answered at all takes so long.
+_MOST_S = 300.0
+#: Tiles go first: the page is to move while somebody waits for a story.
+_NICE = 5
+_ANSWERED, _REFUSED, _NOT_THERE, _BROKEN = "answered", "refused", "not there", "broken"
+
+
+class Unanswered(SextonError):
+    """Nobody can say: whoever worked on it was ended, or took too long."""
+
+
+class Gone(SextonError):
+    """There is nobody to ask any more."""
+
+
+class Work(Protocol):
+    """What is done elsewhere; what is wrong with the recording is told there and comes here."""
+
+    @property
+    def problems_so_far(self) -> list[str]: ...
+
+    def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """In a process of its own."""
+        ...
+
+    def prepare(self) -> None:
+        """In the one that all of them are forked from, before each: what one knows the next need
+        not learn again."""
+        ...
+
+
+class Elsewhere:
+    """`work` is done in other processes; it may be asked from any thread."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._sending = threading.Lock()
+        self._to, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        gc.freeze()  # what is there stays there, and is shared
+        us = os.getpid()
+        pid = os.fork()
+        if not pid:
+            try:
+                end_with(us)
+                self._to.close()
+                _fork_for_each(other, work)
+            finally:
+                os._exit(0)
+        other.close()
+        self._pid = pid
+
+    def ask(self, name: str, arguments: tuple[Any, ...], stop: Stop | None = None) -> Any:
+        """Its answer, or what was raised instead; `Unanswered` where there is none, `Gone` where
+        there will be none any more."""
+        question = pickle.dumps((name, arguments))
+        if len(question) > _MOST_BYTES:
+            raise CommandError("that is too long a question")
+        mine, its = os.pipe()
+        try:
+            try:
+                with self._sending:
+                    socket.send_fds(self._to, [question], [its])
+            except OSError:
+                raise Gone("whoever answers such questions is gone") from None
+            finally:
+                os.close(its)
+            answer = _heard(mine, stop)
+        finally:
+            os.close(mine)  # from this it hears that nobody waits
+        try:
+            how, what, problems = pickle.loads(answer)
+        except (EOFError, pickle.UnpicklingError):
+            if not self._is_there():
+                raise Gone("whoever answers such questions is gone") from None
+            raise Unanswered("whoever worked on it was ended; is there enough memory?") from None
+        known = self._work.problems_so_far
+        known += [each for each in problems if each not in known]
+        if how == _ANSWERED:
+            return what
+        raise {_REFUSED: CommandError, _NOT_THERE: StoreError}.get(how, RuntimeError)(what)
+
+    def close(self) -> None:
+        """Let them go."""
+        self._to.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+    def _is_there(self) -> bool:
+        """Looked at for a while: its files are closed before it can be waited for."""
+        try:
+            for _ in range(10):
+                if os.waitpid(self._pid, os.WNOHANG) != (0, 0):
+                    return False
+                time.sleep(0.02)
+        except ChildProcessError:
+            return False
+        return True
+
+
+def _heard(end: int, stop: Stop | None) -> bytes:
+    parts: list[bytes] = []
+    until = time.monotonic() + _MOST_S
+    waiting = select.poll()
+    waiting.register(end, select.POLLIN)
+    while True:
+        if not waiting.poll(_LOOK_S * 1000):
+            if stop is not None and stop():
+                raise Unanswered("nobody waits for this any more")
+            if time.monotonic() > until:
+                raise Unanswered(f"no answer within {_MOST_S:.0f} s")
+            continue
+        part = os.read(end, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _fork_for_each(asked: socket.socket, work: Work) -> NoReturn:
+    us = os.getpid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # for whoever started us; we end with them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    while True:
+        question, ends, *_ = socket.recv_fds(asked, _MOST_BYTES, 1)
+        if not question:
+            os._exit(0)
+        if not ends:  # too many files are open: whoever asked hears that their end was closed
+            continue
+        with contextlib.suppress(SextonError):  # told to whoever asks for a part of it
+            work.prepare()
+        try:
+            pid = os.fork()
+        except OSError:  # no process to be had: their end is closed, and we go on
+            pid = -1
+        if not pid:
+            try:
+                end_with(us)
+                asked.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _answer(question, ends[0], work)
+            finally:
+                os._exit(0)
+        os.close(ends[0])
+
+
+def _answer(question: bytes, end: int, work: Work) -> None:
+    # A pipe that nobody reads is in error. No thread looks: those who read recordings fork.
+    waited_for = select.poll()
+    waited_for.register(end, 0)
+    signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
+    os.nice(_NICE)
+    told = len(work.problems_so_far)
+    name, arguments = pickle.loads(question)
+    try:
+        answer: tuple[str, Any] = _ANSWERED, work.answer(name, arguments)
+    except CommandError as error:
+        answer = _REFUSED, str(error)
+    except SextonError as error:
+        answer = _NOT_THERE, str(error)
+    except Exception as error:  # noqa: BLE001 - told where it can be seen
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error} in {last.filename} line {last.lineno}"
+        answer = _BROKEN, printable(what)
+    left = memoryview(pickle.dumps((*answer, work.problems_so_far[told:]), protocol=5))
+    while left:
+        left = left[os.write(end, left) :]

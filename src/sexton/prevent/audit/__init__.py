@@ -1,0 +1,122 @@
+"""What runs or will run on a node that nothing needs.
+
+`enabled_units` reads a tree's unit files; `audit` judges a live node or an image by them and by
+what was seen (docs/audit.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sexton.host.host import Host
+from sexton.host.reader import Files
+from sexton.model.audit import Audit, EnabledUnit, KubeletProblem
+from sexton.model.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sexton.cure.protected import Rule
+    from sexton.prevent.audit.seen import Seen
+    from sexton.sources.registry import Source
+
+
+def enabled_units(files: Files) -> list[EnabledUnit]:
+    """Every unit that starts at boot or on demand, as the tree's files say; nothing is run."""
+    from sexton.prevent.audit.enabling import Enabled
+    from sexton.prevent.audit.lookup import UnitTree
+
+    return Enabled(UnitTree(files)).units
+
+
+def wanted_sources() -> tuple[Source, ...]:
+    """What a sampler should read for a live audit."""
+    from sexton.model.cgroup import CgroupEvent
+    from sexton.model.node import Node
+    from sexton.model.task import Process, ProcessCgroup
+    from sexton.model.unit import Unit
+    from sexton.sources.registry import giving
+    from sexton.sources.usage import usage_source
+
+    return (*giving(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
+
+
+def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = ()) -> Audit:
+    """Judge a live node (`window`: what was read of it over some seconds) or an image's tree."""
+    import time
+
+    from sexton.prevent.audit.conditions import Place
+    from sexton.prevent.audit.enabling import Enabled
+    from sexton.prevent.audit.judge import Judge
+    from sexton.prevent.audit.lookup import UnitTree
+    from sexton.prevent.audit.seen import Seen, look
+
+    tree = UnitTree(host.files)
+    enabled = Enabled(tree)
+    seen = look(host, window) if window is not None else Seen()
+    by_name = {unit.name: unit for unit in enabled.units}
+    place = Place(host.files, seen, _running(seen) | {u.name for u in enabled.units if u.at_boot})
+    judge = Judge(place, tuple(protected))
+    names = _judged(enabled.units, seen)
+    by_name |= {name: enabled.running(name) for name in names if name not in by_name}
+    problems, unread = _kubelet(host)
+    return Audit(
+        place=host.root if window is None else _hostname(window),
+        live=window is not None,
+        made_unix=time.time(),
+        subjects=tuple(judge.subject(name, by_name.get(name)) for name in names),
+        workloads=seen.workloads,
+        watched_s=seen.seconds,
+        notes=tuple(tree.notes),
+        unseen=(*seen.unseen, *enabled.unseen, *unread),
+        kubelet=problems,
+        told=tree.told if window is None else bool(seen.units),
+    )
+
+
+def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
+    """What is wrong with kubelet's configuration and flags, and which files could not be read."""
+    from sexton.prevent.kubelet import flags_of, harmful_flags, inspect
+
+    flags = flags_of(host)
+    files = inspect(host, flags)
+    found = [
+        KubeletProblem(
+            each.level, f"{each.field}: {each.message}".lstrip(": "), file.path, each.line
+        )
+        for file in files
+        for each in file.problems
+    ]
+    for flag, each in harmful_flags(flags):
+        words = f"{each.field}={flag.value}: {each.message}"
+        found.append(KubeletProblem(each.level, words, flag.read_from))
+    unread = tuple(f"{file.path}: {file.unread}" for file in files if file.unread)
+    return tuple(found), unread
+
+
+def _judged(enabled: Sequence[EnabledUnit], seen: Seen) -> list[str]:
+    """Services and timers; a service that only its timer starts is judged as the timer."""
+    names = {
+        unit.name for unit in enabled if unit.at_boot and unit.name.endswith((".service", ".timer"))
+    }
+    by_timer = {
+        unit.name
+        for unit in enabled
+        if {way.kind for way in unit.how} <= {"timer", "bus"} and unit.at_boot
+    }
+    names |= {name for name in _running(seen) if name.endswith((".service", ".timer"))}
+    timed = {timer.unit for timer in seen.timers.values()}
+    return sorted(names - by_timer - {name for name in timed if name not in _running(seen)})
+
+
+def _running(seen: Seen) -> set[str]:
+    if seen.units is None:
+        return set()
+    awake = {name for name, unit in seen.units.items() if unit.active_state != "inactive"}
+    # One that crash-loops may be caught between two states.
+    looping = {name for name, counted in seen.restarts.items() if counted.count}
+    return awake | looping | set(seen.timers)
+
+
+def _hostname(window: Window) -> str:
+    return window.node.hostname if window.node else "this node"

@@ -1,0 +1,159 @@
+"""Restart policies that never give up, and timers that never rest.
+
+Each start of a unit makes a memory cgroup, and on the kernels we care about each may leave a dead
+one behind. systemd has a brake, the start limit: `StartLimitBurst=` starts within
+`StartLimitIntervalSec=` (5 in 10 s unless set), and the unit stays down. It counts starts, so a
+unit that waits between its tries slips under it: with ``RestartSec=10s`` five starts take 50 s, and
+the limit of 5 in 10 s never trips. That is the deb package's ecs.service, and 8,640 starts a day.
+
+>>> ecs = RestartPolicy("on-failure", delay_s=10.0)
+>>> endless(ecs).starts_a_day
+8640.0
+>>> endless(RestartPolicy("always", delay_s=0.1)) is None
+True
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from sexton.model.audit import ENDLESS_RESTART, FREQUENT_TIMER, Fault, RestartPolicy
+from sexton.model.text import seconds as in_words
+from sexton.prevent.audit.lookup import UnitTree
+from sexton.prevent.audit.unitfile import Settings, calendar_s, span_s
+
+#: A unit that waits so long between its tries leaves at most 288 cgroups a day.
+SLOW_S = 300.0
+#: A timer that elapses more often makes more than 1,440 cgroups a day.
+OFTEN_S = 60.0
+_DAY_S = 86400.0
+_CURE = (
+    "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=6\n"
+    "[Service]\nRestartSteps=6\nRestartMaxDelaySec=10min"
+)
+_CONFIGURATIONS = (
+    "/usr/lib/systemd/system.conf",
+    "/etc/systemd/system.conf",
+)
+_CONFIGURATION_FOLDERS = ("/usr/lib/systemd/system.conf.d", "/etc/systemd/system.conf.d")
+
+
+def defaults(tree: UnitTree) -> RestartPolicy:
+    """What holds where a unit says nothing: systemd's own, or what system.conf changes."""
+    settings = Settings()
+    places = list(_CONFIGURATIONS)
+    for folder in _CONFIGURATION_FOLDERS:
+        places += [f"{folder}/{name}" for name in tree.listing(folder) if name.endswith(".conf")]
+    for path in places:
+        content = tree.text(path)
+        if content is not None:
+            settings.read(content, path)
+    stock = RestartPolicy()
+    return RestartPolicy(
+        delay_s=_span(settings, "Manager", "DefaultRestartSec", stock.delay_s),
+        limit_interval_s=_span(
+            settings, "Manager", "DefaultStartLimitIntervalSec", stock.limit_interval_s
+        ),
+        limit_burst=_number(settings, "Manager", "DefaultStartLimitBurst", stock.limit_burst),
+    )
+
+
+def policy_of(settings: Settings, stock: RestartPolicy) -> RestartPolicy:
+    """A service's policy; the limit's old names and its old section count as well."""
+    interval = stock.limit_interval_s
+    burst = stock.limit_burst
+    for section in ("Service", "Unit"):
+        for key in ("StartLimitInterval", "StartLimitIntervalSec"):
+            interval = _span(settings, section, key, interval)
+        burst = _number(settings, section, "StartLimitBurst", burst)
+    written = [
+        f"{key}={value}"
+        for section, key in (
+            ("Service", "Restart"),
+            ("Service", "RestartSec"),
+            ("Service", "RestartSteps"),
+            ("Service", "RestartMaxDelaySec"),
+            ("Service", "RestartPreventExitStatus"),
+            ("Unit", "StartLimitIntervalSec"),
+            ("Unit", "StartLimitInterval"),
+            ("Unit", "StartLimitBurst"),
+            ("Service", "StartLimitInterval"),
+            ("Service", "StartLimitBurst"),
+        )
+        if (value := settings.last(section, key)) is not None
+    ]
+    return RestartPolicy(
+        restart=(settings.last("Service", "Restart") or "no").lower(),
+        delay_s=_span(settings, "Service", "RestartSec", stock.delay_s),
+        limit_interval_s=interval,
+        limit_burst=burst,
+        steps=_number(settings, "Service", "RestartSteps", 0),
+        max_delay_s=_span(settings, "Service", "RestartMaxDelaySec", inf),
+        prevent_status=" ".join(settings.words("Service", "RestartPreventExitStatus")),
+        written=tuple(written),
+    )
+
+
+def endless(policy: RestartPolicy, origin: str = "") -> Fault | None:
+    """A policy under which a unit that fails at once is started for ever, and often."""
+    if policy.restart in ("no", "false", ""):
+        return None
+    longest = policy.delay_s
+    if policy.steps > 0 and policy.max_delay_s < inf:
+        longest = max(policy.max_delay_s, policy.delay_s)
+    if longest >= SLOW_S:
+        return None
+    off = policy.limit_interval_s <= 0 or policy.limit_burst <= 0
+    if not off and policy.limit_burst * longest < policy.limit_interval_s:
+        return None
+    a_day = _DAY_S / max(longest, 0.01)
+    wait = f"Restart={policy.restart} waits {_seconds(longest)} between tries"
+    if off:
+        brake = "the start limit is switched off"
+    else:
+        burst, interval = policy.limit_burst, _seconds(policy.limit_interval_s)
+        taken = _seconds(burst * longest)
+        brake = f"{burst} starts take {taken}, so the limit of {burst} in {interval} never trips"
+    most = f"up to {a_day:,.0f} starts a day, each with a memory cgroup of its own"
+    return Fault(ENDLESS_RESTART, f"{wait}: {brake}; {most}", _CURE, origin, a_day)
+
+
+def timer_period(settings: Settings) -> float | None:
+    """The shortest time between two elapses of a timer that repeats."""
+    periods = [
+        span_s(line.value)
+        for key in ("OnUnitActiveSec", "OnUnitInactiveSec")
+        for line in settings.lines("Timer", key)
+    ]
+    periods += [calendar_s(line.value) for line in settings.lines("Timer", "OnCalendar")]
+    return min((each for each in periods if each), default=None)
+
+
+def frequent(period_s: float | None, origin: str = "") -> Fault | None:
+    """A timer that starts its unit more than once a minute."""
+    if period_s is None or period_s >= OFTEN_S:
+        return None
+    a_day = _DAY_S / max(period_s, 0.01)
+    return Fault(
+        FREQUENT_TIMER,
+        f"elapses every {_seconds(period_s)}: up to {a_day:,.0f} starts a day, each with a memory"
+        " cgroup of its own",
+        "a service that stays up and sleeps between its rounds, or a longer period",
+        origin,
+        a_day,
+    )
+
+
+def _seconds(value: float) -> str:
+    """As a unit file would say it: 10 s, not 10.0 s."""
+    return f"{value:g} s" if 1 <= value < 120 else in_words(value)
+
+
+def _span(settings: Settings, section: str, key: str, otherwise: float) -> float:
+    found = span_s(settings.last(section, key))
+    return otherwise if found is None else found
+
+
+def _number(settings: Settings, section: str, key: str, otherwise: int) -> int:
+    text = settings.last(section, key) or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise

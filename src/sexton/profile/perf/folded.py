@@ -1,0 +1,158 @@
+r"""Folded stacks, plain or gzipped: what ``stackcollapse-*.pl`` write and ``flamegraph.pl`` reads.
+
+One line per stack, outermost first, the task at its head, and how often it was seen::
+
+    ksoftirqd/12;ret_from_fork;kthread;run_ksoftirqd;net_rx_action 42
+    java;start_thread;Interpreter_[j];vfs_read_[k] 7
+
+Quirks: names hold spaces, so the count is what follows the last one. It may have decimals (some
+writers give milliseconds); they are rounded. The annotations of ``stackcollapse-perf.pl --all``
+tell what a frame is, and are no part of its name: ``_[k]`` kernel, ``_[j]`` and ``_[i]`` (jit,
+inlined) user. There are no times, cores or threads. A writer that puts no task first has its
+outermost function shown as one.
+
+>>> from io import BytesIO
+>>> named = read(BytesIO(b"java;start_thread;vfs_read_[k] 7\n"), "java.folded")
+>>> named.tasks, named.names, named.stack_frame.tolist(), named.weight.tolist()
+(('java',), ('start_thread', 'vfs_read'), [1, 0], [7])
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from typing import BinaryIO
+
+import numpy as np
+
+from sexton.errors import SourceMalformed
+from sexton.model.profile import UNKNOWN, Event, Facts, Kind, Thread
+from sexton.profile.perf.named import (
+    MOST_FRAMES,
+    MOST_WEIGHT,
+    FrameTable,
+    Named,
+    StackTable,
+    text_of,
+    untold,
+)
+from sexton.profile.perf.stream import BOUNDS, Bounds, lines
+
+_COUNT = re.compile(rb"\d{1,18}(?:\.\d{0,9})?$")
+_KINDS = {b"_[k]": Kind.KERNEL, b"_[j]": Kind.USER, b"_[i]": Kind.USER}
+
+
+def read(stream: BinaryIO, path: str, bounds: Bounds = BOUNDS) -> Named:
+    """Every stack with its count."""
+    reader = _Reader(path)
+    for some in lines(stream, reader.facts, bounds):
+        for line in some:
+            reader.line(line)
+    return reader.finish()
+
+
+def looks_like(head: bytes, whole: bool) -> bool:
+    """Do the first lines end in a count, and are stacks among them? `head` is unpacked.
+
+    `whole`: the head is all there is, so that its last line is complete.
+    """
+    found = head.split(b"\n")
+    if not whole and len(found) > 1:
+        found.pop()
+    told = [line for line in found if line.strip() and not line.startswith(b"#")][:20]
+    counts = [line.rpartition(b" ") for line in told]
+    return (
+        bool(counts)
+        and all(stack and _COUNT.match(number.rstrip(b"\r")) for stack, _, number in counts)
+        and any(b";" in stack for stack, _, _ in counts)
+    )
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self.facts = Facts(path=path, format="folded")
+        self._frames = FrameTable()
+        self._frame_ids: dict[bytes, int] = {}
+        self._stacks = StackTable(path)
+        self._tasks: dict[str, int] = {}
+        self._task = array("i")
+        self._stack = array("i")
+        self._weight = array("q")
+        self._number = 0
+        self._total = 0
+        self._strange = 0
+        self._decimals = 0
+
+    def line(self, line: bytes) -> None:
+        self._number += 1
+        # Profilers (gProfiler) write what they know of themselves into a comment.
+        if not line or line.isspace() or (line.startswith(b"#") and not self._task):
+            return
+        stack, _, count = line.rstrip(b"\r").rpartition(b" ")
+        if not stack or _COUNT.match(count) is None:
+            self._strange += 1
+            if not self._task and self._strange > 100:
+                raise SourceMalformed(self.facts.path, self._number, "no folded stacks in it")
+            return
+        weight = int(count) if count.isdigit() else self._rounded(count)
+        self._total += weight
+        if self._total > MOST_WEIGHT:
+            raise SourceMalformed(self.facts.path, self._number, "its counts are too large to add")
+        task, *frames = stack.split(b";", MOST_FRAMES + 1)
+        if len(frames) > MOST_FRAMES:
+            # Cut as everywhere: the innermost are kept.
+            frames = stack.rsplit(b";", MOST_FRAMES)[1:]
+            self._stacks.cut += 1
+        ids = list(map(self._frame_ids.get, frames))
+        if None in ids:
+            ids = [self._frame_id(frame) for frame in frames]
+        self._stack.append(self._stacks.id(array("i", reversed(ids))))  # type: ignore[arg-type]
+        self._task.append(self._tasks.setdefault(text_of(task) or UNKNOWN, len(self._tasks)))
+        self._weight.append(weight)
+
+    def _rounded(self, count: bytes) -> int:
+        self._decimals += 1
+        return int(float(count) + 0.5)
+
+    def _frame_id(self, frame: bytes) -> int:
+        found = self._frame_ids.get(frame)
+        if found is None:
+            kind = _KINDS.get(frame[-4:], Kind.UNTOLD)
+            name = frame if kind == Kind.UNTOLD else frame[:-4]
+            found = self._frames.id(text_of(name) or UNKNOWN, "", kind)
+            self._frame_ids[frame] = found
+        return found
+
+    def finish(self) -> Named:
+        facts = self.facts
+        if not self._task:
+            raise SourceMalformed(facts.path, 0, "no folded stacks in it")
+        facts.problems.extend(self._stacks.problems())
+        if self._strange:
+            facts.problems.append(f"{self._strange:,} lines were no folded stack: left out")
+        if self._decimals:
+            facts.problems.append(f"{self._decimals:,} counts had decimals: rounded")
+        task = np.frombuffer(self._task, np.int32)
+        stack, stacks = self._stacks.by_task(task, np.frombuffer(self._stack, np.int32))
+        names, modules, kinds = self._frames.columns()
+        return Named(
+            time_ns=np.zeros(len(task), np.int64),
+            cpu=untold(len(task)),
+            thread=task,
+            cgroup=untold(len(task)),
+            event=np.zeros(len(task), np.int16),
+            stack=stack,
+            weight=np.frombuffer(self._weight, np.int64),
+            threads=tuple(Thread(-1, -1, name) for name in self._tasks),
+            cgroups=(),
+            events=(Event("samples"),),
+            tasks=tuple(self._tasks),
+            stack_task=stacks.task,
+            stack_start=stacks.start,
+            stack_frame=stacks.frame,
+            names=names,
+            modules=modules,
+            kinds=kinds,
+            facts=facts,
+            timed=False,
+        )

@@ -1,0 +1,267 @@
+"""A capture's records, a few megabytes at a time, wherever they are stored.
+
+perf writes one file, or (``--threads``, ``--kcore``) a directory with the file ``data`` and streams
+``data.0``, ``data.1``, … of records alone. What comes through a pipe is copied to an unlinked file
+first, because it is read twice: tasks and maps before samples, since perf's buffers of different
+cores are not in the order of time.
+
+Quirks: two kinds of records (AUXTRACE and TRACING_DATA) are followed by bytes that no record's
+size counts; they are stepped over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.errors import SourceMalformed
+from sexton.host.closing import Closing
+from sexton.host.reader import OPEN_FLAGS, failure
+from sexton.model.profile import I64
+from sexton.profile.perf.header import Head, read_head
+from sexton.profile.perf.walk import BadRecord, Since, Walker, walker
+
+PIECE = 8 << 20
+#: Holds any record: their size is 16 bits.
+_SMALL = 128 << 10
+_HEADER = struct.Struct("<IHH")
+_TRACING_DATA, _AUXTRACE = 66, 71
+#: How many bytes of these records tell how many bytes follow.
+_TOLD_BY = {_TRACING_DATA: 4, _AUXTRACE: 8}
+_STREAM = re.compile(r"data\.(\d{1,9})")
+#: Left on the file system that temporary files are on.
+_SPARE = 256 << 20
+
+
+class Part(NamedTuple):
+    """Bytes of an open file that are records, one after the other."""
+
+    descriptor: int
+    start: int
+    end: int
+
+
+class Piece(NamedTuple):
+    """Whole records: `view` of the bytes that begin at `at`, `offsets` of all that are no samples.
+
+    `kinds` are their types. The bytes are good until the next piece is asked for.
+    """
+
+    view: memoryview
+    at: int
+    offsets: I64
+    kinds: npt.NDArray[np.uint32]
+
+
+class Capture(Closing):
+    """Open files of one capture; closes them when left."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+        self.problems: list[str] = []
+        self.parts: list[Part] = []
+        with contextlib.ExitStack() as unwound:
+            unwound.callback(self._held.close)
+            self.main = self._open(path)
+            self.size = os.fstat(self.main).st_size
+            self.head: Head = read_head(path, self.size, self.read_at)
+            self.parts.insert(0, self._data())
+            unwound.pop_all()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Bytes of the main file."""
+        if offset >= 1 << 62:
+            return b""
+        return os.pread(self.main, size, offset)
+
+    def bytes_at(self, part: int, offset: int, size: int) -> bytes:
+        return os.pread(self.parts[part].descriptor, size, offset)
+
+    def temporary(self) -> int:
+        """An unlinked file of our own."""
+        try:
+            spool = tempfile.TemporaryFile(buffering=0, prefix="sexton-")  # noqa: SIM115 - held
+        except OSError as error:
+            raise failure(tempfile.gettempdir(), error) from None
+        return self._held.enter_context(spool).fileno()
+
+    def _open(self, path: str) -> int:
+        if path == "-":
+            return self._from_stdin()
+        if os.path.isdir(path):
+            return self._from_directory(path)
+        return self._hold(open_regular(path))
+
+    def _hold(self, descriptor: int) -> int:
+        self._held.callback(os.close, descriptor)
+        return descriptor
+
+    def _from_stdin(self) -> int:
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode):
+            return self._hold(os.dup(0))
+        spool, size = self.temporary(), 0
+        most = room()
+        while piece := os.read(0, 1 << 20):
+            size += len(piece)
+            if size > most:
+                raise SourceMalformed(self.path, 0, f"more than {most:,} bytes; save it to a file")
+            write_all(spool, piece)
+        return spool
+
+    def _from_directory(self, path: str) -> int:
+        try:
+            names = os.listdir(path)
+        except OSError as error:
+            raise failure(path, error) from None
+        if "data" not in names:
+            raise SourceMalformed(path, 0, "a directory without perf's file `data`")
+        streams = sorted(
+            (int(found[1]), name) for name in names if (found := _STREAM.fullmatch(name))
+        )
+        for _, name in streams:
+            descriptor = self._hold(open_regular(os.path.join(path, name)))
+            self.parts.append(Part(descriptor, 0, os.fstat(descriptor).st_size))
+        return self._hold(open_regular(os.path.join(path, "data")))
+
+    def _data(self) -> Part:
+        start, told = self.head.data_offset, self.head.data_size
+        if told is None:
+            if not self.head.pipe:
+                self.problems.append("perf did not live to close this file; read as far as it goes")
+            return Part(self.main, start, self.size)
+        if start + told > self.size:
+            missing = start + told - self.size
+            self.problems.append(f"cut off: the last {missing:,} bytes of samples are missing")
+        return Part(self.main, start, min(start + told, self.size))
+
+
+def open_regular(path: str) -> int:
+    """A descriptor of a file that is too large to be read at once; whoever asks closes it."""
+    try:
+        descriptor = os.open(path, OPEN_FLAGS)
+    except OSError as error:
+        raise failure(path, error) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        piped = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
+        hint = "; a pipe is read as -, from standard input" if piped else ""
+        raise SourceMalformed(path, 0, f"not a regular file{hint}")
+    return descriptor
+
+
+def room() -> int:
+    """How many bytes a temporary file may take."""
+    return max(0, shutil.disk_usage(tempfile.gettempdir()).free - _SPARE)
+
+
+def write_all(descriptor: int, content: bytes | memoryview) -> None:
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except OSError as error:
+        raise failure(tempfile.gettempdir(), error) from None
+
+
+def read_piece(part: Part, at: int, buffer: memoryview) -> memoryview:
+    """As much as there is at `at` and fits; the same buffer each time."""
+    view = buffer[: max(0, min(len(buffer), part.end - at))]
+    got = 0
+    while got < len(view):
+        count = os.preadv(part.descriptor, [view[got:]], at + got)
+        if not count:
+            break
+        got += count
+    return view[:got]
+
+
+def no_since() -> Since:
+    """Nothing is known of anybody."""
+    return Since(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))
+
+
+def scout() -> Walker:
+    """A walker that only tells records apart."""
+    return walker((), no_since(), no_since())
+
+
+def pieces(part: Part, problems: list[str]) -> Iterator[Piece]:
+    """Every whole record of a part; what ends it early is told in `problems`."""
+    buffer = memoryview(bytearray(min(PIECE, max(0, part.end - part.start))))
+    at, walk, size, foreign = part.start, scout(), PIECE, _Foreign()
+    while at < part.end:
+        view, broken = read_piece(part, at, buffer[:size]), False
+        try:
+            offsets, used = walk.side(view)
+        except BadRecord as bad:
+            broken = True
+            view = view[: bad.offset]
+            offsets, used = walk.side(view)
+        piece = Piece(view[:used], at, offsets, _kinds(view, offsets))
+        piece, skipped = foreign.without(piece)
+        used = len(piece.view)
+        if used:
+            yield piece
+        at += used + skipped
+        if skipped and not foreign.too_much:
+            size = _SMALL
+            continue
+        if broken or skipped:
+            problems.append(f"damaged at byte {at:,}: what follows is left out")
+            return
+        if not used:
+            problems.append(f"cut off: the last record, at byte {at:,}, is not whole")
+            return
+        size = min(PIECE, 2 * size)
+
+
+def _kinds(view: memoryview, offsets: I64) -> npt.NDArray[np.uint32]:
+    raw = np.frombuffer(view, np.uint8)
+    four: npt.NDArray[np.uint8] = raw[offsets[:, None] + np.arange(4)]
+    return four.view("<u4").reshape(len(offsets))
+
+
+class _Foreign:
+    """Steps over bytes that belong to no record. Real ones are pages of a trace: where they are
+    many and small somebody wants to keep us busy."""
+
+    def __init__(self) -> None:
+        self._times = 0
+        self._bytes = 0
+
+    @property
+    def too_much(self) -> bool:
+        return self._times > 10_000 + self._bytes // 1024
+
+    def without(self, piece: Piece) -> tuple[Piece, int]:
+        """Up to and with the first record that such bytes follow, and how many do."""
+        view, offsets = piece.view, piece.offsets
+        candidates = (piece.kinds == _TRACING_DATA) | (piece.kinds == _AUXTRACE)
+        for index in np.flatnonzero(candidates).tolist():
+            at = int(offsets[index])
+            kind, _, size = _HEADER.unpack_from(view, at)
+            told = _TOLD_BY[kind]
+            if size < 8 + told:
+                continue
+            extra = int.from_bytes(view[at + 8 : at + 8 + told], "little")
+            if extra:
+                self._times += 1
+                self._bytes += extra
+                end = index + 1
+                cut = piece._replace(
+                    view=view[: at + size], offsets=offsets[:end], kinds=piece.kinds[:end]
+                )
+                return cut, extra
+        return piece, 0

@@ -1,0 +1,105 @@
+"""Files that one perf wrote in turn (``--switch-output``), as one set in the order of time.
+
+The name of a rotated file carries the *local* time of its end: ``perf.data.2026111511473148`` for
+15 November, 11:47:31.48. An hour that a clock change repeats would come out of order by name, so
+files are ordered by the time of their samples where that can be seen, by name where not. Each file
+stands alone: perf writes what was mapped, and who was called what, anew at the head of each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sexton.errors import SourceError
+from sexton.host.reader import failure
+from sexton.profile.perf.header import MAGIC
+from sexton.profile.perf.perfdata import read_told
+from sexton.profile.perf.pieces import Capture, no_since, open_regular, read_piece
+from sexton.profile.perf.walk import BadRecord, walker
+
+_STAMP = re.compile(r"(.*)\.(\d{14,19})")
+#: A first sample stands behind the tasks and maps that perf found: seldom more than the first.
+_GLANCES = (256 << 10, 8 << 20)
+
+
+class RotatedSet(NamedTuple):
+    """`name` is what perf was told to write, without the times it added."""
+
+    name: str
+    paths: tuple[str, ...]
+
+
+def rotated(paths: Iterable[str | os.PathLike[str]]) -> RotatedSet:
+    """The files of a set in the order of time."""
+    found = [os.fspath(path) for path in paths]
+    begun = {path: first_sample_ns(path) for path in found}
+    if all(time is not None for time in begun.values()):
+        found.sort(key=lambda path: (begun[path], _stamp(path)))
+    else:
+        found.sort(key=_stamp)
+    stems = {_STAMP.sub(r"\1", path) for path in found}
+    name = stems.pop() if len(stems) == 1 else os.path.dirname(min(stems))
+    return RotatedSet(name or "perf.data", tuple(found))
+
+
+def members(directory: str | os.PathLike[str]) -> list[str]:
+    """The perf.data files of a directory that perf rotated into, in no order."""
+    folder = os.fspath(directory)
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.path for entry in entries if entry.is_file()]
+    except OSError as error:
+        raise failure(folder, error) from None
+    return [path for path in names if _begins_as_perf_data(path)]
+
+
+def is_perf_directory(directory: str | os.PathLike[str]) -> bool:
+    """Did one perf (``--threads``, ``--kcore``) write this directory as a single capture?"""
+    return _begins_as_perf_data(os.path.join(os.fspath(directory), "data"))
+
+
+def first_sample_ns(path: str) -> int | None:
+    """When the first sample of a capture was taken, on its own clock; `None` if not told soon."""
+    try:
+        with Capture(path) as capture:
+            told = read_told(capture)
+            if told.span_ns is not None:
+                return told.span_ns[0]
+            if capture.head.pipe:
+                return None
+            for size in _GLANCES:
+                first = _glance(capture, size)
+                if first is not None:
+                    return first
+    except (SourceError, BadRecord):  # whoever reads it whole will say what is wrong with it
+        return None
+    return None
+
+
+def _glance(capture: Capture, size: int) -> int | None:
+    walk = walker([attr.layout() for attr in capture.head.attrs], no_since(), no_since())
+    part = capture.parts[0]
+    buffer = memoryview(bytearray(max(0, min(size, part.end - part.start))))
+    walk.samples(read_piece(part, part.start, buffer))
+    times = walk.finish().time_ns
+    return int(times.min()) if len(times) else None
+
+
+def _begins_as_perf_data(path: str) -> bool:
+    try:
+        descriptor = open_regular(path)
+    except SourceError:
+        return False
+    try:
+        return os.pread(descriptor, 8, 0) == MAGIC
+    finally:
+        os.close(descriptor)
+
+
+def _stamp(path: str) -> tuple[str, str]:
+    """By stamp; the one without is the one perf was still writing, the last."""
+    found = _STAMP.fullmatch(path)
+    return (found[2].ljust(19, "0"), path) if found else ("9" * 20, path)

@@ -1,4 +1,0 @@
-"""A recording as pictures over one time axis: what the explorer draws.
-
-`view.View` is the door. A lane is one module in `sexton.record.lanes.each`, found by `registry`.
-"""

@@ -1,0 +1,69 @@
+"""Why something happened, out of a recording: for `sexton why` and for the explorer alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import NamedTuple
+
+from sexton.explain.diagnosis import diagnose
+from sexton.explain.loops import loop_of
+from sexton.explain.query import asked
+from sexton.explain.why import answer
+from sexton.model.why import Subject, Why
+from sexton.replay.reader_pool import Crew
+from sexton.replay.signals import aligned_in
+from sexton.replay.span import Span
+from sexton.replay.unit_ends import unit_ends
+from sexton.replay.window import Replay, window
+from sexton.store.recording import Recording
+
+#: Told what is done meanwhile; whoever waits may be shown it.
+During = Callable[[str], AbstractContextManager[None]]
+
+
+class Question(NamedTuple):
+    """What is asked about, the span that is judged, and the one in which quiet is looked for."""
+
+    what: str | Subject
+    span: Span
+    quiet: Span
+
+
+def why_in(crew: Crew, question: Question, during: During | None = None) -> tuple[Why, Replay]:
+    """`CommandError` where nothing is called so, `StoreError` where nothing is recorded."""
+    during = during or _unseen
+    with during("reading back"):
+        found = window(crew.recording, question.span, crew=crew)
+    diagnosis = diagnose(found.window)
+    why = asked(question.what, diagnosis, found.window)
+    if why.about.kind == "unit" and found.condensed:
+        ends = unit_ends(crew.recording, question.span, why.about.name, crew)
+        why = answer(why.about, diagnosis, found.window, why.also, ends)
+    return _aligned(why, crew, question.quiet, during), found
+
+
+def boot_of(recording: Recording, span: Span) -> Span:
+    """All that was recorded of the same boot: that is where quiet seconds are looked for."""
+    mine = [each for each in recording.segments if each.boot_id == span.boot_id]
+    return Span(span.boot_id, mine[0].start, mine[-1].end)
+
+
+def _aligned(why: Why, crew: Crew, span: Span, during: During) -> Why:
+    """With what was different in the seconds before its events, in all of the span."""
+    moments = [each.mono_s for each in why.occasions.moments if span.holds(each.mono_s)]
+    if not moments:
+        return replace(why, not_aligned=f"{why.occasions.words} in what was recorded")
+    # Of a loop that is quicker than the readings every tenth end has the readings' own pace.
+    loop = None if why.occasions.partial else loop_of(moments)
+    plan = None if loop is None else loop.plan
+    with during("comparing every signal with quiet seconds"):
+        aligned = aligned_in(crew.recording, span, moments, plan, crew)
+    if loop is not None:
+        aligned = replace(aligned, notes=(loop.note, *aligned.notes))
+    return replace(why, aligned=aligned)
+
+
+def _unseen(_: str) -> AbstractContextManager[None]:
+    return nullcontext()

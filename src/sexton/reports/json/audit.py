@@ -1,0 +1,118 @@
+"""An audit as `sexton.audit/1` (docs/json.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isinf
+from typing import Any
+
+from sexton.model.audit import SCHEMA, Audit, EnabledUnit, Reason, Subject
+from sexton.prevent.audit.changes import Change, facts
+
+
+def audit_json(audit: Audit, changed: Sequence[Change] | None = None) -> dict[str, Any]:
+    """The contract; `changed` is there with `--since` alone."""
+    told: dict[str, Any] = {
+        "schema": SCHEMA,
+        "place": audit.place,
+        "live": audit.live,
+        "made_unix": round(audit.made_unix, 3),
+        "watched_s": round(audit.watched_s, 3),
+        "told": audit.told,
+        "counts": _counts(audit),
+        "workloads": None
+        if audit.workloads is None
+        else [
+            {"kind": each.kind, "count": each.count, "example": each.example}
+            for each in audit.workloads
+        ],
+        "subjects": [subject_json(each) for each in audit.subjects],
+        "kubelet": [
+            {
+                "level": each.level,
+                "message": each.message,
+                "read_from": each.read_from,
+                "line": each.line or None,
+            }
+            for each in audit.kubelet
+        ],
+        "notes": list(audit.notes),
+        "unseen": list(audit.unseen),
+    }
+    if changed is not None:
+        told["changes"] = [
+            {"unit": each.unit, "kind": each.kind, "what": list(each.what)} for each in changed
+        ]
+    return told
+
+
+def subject_json(subject: Subject) -> dict[str, Any]:
+    """One unit."""
+    return {
+        "unit": subject.unit,
+        "verdict": subject.verdict.value,
+        "agent": subject.agent or None,
+        "title": subject.title or None,
+        "state": subject.state or None,
+        "reasons": [_reason(each) for each in subject.reasons],
+        "against": [_reason(each) for each in subject.against],
+        "unseen": list(subject.unseen),
+        "wrong_if": subject.wrong_if or None,
+        "faults": [
+            {
+                "id": each.id,
+                "detail": each.detail,
+                "fix": each.fix,
+                "read_from": each.read_from,
+                "starts_a_day": each.starts_a_day,
+            }
+            for each in subject.faults
+        ],
+        "restarts": subject.restarts,
+        "deaths": subject.deaths,
+        "owner": subject.owner or None,
+        "expires": subject.expires or None,
+        "policy": subject.policy or None,
+        "enabled": None if subject.enabled is None else _enabled(subject.enabled),
+        "facts": facts(subject),
+    }
+
+
+def _counts(audit: Audit) -> dict[str, int]:
+    counts = {"unneeded": 0, "unknown": 0, "needed": 0, "protected": 0}
+    for each in audit.subjects:
+        counts[each.verdict.value] += 1
+    counts["with_faults"] = sum(bool(each.faults) for each in audit.subjects)
+    return counts
+
+
+def _reason(reason: Reason) -> dict[str, str]:
+    return {"what": reason.what, "value": reason.value, "read_from": reason.read_from}
+
+
+def _enabled(unit: EnabledUnit) -> dict[str, Any]:
+    policy = unit.restart
+    return {
+        "how": [{"kind": each.kind, "by": each.by, "at": each.at} for each in unit.how],
+        "fragment": unit.fragment,
+        "drop_ins": list(unit.drop_ins),
+        "program": unit.program,
+        "program_missing": unit.program_missing,
+        "conditions": list(unit.conditions),
+        "timer_s": _finite(unit.timer_s),
+        "aliases": list(unit.aliases),
+        "restart": {
+            "restart": policy.restart,
+            "delay_s": _finite(policy.delay_s),
+            "limit_interval_s": _finite(policy.limit_interval_s),
+            "limit_burst": policy.limit_burst,
+            "steps": policy.steps,
+            "max_delay_s": _finite(policy.max_delay_s),
+            "prevent_status": policy.prevent_status or None,
+        },
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON knows no infinity: `null` is "for ever" here."""
+    return None if value is None or isinf(value) else value

@@ -1,0 +1,167 @@
+"""SARIF 2.1.0 (OASIS): for code scanning, where a gate's results stay and are compared.
+
+A result is a violation, waived ones with their suppression. A rule that could not be checked is a
+result too where it closes the gate, because whoever reads only results must not take silence for a
+pass; everything else that was not checked is a notification of the run. Passes are no results: the
+common readers show every result as an alert.
+
+`partialFingerprints` holds rule, subject and path and no number of the day, so that the same fault
+is the same alert tomorrow.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote
+
+from sexton import __version__
+from sexton.model.text import printable
+from sexton.prevent.gate.model import WAIVERS, Gate, Outcome, Result, Violation
+from sexton.prevent.gate.rules import all_rules
+
+VERSION = "2.1.0"
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_BASE = "IMAGE"
+_PRINT = "sextonGate/v1"
+_WAIVERS_PAGE = (
+    "Every waiver still holds.\n\nA waiver that is past its last day closes the gate, whether or"
+    " not anything needs it any more: somebody promised, and the day is past."
+)
+
+
+def gate_sarif(gate: Gate) -> dict[str, Any]:
+    """Plain dicts and lists, ready for `json.dumps`."""
+    index = {result.rule: number for number, result in enumerate(gate.results)}
+    results = [each for result in gate.results for each in _results(result, index)]
+    notices = [each for result in gate.results for each in _notices(result, index)]
+    ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gate.made_unix))
+    return {
+        "$schema": SCHEMA,
+        "version": VERSION,
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "sexton",
+                        "version": __version__,
+                        "rules": [_rule(result) for result in gate.results],
+                    }
+                },
+                "automationDetails": {"id": f"sexton-gate/{_segment(gate.place)}"},
+                "originalUriBaseIds": {_BASE: {"uri": "file:///"}},
+                "invocations": [
+                    {
+                        "executionSuccessful": True,
+                        "exitCode": gate.exit,
+                        "endTimeUtc": ended,
+                        "toolExecutionNotifications": notices,
+                    }
+                ],
+                "results": results,
+                "properties": {
+                    "place": gate.place,
+                    "os": gate.os,
+                    "booted": gate.booted,
+                    "policy": gate.policy,
+                    "passed": gate.open,
+                },
+            }
+        ],
+    }
+
+
+def _rule(result: Result) -> dict[str, Any]:
+    pages = {rule.id: rule.page for rule in all_rules()}
+    page = pages.get(result.rule, _WAIVERS_PAGE)
+    return {
+        "id": result.rule,
+        "name": result.rule,
+        "shortDescription": {"text": f"{result.title}."},
+        "fullDescription": {"text": " ".join(page.split())},
+        "help": {"text": page},
+        "defaultConfiguration": {"level": _level(result.level)},
+        "properties": {"tags": ["image", "linux", "reliability"]},
+    }
+
+
+def _results(result: Result, index: dict[str, int]) -> list[dict[str, Any]]:
+    told = [_violation(each, result, index) for each in result.violations]
+    if result.outcome is Outcome.UNKNOWN and result.closes:
+        what = "; ".join(each.what for each in result.missing)
+        lack = Violation("could not be checked", f"{result.rule} could not be checked: {what}", "")
+        told.append(_violation(lack, result, index))
+    return told
+
+
+def _violation(violation: Violation, result: Result, index: dict[str, int]) -> dict[str, Any]:
+    serious = violation.level == "error" and result.level == "error"
+    parts = [violation.message]
+    parts += [f"Evidence: {fact}" for fact in violation.facts]
+    if violation.remedy:
+        parts.append(f"To do: {violation.remedy}")
+    told: dict[str, Any] = {
+        "ruleId": result.rule,
+        "ruleIndex": index[result.rule],
+        "kind": "fail",
+        "level": "error" if serious else "warning",
+        "message": {"text": "\n".join(parts)},
+        "locations": [_location(violation, result.rule)],
+        "partialFingerprints": {_PRINT: violation.fingerprint(result.rule)},
+    }
+    waiver = violation.waived_by
+    if waiver is not None:
+        told["suppressions"] = [
+            {
+                "kind": "external",
+                "status": "accepted",
+                "justification": printable(
+                    f"waived by {waiver.owner} until {waiver.expires}: {waiver.reason}"
+                ),
+            }
+        ]
+    return told
+
+
+def _location(violation: Violation, rule: str) -> dict[str, Any]:
+    """Readers want a file and a line even where a whole node is meant."""
+    path = violation.path if violation.path.startswith("/") else ""
+    if rule == WAIVERS:  # the policy file is the pipeline's, not the image's
+        artifact: dict[str, Any] = {"uri": quote(violation.path) or "sexton-policy.toml"}
+    else:
+        artifact = {"uri": quote(path.lstrip("/")) or "etc/os-release", "uriBaseId": _BASE}
+    return {
+        "physicalLocation": {
+            "artifactLocation": artifact,
+            "region": {"startLine": max(violation.line, 1)},
+        },
+        "logicalLocations": [{"name": violation.subject, "kind": "resource"}],
+    }
+
+
+def _notices(result: Result, index: dict[str, int]) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+
+    def notice(level: str, text: str) -> None:
+        rule = {"id": result.rule, "index": index[result.rule]}
+        told.append({"level": level, "message": {"text": text}, "associatedRule": rule})
+
+    if result.outcome in (Outcome.NOT_APPLICABLE, Outcome.OFF):
+        notice("note", f"{result.rule} was not checked: {result.summary}")
+    for lack in result.missing:
+        grant = f" ({lack.grant})" if lack.grant else ""
+        notice("warning", f"{result.rule} could not be checked: {lack.what}{grant}")
+    for note in result.notes:
+        notice("note", f"{result.rule}: {note}")
+    return told
+
+
+def _level(level: str) -> str:
+    return level if level in ("error", "warning") else "note"
+
+
+def _segment(place: str) -> str:
+    """A category's part: GitHub splits the id at its last slash."""
+    return quote(place.strip("/").replace("/", "_")) or "node"

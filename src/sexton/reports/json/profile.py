@@ -1,0 +1,258 @@
+"""What `sexton profile` tells machines; the contracts are in docs/json.md.
+
+Times are UNIX seconds, `null` where the capture keeps no wall clock; beside each stands the same
+in seconds from the capture's start. Every text is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sexton.model.flame import Flame, FlameDifference, FunctionCount
+from sexton.model.profile import Kind, Tree
+from sexton.model.spike import Spike, Spikes, SpikeStack
+from sexton.model.text import printable
+from sexton.profile.timeline import Timeline
+from sexton.reports.text.profile import Contents
+from sexton.reports.text.profile_head import Capture
+
+SPIKES = "sexton.spikes/1"
+INFO = "sexton.profile/1"
+DIFFERENCE = "sexton.flame.difference/1"
+TOP = "sexton.functions/1"
+TIMELINE = "sexton.timeline/1"
+_KINDS = {
+    Kind.ROOT: "root",
+    Kind.TASK: "task",
+    Kind.KERNEL: "kernel",
+    Kind.USER: "user",
+    Kind.UNTOLD: None,
+}
+
+
+def capture_json(capture: Capture) -> dict[str, Any]:
+    """Whose it is, when it was, what it lacks."""
+    facts = capture.facts
+    start = None if capture.end_ns is None else capture.times.start_ns
+    return {
+        "path": printable(facts.path),
+        "format": printable(facts.format),
+        "host": _text(facts.host),
+        "kernel": _text(facts.release),
+        "command": _text(facts.command),
+        "cores": facts.cores,
+        "samples": capture.samples,
+        "start": _wall(capture, start),
+        "end": _wall(capture, capture.end_ns),
+        "seconds": None if capture.span_s is None else round(capture.span_s, 6),
+        "lost": facts.lost,
+        "throttled": facts.throttled,
+        "problems": [printable(each) for each in facts.problems],
+    }
+
+
+def spikes_json(capture: Capture, found: Spikes, exit_code: int) -> dict[str, Any]:
+    """Contract ``sexton.spikes/1``."""
+    return {
+        "schema": SPIKES,
+        "exit": exit_code,
+        "capture": capture_json(capture),
+        "looked_at": {
+            "core_seconds": found.cells,
+            "cores": found.cores,
+            "seconds": found.seconds,
+            "false_discovery_rate": found.fdr,
+        },
+        "problems": [printable(each) for each in found.problems],
+        "found": max(found.found, len(found.spikes)),
+        "spikes": [_spike(capture, each) for each in found.spikes],
+        "recurring": [
+            {
+                "cores": list(each.cpus),
+                "interval_s": each.interval_ns / 1e9,
+                "regular": each.regular,
+                "times": each.times,
+                "busy": _share(each.busy),
+                "normal": _share(each.normal),
+                "example": None if each.example is None else _spike(capture, each.example),
+            }
+            for each in found.recurring
+        ],
+    }
+
+
+def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
+    since = capture.times.since
+    return {
+        "cores": list(spike.cpus),
+        "start": _wall(capture, spike.start_ns),
+        "end": _wall(capture, spike.end_ns),
+        "onset": _wall(capture, spike.onset_ns),
+        "start_s": round(since(spike.start_ns), 6),
+        "end_s": round(since(spike.end_ns), 6),
+        "onset_s": round(since(spike.onset_ns), 6),
+        "busy": _share(spike.busy),
+        "normal": _share(spike.normal),
+        "kernel": _share(spike.kernel),
+        "normal_kernel": _share(spike.normal_kernel) if spike.in_kernel else None,
+        "stood_out_by": "kernel" if spike.in_kernel else "busy",
+        "q": _number(spike.q),
+        "grew": [
+            {
+                "name": printable(each.name),
+                "module": printable(each.module),
+                "kind": _KINDS[Kind(each.kind)],
+                "share": _share(each.share),
+                "calm_share": _share(each.calm_share),
+                "own_share": _share(each.own_share),
+                "q": _number(each.q),
+            }
+            for each in spike.grew
+        ],
+        "tested": spike.tested,
+        "path": None if spike.path is None else _stack(spike.path),
+        "stacks": [_stack(each) for each in spike.stacks],
+        "tasks": [
+            {"name": printable(name), "pid": pid if pid >= 0 else None, "share": _share(share)}
+            for name, pid, share in spike.tasks
+        ],
+        "calm_windows": spike.calm_windows,
+        "note": printable(spike.note),
+        "events": [_wall(capture, each) for each in spike.events],
+        "events_s": [round(since(each), 6) for each in spike.events],
+    }
+
+
+def _stack(stack: SpikeStack) -> dict[str, Any]:
+    return {
+        "frames": [printable(name) for name in stack.frames],
+        "share": _share(stack.share),
+        "calm_share": _share(stack.calm_share),
+    }
+
+
+def info_json(capture: Capture, held: Contents) -> dict[str, Any]:
+    """Contract ``sexton.profile/1``."""
+    clock = capture.facts.clock
+    return {
+        "schema": INFO,
+        "capture": capture_json(capture),
+        "clock": printable(clock.kind),
+        "events": [
+            {
+                "name": printable(event.name),
+                "hertz": event.hertz,
+                "period": event.period,
+                "samples": number,
+            }
+            for event, number in held.events
+        ],
+        "tasks": [{"name": printable(name), "samples": number} for name, number in held.tasks],
+        "cores": [
+            {"core": cpu if cpu >= 0 else None, "samples": number} for cpu, number in held.cores
+        ],
+        "stacks": held.stacks,
+        "functions": held.functions,
+        "idle_samples": held.idle,
+        "sampled_seconds": held.seconds,
+    }
+
+
+def difference_json(
+    captures: Sequence[Capture], found: FlameDifference, names: tuple[str, str]
+) -> dict[str, Any]:
+    """Contract ``sexton.flame.difference/1``."""
+    before, after = found.tree.totals(found.before), found.tree.totals(found.after)
+    return {
+        "schema": DIFFERENCE,
+        "captures": [capture_json(each) for each in captures],
+        "before": {"name": printable(names[0]), "samples": int(found.before.sum())},
+        "after": {"name": printable(names[1]), "samples": int(found.after.sum())},
+        "nodes": [
+            {
+                **_node(found.tree, node),
+                "before": int(before[node]),
+                "after": int(after[node]),
+                "q": _number(float(found.q[node])),
+            }
+            for node in range(len(found.tree))
+            if before[node] or after[node]
+        ],
+    }
+
+
+def top_json(capture: Capture, flame: Flame, found: Sequence[FunctionCount]) -> dict[str, Any]:
+    """Contract ``sexton.functions/1``."""
+    return {
+        "schema": TOP,
+        "capture": capture_json(capture),
+        **_range(capture, flame.start_ns, flame.end_ns),
+        "samples": flame.samples,
+        "functions": [
+            {
+                "name": printable(each.name),
+                "module": printable(each.module),
+                "kind": _KINDS[Kind(each.kind)],
+                "own": each.own,
+                "total": each.total,
+            }
+            for each in found
+        ],
+    }
+
+
+def timeline_json(capture: Capture, counted: Timeline) -> dict[str, Any]:
+    """Contract ``sexton.timeline/1``: per column the samples chosen, and all that were taken."""
+    return {
+        "schema": TIMELINE,
+        "capture": capture_json(capture),
+        "start": _wall(capture, counted.start_ns),
+        "start_s": round(capture.times.since(counted.start_ns), 6),
+        "column_seconds": counted.column_ns / 1e9,
+        "cores": None if counted.cpus is None else list(counted.cpus),
+        "samples": [
+            [None if value < 0 else value for value in row] for row in counted.matched.tolist()
+        ],
+        "taken": counted.sampled.tolist(),
+    }
+
+
+def _range(capture: Capture, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
+    """Of a choice: `null` where it is open, as the capture's own ends are in `capture`."""
+    return {
+        "start": _wall(capture, start_ns),
+        "end": _wall(capture, end_ns),
+        "start_s": None if start_ns is None else round(capture.times.since(start_ns), 6),
+        "end_s": None if end_ns is None else round(capture.times.since(end_ns), 6),
+    }
+
+
+def _node(tree: Tree, node: int) -> dict[str, Any]:
+    frame = int(tree.frame[node])
+    frames = tree.frames
+    kind = Kind.ROOT if node == 0 else Kind(int(frames.kinds[frame]))
+    return {
+        "depth": int(tree.depth[node]),
+        "name": "all" if node == 0 else printable(frames.names[frame]),
+        "module": printable(frames.modules[frame]),
+        "kind": _KINDS[kind],
+    }
+
+
+def _wall(capture: Capture, time_ns: int | None) -> float | None:
+    wall = None if time_ns is None else capture.times.wall_s(time_ns)
+    return None if wall is None else round(wall, 6)
+
+
+def _share(value: float) -> float | None:
+    return None if value != value else round(value, 6)
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN: not tested is null."""
+    return None if value != value else value
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else printable(value)

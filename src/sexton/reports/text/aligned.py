@@ -1,0 +1,147 @@
+"""Signals laid over events, as a table: what was different in the seconds before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from sexton.explain.aligned.plan import LEAST_EVENTS
+from sexton.model.aligned import Aligned, Ranked
+from sexton.model.text import count, printable, shorten
+from sexton.model.why import Occasions
+from sexton.reports.text.blocks import block, labelled
+from sexton.reports.text.profile_head import significance
+
+_MOST, _MOST_OF_CHAIN, _MOST_OF_NOTHING, _MOST_OF_ONE = 8, 4, 3, 2
+#: Columns of numbers; a narrow terminal does without the last three.
+_WIDTHS = (8, 8, 6, 5, 6, 6)
+_WIDE_ENOUGH = 72
+_HERE = "►"
+
+
+def aligned_lines(
+    aligned: Aligned, told: Occasions, known: Collection[str], width: int
+) -> Iterator[str]:
+    """What was compared, the table, and how far it may be trusted.
+
+    `known` are names of which the chain speaks already: what is about them comes first.
+    """
+    events = len(aligned.events)
+    what = f"{events:,} {told.one if events == 1 else told.many}"
+    text = (
+        f"the {aligned.before_s:.0f} s before {what}, against "
+        f"{count(aligned.controls, 'quiet window')}; {count(aligned.tested, 'signal')} compared"
+    )
+    if not events:
+        text = f"none of {told.words} could be compared with other seconds"
+    yield from labelled("BEFORE IT", [text], width)
+    shown = chosen(aligned, known)
+    if shown:
+        yield from table(shown, events, known, width)
+        if any(each.about in known for each in shown):
+            yield f" {_HERE} is named by the chain"
+    for text in verdicts(aligned, len(shown)):
+        yield from block(text, width, "   ")
+
+
+def chosen(aligned: Aligned, known: Collection[str]) -> list[Ranked]:
+    """The foremost ones, of one thing not more than two: a NIC has a hundred counters."""
+    some = aligned.ranked[: aligned.significant] if aligned.significant else aligned.ranked
+    often: Counter[str] = Counter()
+    kept: list[Ranked] = []
+    for each in some:
+        often[each.about] += 1
+        if often[each.about] <= _MOST_OF_ONE:
+            kept.append(each)
+    if len(aligned.events) >= LEAST_EVENTS and not aligned.significant:
+        return kept[:_MOST_OF_NOTHING]
+    named = [each for each in kept if each.about in known][:_MOST_OF_CHAIN]
+    others = [each for each in kept if each.about not in known]
+    return [*named, *others[: _MOST - len(named)]]
+
+
+def table(
+    ranked: Sequence[Ranked], events: int, known: Collection[str], width: int
+) -> Iterator[str]:
+    """One line each, the name in what the numbers leave; `IN` is before how many of the events."""
+    cells = [("USUALLY", "BEFORE", "EFFECT", "IN", "LEAD", "q")]
+    for each in ranked:
+        lead = "-" if each.lead_s is None else f"{each.lead_s:.0f} s"
+        numbers = number(each.control), number(each.before), size(each.effect)
+        cells.append((*numbers, f"{each.shown}/{events}", lead, significance(each.q)))
+    columns: tuple[int, ...] = _WIDTHS if width >= _WIDE_ENOUGH else _WIDTHS[:3]
+    if events < LEAST_EVENTS:  # a q of so few is 1, whatever happened
+        columns = columns[:5]
+    room = width - 3 - sum(columns) - len(columns)
+    names = ["WHAT DIFFERED", *(named(each, room) for each in ranked)]
+    signs = [" ", *(_HERE if each.about in known else " " for each in ranked)]
+    for sign, name, row in zip(signs, names, cells, strict=True):
+        told = " ".join(f"{cell:>{wide}}" for cell, wide in zip(row, columns, strict=False))
+        yield f" {sign} {name:{room}} {told}"
+
+
+def size(effect: float) -> str:
+    """Spreads of the control windows, with a sign.
+
+    >>> size(48.31), size(-3.14), size(123456.0), size(float("nan"))
+    ('+48', '-3.1', '>+999', '-')
+    """
+    if effect != effect:
+        return "-"
+    if abs(effect) > 999:
+        return ">+999" if effect > 0 else "<-999"
+    return f"{effect:+.{0 if abs(effect) >= 10 else 1}f}"
+
+
+def named(each: Ranked, room: int) -> str:
+    """With its unit where there is room for it.
+
+    >>> core = Ranked("core", "core 5", "system time", "% of a core", 99, 2, 9, 0.1, 0.2, 6)
+    >>> named(core, 40), named(core, 20)
+    ('core 5: system time, % of a core', 'core 5: system time')
+    """
+    about = printable(each.about)
+    name = f"{about}: {printable(each.name)}" if about else printable(each.name)
+    whole = f"{name}, {printable(each.unit)}"
+    return whole if len(whole) <= room else shorten(name, room)
+
+
+def number(value: float) -> str:
+    """As many digits as it deserves.
+
+    >>> [number(value) for value in (0.0, 0.034, 3.14159, 120.4, 68440.0, 2.5e7, float("nan"))]
+    ['0', '0.034', '3.1', '120', '68,440', '25 M', '-']
+    """
+    size = abs(value)
+    if value != value:
+        return "-"
+    if size >= 1e6:
+        return f"{value / 1e6:,.0f} M"
+    if size >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 1 else f"{value:.2g}"
+
+
+def verdicts(aligned: Aligned, shown: int) -> Iterator[str]:
+    """What may be concluded, and what not."""
+    events = len(aligned.events)
+    if 0 < events < LEAST_EVENTS:
+        yield (
+            f"{count(events, 'event')}: no p below {aligned.smallest_p:.2g} can be reached, so "
+            "this shows what differed most and proves nothing"
+        )
+    elif events and aligned.significant:
+        rest = aligned.significant - shown
+        more = f" (and {rest:,} more: --json lists them)" if rest > 0 else ""
+        yield (
+            f"significant, with at most {aligned.fdr * 100:.0f} % false discoveries among them"
+            f"{more}; what comes first need not be the cause"
+        )
+    elif aligned.ranked:
+        yield (
+            "none of it is significant: differences as large come about by chance among "
+            f"{count(aligned.tested, 'signal')}"
+        )
+    # What was just said need not be said again.
+    few = events < LEAST_EVENTS
+    yield from (printable(note) for note in aligned.notes if not (few and "significant" in note))

@@ -1,0 +1,333 @@
+"""An audit as text: what nothing needs first, then what would hurt, then all that is fine.
+
+Every string of an `Audit` is already escaped. "Safe to disable" is never said: a person decides,
+with what speaks for and against it in front of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from shlex import quote
+
+from sexton.model.audit import CRASH_LOOP, Audit, Fault, Need, Reason, Subject
+from sexton.model.text import count, printable, shorten
+from sexton.prevent.audit.catalogue import BASE
+from sexton.prevent.audit.changes import Before, Change
+from sexton.reports.text.blocks import block, labelled, typed
+
+FOUND, CLEAN, UNTOLD = 1, 0, 3
+_WORDS = {FOUND: "FOUND", CLEAN: "NOTHING FOUND", UNTOLD: "CANNOT TELL FROM HERE"}
+_COLOURS = {FOUND: "31", CLEAN: "32", UNTOLD: "33"}
+_ENDS = {
+    FOUND: "something was found",
+    CLEAN: "nothing was found",
+    UNTOLD: "could not tell; the lines above say why",
+}
+_MOST_SHOWN = 12
+_MOST_NAMES = 12
+_MOST_LOOPING = 3
+
+
+def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
+    """The exit status."""
+    if not audit.told:
+        return UNTOLD
+    if changed is not None:
+        return FOUND if any(each.bad for each in changed) else CLEAN
+    broken = any(each.level == "error" for each in audit.kubelet)
+    return FOUND if audit.found or broken else CLEAN
+
+
+def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -> str:
+    """The whole report; `kind` is what was looked at: "a tar", "10 s watched"."""
+    width = min(max(width, 60), 110)
+    lines = [*_head(audit, kind, status(audit), width, colour)]
+    if not audit.told:
+        lines += _untold(audit, width)
+        return _joined(lines, UNTOLD)
+    lines += block(_lead(audit), width, " ")
+    unneeded = audit.of(Need.UNNEEDED)
+    harmful = [each for each in audit.subjects if each.harmful and each not in unneeded]
+    lines += _section("UNNEEDED", unneeded, width)
+    lines += _section("RESTARTS FOR EVER, OR STARTS TOO OFTEN", harmful, width)
+    lines += _policy(audit, width)
+    lines += _kubelet(audit, width)
+    lines += ["", *_rest(audit, width)]
+    lines += _about(audit, width)
+    lines += _do_now(audit, width)
+    return _joined(lines, status(audit))
+
+
+def changes_text(
+    audit: Audit, changed: Sequence[Change], before: Before, width: int = 88, colour: bool = False
+) -> str:
+    """Only what is not as it was."""
+    width = min(max(width, 60), 110)
+    ended = status(audit, changed)
+    lines = [*_head(audit, _since(before), ended, width, colour)]
+    if not audit.told:
+        lines += _untold(audit, width)
+        return _joined(lines, UNTOLD)
+    if before.place and before.place != audit.place:
+        lines += labelled("NOTE", [f"the earlier audit was of {printable(before.place)}"], width)
+    if not changed:
+        lines += block(
+            f"Nothing changed: the same {count(len(audit.subjects), 'unit')}.", width, " "
+        )
+    for kind in ("new", "changed", "gone"):
+        these = [each for each in changed if each.kind == kind]
+        for number, change in enumerate(these):
+            what = f": {'; '.join(change.what)}" if change.what else ""
+            lines += labelled(kind.upper() if number == 0 else "", [change.unit + what], width)
+            if change.subject is not None and change.bad:
+                lines += _evidence(change.subject, width)
+    lines += ["", *_about(audit, width, short=True)]
+    return _joined(lines, ended)
+
+
+def _since(before: Before) -> str:
+    if not before.subjects and not before.place:
+        return "the first one that is kept: everything is new"
+    try:
+        return time.strftime("since %Y-%m-%d %H:%M", time.localtime(before.made_unix))
+    except (OverflowError, OSError, ValueError):
+        return "since an impossible time"
+
+
+def _joined(lines: Iterable[str], ended: int) -> str:
+    return "\n".join([*lines, "", f" exit {ended}: {_ENDS[ended]}"]) + "\n"
+
+
+def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> Iterator[str]:
+    word = _WORDS[ended]
+    parts = [kind]
+    if audit.told:
+        parts.append(count(len(audit.subjects), "service and timer", "services and timers"))
+    if audit.workloads is not None:
+        kinds = [f"{each.count:,} {each.kind}" for each in audit.workloads]
+        parts.append(f"workloads: {', '.join(kinds) or 'none seen'}")
+    first = f"{word}  {shorten(audit.place, 50)}   {' · '.join(parts)}"
+    lines = list(block(first, width, "      ", first=""))
+    if colour:
+        lines[0] = f"\x1b[1;{_COLOURS[ended]}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    yield from (*lines, "")
+
+
+def _lead(audit: Audit) -> str:
+    """The verdict in a sentence."""
+    unneeded, harmful = audit.of(Need.UNNEEDED), [each for each in audit.subjects if each.harmful]
+    looping = [each for each in harmful if any(f.id == CRASH_LOOP for f in each.faults)]
+    if unneeded:
+        one = len(unneeded) == 1
+        starts = f"{'it' if one else 'they'} {'is' if one else 'are'} started here"
+        sentence = (
+            f"{_names(unneeded, 3)} {'is' if one else 'are'} not needed: {starts}, and by all that"
+            f" can be seen nothing uses {'it' if one else 'them'}."
+        )
+    else:
+        sentence = "No unit is plainly unneeded."
+    if looping:
+        verb = "crash-loops" if len(looping) == 1 else "crash-loop"
+        sentence += f" {_names(looping, 3)} {verb} now."
+    lasting = [each for each in harmful if each not in looping]
+    if lasting:
+        sentence += (
+            f" Once failing, {_names(lasting, 3)} would restart for ever: each start makes a memory"
+            " cgroup, and may leave it behind."
+        )
+    if unneeded or harmful:
+        return sentence
+    if any(each.level == "error" for each in audit.kubelet):
+        return "No unit is plainly unneeded, but kubelet's configuration has errors."
+    against = [each for each in audit.subjects if each.policy]
+    if against:
+        return f"{count(len(against), 'unit')} against the policy: {_names(against, 3)}."
+    what = "runs" if audit.live else "would start"
+    return f"Nothing {what} here that is plainly unneeded, and no unit would restart for ever."
+
+
+def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[str]:
+    if not subjects:
+        return
+    yield from ("", f" {title}")
+    groups: dict[object, list[Subject]] = {}
+    for each in subjects:  # the timers and services of one agent say the same of each
+        said = (each.agent, each.reasons, each.against, each.unseen, each.faults)
+        groups.setdefault(said if each.agent else each.unit, []).append(each)
+    for group in list(groups.values())[:_MOST_SHOWN]:
+        first = group[0]
+        state = f", {first.state}" if first.state and len(group) == 1 else ""
+        name = f"{first.title}{state}" if first.title else state.lstrip(", ")
+        names = ", ".join(each.unit for each in group)
+        yield from block(f"{names}   {name}".rstrip(), width, "     ", first="  ")
+        yield from _evidence(first, width)
+    if len(groups) > _MOST_SHOWN:
+        yield f"  and {len(groups) - _MOST_SHOWN:,} more (--json has all)"
+
+
+def _evidence(subject: Subject, width: int) -> Iterator[str]:
+    if subject.enabled is not None and subject.enabled.how:
+        way = subject.enabled.how[0]
+        by = f"{way.by} ({way.kind})" if way.by else "hand, or by a program: no file starts it"
+        yield from _line(f"started by {by}: {way.at or 'no unit file'}", width)
+    if subject.verdict is Need.UNNEEDED or subject.reasons:
+        yield from _reasons(subject.reasons, width, "")
+    yield from _reasons(subject.against, width, "against: ")
+    for fault in subject.faults:
+        yield from _fault(fault, width)
+    if subject.unseen:
+        yield from _line(f"not seen: {'; '.join(subject.unseen)}", width)
+    if subject.wrong_if:
+        yield from _line(f"wrong if {subject.wrong_if}", width)
+
+
+def _reasons(reasons: Iterable[Reason], width: int, lead: str) -> Iterator[str]:
+    for each in reasons:
+        yield from _line(f"{lead}{each.what}: {each.value}  [{each.read_from}]", width)
+
+
+def _fault(fault: Fault, width: int) -> Iterator[str]:
+    where = f"  [{fault.read_from}]" if fault.read_from else ""
+    yield from _line(f"{fault.id}: {fault.detail}{where}", width)
+
+
+def _line(text: str, width: int) -> Iterator[str]:
+    yield from block(text, width, "     ", first="   └ ")
+
+
+def _policy(audit: Audit, width: int) -> Iterator[str]:
+    """What the policy has against units, by its complaint."""
+    by: dict[str, list[Subject]] = {}
+    for each in audit.subjects:
+        if each.policy:
+            by.setdefault(each.policy, []).append(each)
+    if not by:
+        return
+    yield from ("", " AGAINST THE POLICY")
+    for problem, subjects in sorted(by.items()):
+        told = [f"{each.unit} ({each.owner}, {each.expires})" if each.owner else each.unit
+                for each in subjects]  # fmt: skip
+        yield from block(f"{problem}: {_listed(told)}", width, "     ", first="  ")
+
+
+def _kubelet(audit: Audit, width: int) -> Iterator[str]:
+    told = [each for each in audit.kubelet if each.level != "note"]
+    if not told:
+        return
+    yield from ("", " KUBELET'S CONFIGURATION")
+    for each in told[:_MOST_SHOWN]:
+        where = f"{each.read_from}:{each.line}" if each.line else each.read_from
+        yield from block(f"{each.level}: {each.message}  [{where}]", width, "     ", first="  ")
+    if len(told) > _MOST_SHOWN:
+        yield f"  and {len(told) - _MOST_SHOWN:,} more (--json has all)"
+
+
+def _rest(audit: Audit, width: int) -> Iterator[str]:
+    known = [each for each in audit.subjects if each.agent != BASE]
+    unknown = [each for each in known if each.verdict is Need.UNKNOWN and not each.harmful]
+    if unknown:
+        why = "nobody was seen using them; that does not make them unneeded"
+        if not audit.live:
+            why = "an image does not show who will use them"
+        text = f"{len(unknown):,} ({why}): {_listed(each.unit for each in unknown)}"
+        yield from labelled("UNKNOWN", [text], width)
+    for need in (Need.NEEDED, Need.PROTECTED):
+        subjects = [each for each in known if each.verdict is need]
+        if subjects:
+            names = _listed(_with_why(each) for each in subjects)
+            yield from labelled(need.value.upper(), [f"{len(subjects):,}: {names}"], width)
+    base = len(audit.subjects) - len(known)
+    if base:
+        text = f"{count(base, 'part')} of the distribution (--json names them)"
+        yield from labelled("NOT JUDGED", [text], width)
+    risky = [each for each in known if each.verdict is Need.PROTECTED and each.faults]
+    if risky:
+        text = f"made to restart for ever, as such units are: {_listed(e.unit for e in risky)}"
+        yield from labelled("BY DESIGN", [text], width)
+
+
+def _with_why(subject: Subject) -> str:
+    if subject.verdict is Need.NEEDED and subject.reasons:
+        return f"{subject.unit} ({subject.reasons[0].what})"
+    return subject.unit
+
+
+def _about(audit: Audit, width: int, short: bool = False) -> Iterator[str]:
+    yield from labelled("NOT SEEN", audit.unseen, width)
+    yield from labelled("NOTE", audit.notes[: 3 if short else 8], width)
+    if not audit.live:
+        yield from labelled(
+            "READ", ["its files only: nothing of it was run, mounted or changed"], width
+        )
+
+
+def _untold(audit: Audit, width: int) -> Iterator[str]:
+    what = "no unit could be listed" if audit.live else "no unit files in it"
+    yield from block(f"There is nothing to judge: {what}.", width, " ")
+    yield ""
+    yield from _about(audit, width)
+    if audit.live:
+        yield from labelled("TRY", ["what its files would start, as if it were an image:"], width)
+        yield typed("sexton audit --root /")
+    else:
+        yield from labelled("TRY", ["the directory that holds the image's etc and usr"], width)
+
+
+def _do_now(audit: Audit, width: int) -> Iterator[str]:
+    unneeded = audit.of(Need.UNNEEDED)
+    harmful = [each for each in audit.subjects if each.harmful and each not in unneeded]
+    harmful.sort(key=lambda each: each.faults[0].id != CRASH_LOOP)
+    if unneeded:
+        yield ""
+        yield from labelled("DO NOW", ["ask the owner of each; then:"], width)
+        yield from map(typed, _disabling(audit, [each.unit for each in unneeded]))
+    if harmful:
+        yield ""
+        looping = [each for each in harmful if each.faults[0].id == CRASH_LOOP]
+        if looping:
+            shown = ", ".join(each.unit for each in looping[:_MOST_LOOPING])
+            more = len(looping) - _MOST_LOOPING
+            named = f"{shown} and {more} more" if more > 0 else shown
+            verb = "fails" if len(looping) == 1 else "fail"
+            yield from labelled("DO NOW", [f"why {named} {verb}:"], width)
+            cures = [each.faults[0].fix.split("\n") for each in looping[:_MOST_LOOPING]]
+            first_lines = [cure[0] for cure in cures]  # where each says why
+            rest = [line for cure in cures for line in cure[1:]]
+            yield from map(typed, dict.fromkeys([*first_lines, *rest]))
+        else:
+            yield from labelled("PREVENT", [f"a drop-in for {harmful[0].unit}:"], width)
+            yield from map(typed, harmful[0].faults[0].fix.split("\n"))
+    if any(each.level != "note" for each in audit.kubelet):
+        yield ""
+        yield from labelled("MEND", ["kubelet's configuration, corrected, to compare:"], width)
+        where = "" if audit.live else f" --root {quote(audit.place)}"
+        yield typed(f"sexton audit{where} --kubelet-out kubelet.yaml")
+    if audit.found and not any(each.owner or each.policy for each in audit.subjects):
+        yield ""
+        yield from labelled("KEEP", ["who owns each agent, and until when, in git:"], width)
+        where = "" if audit.live else f" --root {quote(audit.place)}"
+        yield typed(f"sexton audit{where} --write-policy agents.toml")
+
+
+def _disabling(audit: Audit, units: Sequence[str]) -> tuple[str, ...]:
+    names = " ".join(map(quote, units[:_MOST_SHOWN]))
+    if audit.live:
+        return (
+            f"sudo systemctl disable --now {names}",
+            f"sudo systemctl enable --now {names}  # undo",
+        )
+    return (f"systemctl --root=TREE mask {names}  # in the build; undo: unmask",)
+
+
+def _names(subjects: Sequence[Subject], most: int) -> str:
+    names = [each.unit for each in subjects]
+    if len(names) <= most:
+        return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _MOST_NAMES:,} more" if len(every) > _MOST_NAMES else ""
+    return ", ".join(every[:_MOST_NAMES]) + more

@@ -1,0 +1,133 @@
+"""What a capture is, its functions and their timelines, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.flame import FunctionCount
+from sexton.model.profile import Event, Kind
+from sexton.model.text import count, printable, seconds, shorten
+from sexton.profile.timeline import Timeline
+from sexton.reports.text.heat import Grid, Look, heat_lines, scale, stretched
+from sexton.reports.text.profile_head import (
+    Capture,
+    Times,
+    footnotes,
+    identity,
+    labelled,
+    percent,
+    wrapped,
+)
+
+_MOST = 8
+_KINDS = {
+    Kind.KERNEL: "kernel",
+    Kind.USER: "user",
+    Kind.TASK: "task",
+    Kind.UNTOLD: "",
+    Kind.ROOT: "",
+}
+
+
+class Contents(NamedTuple):
+    """What is in a capture: samples by event, task and core, the largest first."""
+
+    events: Sequence[tuple[Event, int]]
+    tasks: Sequence[tuple[str, int]]
+    cores: Sequence[tuple[int, int]]
+    stacks: int
+    functions: int
+    idle: int
+    seconds: int
+
+
+def info_text(capture: Capture, held: Contents, look: Look) -> str:
+    """One screen."""
+    width = min(max(look.width, 60), 110)
+    facts = capture.facts
+    lines = [*wrapped(identity(capture), width, "   "), ""]
+    lines += labelled("FORMAT", [printable(facts.format) or "not told"], width)
+    if facts.command:
+        lines += labelled("COMMAND", [shorten(printable(facts.command), 300)], width)
+    lines += labelled("CLOCK", [_clock(capture)], width)
+    lines += labelled("EVENTS", [_event(*each) for each in held.events[:_MOST]], width)
+    total = sum(number for _, number in held.events)
+    kinds = f"{count(held.stacks, 'distinct stack')} of {count(held.functions, 'function')}"
+    idle = f", {percent(held.idle / total)} of the samples idle" if total else ""
+    lines += labelled("STACKS", [kinds + idle], width)
+    lines += labelled(
+        "TASKS", _tops([(printable(n) or "(no name)", c) for n, c in held.tasks], total), width
+    )
+    told = [(f"core {cpu}", number) for cpu, number in held.cores if cpu >= 0]
+    number = count(len(told), "core")
+    busiest = _tops(told, total)
+    words = [f"{number} sampled; most samples: {busiest[0]}"] if told else ["not told"]
+    lines += labelled("CORES", words, width)
+    lines += footnotes(capture, width)
+    return "\n".join(lines) + "\n"
+
+
+def _clock(capture: Capture) -> str:
+    times = capture.times
+    if capture.end_ns is None:
+        return "none: samples have no times"
+    if not times.has_wall:
+        kind = printable(capture.facts.clock.kind)
+        return f"{kind}; no wall time (perf record -k CLOCK_MONOTONIC keeps it)"
+    return f"{times.date(times.start_ns)} to {times.clock(capture.end_ns)}"
+
+
+def _event(event: Event, samples: int) -> str:
+    rate = f", {event.hertz} Hz" if event.hertz else ""
+    rate += f", every {event.period:,}" if event.period and not event.hertz else ""
+    return f"{printable(event.name)}{rate}: {count(samples, 'sample')}"
+
+
+def _tops(pairs: Sequence[tuple[str, int]], total: int) -> list[str]:
+    shown = [f"{name} {percent(number / total)}" for name, number in pairs[:_MOST] if total]
+    more = f" · {len(pairs) - _MOST} more" if len(pairs) > _MOST else ""
+    return [" · ".join(shown) + more] if shown else ["none"]
+
+
+def top_lines(found: Sequence[FunctionCount], total: int, most: int, width: int) -> Iterator[str]:
+    """Functions by what they took, a line each."""
+    if not total:
+        yield " no sample is in this choice"
+        return
+    room = min(max(width, 60), 140) - 40
+    yield f" {'ITSELF':>8} {'TOTAL':>8} {'SAMPLES':>11}  {'FUNCTION':{room}} WHERE"
+    for each in found[:most]:
+        where = printable(each.module).rpartition("/")[2].removeprefix("[kernel.kallsyms]")
+        where = where or _KINDS.get(Kind(each.kind), "")
+        name = shorten(printable(each.name), room)
+        yield (
+            f" {percent(each.own / total):>8} {percent(each.total / total):>8} "
+            f"{each.own:>11,}  {name:{room}} {shorten(where, 24)}".rstrip()
+        )
+    if len(found) > most:
+        yield f" and {count(len(found) - most, 'more function')}: --number N shows more"
+
+
+def timeline_lines(grid: Grid, counted: Timeline, times: Times, look: Look) -> Iterator[str]:
+    """When something ran: a line of heat (or one per core), and where it was most."""
+    wide, _ = stretched(grid, min(look.width, 200))
+    yield from heat_lines(wide, times, look)
+    yield ""
+    yield scale(look, ("none", f"the most, {percent(_largest(grid))} of the samples"))
+    matched = np.maximum(counted.matched, 0).sum(axis=0)
+    if not matched.sum():
+        yield " no sample is in this choice"
+        return
+    peak = int(matched.argmax())
+    at = counted.start_ns + peak * counted.column_ns
+    yield (
+        f" {count(int(matched.sum()), 'sample')} in all; a column is {seconds(grid.column_s)}; "
+        f"most from {times.clock(at, 1)}: {int(matched[peak]):,}"
+    )
+
+
+def _largest(grid: Grid) -> float:
+    return float(np.nanmax(grid.values)) if (~np.isnan(grid.values)).any() else 0.0

@@ -1,0 +1,281 @@
+"""What a recording holds, and whether it is whole: as text, and as `sexton.recording.info/1` and
+`sexton.recording.verify/1`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sexton.model.recorder import Alarm, Mark
+from sexton.model.row import fields_of
+from sexton.model.text import count, printable, seconds, size
+from sexton.replay.span import moment
+from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, Told
+from sexton.store.verify import TORN, Trouble, Verified
+
+INFO = "sexton.recording.info/1"
+VERIFY = "sexton.recording.verify/1"
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+#: So that a night fits a screen; `--json` has all of it.
+_MOST_TABLES, _MOST_EVENTS, _MOST_LOST, _MOST_NOTES, _MOST_PROBLEMS = 8, 8, 3, 3, 4
+_MOST_TROUBLES = 50
+
+
+def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
+    """At most some forty lines: who, when, how much, what happened, what is missing."""
+    width = min(max(width, 60), 120)
+    lines = [*_head(found)]
+    for title, part in (
+        ("WHAT HAPPENED", _happened(found)),
+        (f"{'TABLE':26}{'EVERY':>9}{'ROWS':>16}{'BYTES':>12}", _tables(found.tables)),
+        ("NOT SEEN, OR NOT ALWAYS", _lost(found.sources)),
+        ("THE RECORDER ON ITSELF", _itself(found)),
+        ("SKIPPED: sexton recording verify tells more", _problems(found.problems)),
+    ):
+        shown = list(part)
+        if shown:
+            lines += ["", f" {_BOLD}{title}{_PLAIN}" if colour else f" {title}", *shown]
+    return "\n".join(_cut(line, width + 8 * ("\x1b" in line)) for line in lines) + "\n"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def _head(found: Summary) -> Iterator[str]:
+    node = found.node
+    name = (node.hostname if node else "") or found.host or "a node that did not tell its name"
+    who = printable(name)
+    if node is not None:
+        who += f", Linux {printable(node.kernel)}"
+        who += f", {count(node.cores, 'core')}" if node.cores else ""
+    yield f"{who}; {'a recorder writes here now' if found.recording_now else 'no recorder runs'}"
+    if found.start is None or found.end is None:
+        yield "Nothing was recorded yet."
+        return
+    zone = time.strftime("%Z", time.localtime(min(max(found.end[1], 0.0), 2e11)))
+    span = f"{moment(found.start[1])} to {moment(found.end[1])} {zone}"
+    yield f"{span}: {seconds(found.watched_s)} recorded"
+    parts = [count(len(found.boots), "boot")]
+    gone = sum(gap.seconds or 0.0 for gap in found.gaps)
+    gaps = f"{count(len(found.gaps), 'gap')} of {seconds(gone)} in all" if found.gaps else "no gap"
+    parts.append(gaps)
+    if found.jumps:
+        parts.append(f"the clock was moved {count(len(found.jumps), 'time')}")
+    yield ", ".join(parts)
+    rate = "" if found.bytes_an_hour is None else f", {size(found.bytes_an_hour)} an hour"
+    held = f", {size(found.pinned_bytes)} of it pinned" if found.pins else ""
+    held = f"{size(found.bytes)}{held}{rate}"
+    yield f"{count(found.sealed, 'sealed segment')}, {found.opened} open: {held}"
+    yield from _profiles(found.profiles)
+
+
+def _profiles(found: ProfileSum) -> Iterator[str]:
+    parts = []
+    if found.annexes and found.start is not None and found.end is not None:
+        lost = "" if not found.lost else f" ({found.lost:,} lost)"
+        span = f"{moment(found.start[1])} to {moment(found.end[1])}"
+        parts.append(f"{found.samples:,} samples{lost} from {span}, {size(found.bytes)}")
+    if found.waiting:
+        waiting = f"{count(found.waiting, 'file')} of perf's not decoded"
+        parts.append(f"{waiting}, {size(found.waiting_bytes)}")
+    if parts:
+        yield f"Stacks: {'; '.join(parts)}"
+
+
+def _happened(found: Summary) -> Iterator[str]:
+    alarms = [told for told in found.alarms if told.row.kind != "mark"]  # the mark itself is told
+    events = [(told.wall_s, _words(told)) for told in (*alarms, *found.marks)]
+    for gap in found.gaps:
+        what = "reboot" if gap.reboot else "gap"
+        span = "" if gap.seconds is None else f" of {seconds(gap.seconds)}"
+        events.append((gap.start, f"{what}{'; nothing recorded' if gap.reboot else ''}{span}"))
+    for jump in found.jumps:
+        events.append((jump.at, f"the clock moved by {seconds(jump.seconds)}"))
+    alarmed = {(told.row.kind, told.row.about) for told in found.alarms}
+    for pin in found.pins:  # one that a mark made while no recorder ran, or whose alarm has aged
+        if (pin.kind, pin.about) not in alarmed:
+            more = "" if pin.detail in ("", pin.about) else f": {pin.detail}"
+            events.append((pin.wall_s, printable(f"pinned: {pin.kind} {pin.about}{more}")))
+    events.sort()
+    shown = events[-_MOST_EVENTS:]
+    if len(shown) < len(events):
+        yield f"   {count(len(events) - len(shown), 'earlier event')}: --json lists them"
+    for wall_s, words in shown:
+        yield f"   {moment(wall_s)}  {words}"
+    if found.pins:
+        last = printable(found.pins[-1].id)
+        yield f"   {count(len(found.pins), 'pin')} kept beyond retention, the last: {last}"
+
+
+def _words(told: Told) -> str:
+    row = told.row
+    if isinstance(row, Alarm):
+        return printable(f"{row.kind.replace('_', ' ')} {row.about}: {row.detail}")
+    if isinstance(row, Mark):
+        return printable(f"mark: {row.text}")
+    return printable(f"{row.kind}: {row.detail}")
+
+
+def _tables(found: dict[str, TableSum]) -> Iterator[str]:
+    order = sorted(found.items(), key=lambda item: (-item[1].bytes, -item[1].rows, item[0]))
+    order = [(name, each) for name, each in order if each.readings or each.rows]
+    for name, each in order[:_MOST_TABLES]:
+        every = "-" if each.period_s is None else seconds(round(each.period_s, 2))
+        yield f"   {name:24}{every:>9}{each.rows:>16,}{size(each.bytes):>12}"
+    rest = [each for _, each in order[_MOST_TABLES:]]
+    if rest:
+        rows, held = sum(each.rows for each in rest), sum(each.bytes for each in rest)
+        yield f"   {f'{len(rest)} more':24}{'':>9}{rows:>16,}{size(held):>12}"
+
+
+def _lost(sources: Sequence[SourceSum]) -> Iterator[str]:
+    lost = [each for each in sources if set(each.segments) - {"ok"}]
+    lost.sort(key=lambda each: (each.last.state == "absent", each.last.id))
+    for each in lost[:_MOST_LOST]:
+        state = each.last
+        bad = sum(number for name, number in each.segments.items() if name != "ok")
+        often = "" if "ok" not in each.segments else f" in {count(bad, 'segment')}, else ok"
+        shown = state.state if state.state != "ok" else "/".join(sorted({*each.segments} - {"ok"}))
+        detail = f": {state.detail}" if state.detail and state.state != "ok" else ""
+        yield f"   {printable(state.id):24}{printable(f'{shown}{often}{detail}')}"
+    if len(lost) > _MOST_LOST:
+        names = ", ".join(printable(each.last.id) for each in lost[_MOST_LOST:])
+        yield f"   {len(lost) - _MOST_LOST} more: {names}"
+
+
+def _itself(found: Summary) -> Iterator[str]:
+    cost = found.cost
+    if cost is not None:
+        parts = []
+        if cost.cpu_share is not None:
+            parts.append(f"{cost.cpu_share:.2%} of one core")
+        if cost.kernel_share is not None:
+            parts.append(f"{cost.kernel_share:.2%} in kernel probes")
+        parts.append(f"{size(cost.most_bytes)} at most")
+        parts.append(f"{size(cost.written_bytes)} written")
+        yield f"   {', '.join(parts)}"
+    if len(found.notes) > _MOST_NOTES:
+        earlier = len(found.notes) - _MOST_NOTES
+        yield f"   {count(earlier, 'earlier note')}: --json lists them"
+    for told in found.notes[-_MOST_NOTES:]:
+        yield f"   {moment(told.wall_s)}  {_words(told)}"
+
+
+def _problems(problems: Sequence[str]) -> Iterator[str]:
+    for problem in problems[:_MOST_PROBLEMS]:
+        yield f"   {printable(problem)}"
+    if len(problems) > _MOST_PROBLEMS:
+        yield f"   and {len(problems) - _MOST_PROBLEMS} more"
+
+
+def info_json(found: Summary) -> dict[str, Any]:
+    """The contract of docs/json.md."""
+    return {
+        "schema": INFO,
+        "path": printable(str(found.path)),
+        "node": _plain(found.node, {}) if found.node is not None else None,
+        "host": printable(found.host),
+        "sexton": printable(found.sexton),
+        "recording_now": found.recording_now,
+        "status": _safe(found.status),
+        "start": _pair(found.start),
+        "end": _pair(found.end),
+        "recorded_s": round(found.watched_s, 3),
+        "boots": [printable(each) for each in found.boots],
+        "gaps": [gap._asdict() for gap in found.gaps],
+        "clock_jumps": [jump._asdict() for jump in found.jumps],
+        "segments": {"sealed": found.sealed, "open": found.opened},
+        "bytes": found.bytes,
+        "pinned_bytes": found.pinned_bytes,
+        "bytes_an_hour": None if found.bytes_an_hour is None else round(found.bytes_an_hour),
+        "tables": {
+            name: {
+                "rows": each.rows,
+                "bytes": each.bytes,
+                "readings": each.readings,
+                "period_s": None if each.period_s is None else round(each.period_s, 3),
+            }
+            for name, each in sorted(found.tables.items())
+        },
+        "sources": [
+            {
+                "id": printable(each.last.id),
+                "path": printable(each.last.path),
+                "state": printable(each.last.state),
+                "detail": printable(each.last.detail),
+                "grant": printable(each.last.grant),
+                "segments": _safe(each.segments),
+            }
+            for each in found.sources
+        ],
+        "alarms": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.alarms],
+        "marks": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.marks],
+        "notes": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.notes],
+        "pins": [
+            _safe({name: getattr(pin, name) for name in type(pin).__slots__}) for pin in found.pins
+        ],
+        "profiles": {
+            "annexes": found.profiles.annexes,
+            "samples": found.profiles.samples,
+            "lost": found.profiles.lost,
+            "bytes": found.profiles.bytes,
+            "start": _pair(found.profiles.start),
+            "end": _pair(found.profiles.end),
+            "waiting": found.profiles.waiting,
+            "waiting_bytes": found.profiles.waiting_bytes,
+        },
+        "cost": None if found.cost is None else found.cost._asdict(),
+        "problems": [printable(each) for each in found.problems],
+    }
+
+
+def _plain(row: Any, more: dict[str, Any]) -> dict[str, Any]:
+    return {**more, **{name: _safe(getattr(row, name)) for name in fields_of(type(row))}}
+
+
+def _safe(value: Any) -> Any:
+    """JSON from a file that anybody may have written, safe to print."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(str(name)): _safe(each) for name, each in value.items()}
+    return [_safe(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _pair(pair: tuple[float, float] | None) -> dict[str, float] | None:
+    return None if pair is None else {"mono_s": pair[0], "wall_s": pair[1]}
+
+
+def verify_text(found: Verified) -> str:
+    """The verdict first, then what is wrong, place by place."""
+    read = (
+        f"{count(found.segments, 'segment')}, {count(found.files, 'file')}, "
+        f"{count(found.rows, 'row')}, {size(found.bytes)} read"
+    )
+    lines = [f"{'whole' if found.whole else _numbers(found.troubles)}: {read}"]
+    for trouble in found.troubles[:_MOST_TROUBLES]:
+        lines.append(f"   {trouble.kind:8} {trouble.place}: {trouble.detail}")
+    if len(found.troubles) > _MOST_TROUBLES:
+        lines.append(f"   and {len(found.troubles) - _MOST_TROUBLES} more: --json lists them")
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(troubles: Sequence[Trouble]) -> str:
+    kinds = [each.kind for each in troubles if each.kind != TORN]
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+
+
+def verify_json(found: Verified) -> dict[str, Any]:
+    """The contract of docs/json.md."""
+    return {
+        "schema": VERIFY,
+        "whole": found.whole,
+        "recording_now": found.recording_now,
+        "segments": found.segments,
+        "files": found.files,
+        "rows": found.rows,
+        "bytes": found.bytes,
+        "troubles": [each._asdict() for each in found.troubles],
+    }

@@ -1,0 +1,141 @@
+"""What can be seen from here, and how to grant the rest: as text and as `sexton.sources/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import shorten, wrap
+from typing import Any, NamedTuple
+
+from sexton.host.host import ONLY_LIVE
+from sexton.model.row import Row, table
+from sexton.model.text import count, printable, seconds
+from sexton.model.window import SourceState
+
+
+def in_words(page: str) -> str:
+    """What a source gives, by the first sentence of its page.
+
+    >>> in_words("`/proc/stat`: where each core's time went since boot.\\n\\nDocumented in …")
+    "where each core's time went since boot"
+    """
+    sentence = " ".join(page.strip().partition("\n\n")[0].split()).rstrip(".")
+    head, colon, rest = sentence.partition("`: ")
+    words = (rest if colon and head.startswith("`") else sentence).replace("`", "")
+    return words[:1].lower() + words[1:] if words[1:2].islower() else words
+
+
+SCHEMA = "sexton.sources/1"
+ROOT = "run as root: sudo sexton diagnose"
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_GROUPS = (
+    ("ok", "SEEN"),
+    ("denied", "NEEDS RIGHTS"),
+    ("asked", "ON REQUEST"),
+    ("trouble", "IN TROUBLE"),
+    ("absent", "NOT HERE"),
+)
+
+
+class SourceLine(NamedTuple):
+    """A source, the rows it gives and how it fared just now; `gives` says it in words."""
+
+    state: SourceState
+    rows: tuple[type[Row], ...]
+    period_s: float
+    gives: str
+
+    @property
+    def group(self) -> str:
+        known = ("ok", "denied", "asked", "absent")
+        return self.state.state if self.state.state in known else "trouble"
+
+    @property
+    def read_s(self) -> float | None:
+        return self.state.spent_s / self.state.reads if self.state.reads else None
+
+    @property
+    def grant(self) -> str:
+        if self.state.detail == ONLY_LIVE:
+            return ""  # no setting would help a copy
+        if self.state.state == "denied":
+            return self.state.grant or ROOT
+        return self.state.grant
+
+
+def sources_json(lines: Sequence[SourceLine]) -> dict[str, Any]:
+    """The contract of docs/json.md."""
+    return {
+        "schema": SCHEMA,
+        "sources": [
+            {
+                "id": line.state.id,
+                "path": line.state.path,
+                "gives": line.gives,
+                "rows": [table(kind) for kind in line.rows],
+                "period_s": line.period_s,
+                "state": line.state.state,
+                "detail": line.state.detail,
+                "grant": line.grant,
+                "read_s": None if line.read_s is None else round(line.read_s, 6),
+            }
+            for line in lines
+        ],
+    }
+
+
+def sources_text(lines: Sequence[SourceLine], width: int = 88, colour: bool = False) -> str:
+    """A line per source that works, and for each other one why not and what would help."""
+    width = min(max(width, 60), 120)
+    name_width = max((len(line.state.id) for line in lines), default=10)
+    text = [_headline(lines)]
+    for group, title in _GROUPS:
+        members = [line for line in lines if line.group == group]
+        if not members:
+            continue
+        shown = f"{_BOLD}{title}{_PLAIN}" if colour else title
+        pad = " " * (name_width - len(title))
+        ending = f"{'ONE READ':>{width - name_width - 8}}" if group == "ok" else ""
+        text += ["", f" {shown}{pad}  GIVES{ending}"]
+        for line in members:
+            text += (
+                _seen(line, name_width, width) if group == "ok" else _lost(line, name_width, width)
+            )
+    return "\n".join(text) + "\n"
+
+
+def _headline(lines: Sequence[SourceLine]) -> str:
+    seen = [line for line in lines if line.group == "ok"]
+    parts = [f"{len(seen)} of {count(len(lines), 'source')} can be seen from here"]
+    for group, one, many in (
+        ("denied", "needs rights", "need rights"),
+        ("asked", "waits to be asked for", "wait to be asked for"),
+        ("trouble", "is in trouble", "are in trouble"),
+        ("absent", "is not on this host", "are not on this host"),
+    ):
+        number = sum(1 for line in lines if line.group == group)
+        if number:
+            parts.append(f"{number} {one if number == 1 else many}")
+    spent = sum(line.read_s or 0.0 for line in seen)
+    return f"{', '.join(parts)}; reading each once takes {seconds(spent)}."
+
+
+def _seen(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
+    cost = "" if line.read_s is None else seconds(line.read_s)
+    room = width - name_width - 3 - 10
+    yield f" {line.state.id:{name_width}}  {_cut(line.gives, room):{room}}{cost:>10}"
+
+
+def _lost(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
+    yield f" {line.state.id:{name_width}}  {_cut(line.gives, width - name_width - 3)}"
+    indent = " " * (name_width + 3)
+    detail = printable(line.state.detail or line.state.state)
+    named = "/" in detail or line.group == "asked"
+    for part in wrap(detail if named else f"{line.state.path}: {detail}", width - name_width - 3):
+        yield f"{indent}{part}"
+    if line.grant:  # in full: it is there to be copied
+        yield f"{indent}→ {line.grant}"
+
+
+def _cut(text: str, width: int) -> str:
+    """At a word, where it is too long for its column."""
+    return shorten(text, width, placeholder=" …")

@@ -1,0 +1,278 @@
+"""The seconds that stand out, as a person reads them: when, where, and what grew there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sexton.model.profile import Kind
+from sexton.model.spike import Grown, Recurring, Spike, Spikes, SpikeStack
+from sexton.model.text import count, printable, seconds, shorten
+from sexton.reports.text.heat import (
+    Grid,
+    Look,
+    fewer_rows,
+    heat_lines,
+    marks_line,
+    scale,
+    stretched,
+)
+from sexton.reports.text.profile_head import (
+    Capture,
+    footnotes,
+    identity,
+    labelled,
+    percent,
+    significance,
+    wrapped,
+)
+
+_MOST_SPIKES, _MOST_GROWN, _MOST_STACKS, _MOST_RECURRING = 6, 6, 2, 5
+_SIGNS = "123456789abcdefghijklmnopqrstuvwxyz"
+EXITS = {
+    0: "nothing stood out",
+    1: "something stood out",
+    3: "could not tell; the lines above say why",
+}
+_WORDS = {0: "CALM", 1: "SPIKES", 3: "CANNOT TELL"}
+_COLOURS = {0: "32", 1: "31", 3: "33"}
+
+
+class Asked(NamedTuple):
+    """`same` are the files and options that say what was opened, ready to paste."""
+
+    same: str
+    exit: int
+
+
+def spikes_text(
+    capture: Capture, found: Spikes, heat: Grid | None, asked: Asked, look: Look
+) -> str:
+    """The whole report."""
+    width = min(max(look.width, 60), 120)
+    word = verdict_word(found, asked.exit)
+    who = wrapped(f"{word}  {identity(capture)}", width, "      ")
+    lines = [*who, ""]
+    if look.colour:
+        lines[0] = f"\x1b[1;{_COLOURS[asked.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    if found.spikes:
+        lines += [f" {line}" for line in wrapped(sentence(capture, found.spikes[0]), width - 2)]
+        lines.append("")
+    shown = found.spikes[:_MOST_SPIKES]
+    if heat is not None:
+        lines += [*_strip(capture, shown, heat, look), ""]
+    for number, spike in enumerate(shown):
+        lines += [*_spike(capture, spike, _SIGNS[number], width), ""]
+    rest = max(found.found, len(found.spikes)) - len(shown)
+    if rest > 0:
+        lines += [f" and {count(rest, 'weaker one')}: --json --most N lists them", ""]
+    if found.recurring:
+        lines += [*_recurring(found.recurring, width), ""]
+    lines += _next(capture, shown[0], asked, width) if shown else _instead(found, asked, width)
+    lines += footnotes(capture, width, found.problems)
+    lines += ["", *(f" {line}" for line in wrapped(_looked(found), width - 2))]
+    lines.append(f" exit {asked.exit}: {EXITS[asked.exit]}")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def verdict_word(found: Spikes, exit_code: int) -> str:
+    """What it comes to."""
+    if exit_code == 1 and found.spikes:
+        number = max(found.found, len(found.spikes))
+        return f"{number} SPIKE{'S' if number > 1 else ''}"
+    return _WORDS[exit_code]
+
+
+def _looked(found: Spikes) -> str:
+    parts = [
+        count(found.seconds, "second"),
+        count(found.cores, "core"),
+        f"{count(found.cells, 'core-second')} looked at",
+        f"false discoveries held at {whole(found.fdr)}",
+    ]
+    return " · ".join(parts)
+
+
+def sentence(capture: Capture, spike: Spike) -> str:
+    """The strongest one, told in a sentence."""
+    when = capture.times.clock(spike.onset_ns, 2)
+    lasted = lasting(spike)
+    where = cores_named(spike.cpus)
+    verb = "were" if len(spike.cpus) > 1 else "was"
+    what = f"{whole(spike.busy)} busy (usually {whole(spike.normal)})"
+    if spike.in_kernel:
+        what = f"{whole(spike.kernel)} in the kernel (usually {whole(spike.normal_kernel)})"
+    text = f"From {when} for {lasted} {where} {verb} {what}"
+    grown = next((each for each in spike.grew if each.kind != Kind.TASK), None)
+    task = next((each for each in spike.grew if each.kind == Kind.TASK), None)
+    who = printable(task.name) if task else (printable(spike.tasks[0][0]) if spike.tasks else "")
+    if grown is not None:
+        by = f"{who} in " if who else ""
+        text += (
+            f": {by}{printable(grown.name)}, {percent(grown.calm_share)} → "
+            f"{percent(grown.share)} of the time"
+        )
+    elif who:
+        text += f": {who}"
+    return text + "."
+
+
+def cores_named(cpus: Sequence[int]) -> str:
+    """Which cores, in ranges.
+
+    >>> cores_named((5,)), cores_named((0, 1, 2, 7)), cores_named(())
+    ('core 5', 'cores 0-2,7', 'the machine')
+    """
+    known = sorted(cpu for cpu in cpus if cpu >= 0)
+    if not known:
+        return "the machine"
+    return f"{'core' if len(known) == 1 else 'cores'} {shorten(ranges(known), 40)}"
+
+
+def lasting(spike: Spike) -> str:
+    """From where it began, to 20 ms, to the end of its last second."""
+    return seconds(max(spike.end_ns - max(spike.onset_ns, spike.start_ns), 0) / 1e9)
+
+
+def calm_words(spike: Spike) -> str:
+    """What it was compared with."""
+    note = printable(spike.note)
+    if note.startswith("only"):
+        return f"compared with {note}"
+    words = f"compared with {count(spike.calm_windows, 'calm window')}"
+    return f"{words}; {note}" if note else words
+
+
+def whole(share: float) -> str:
+    """A share without digits that nobody reads.
+
+    >>> whole(0.168), whole(1.0), whole(0.001)
+    ('17 %', '100 %', '<1 %')
+    """
+    return "<1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0-2,7``, as `--cpu` takes it."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _strip(capture: Capture, spikes: Sequence[Spike], heat: Grid, look: Look) -> Iterator[str]:
+    alone = {str(cpu) for spike in spikes for cpu in spike.cpus[:4]}
+    grid, _ = stretched(fewer_rows(heat, alone), min(max(look.width, 60), 120))
+    groups = "; of a group its mean" if len(grid.labels) < len(heat.labels) else ""
+    busiest = ", its busiest second" if heat.column_s > 1 else ""
+    yield f" CORES    a column is {seconds(heat.column_s)}{busiest}{groups}"
+    yield from heat_lines(grid, capture.times, look)
+    signs = [(spike.onset_ns, _SIGNS[number]) for number, spike in enumerate(spikes)]
+    if signs:
+        yield marks_line(grid, signs)
+    yield scale(look, ("idle", "busy"))
+
+
+def _spike(capture: Capture, spike: Spike, sign: str, width: int) -> Iterator[str]:
+    when = capture.times.clock(spike.onset_ns, 2)
+    lasted = lasting(spike)
+    kernel = f"{whole(spike.kernel)} in the kernel"
+    if spike.in_kernel:
+        kernel = f"in the kernel {whole(spike.normal_kernel)} → {whole(spike.kernel)}"
+    head = (
+        f"{when}  {lasted}  {cores_named(spike.cpus)}   "
+        f"busy {whole(spike.normal)} → {whole(spike.busy)}, {kernel}   q {significance(spike.q)}"
+    )
+    for line in wrapped(head, width - 5):
+        yield f" {sign}  {line}"
+        sign = " "
+    if spike.grew:
+        name = max(width - 46, 16)
+        yield f"    {'WHAT GREW':{name}} {'CALM':>8} {'HERE':>9} {'ITSELF':>9} {'q':>8}"
+        for grown in spike.grew[:_MOST_GROWN]:
+            yield _grown(grown, name)
+        if len(spike.grew) > _MOST_GROWN:
+            yield f"    and {len(spike.grew) - _MOST_GROWN} more"
+    if spike.path is not None and len(spike.path.frames) > 1:
+        yield from _stack("PATH", spike.path, width)
+    for stack in spike.stacks[: _MOST_STACKS if spike.path is None else 1]:
+        if spike.path is None or stack.frames != spike.path.frames:
+            yield from _stack("STACK", stack, width)
+    if spike.tasks:
+        tasks = " · ".join(_task(*task) for task in spike.tasks[:4])
+        yield from _hung("WHO", tasks, width)
+    yield from _hung("CALM", calm_words(spike), width)
+
+
+def _grown(grown: Grown, room: int) -> str:
+    name = printable(grown.name)
+    if grown.kind == Kind.TASK:
+        name += " (task)"
+    elif grown.module and grown.kind == Kind.USER:
+        name += f" [{printable(grown.module).rpartition('/')[2]}]"
+    return (
+        f"    {shorten(name, room):{room}} {percent(grown.calm_share):>8} "
+        f"{percent(grown.share):>9} {percent(grown.own_share):>9} {significance(grown.q):>8}"
+    )
+
+
+def _task(comm: str, pid: int, share: float) -> str:
+    who = f"[{pid}]" if pid >= 0 else ""
+    return f"{printable(comm)}{who} {percent(share)}"
+
+
+def _recurring(found: Sequence[Recurring], width: int) -> Iterator[str]:
+    """Habits, which are no spikes."""
+    yield " COMES BACK AGAIN AND AGAIN"
+    for each in found[:_MOST_RECURRING]:
+        often = seconds(each.interval_ns / 1e9)
+        how = f"every {often}" if each.regular else f"about every {often}"
+        text = (
+            f"{cores_named(each.cpus)}: {how}, {count(each.times, 'time')}, "
+            f"busy {whole(each.normal)} → {whole(each.busy)}"
+        )
+        example = each.example
+        if example is not None and example.grew:
+            text += f", {printable(example.grew[0].name)}"
+        for line in wrapped(text, width - 6, "  "):
+            yield f"    {line}"
+    if len(found) > _MOST_RECURRING:
+        yield f"    and {len(found) - _MOST_RECURRING} more: --json lists them"
+
+
+def _stack(label: str, stack: SpikeStack, width: int) -> Iterator[str]:
+    names = [shorten(printable(name), 40) for name in stack.frames]
+    if len(names) > 14:
+        names = [*names[:4], "…", *names[-9:]]
+    share = f"{percent(stack.calm_share)} → {percent(stack.share)}: "
+    yield from _hung(label, share + " → ".join(names), width)
+
+
+def _hung(label: str, text: str, width: int) -> Iterator[str]:
+    lead = f"    {label:6}"
+    for line in wrapped(text, width - 10):
+        yield lead + line
+        lead = " " * 10
+
+
+def _instead(found: Spikes, asked: Asked, width: int) -> Iterator[str]:
+    """Where nothing stood out, or nothing could."""
+    if any(each.startswith("too short") for each in found.problems):
+        longer = "sudo perf record -F 97 -a -g -k CLOCK_MONOTONIC -- sleep 120"
+        yield from labelled("LONGER", [longer], width)
+    if asked.same.isprintable() and len(asked.same) < 200:
+        yield from labelled("NEXT", [f"sexton profile flame {asked.same}"], width)
+
+
+def _next(capture: Capture, spike: Spike, asked: Asked, width: int) -> Iterator[str]:
+    """The commands that show the first spike, ready to paste."""
+    since = capture.times.since
+    cpus = ranges([cpu for cpu in spike.cpus if cpu >= 0])
+    cpu = f" --cpu {cpus}" if cpus and len(cpus) < 30 else ""
+    span = f"--from {max(since(spike.onset_ns), 0):.2f} --to {since(spike.end_ns):.2f}"
+    if asked.same.isprintable() and len(asked.same) < 200:
+        yield from labelled("NEXT", [f"sexton profile flame {asked.same} {span}{cpu}"], width)
+        yield from labelled("", [f"sexton profile report {asked.same} --out report.html"], width)

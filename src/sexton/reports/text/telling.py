@@ -1,0 +1,131 @@
+"""The parts of a verdict that tell a story: its first paragraph, its rivals, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sexton.explain.moments import clock
+from sexton.explain.story import short
+from sexton.model.chain import Chain, Contest, Rival
+from sexton.model.diagnosis import Diagnosis, Exit
+from sexton.model.finding import Finding, Verdict
+from sexton.reports.text.blocks import block, labelled
+
+_MOST_RIVALS = 3
+
+
+def lead(diagnosis: Diagnosis) -> str:
+    """What is wrong, in a paragraph: how each chain begins and ends, and what no chain holds."""
+    known = diagnosis.by_id
+    told: dict[str, str] = {}
+    for chain in shown(diagnosis)[:2]:
+        ends = [known[name] for name in (*chain.findings[:2], *chain.findings[-2:])]
+        told |= {each.id: _sentence(each, short(each.summary)) for each in ends}
+    told |= {name: _sentence(known[name], known[name].summary) for name in diagnosis.unexplained}
+    return " ".join(told.values())
+
+
+def _sentence(finding: Finding, summary: str) -> str:
+    """Its summary as a sentence; the name of a thing keeps its own spelling."""
+    named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
+    return (summary if named else summary[:1].upper() + summary[1:]) + "."
+
+
+def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
+    """Chains worth a person's time: not the one that tells of a crash loop a second time, nor one
+    that has only notes to add to what is told."""
+    known = diagnosis.by_id
+    told: set[str] = set()
+    kept = []
+    for chain in diagnosis.chains:
+        fresh = [known[name] for name in chain.findings if name not in told]
+        if is_twin(chain.root, diagnosis) or (told and not any(each.is_problem for each in fresh)):
+            continue
+        kept.append(chain)
+        told.update(chain.findings)
+    return tuple(kept)
+
+
+def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
+    """Is this churn a crash loop that a chain begins with, seen by its cgroups?"""
+    if cause != "cgroup_churn" or "crash_looping_unit" not in (
+        chain.root for chain in diagnosis.chains
+    ):
+        return False
+    units = diagnosis.by_id[cause].entities.get("unit", ())
+    looping = diagnosis.by_id["crash_looping_unit"].entities.get("unit", ())
+    return bool(units) and set(units) <= set(looping)
+
+
+def untold(chains: Sequence[Chain]) -> Iterator[Chain]:
+    """Of each chain the part that those before it have not told."""
+    told: set[str] = set()
+    for chain in chains:
+        fresh = tuple(
+            link for link in chain.links if link.cause not in told or link.effect not in told
+        )
+        if fresh:
+            yield Chain(fresh)
+        told.update(chain.findings)
+
+
+def rivals(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """Causes that were weighed against each other, one line for each symptom."""
+    lines = (_weighed(each, diagnosis) for each in diagnosis.contests)
+    yield from labelled("RIVALS", [each for each in lines if each], width)
+
+
+def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
+    first, *others = contest.rivals
+    others = [each for each in others if not is_twin(each.cause, diagnosis)]
+    if not others:
+        return ""
+    words = f"{_words(contest.symptom)}: {_words(first.cause)} ({first.strength})"
+    even = [each for each in others if each.strength is first.strength]
+    less = [each for each in others if each.strength is not first.strength]
+    if even:
+        words += f" as well as {', '.join(map(_rival, even[:_MOST_RIVALS]))}"
+    if less:
+        words += f" rather than {', '.join(map(_rival, less[:_MOST_RIVALS]))}"
+    return words
+
+
+def _rival(rival: Rival) -> str:
+    why = f": {rival.against[0]}" if rival.against else ""
+    return f"{_words(rival.cause)} ({rival.strength}{why})"
+
+
+def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """What rose together, and what would tell more."""
+    lines = [f"{each.sentence}; what would: {each.would_prove}" for each in diagnosis.coincidences]
+    yield from labelled("TOGETHER", lines, width)
+
+
+def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """The best chain as a person would tell it."""
+    if not diagnosis.story:
+        return
+    yield ""
+    yield " THE STORY"
+    for sentence in diagnosis.story:
+        yield from block(sentence, width, "   ", first=" ")
+
+
+def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """That somebody marked a death on a node that is not sick, and what there is to say of it."""
+    death = diagnosis.by_id.get("job_deaths")
+    if death is None or death.verdict is not Verdict.PRESENT:
+        return
+    told = f"{death.summary}, at {clock(death.end)} UTC."
+    if death.id in diagnosis.unexplained:
+        unseen = diagnosis.exit is Exit.CANNOT_TELL
+        what = "but not all could be seen" if unseen else "ask the job's other nodes"
+        told += f" Nothing that was recorded on this node explains it; {what}."
+    yield from block(told, width, " ")
+    if death.id not in diagnosis.unexplained:
+        yield from story(diagnosis, width)
+    yield ""
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

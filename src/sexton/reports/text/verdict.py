@@ -1,0 +1,377 @@
+"""The verdict as text: what a person reads on a terminal, in a ticket or in a log.
+
+One colour, on the verdict word alone; piped, the same text without it. Every string of a
+`Diagnosis` is already escaped, so nothing here interprets anything.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from shlex import quote
+
+from sexton.model.chain import Chain
+from sexton.model.diagnosis import ESSENTIAL, Diagnosis, Exit
+from sexton.model.finding import Evidence, Finding, Verdict
+from sexton.model.node import Node
+from sexton.model.text import count, printable, seconds, shorten
+from sexton.model.window import SourceState
+from sexton.reports.text.blocks import block, labelled, typed
+from sexton.reports.text.telling import coincidences, died, lead, rivals, shown, story, untold
+
+_WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
+_COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
+EXITS = {
+    Exit.HEALTHY: "healthy (make demo shows a sick one)",
+    Exit.PROBLEM: "a problem was found",
+    Exit.FAILED: "sexton itself failed",
+    Exit.CANNOT_TELL: "could not tell; the lines above say what would",
+}
+#: The label of a fact about a node that is not sick.
+_FACT = 19
+_MOST_LINES = 6
+#: What `sexton fix plan` has steps for.
+_TREATED = ("crash_looping_unit", "zombie_memcgs", "leaked_scopes")
+_NARROW = 15
+_ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
+_WIDE_ENOUGH = 72
+_PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
+#: A number that is said in whole per cent.
+_ROUNDED = 0.51
+#: Where a value goes on to explain itself.
+_PHRASE = re.compile(r",? (?=against |in |of |\(|=)|[,;:] ")
+
+
+def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) -> str:
+    """The whole report; `width` is kept between 60 and 110 columns."""
+    width = min(max(width, 60), 110)
+    word = _WORDS[diagnosis.exit]
+    lines = [*block(f"{word}  {_identity(diagnosis)}", width, "      ", first="")]
+    lines += [*_replayed(diagnosis, width), ""]
+    if colour:
+        coloured = f"\x1b[1;{_COLOURS[diagnosis.exit]}m{word}\x1b[0m"
+        lines[0] = coloured + lines[0].removeprefix(word)
+    if diagnosis.exit is Exit.PROBLEM:
+        lines += _sick(diagnosis, width)
+    else:
+        lines += _not_sick(diagnosis, width)
+    lines += _as_root(diagnosis, width)
+    lines += _footer(diagnosis, width)
+    return "\n".join(lines) + "\n"
+
+
+def _identity(diagnosis: Diagnosis) -> str:
+    node = diagnosis.node
+    if node is None:
+        return "this node did not say who it is"
+    parts = [
+        count(node.cores, "core") if node.cores else "",
+        f"Linux {node.kernel}",
+        f"cgroup {diagnosis.hierarchy}" if diagnosis.hierarchy else "",
+        f"up {seconds(node.uptime_s)}" if node.uptime_s is not None else "",
+        *(diagnosis.nics[:2] if _is_about_nics(diagnosis) else ()),
+        node.zone or "",
+        node.image or "",
+        node.instance_type or "",
+        f"in a container ({node.container})" if node.container else "",
+    ]
+    return f"{_name(node)}   " + " · ".join(printable(part) for part in parts if part)
+
+
+def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """That this is not now, and which span it is."""
+    told = diagnosis.replayed
+    if told is None:
+        return
+    span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
+    length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
+    yield from labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
+    yield from labelled("", [printable(each) for each in told.notes], width)
+
+
+def _clock(wall_s: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return f"{wall_s:.0f}"
+
+
+def _is_about_nics(diagnosis: Diagnosis) -> bool:
+    """Driver and version matter where the NIC does; elsewhere they only lengthen the line."""
+    problems = (each.entities for each in diagnosis.findings if each.is_problem)
+    return any("nic" in entities for entities in problems)
+
+
+def _name(node: Node) -> str:
+    return shorten(printable(node.hostname), 40)
+
+
+def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    known = diagnosis.by_id
+    yield from block(lead(diagnosis), width, " ")
+    yield ""
+    for number, chain in enumerate(untold(shown(diagnosis)[:3])):
+        yield from _chain(chain, known, width, "THE CHAIN" if number == 0 else "ALSO")
+        yield ""
+    if diagnosis.unexplained:
+        title = "NO CHAIN EXPLAINS" if diagnosis.chains else "WHAT IS WRONG"
+        yield from _loose(title, [known[name] for name in diagnosis.unexplained], width)
+        yield ""
+    if diagnosis.against:
+        yield from labelled("AGAINST", [" · ".join(diagnosis.against)], width)
+    against = [text for chain in diagnosis.chains for link in chain.links for text in link.against]
+    yield from labelled("", list(dict.fromkeys(against)), width)
+    yield from rivals(diagnosis, width)
+    yield from coincidences(diagnosis, width)
+    yield from labelled("NOTED", _noted(diagnosis)[:3], width)
+    yield from _outlook(diagnosis, width)
+    yield from _not_seen(diagnosis, width)
+    yield from _do_now(diagnosis, width)
+    yield from story(diagnosis, width)
+
+
+def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -> Iterator[str]:
+    rows = [_row(f"{number} ", known[name]) for number, name in enumerate(chain.findings, 1)]
+    lines = _table(title, rows, width)
+    yield next(lines)
+    for line, link in zip_longest(lines, chain.links):
+        yield line
+        if link is not None:
+            text = f"└ {link.strength}: {link.sentence}"
+            yield from block(text, width, "     ", first="   ")
+
+
+def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
+    """Problems without a chain, each with some more of its evidence."""
+    rows = []
+    for finding in findings:
+        rows.append(_row("", finding))
+        more = [each for each in finding.evidence[1:] if not each.outlook]
+        rows += [("  " + each.what, each.normal, _here(each), each.source) for each in more[:2]]
+    yield from _table(title, rows, width)
+
+
+_Cells = tuple[str, str, str, str]
+
+
+def _row(prefix: str, finding: Finding) -> _Cells:
+    if not finding.evidence:
+        return (prefix + finding.summary, "", "", "")
+    first = finding.evidence[0]
+    return (prefix + first.what, first.normal, _here(first), first.source)
+
+
+def _here(evidence: Evidence) -> str:
+    """The value for a narrow column: of a whole phrase its beginning, else its number alone."""
+    start = _PHRASE.split(evidence.value, maxsplit=1)[0]
+    if len(start) <= _NARROW or evidence.number is None:
+        return start if len(start) <= _NARROW else evidence.value
+    for said in _PERCENT.findall(evidence.value):
+        if abs(float(said.replace(",", "")) - evidence.number) <= _ROUNDED:
+            return f"{said} %"
+    return f"{evidence.number:,.{0 if evidence.number == int(evidence.number) else 1}f}"
+
+
+def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
+    """Columns as wide as they need to be, the proof in what is left of the line."""
+    every = [(title, "NORMAL", "HERE", "PROOF"), *rows]
+    normal = min(max(len(row[1]) for row in every), 12)
+    here = min(max(len(row[2]) for row in every), _NARROW)
+    label = max(len(row[0]) for row in every)
+    # Where not all fits, the proof gives way first, down to a third of the line, then the label.
+    proof = max(width * 3 // 10, width - normal - here - label - 6)
+    label = min(label, width - normal - here - proof - 6)
+    if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than where they stand
+        label, proof = width - normal - here - 4, 0
+    for row in every:
+        cells = f" {_cut(row[0], label):<{label}} {_cut(row[1], normal):>{normal}}"
+        cells += f" {_cut(row[2], here):>{here}}  "
+        yield (cells + _cut(row[3], proof)).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    if width <= 0:
+        return ""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    known = diagnosis.by_id
+    yield from died(diagnosis, width)
+    for name in ESSENTIAL:
+        if name in known:
+            yield from _fact(known[name], width)
+    others = [each for each in diagnosis.findings if each.id not in ESSENTIAL]
+    clean = [each.id for each in others if each.verdict is Verdict.ABSENT]
+    if clean:
+        # A container's own processes and cgroups may be clean while the node's are not.
+        inside = diagnosis.node is not None and diagnosis.node.container
+        label = "clean in here" if inside else "also clean"
+        yield from labelled(label, [_some(clean, width - _FACT - 2)], width, _FACT)
+    room = width - _FACT - 2
+    yield from labelled("noted", [_cut(each, room) for each in _noted(diagnosis)[:2]], width, _FACT)
+    unasked = [each for each in others if each.verdict is Verdict.UNKNOWN]
+    names = ", ".join(each.id for each in unasked).replace("_", " ")
+    if diagnosis.exit is Exit.CANNOT_TELL:
+        yield from labelled("not checked", [names] if names else [], width, _FACT)
+        yield ""
+        yield from _not_seen(diagnosis, width)
+        return
+    if unasked:
+        grants = [lack.grant for each in unasked for lack in each.missing if lack.grant]
+        command = grants[0].partition("  # ")[0] if grants else "sexton sources says why"
+        remedy = f" ({command})"
+        yield from labelled("not checked", [names + remedy], width, _FACT)
+
+
+def _some(names: list[str], width: int) -> str:
+    """As many names as a line holds, and how many more there are."""
+    told = [name.replace("_", " ") for name in names]
+    for most in range(len(told), 0, -1):
+        more = f" and {len(told) - most} more" if most < len(told) else ""
+        text = ", ".join(told[:most]) + more
+        if len(text) <= width:
+            return text
+    return count(len(told), "more check")
+
+
+def _fact(finding: Finding, width: int) -> Iterator[str]:
+    label = finding.id.replace("_", " ")
+    prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
+    text = prefix.get(finding.verdict, "") + finding.summary
+    yield from labelled(label, [text], width, _FACT)
+
+
+def _noted(diagnosis: Diagnosis) -> list[str]:
+    """Present, but only worth a line, and told nowhere else."""
+    told = {"job_deaths"}
+    if diagnosis.exit is Exit.PROBLEM:
+        told |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
+    return [
+        each.summary
+        for each in diagnosis.findings
+        if each.verdict is Verdict.PRESENT and not each.is_problem and each.id not in told
+    ]
+
+
+def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    lines = [
+        f"{each.what}: {each.value}"
+        for finding in diagnosis.findings
+        if finding.is_problem
+        for each in finding.evidence
+        if each.outlook and not each.value.startswith("not here")
+    ]
+    yield from labelled("OUTLOOK", lines[:4], width)
+
+
+def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    lacking = _lacking(diagnosis)
+    label = "NOT SEEN"
+    left = _MOST_LINES
+    for grant, whats in lacking.items():
+        shown = whats[:left]
+        for what in shown:
+            yield from labelled(label, [what], width)
+            label = ""
+        if grant and shown:
+            yield typed(grant)
+        left -= len(shown)
+    unsaid = sum(map(len, lacking.values())) - _MOST_LINES
+    if unsaid > 0:
+        yield from labelled("", [f"and {unsaid} more: sexton sources"], width)
+    skipped = [_skip(state) for state in diagnosis.sources if state.state == "skipped"]
+    yield from labelled("SKIPPED", dict.fromkeys(skipped), width)
+
+
+def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """What was asked for by an option and could not be had."""
+    for state in diagnosis.sources:
+        if state.asked and state.state != "ok":
+            yield from labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
+            if state.grant:
+                yield typed(state.grant)
+
+
+def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
+    """What is missing by what would grant it: what the verdict hangs on first, each but once."""
+    asking = [each for each in diagnosis.findings if each.verdict in _ASKING]
+    asking.sort(key=lambda each: each.id not in ESSENTIAL or each.verdict is Verdict.PRESENT)
+    if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
+        asking = [each for each in asking if each.id in ESSENTIAL]
+    grants: dict[str, str] = {}
+    for finding in asking:
+        for lack in finding.missing:
+            grants.setdefault(lack.what, lack.grant)
+    whats: dict[str, list[str]] = {}
+    comments: dict[str, list[str]] = {}
+    for what, grant in grants.items():
+        command, _, comment = grant.partition("  # ")
+        whats.setdefault(command, []).append(what)
+        comments.setdefault(command, []).append(comment)
+    return {_commented(command, comments[command]): whats[command] for command in whats}
+
+
+def _commented(command: str, comments: list[str]) -> str:
+    """One command that gives several things, with a comment that holds for all of them."""
+    if len(set(comments)) > 1:
+        comments = ["on the node itself"] if any("on the node" in each for each in comments) else []
+    return f"{command}  # {comments[0]}" if comments and comments[0] else command
+
+
+def _skip(state: SourceState) -> str:
+    return f"{state.path}: {state.detail}"
+
+
+def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    if not diagnosis.plan:
+        return
+    yield ""
+    label = "DO NOW"
+    if any(each.id in _TREATED and each.is_problem for each in diagnosis.findings):
+        source = _from(diagnosis)
+        yield from labelled(label, ["a plan, with undo, step by step; it changes nothing"], width)
+        yield typed(f"sudo sexton fix plan{source}")
+        label = "BY HAND"
+    for step in diagnosis.plan:
+        yield from labelled(label, [f"{step.why}; risk: {step.risk}"], width)
+        yield typed(step.do)
+        label = ""
+
+
+def _from(diagnosis: Diagnosis) -> str:
+    told = diagnosis.replayed
+    return "" if told is None else f" --from {quote(printable(told.recording))}"
+
+
+def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """What more rights would add, where this user's are all that stands in the way."""
+    denied = [each for each in diagnosis.sources if each.state == "denied"]
+    names = [each.id for each in denied if "on the node" not in each.grant]
+    if names:
+        command = (
+            "sudo sexton diagnose adds" if diagnosis.replayed is None else "sudo sexton record"
+        )
+        command += "" if diagnosis.replayed is None else " would have kept"
+        yield ""
+        yield from labelled("AS ROOT", [f"{command} {', '.join(names)}"], width)
+
+
+def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    yield from _in_vain(diagnosis, width)
+    cost = diagnosis.cost
+    findings = diagnosis.findings
+    unknown = sum(each.verdict is Verdict.UNKNOWN for each in findings)
+    checks = count(len(findings), "check") + (f", {unknown} unknown" if unknown else "")
+    if cost is not None:
+        peak = f" · {cost.peak_bytes / 1e6:.0f} MB" if cost.peak_bytes is not None else ""
+        watched = f"{cost.watched_s:.0f} s watched"
+        if diagnosis.replayed is not None:
+            watched = f"{seconds(cost.watched_s)} of readings"
+        used = f"{watched} · {cost.cpu_s:.2f} s CPU{peak}"
+        checks = f"{used} · {cost.touched} · {checks}"
+    yield ""
+    yield from block(checks, width, " ")
+    yield f" exit {int(diagnosis.exit)}: {EXITS[diagnosis.exit]}"

@@ -1,0 +1,324 @@
+"""The answer to "why?" as a person reads it: what happened to it, the chain through it, what
+competes for it, and what was different in the seconds before.
+
+Every string of a `Why` is already escaped but those of the aligned signals, which are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sexton.explain.moments import clock, day
+from sexton.model.chain import Chain, Contest, Link, Strength
+from sexton.model.diagnosis import Exit
+from sexton.model.finding import Finding, Verdict
+from sexton.model.text import count, printable, seconds, shorten
+from sexton.model.why import Moment, Why
+from sexton.reports.text.blocks import LABEL, block, labelled, typed
+from sexton.reports.text.telling import is_twin, untold
+
+_WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
+_COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
+_MOST_CHAINS, _MOST_LACKS, _MOST_MOMENTS, _MOST_EVIDENCE = 2, 6, 4, 3
+_HERE = "►"
+#: What lasts from edge to edge of what was looked at, give or take a reading.
+_EDGE_S = 15.0
+
+
+def why_text(why: Why, width: int = 88, colour: bool = False) -> str:
+    """The whole report; `width` is kept between 60 and 110 columns."""
+    width = min(max(width, 60), 110)
+    word = _WORDS[why.exit]
+    lines = _hung(f"{word}  ", f"{shorten(why.about.words, 60)}   {_node(why)}", width, 6)
+    if colour:
+        lines[0] = f"\x1b[1;{_COLOURS[why.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    lines += [*_where(why, width), ""]
+    lines += block(_said(why), width, " ")
+    for part in (_when, _chains, _story, _rivals, _facts, _before, _not_seen, _do_now, _next):
+        told = list(part(why, width))
+        lines += ["", *told] if told else []
+    lines += ["", f" exit {int(why.exit)}: {_ending(why)}"]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _node(why: Why) -> str:
+    node = why.diagnosis.node
+    if node is None:
+        return "on a node that did not say who it is"
+    cores = [count(node.cores, "core")] if node.cores else []
+    parts = [shorten(printable(node.hostname), 40), *cores, f"Linux {printable(node.kernel)}"]
+    return "on " + " · ".join(parts)
+
+
+def _where(why: Why, width: int) -> Iterator[str]:
+    """Which seconds are judged."""
+    diagnosis = why.diagnosis
+    told = diagnosis.replayed
+    length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
+    if told is None:
+        return
+    first, last = diagnosis.start, diagnosis.end
+    span = f"{day(first)} {clock(first)} to {day(last)} {clock(last)} UTC"
+    yield from labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
+    yield from labelled("", [printable(each) for each in told.notes], width)
+
+
+def _said(why: Why) -> str:
+    """What it comes to, in sentences."""
+    known, about = why.by_id, shorten(why.about.words, 80)
+    if why.findings:
+        return " ".join([*_found(why), *_standing(why), *_unexplained(why)])
+    here = why.diagnosis
+    watched = seconds(max(here.end - here.start, 0.0))
+    if why.exit is Exit.CANNOT_TELL:
+        lacking = [name for name in why.decisive if _is_unknown(known.get(name))]
+        said = [known[name].summary for name in lacking if name in known]
+        because = f": {'; '.join(dict.fromkeys(said))}" if said else ""
+        return f"Whether anything is wrong with {about} cannot be told{because}."
+    if why.about.kind == "moment":
+        return f"Nothing unusual was going on at {about}, nor in the minute on either side of it."
+    if why.about.kind == "symptom":
+        return f"This node has no {about}: {known[why.about.name].summary}."
+    return f"{about} did nothing unusual in these {watched}."
+
+
+def _found(why: Why) -> Iterator[str]:
+    """What is so with it; then where the chain through it begins, and where that leads."""
+    known = why.by_id
+    chain = why.chains[0] if why.chains else None
+    linked = {name for each in why.chains for name in each.findings}
+    first = None if chain is None else _foremost(why, chain)
+    for name in why.findings:
+        if name == first or name not in linked:
+            yield _sentence(known[name])
+    if chain is None or first is None:
+        return
+    at = chain.findings.index(first)
+    if at:
+        yield f"At the root, {_sure(chain.links[:at])}: {known[chain.root].summary}."
+    if at < len(chain.links):
+        yield f"What came of it, {_sure(chain.links[at:])}: {known[chain.symptom].summary}."
+
+
+def _standing(why: Why) -> Iterator[str]:
+    """That nothing happened at a moment itself, where all that was so then was always so."""
+    here = why.diagnosis
+    told = [why.by_id[name] for name in why.findings]
+    always = all(
+        (each.start is None or each.start <= here.start + _EDGE_S)
+        and (each.end is None or each.end >= here.end - _EDGE_S)
+        for each in told
+    )
+    if why.about.kind == "moment" and always:
+        name = shorten(why.about.name, 60)
+        yield f"Nothing began or ended near {name}: this was so all the time."
+
+
+def _unexplained(why: Why) -> Iterator[str]:
+    """Of a job's death: that this node has nothing to tell of it."""
+    if why.about.kind == "job" and not why.chains:
+        yield "Nothing that was recorded on this node explains it."
+
+
+def _foremost(why: Why, chain: Chain) -> str | None:
+    """Of what the chain says of it, what was asked for: of a moment the shortest that was then."""
+    inside = [name for name in chain.findings if name in why.findings]
+    if why.about.kind == "moment":
+        return min(inside, key=lambda name: _length(why.by_id[name]), default=None)
+    return next((name for name in why.asked if name in inside), inside[0] if inside else None)
+
+
+def _length(finding: Finding) -> float:
+    if finding.start is None or finding.end is None:
+        return float("inf")
+    return finding.end - finding.start
+
+
+def _sure(links: Sequence[Link]) -> str:
+    """As sure as the weakest of them."""
+    strength = Chain(tuple(links)).strength
+    return {Strength.PROVEN: "as is proven", Strength.POSSIBLE: "possibly"}.get(strength, "likely")
+
+
+def _is_unknown(finding: Finding | None) -> bool:
+    return finding is None or finding.verdict is Verdict.UNKNOWN
+
+
+def _sentence(finding: Finding) -> str:
+    """Its summary as a sentence; the name of a thing keeps its own spelling."""
+    summary = finding.summary
+    named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
+    return (summary if named else summary[:1].upper() + summary[1:]) + "."
+
+
+def _when(why: Why, width: int) -> Iterator[str]:
+    told = why.occasions
+    if told.moments and why.about.kind != "moment":
+        texts = [f"{told.words}: {times_of(told.moments)}"]
+        yield from labelled("WHEN", [*texts, *([told.note] if told.note else [])], width)
+    elif told.note:
+        yield from labelled("WHEN", [f"{times_of(told.moments)}: {told.note}"], width)
+    others = [f"{each.kind} {each.name}" for each in why.also]
+    if others:
+        asks = " or ".join(f"sexton why {shorten(each, 60)}" for each in others[:2])
+        yield from labelled("SAME NAME", [f"to ask about what else is called so: {asks}"], width)
+
+
+def times_of(moments: Sequence[Moment]) -> str:
+    """The first and the last ones, in UTC."""
+    shown = [clock(each.wall_s) for each in moments]
+    if len(shown) > _MOST_MOMENTS:
+        shown = [*shown[: _MOST_MOMENTS - 2], "…", *shown[-2:]]
+    return ", ".join(shown) + " UTC"
+
+
+def _chains(why: Why, width: int) -> Iterator[str]:
+    parts = [each for each in untold(why.chains) if {*each.findings} & {*why.findings}]
+    for number, chain in enumerate(parts[:_MOST_CHAINS]):
+        if number:
+            yield ""
+        title = "ALSO" if number else "THE CHAIN"
+        yield f" {title}, {chain.strength} at its weakest"
+        yield from _chain(why, chain, width)
+    rest = len(parts) - _MOST_CHAINS
+    if rest > 0:
+        yield f" and {count(rest, 'more chain')}: --json lists them"
+
+
+def _chain(why: Why, chain: Chain, width: int) -> Iterator[str]:
+    known = why.by_id
+    for number, name in enumerate(chain.findings, 1):
+        sign = _HERE if name in why.findings else " "
+        yield from _hung(f" {sign} {number} ", known[name].summary, width)
+        if number <= len(chain.links):
+            link = chain.links[number - 1]
+            yield from _hung("     └ ", f"{link.strength}: {link.sentence}", width)
+            for text in link.against:
+                yield from _hung("       ", f"against it: {text}", width)
+
+
+def _story(why: Why, width: int) -> Iterator[str]:
+    if why.story:
+        yield " HOW IT CAME ABOUT"
+        for sentence in why.story:
+            yield from _hung("   ", printable(sentence), width)
+
+
+def _rivals(why: Why, width: int) -> Iterator[str]:
+    for contest in why.contests:
+        kept = tuple(each for each in contest.rivals if not is_twin(each.cause, why.diagnosis))
+        if len(kept) > 1:
+            yield from _contest(replace(contest, rivals=kept), width)
+    for each in why.coincidences:
+        more = f"what would prove more: {each.would_prove}"
+        yield from labelled("TOGETHER", [printable(each.sentence), printable(more)], width)
+
+
+def _contest(contest: Contest, width: int) -> Iterator[str]:
+    symptom = contest.symptom.replace("_", " ")
+    yield from block(f"COMPETING CAUSES of {symptom} (● is in the chain)", width, "   ", first=" ")
+    for rival in contest.rivals:
+        sign = "●" if rival.chosen else "○"
+        cause = rival.cause.replace("_", " ")
+        yield from _hung(
+            f"   {sign} ", f"{cause}, {rival.strength}: {printable(rival.sentence)}", width
+        )
+        for text in rival.against:
+            yield from _hung("     ", f"against it: {printable(text)}", width)
+
+
+def _facts(why: Why, width: int) -> Iterator[str]:
+    """What was measured of it, or, where nothing was wrong, what was looked at."""
+    known = why.by_id
+    if not why.findings:
+        some = why.asked[:6] if why.about.kind != "symptom" else ()
+        told = [known[name] for name in some if name in known]
+        texts = [f"{each.id.replace('_', ' ')}: {_verdict(each)}" for each in told]
+        yield from labelled("LOOKED AT", texts, width)
+        return
+    rows: list[tuple[str, str, str]] = []
+    for name in why.findings:
+        shown = [each for each in known[name].evidence if not each.outlook]
+        rows += [(each.what, each.value, each.normal) for each in shown[:_MOST_EVIDENCE]]
+    for number, (what, value, normal) in enumerate(dict.fromkeys(rows)):
+        usual = f" (normal: {normal})" if normal else ""
+        yield from labelled("" if number else "MEASURED", [f"{what}: {value}{usual}"], width)
+
+
+def _verdict(finding: Finding) -> str:
+    prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
+    elsewhere = "about others: " if finding.verdict is Verdict.PRESENT else ""
+    return prefix.get(finding.verdict, elsewhere) + finding.summary
+
+
+def _before(why: Why, width: int) -> Iterator[str]:
+    if why.aligned is not None:
+        from sexton.reports.text.aligned import aligned_lines  # with numpy
+
+        yield from aligned_lines(why.aligned, why.occasions, _named(why), width)
+    elif why.not_aligned:
+        yield from labelled("BEFORE IT", [f"not compared: {why.not_aligned}"], width)
+        if why.remedy:
+            yield typed(why.remedy)
+
+
+def _named(why: Why) -> frozenset[str]:
+    """Of what the chain speaks, by the names that signals have; a signal of a process is its
+    threads', one of a name all of that name's."""
+    known = why.by_id
+    told = [*why.findings, *(why.chains[0].findings if why.chains else ())]
+    names: set[str] = set()
+    for kind, name in ((k, n) for each in told for k, some in known[each].entities.items()
+                       for n in some):  # fmt: skip
+        names.add(f"core {name}" if kind == "core" else name)
+        if kind == "task":
+            names |= {name.rpartition("[")[0], name.partition("/")[0] + "]"}
+    return frozenset(names)
+
+
+def _not_seen(why: Why, width: int) -> Iterator[str]:
+    by_grant: dict[str, list[str]] = {}
+    for lack in why.missing[:_MOST_LACKS]:
+        by_grant.setdefault(lack.grant, []).append(lack.what)
+    label = "NOT SEEN"
+    for grant, whats in by_grant.items():
+        yield from labelled(label, whats, width)
+        label = ""
+        if grant:
+            yield typed(grant)
+    rest = len(why.missing) - _MOST_LACKS
+    if rest > 0:
+        yield from labelled("", [f"and {rest} more: --json lists them"], width)
+
+
+def _do_now(why: Why, width: int) -> Iterator[str]:
+    if why.exit is not Exit.PROBLEM or not why.chains:
+        return
+    for number, step in enumerate(why.diagnosis.plan):
+        label = "" if number else "DO NOW"
+        yield from labelled(label, [f"{step.why}; risk: {step.risk}"], width)
+        yield typed(step.do)
+
+
+def _next(why: Why, width: int) -> Iterator[str]:
+    del width
+    for number, command in enumerate(why.next):
+        yield f" {'' if number else 'NEXT':<{LABEL}} {shorten(command, 300)}"
+
+
+def _ending(why: Why) -> str:
+    about = shorten(why.about.words, 60)
+    return {
+        Exit.HEALTHY: f"nothing is wrong with {about}"
+        if not why.findings
+        else "nothing that was found is a problem of this node",
+        Exit.PROBLEM: f"a problem concerns {about}",
+        Exit.CANNOT_TELL: "could not tell; the lines above say what would",
+    }[why.exit]
+
+
+def _hung(lead: str, text: str, width: int, indent: int | None = None) -> list[str]:
+    """The text after its lead, its later lines below the beginning of the first."""
+    inner = len(lead) if indent is None else indent
+    return list(block(text, width, " " * inner, first=lead))

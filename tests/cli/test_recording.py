@@ -1,0 +1,250 @@
+"""``sexton recording info | verify | export | mark``, as a person types it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from sexton.cli.main import main
+from sexton.model.cpu import CoreTimes
+from sexton.model.node import Node
+from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.window import Batch
+from sexton.store.pins import Pin, add_pin, pins_in
+from sexton.store.recording import Recording
+from tests.cli.test_imports import imported
+from tests.support.cli import one_line, quiet, sexton
+from tests.support.recordings import (
+    BOOT,
+    HEADER,
+    WALL_S,
+    cores,
+    write_open,
+    write_sealed,
+)
+
+UTC = {"TZ": "UTC0"}
+NODE = Node("node-7", "6.12.9", 96, BOOT, 9.0, *[None] * 8)
+
+
+def batch(mono_s: float, *rows, ahead_s: float = 0.0) -> Batch:
+    return Batch(mono_s, WALL_S + mono_s + ahead_s, rows)
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Path:
+    """A recording with everything in it that `info` tells about."""
+    place = tmp_path / "rec"
+    first = {
+        CoreTimes: [cores(100.0), cores(101.0), cores(102.0)],
+        Node: [batch(100.0, NODE)],
+        Alarm: [batch(101.0, Alarm("held_core", "cpu 5", "94 % system for 2 s", 0.0, 200.0))],
+        RecorderCost: [
+            batch(100.0, RecorderCost(100, 0, 0, 60 << 20, 0, 1000, 0)),
+            batch(102.0, RecorderCost(110, 10, 2, 70 << 20, 1 << 20, 5000, 0)),
+        ],
+        RecorderNote: [batch(101.5, RecorderNote("shed", "procfs.processes rested: 2 %"))],
+    }
+    write_sealed(place, [first], 1)
+    write_sealed(place, [{Mark: [batch(103.0, Mark("job 17 \x1b[2Jdied"))]}], 2)
+    write_sealed(place, [{CoreTimes: [cores(400.0), cores(401.0)]}], 3)
+    later = {**HEADER, "boot_id": "another-boot"}
+    write_open(place, [{CoreTimes: [cores(50.0), cores(51.0)]}], 4, later)
+    add_pin(place, Pin("p1", "held_core", "cpu 5", "", BOOT, 0.0, 200.0, WALL_S + 101))
+    return place
+
+
+def test_info_tells_who_when_how_much_and_what_happened_in_forty_lines(night: Path):
+    ended = sexton("recording", "info", night, env=UTC)
+    quiet(ended)
+    text = ended.stdout.decode()
+    assert len(text.splitlines()) <= 40
+    for words in (
+        "node-7, Linux 6.12.9, 96 cores; no recorder runs",
+        "2023-11-14 22:15:00 to 2023-11-14 22:14:11 UTC",
+        "2 boots, 2 gaps",
+        "3 sealed segments, 1 open",
+        "held core cpu 5: 94 % system for 2 s",
+        "mark: job 17 \\x1b[2Jdied",
+        "gap of 4 min 57 s",
+        "reboot",
+        "1 pin kept beyond retention, the last: p1",
+        "1.00% of one core, 0.10% in kernel probes, 71.0 MiB at most, 3.9 KiB written",
+        "shed: procfs.processes rested: 2 %",
+        "core_times",
+    ):
+        assert words in text, f"{words!r} is not in\n{text}"
+
+
+def test_info_for_machines_has_all_of_it(night: Path):
+    told = json.loads(sexton("recording", "info", "--json", night).stdout)
+    assert told["schema"] == "sexton.recording.info/1"
+    assert told["node"]["hostname"] == "node-7"
+    assert told["segments"] == {"sealed": 3, "open": 1}
+    assert told["boots"] == [BOOT, "another-boot"]
+    assert [(gap["seconds"], gap["reboot"]) for gap in told["gaps"]] == [
+        (297.0, False),
+        (None, True),
+    ]
+    assert told["tables"]["core_times"]["rows"] == 3 * 2 + 4 + 4
+    assert told["tables"]["core_times"]["period_s"] == 1.0
+    assert told["alarms"][0]["wall_s"] == WALL_S + 101
+    assert told["marks"][0]["text"] == "job 17 \\x1b[2Jdied"
+    assert told["cost"]["cpu_share"] == pytest.approx(0.01)
+    assert told["pins"][0]["id"] == "p1"
+    assert told["sources"][0]["segments"] == {"ok": 4}
+    assert told["problems"] == []
+
+
+def test_info_tells_what_was_skipped_and_that_a_recorder_runs(night: Path):
+    (night / "segments" / "\x1bjunk").write_text("")
+    with (night / "LOCK").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = sexton("recording", "info", night).stdout.decode()
+    assert "a recorder writes here now" in text
+    assert "segments/\\x1bjunk: not a segment, skipped" in text
+
+
+def test_info_tells_when_the_clock_was_moved(tmp_path: Path):
+    place = tmp_path / "rec"
+    write_sealed(place, [{Mark: [batch(100.0, Mark("a"))]}], 1)
+    write_sealed(place, [{Mark: [batch(101.0, Mark("b"), ahead_s=-7200.0)]}], 2)
+    text = sexton("recording", "info", place).stdout.decode()
+    assert "the clock was moved 1 time" in text
+    assert "the clock moved by -2 h 0 min" in text
+
+
+def test_info_on_a_recording_without_a_reading_says_so(tmp_path: Path):
+    (tmp_path / "segments").mkdir()
+    ended = sexton("recording", "info", tmp_path)
+    quiet(ended)
+    assert b"Nothing was recorded yet." in ended.stdout
+
+
+@pytest.mark.parametrize("what", ["info", "verify", "export", "mark"])
+def test_what_is_no_recording_is_one_line_and_exit_2(tmp_path: Path, what: str):
+    more = {"export": ["--out", tmp_path / "x"], "mark": ["words"]}.get(what, [])
+    for place in (tmp_path, tmp_path / "none", "/etc/passwd", "\x1b[2J"):
+        ended = sexton("recording", what, place, *more)
+        assert ended.returncode == 2
+        assert one_line(ended.stderr).isprintable()
+        assert ended.stdout == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("info",),
+        ("export", "DIR"),
+        ("export", "DIR", "--out", "x", "--format", "xml"),
+        ("export", "DIR", "--out", "x", "--table", "no_such"),
+        ("export", "DIR", "--out", "x", "--around", "yesterday"),
+        ("export", "DIR", "--out", "x", "--around", "25:00"),
+        ("export", "DIR", "--out", "x", "--window", "10:15"),
+        ("export", "DIR", "--out", "x", "--window", "@20..@10"),
+        ("export", "DIR", "--out", "x", "--window", "@10..@20"),
+        ("export", "DIR", "--out", "x", "--around", "1", "--window", "@1..@2"),
+        ("export", "DIR", "--out", "x", "--pin", "none"),
+        ("export", "DIR", "--out", "x", "--format", "recording", "--table", "mark"),
+        ("export", "DIR", "--out", "/proc/x"),
+        ("mark", "DIR"),
+        ("mark", "DIR", " \n"),
+        ("mark", "DIR", "x" * 501),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:60],
+)
+def test_bad_usage_is_one_line_and_nothing_is_written(
+    night: Path, arguments, tmp_path: Path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.rglob("*"))
+    status = main(["recording", *[str(night) if each == "DIR" else each for each in arguments]])
+    shown = capsys.readouterr()
+    assert (status, shown.out) == (2, "")
+    assert one_line(shown.err.encode()).startswith("sexton")
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_help_teaches_each_of_them():
+    for what in ("info", "verify", "export", "mark"):
+        ended = sexton("recording", what, "--help")
+        quiet(ended, (0,))
+        assert len(ended.stdout.splitlines()) > 8
+
+
+def test_verify_answers_by_its_exit_status(night: Path):
+    ended = sexton("recording", "verify", night)
+    quiet(ended, (0,))
+    assert ended.stdout.startswith(b"whole: 4 segments")
+    (night / "foreign").write_text("")
+    ended = sexton("recording", "verify", night)
+    assert ended.returncode == 1
+    assert ended.stdout.startswith(b"1 foreign: 4 segments")
+    told = json.loads(sexton("recording", "verify", "--json", night).stdout)
+    assert told["schema"] == "sexton.recording.verify/1"
+    assert (told["whole"], told["troubles"][0]["place"]) == (False, "foreign")
+
+
+def test_export_takes_a_window_and_tells_what_it_made(night: Path, tmp_path: Path):
+    span = f"@{WALL_S + 100}..@{WALL_S + 101}"
+    ended = sexton("recording", "export", night, "--out", tmp_path / "out", "--window", span,
+                   "--table", "core_times", "--format", "jsonl")  # fmt: skip
+    quiet(ended, (0,))
+    assert ended.stdout.decode() == f"{tmp_path}/out/core_times.jsonl: 4 rows\n"
+
+
+def test_export_around_a_time_of_day_is_in_this_machines_zone(night: Path, tmp_path: Path):
+    ended = sexton("recording", "export", night, "--out", tmp_path / "out", "--around", "22:15:02",
+                   "--table", "alarm", env=UTC)  # fmt: skip
+    assert ended.stdout.decode() == f"{tmp_path}/out/alarm.parquet: 1 row\n"
+
+
+def test_export_of_a_pin_is_a_recording_to_send(night: Path, tmp_path: Path):
+    ended = sexton("recording", "export", night, "--out", tmp_path / "part", "--pin", "p1",
+                   "--format", "recording")  # fmt: skip
+    quiet(ended, (0,))
+    assert len(Recording(tmp_path / "part").segments) == 2
+    assert [pin.id for pin in pins_in(tmp_path / "part")[0]] == ["p1"]
+
+
+def test_export_without_what_is_damaged_exits_1(night: Path, tmp_path: Path):
+    (sorted((night / "segments").iterdir())[0] / "alarm.parquet").write_bytes(b"junk")
+    ended = sexton("recording", "export", night, "--out", tmp_path / "out")
+    assert ended.returncode == 1
+    assert "alarm.parquet" in one_line(ended.stderr)
+
+
+def test_a_mark_waits_for_the_recorder_that_runs(night: Path):
+    with (night / "LOCK").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended = sexton("recording", "mark", night, "job 17\n\x1b died")
+    quiet(ended, (0,))
+    (path,) = (night / "marks").iterdir()
+    told = json.loads(path.read_bytes())
+    assert told["text"] == "job 17 \\x1b died"
+    assert told["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [pin.id for pin in pins_in(night)[0]] == ["p1"]
+    from sexton.store.marks import take_marks
+
+    assert take_marks(night) == ["job 17 \\x1b died"]
+
+
+def test_a_mark_where_no_recorder_runs_pins_at_once(night: Path):
+    ended = sexton("recording", "mark", night, "job 17 died")
+    quiet(ended, (0,))
+    (pin,) = [pin for pin in pins_in(night)[0] if pin.kind == "mark"]
+    assert (pin.about, pin.end_s - pin.start_s) == ("job 17 died", 420.0)
+    assert pin.id in ended.stdout.decode()
+    assert list((night / "marks").iterdir()) == []
+
+
+def test_a_mark_needs_nothing_that_is_not_always_installed(night: Path):
+    names = imported("recording", "mark", str(night), "job 17 died")
+    assert "sexton.store.marks" in names
+    assert not names & {"pyarrow", "numpy"}

@@ -1,0 +1,208 @@
+"""Whether it helped: each criterion met, not met, or not to be known."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from sexton.cli.fix.verify import _watch
+from sexton.cure import measures
+from sexton.cure.journal import Record, Told
+from sexton.cure.verify import Met, heading, verify
+from sexton.host.host import open_host
+from sexton.model.cgroup import CgroupCensus, CgroupThrottle
+from sexton.model.cpu import CoreTimes
+from sexton.model.event import KernelLog
+from sexton.model.memory import VmCounter
+from sexton.model.net import Nic, NicCounter
+from sexton.model.unit import Unit
+from sexton.reports.json.plan import verified_json
+from sexton.reports.text.verify import verify_text
+from sexton.sources.cgroupfs.census import take
+from sexton.sources.cgroupfs.layout import read_layout
+from tests.cure.reclaim.made import zombies
+from tests.model.test_plan import plan
+from tests.support.windows import make_window
+
+BASELINE = {
+    "cores": "5", "core_5_system_percent": 97.0, "throttled_ms_per_second": 0.0,
+    "reclaim_pages_per_second": 500.0, "zombies_per_minute": 6.0, "dying": 60.0,
+}  # fmt: skip
+
+
+def unit(restarts: int, start: int) -> Unit:
+    return Unit("a.service", "loaded", "inactive", "dead", None, restarts, None, None, start,
+                None, None, None, None, None, "")  # fmt: skip
+
+
+def rows(second: float, **given: int):
+    """A node at one moment; `dying=None` leaves the census uncounted."""
+    got = {"dying": 60, "system_ms": 0, "throttled": 0, "scanned": 0, "resets": 0, "restarts": 9}
+    got |= given
+    dying = got["dying"]
+    return [
+        CgroupCensus("v1", 1, "/m", "node", None, 5, dying, "x", None),
+        CoreTimes(5, 0, 0, got["system_ms"], 0, 0, 0, 0, 0),
+        CgroupThrottle("/a", 10, 1, got["throttled"]),
+        VmCounter("pgscan_direct", got["scanned"]),
+        NicCounter("eth0", "total_resets", got["resets"]),
+        Nic("eth0", True, "ena", "2", None, "up"),
+        unit(got["restarts"], int(second * 10 * (got["restarts"] > 9))),
+    ]
+
+
+def told(**changes) -> Told:
+    made = Told("run-1", plan(baseline=BASELINE), 1.0, start={"dying": 70})
+    return replace(made, **changes)
+
+
+def judged(first: dict, last: dict):
+    window = make_window([(0.0, rows(0.0, **first)), (600.0, rows(600.0, **last))], (KernelLog,))
+    found = verify(told(), window)
+    return found, {each.what: each.met for each in found.judged}
+
+
+NAMES = (
+    "zombies a minute", "restarts of a.service", "core 5, system time", "CPU throttling",
+    "reclaim by tasks", "resets of an interface",
+)  # fmt: skip
+
+
+def test_a_node_that_calmed_down_passes():
+    found, met = judged({}, {"dying": 10, "system_ms": 6_000})
+    assert met == dict.fromkeys(NAMES, Met.YES)
+    assert found.exit == 0
+    assert heading(found) == "all 6 criteria met"
+    assert (found.dead_before, found.dead_now) == (70, 10)
+
+
+@pytest.mark.parametrize(
+    ("last", "name"),
+    [
+        ({"dying": 90}, "zombies a minute"),
+        ({"restarts": 12}, "restarts of a.service"),
+        ({"system_ms": 590_000}, "core 5, system time"),
+        ({"throttled": 60_000_000}, "CPU throttling"),
+        ({"scanned": 3_000_000}, "reclaim by tasks"),
+        ({"resets": 1}, "resets of an interface"),
+    ],
+)
+def test_one_that_is_not_met_fails_it_and_is_named(last: dict, name: str):
+    found, met = judged({}, last)
+    assert met == {**dict.fromkeys(NAMES, Met.YES), name: Met.NO}
+    assert found.exit == 1
+    assert name in heading(found)
+
+
+def test_fewer_than_five_more_are_chance_and_that_is_said():
+    found, met = judged({}, {"dying": 63})
+    assert met["zombies a minute"] is Met.YES
+    assert "chance" in found.judged[0].note
+
+
+def test_rates_that_were_high_before_may_stay_as_high():
+    window = make_window(
+        [(0.0, rows(0.0)), (600.0, rows(600.0, scanned=60_000_000))], (KernelLog,)
+    )  # fmt: skip
+    busy = plan(baseline={**BASELINE, "reclaim_pages_per_second": 100_000.0})
+    found = verify(told(plan=busy), window)
+    assert next(each for each in found.judged if "reclaim" in each.what).met is Met.YES
+
+
+def test_what_could_not_be_read_is_unknown_and_never_passed():
+    found = verify(told(), make_window([(0.0, [rows(0.0)[1]]), (600.0, [rows(600.0)[1]])]))
+    states = {each.what: each.met for each in found.judged}
+    assert states.pop("core 5, system time") is Met.YES
+    assert set(states.values()) == {Met.UNKNOWN}
+    assert found.exit == 3
+    assert found.dead_now is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("only the subtree of a container is seen; run it on the node", "run it on the node"),
+        (None, "only how many there are in all"),
+    ],
+)
+def test_why_the_dead_could_not_be_counted_is_said_in_the_censuss_words(reason, said: str):
+    row = CgroupCensus("v1", 1, "/m", "subtree", None, 5, None, "directories", reason)
+    found = verify(told(), make_window([(0.0, [row]), (600.0, [row])]))
+    slope = found.judged[0]
+    assert (slope.what, slope.met) == ("zombies a minute", Met.UNKNOWN)
+    assert said in slope.note
+
+
+def test_a_single_count_is_no_slope():
+    found = verify(told(), make_window([(0.0, rows(0.0)), (600.0, rows(600.0)[1:])]))
+    assert found.judged[0].met is Met.UNKNOWN
+    assert "watch longer" in found.judged[0].note
+
+
+def test_a_unit_that_systemd_forgot_does_not_run():
+    other = replace(unit(0, 0), name="b.service")
+    window = make_window([(0.0, [other]), (600.0, [other])])
+    restarts = next(each for each in verify(told(), window).judged if "restarts" in each.what)
+    assert (restarts.met, restarts.now) == (Met.YES, "0")
+
+
+def test_what_was_freed_is_told_in_the_words_of_the_step_and_what_is_left_too():
+    walked = "one read of memory.numa_stat: 700 ms before, 2.0 ms after, 34.9 µs for each zombie"
+    outcome = {"freed": 20, "said": "20 freed, 50 left", "told": [walked]}
+    record = Record("3-free", {}, outcome)
+    window = make_window([(0.0, rows(0.0, dying=50)), (600.0, rows(600.0, dying=50))], (KernelLog,))
+    found = verify(told(records=[record]), window)
+    text = verify_text(found, 88)
+    assert "20 freed, 50 left" in text
+    assert walked in " ".join(text.split())
+    assert "70 before the apply, 50 now: 20 gone, 50 not" in text
+    assert "purged" not in text
+    assert text.startswith("IT HOLDS")
+    assert verified_json(found)["zombies"] == {"before": 70, "now": 50}
+
+
+def test_the_text_says_what_failed_and_what_to_do_within_the_width():
+    found, _ = judged({}, {"dying": 90, "resets": 2})
+    text = verify_text(found, 72)
+    assert text.startswith("IT DOES NOT HOLD")
+    assert "sudo sexton fix rollback run-1" in text
+    assert all(len(line) <= 72 for line in text.splitlines() if "exit" not in line)
+
+
+def test_a_slope_is_of_counts_by_one_method_only():
+    first = CgroupCensus("v1", 1, "/m", "subtree", None, 5, 900, "other", None)
+    readings = [(0.0, [first]), (10.0, [rows(0)[0]]), (20.0, [rows(0)[0]])]
+    assert measures.dying_over(make_window(readings)) == [(10.0, 60), (20.0, 60)]
+
+
+@pytest.mark.root
+def test_on_a_node_that_can_be_counted_the_slope_is_known_and_rising_zombies_fail_it():
+    """Live: v1's /proc/cgroups less the directories, or v2's cgroup.stat, as the kernel has it."""
+    census, _ = take(open_host(), read_layout(open_host()))
+    if census.dying is None:
+        pytest.skip(f"the dead cannot be counted here: {census.reason}")
+    with zombies(1, "tmpfs") as yard, ThreadPoolExecutor(1) as beside:
+        digging = beside.submit(lambda: [yard.dig(100) for _ in range(8)])
+        window = _watch(6.0)
+        digging.result()
+    points = measures.dying_over(window)
+    assert len(points) >= 3
+    slope = verify(told(), window).judged[0]
+    assert slope.met is Met.NO, slope
+    assert slope.now.startswith("+")
+
+
+def test_an_apply_that_stopped_half_way_holds_nothing_however_calm_the_node_is():
+    window = make_window([(0.0, rows(0.0)), (600.0, rows(600.0))], (KernelLog,))
+    done, begun = Record("1-stop", {}, {"said": "stopped"}), Record("2-disable", {})
+    why = "cpu pressure is 34 %\x1b[2J"
+    found = verify(told(records=[done, begun], ended="stopped", ended_why=why), window)
+    (steps,) = (each for each in found.judged if each.met is Met.NO)
+    assert (steps.what, steps.now) == ("steps that were done", f"1 of {len(plan().automatic)}")
+    assert found.exit == 1
+    said = verify_text(found, 100)
+    assert "IT DOES NOT HOLD" in said
+    assert "it stopped: cpu pressure is 34 %" in said
+    assert "\x1b" not in said

@@ -1,0 +1,273 @@
+"""Questions that another process answers; real processes, really killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.synthetic import write
+from sexton.errors import CommandError, StoreError
+from sexton.explorer.tiles.processes import Elsewhere, Gone, Unanswered
+from sexton.explorer.tiles.view import View
+from tests.support.synthetic import small
+
+INCIDENT = Path(__file__).parents[2] / "incidents" / "whole_chain-6.18-v1" / "recording"
+PROBLEMS: list[str] = []
+
+
+class Worker:
+    """Does as it is told."""
+
+    prepared = 0
+
+    @property
+    def problems_so_far(self) -> list[str]:
+        return PROBLEMS
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+    def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        return (self.prepared, *work(name, arguments)) if name == "name" else work(name, arguments)
+
+
+def work(name: str, arguments: tuple[Any, ...]) -> Any:
+    if name == "sleep":
+        Path(arguments[0]).write_text(str(os.getpid()))
+        time.sleep(60)
+    if name == "refuse":
+        raise CommandError(arguments[0])
+    if name == "miss":
+        raise StoreError(arguments[0])
+    if name == "break":
+        raise ValueError(arguments[0])
+    if name == "tell":
+        PROBLEMS.append("a damaged segment")
+    if name == "much":
+        return bytes(arguments[0])
+    return name, arguments, os.getpid()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    made = Elsewhere(Worker())
+    yield made
+    made.close()
+
+
+def soon(holds: Callable[[], bool]) -> bool:
+    """Within what a crowded machine needs."""
+    until = time.monotonic() + 20
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.02)
+    return holds()
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return b" Z" not in Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2][:3]
+    except OSError:
+        return False
+
+
+def asleep(elsewhere: Elsewhere, place: Path, stop: Callable[[], bool]) -> tuple[Any, list[str]]:
+    """Somebody asks what takes a minute; who works on it, and what will be raised."""
+    raised: list[str] = []
+
+    def ask() -> None:
+        try:
+            elsewhere.ask("sleep", (str(place / "pid"),), stop)
+        except Unanswered as error:
+            raised.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert soon(lambda: (place / "pid").exists() and (place / "pid").read_text() != "")
+    return asking, raised
+
+
+def test_each_question_is_answered_by_a_process_of_its_own(elsewhere: Elsewhere):
+    found = [elsewhere.ask("name", (number, "a")) for number in range(3)]
+    assert [each[1:3] for each in found] == [("name", (number, "a")) for number in range(3)]
+    assert [each[0] for each in found] == [1, 2, 3]  # what one was prepared with the next has too
+    assert len({each[3] for each in found} | {os.getpid()}) == 4
+    assert soon(lambda: not any(is_there(each[3]) for each in found))
+
+
+def test_answers_may_be_large(elsewhere: Elsewhere):
+    assert len(elsewhere.ask("much", (5_000_000,))) == 5_000_000
+
+
+def test_what_is_raised_there_is_raised_here(elsewhere: Elsewhere):
+    with pytest.raises(CommandError, match="no such core"):
+        elsewhere.ask("refuse", ("no such core",))
+    with pytest.raises(StoreError, match="nothing then"):
+        elsewhere.ask("miss", ("nothing then",))
+    with pytest.raises(RuntimeError, match=r"ValueError: oh in .*test_elsewhere.py line \d+"):
+        elsewhere.ask("break", ("oh",))
+    with pytest.raises(CommandError, match="too long a question"):
+        elsewhere.ask("name", ("x" * 200_000,))
+
+
+def test_what_was_wrong_with_the_recording_is_told_here(elsewhere: Elsewhere):
+    PROBLEMS.clear()
+    for _ in range(2):
+        elsewhere.ask("tell", ())
+    assert PROBLEMS == ["a damaged segment"]
+
+
+def test_when_nobody_waits_any_more_it_ends(elsewhere: Elsewhere, tmp_path: Path):
+    stopped = threading.Event()
+    asking, raised = asleep(elsewhere, tmp_path, stopped.is_set)
+    pid = int((tmp_path / "pid").read_text())
+    assert is_there(pid)
+    stopped.set()
+    asking.join(20)
+    assert raised == ["nobody waits for this any more"]
+    assert soon(lambda: not is_there(pid))
+
+
+def test_one_that_is_killed_is_told_of_and_the_next_is_answered(
+    elsewhere: Elsewhere, tmp_path: Path
+):
+    asking, raised = asleep(elsewhere, tmp_path, lambda: False)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    asking.join(20)
+    assert raised == ["whoever worked on it was ended; is there enough memory?"]
+    assert elsewhere.ask("name", ())[1] == "name"
+
+
+def test_several_are_worked_on_at_the_same_time(elsewhere: Elsewhere, tmp_path: Path):
+    stopped = threading.Event()
+    asking, _ = asleep(elsewhere, tmp_path, stopped.is_set)
+    assert elsewhere.ask("name", ())[1] == "name"
+    stopped.set()
+    asking.join(20)
+
+
+def test_where_they_are_all_gone_it_says_so(tmp_path: Path):
+    made = Elsewhere(Worker())
+    os.kill(made._pid, signal.SIGKILL)
+    with pytest.raises(Gone):
+        made.ask("name", ())
+    made.close()
+
+
+def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch):
+    """A fake: fork(2) is told to fail in the process that forks for each question."""
+    real, forks = os.fork, []
+
+    def fork() -> int:
+        forks.append(1)
+        if len(forks) == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return real()
+
+    monkeypatch.setattr(os, "fork", fork)
+    made = Elsewhere(Worker())
+    with pytest.raises(Unanswered, match="was ended"):
+        made.ask("name", ())
+    assert made.ask("name", ())[1] == "name"
+    made.close()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_when_whoever_forks_is_killed_a_view_answers_itself(again: bool):
+    view = View.open(INCIDENT)
+    view.fork()
+    assert view._elsewhere is not None
+    pid = view._elsewhere._pid
+    assert view.span is not None
+    if again:
+        view.diagnosis(*view.span)
+    os.kill(pid, signal.SIGKILL)
+    start, end = view.span
+    assert view.diagnosis(start + 1, end).findings
+    assert view._elsewhere is None
+    assert not is_there(pid)
+    assert view.seen(start, end).flame.samples > 0
+    view.close()
+
+
+SERVER = """
+import sys, threading
+from tests.explorer.tiles.test_elsewhere import Worker
+from sexton.explorer.tiles.processes import Elsewhere
+made = Elsewhere(Worker())
+print(made._pid, flush=True)
+made.ask("sleep", (sys.argv[1],))
+"""
+
+
+def test_none_of_them_outlives_a_server_that_is_killed(tmp_path: Path):
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(tmp_path / "pid")], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    first = int(server.stdout.readline())
+    assert soon(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    both = first, int((tmp_path / "pid").read_text())
+    server.kill()
+    server.wait()
+    assert soon(lambda: not any(map(is_there, both)))
+
+
+def test_answers_are_those_that_we_would_have_given():
+    ours, theirs = View.open(INCIDENT), View.open(INCIDENT)
+    theirs.fork()
+    try:
+        assert ours.span is not None
+        start, end = ours.span
+        diagnoses = [each.diagnosis(start, end) for each in (ours, theirs)]
+        assert diagnoses[0].findings == diagnoses[1].findings
+        assert diagnoses[0].chains == diagnoses[1].chains
+        whys = [each.why("eth0") for each in (ours, theirs)]
+        assert whys[0].about == whys[1].about
+        assert whys[0].aligned == whys[1].aligned
+        flames = [each.seen(start, end) for each in (ours, theirs)]
+        assert flames[0].flame.samples == flames[1].flame.samples > 0
+        assert flames[0].flame.tree.frames.names == flames[1].flame.tree.frames.names
+        assert theirs.seen(start, end) is flames[1]
+        parts = (start, start + 40), (start + 40, end)
+        differences = [each.difference(parts[1], parts[0]) for each in (ours, theirs)]
+        assert (differences[0].after == differences[1].after).all()
+        with pytest.raises(CommandError, match="nothing here is called 'eth77'"):
+            theirs.why("eth77")
+        with pytest.raises(StoreError, match="no stacks were recorded"):
+            theirs.flame(0.0, 10.0)
+    finally:
+        theirs.close()
+
+
+@pytest.mark.parametrize("recorder", [True, False], ids=["recorded", "begun_again"])
+def test_what_is_recorded_after_the_fork_is_in_the_answer(tmp_path: Path, recorder: bool):
+    write(tmp_path, small("crash_loop", hours=0.3))
+    held = os.open(tmp_path / "LOCK", os.O_RDWR | os.O_CREAT)
+    if recorder:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as a recorder has it
+    try:
+        every = sorted((tmp_path / "segments").iterdir())
+        every[-1].rename(tmp_path / "aside")
+        view = View.open(tmp_path)
+        assert view.live == recorder
+        assert view.span is not None
+        before = view.span[1]
+        view.fork()
+        view.diagnosis(*view.span)
+        (tmp_path / "aside").rename(every[-1])
+        assert view.refresh()
+        found = view.diagnosis(before + 1, view.span[1])
+        assert found.findings
+        view.close()
+    finally:
+        os.close(held)

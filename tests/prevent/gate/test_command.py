@@ -1,0 +1,299 @@
+"""`sexton gate` as a pipeline runs it: directories, tars, disks; files written; exits 0, 1, 2."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import stat
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.prevent.gate.making import IN_TIME, image
+from tests.support.cli import one_line, quiet, sexton
+from tests.support.tools import need
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    return image(tmp_path / "healthy")
+
+
+@pytest.fixture
+def sick(tmp_path: Path) -> Path:
+    """The deb package's ecs.service in an image for Kubernetes."""
+    return image(tmp_path / "sick", ecs="deb")
+
+
+def rules(ended: subprocess.CompletedProcess[bytes]) -> dict[str, str]:
+    return {each["id"]: each["outcome"] for each in json.loads(ended.stdout)["rules"]}
+
+
+def test_a_healthy_image_passes(healthy: Path) -> None:
+    ended = sexton("gate", "--root", healthy)
+    quiet(ended, (0,))
+    assert ended.stdout.startswith(b"PASSED  ")
+
+
+def test_an_image_with_the_deb_packages_ecs_fails_unbooted(sick: Path) -> None:
+    ended = sexton("gate", "--root", sick, "--format", "json")
+    quiet(ended, (1,))
+    told = rules(ended)
+    assert (told["unneeded_units"], told["restart_without_backoff"]) == ("fail", "fail")
+    assert told["kubelet_config"] == "pass"
+    assert told["memcg_count"] == "not_applicable"
+
+
+@pytest.mark.parametrize("form", ["tar", "tar.gz", "disk"])
+def test_the_same_image_in_another_form_says_the_same(
+    sick: Path, tmp_path: Path, form: str
+) -> None:
+    """Also what lies where only this image has it: kubelet's configuration."""
+    (sick / "opt/k8s").mkdir(parents=True)
+    config = sick / "opt/k8s/kubelet.yaml"
+    (sick / "var/lib/kubelet/config.yaml").rename(config)
+    config.write_text(config.read_text() + "cgroupVersion: v2\n")
+    unit = sick / "usr/lib/systemd/system/kubelet.service"
+    unit.write_text(unit.read_text().replace("/var/lib/kubelet/config", "/opt/k8s/kubelet"))
+    packed = tmp_path / "image"
+    if form == "disk":
+        make = need("mke2fs", package="e2fsprogs")
+        subprocess.run([make, "-q", "-F", "-t", "ext4", "-d", sick, packed, "20M"], check=True)
+    else:
+        with tarfile.open(packed, "w:gz" if form == "tar.gz" else "w") as tar:
+            tar.add(sick, arcname=".")
+    directory = json.loads(sexton("gate", "--root", sick, "--format", "json").stdout)
+    other = json.loads(sexton("gate", "--root", packed, "--format", "json").stdout)
+    assert other["kind"].startswith("a disk image" if form == "disk" else "a tar")
+    for told in (directory, other):
+        for each in told["rules"]:
+            del each["spent_s"]
+    assert directory["rules"] == other["rules"]
+    broken = {each["id"] for each in other["rules"] if each["outcome"] == "fail"}
+    assert broken == {"unneeded_units", "restart_without_backoff", "kubelet_config"}
+
+
+def test_several_reports_are_written_in_one_run_and_text_is_told(
+    sick: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("g.sarif", "g.xml", "g.json", "g.txt")]
+    outs = [word for file in files for word in ("--out", str(file))]
+    ended = sexton("gate", "--root", sick, *outs)
+    assert ended.returncode == 1
+    assert ended.stdout.startswith(b"FAILED  ")
+    sarif, junit, told, text = (file.read_text() for file in files)
+    assert json.loads(sarif)["version"] == "2.1.0"
+    assert junit.startswith("<?xml")
+    assert json.loads(told)["schema"] == "sexton.gate/1"
+    assert text.startswith("FAILED  ")
+    assert len(ended.stderr.splitlines()) == 4
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "junit", "text"])
+def test_a_format_goes_to_standard_output_alone(sick: Path, form: str) -> None:
+    ended = sexton("gate", "--root", sick, "--format", form)
+    quiet(ended, (1,))
+
+
+def test_a_policy_and_its_waivers_open_the_gate(sick: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "gate.toml"
+    policy.write_text(
+        "".join(
+            f'[[waivers]]\nrule = "{rule}"\nsubject = "ecs.service"\nowner = "o@example.com"\n'
+            f'expires = {IN_TIME}\nreason = "the vendor knows"\n'
+            for rule in ("restart_without_backoff", "unneeded_units")
+        )
+    )
+    ended = sexton("gate", "--root", sick, "--policy", policy)
+    quiet(ended, (0,))
+    assert f"waived  ecs.service: o@example.com, until {IN_TIME}".encode() in ended.stdout
+    good = policy.read_text()
+    for day, told in (("2020-01-31", b"ended on 2020-01-31"), ("2999-01-31", b"366 days ahead")):
+        policy.write_text(good.replace(str(IN_TIME), day))
+        ended = sexton("gate", "--root", sick, "--policy", policy)
+        quiet(ended, (1,))
+        assert told in b" ".join(ended.stdout.split())
+    policy.write_text(good.replace('owner = "o@example.com"\n', "", 1))
+    ended = sexton("gate", "--root", sick, "--policy", policy)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert "waiver 1 has no owner" in one_line(ended.stderr)
+
+
+def test_the_printed_policy_is_one_that_is_taken(healthy: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "gate.toml"
+    policy.write_bytes(sexton("gate", "--print-policy").stdout)
+    quiet(sexton("gate", "--root", healthy, "--policy", policy), (0,))
+
+
+def test_the_corrected_kubelet_configuration_is_written(healthy: Path, tmp_path: Path) -> None:
+    config = healthy / "var/lib/kubelet/config.yaml"
+    good = config.read_text()
+    config.write_text(good + "cgroupVersion: v2\n")
+    before = config.read_bytes()
+    out = tmp_path / "mended.yaml"
+    ended = sexton("gate", "--root", healthy, "--kubelet-out", out)
+    assert ended.returncode == 1
+    assert yaml.safe_load(out.read_text()) == yaml.safe_load(good)
+    assert config.read_bytes() == before
+    config.write_text(out.read_text())
+    quiet(sexton("gate", "--root", healthy), (0,))
+
+
+def test_without_a_kubelet_there_is_nothing_to_correct_and_that_is_said(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    (bare / "etc/systemd/system").mkdir(parents=True)
+    (bare / "etc/os-release").write_text("ID=debian\nVERSION_ID=12\n")
+    out = tmp_path / "mended.yaml"
+    ended = sexton("gate", "--root", bare, "--kubelet-out", out)
+    assert "not written" in one_line(ended.stderr)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--root", "/no/such/image"), "No such file"),
+        (("--root", ""), "no image is named"),
+        (("--root", "EMPTY"), "no operating system in there"),
+        (("--root", "FILE"), ""),
+        (("--root", "FIFO"), "neither a directory, nor a file"),
+        (("--root", "HEALTHY", "--seconds", "5"), "nothing to watch"),
+        (("--root", "HEALTHY", "--policy", "/no/such.toml"), "No such file"),
+        (("--root", "HEALTHY", "--policy", "EMPTY"), "directory"),
+        (("--root", "HEALTHY", "--policy", "FIFO"), "not a regular file"),
+        (("--root", "HEALTHY", "--policy", "/dev/zero"), "not a regular file"),
+        (("--root", "HEALTHY", "--policy", "HUGE"), "larger than"),
+        (("--root", "HEALTHY", "--policy", "BAD"), "did you mean memcg_count?"),
+        (("--root", "HEALTHY", "--agents", "BAD"), "not known"),
+        (("--root", "HEALTHY", "--agents", "/no/such.toml"), "No such file"),
+        (("--root", "HEALTHY", "--out", "x.pdf"), "say --format"),
+        (("--root", "HEALTHY", "--out", "-"), "--out names a file"),
+        (("--root", "HEALTHY", "--out", "/no/such/dir/x.json"), "No such file"),
+        (("--root", "HEALTHY", "--format", "json", "--out", "a", "--out", "b"), "suffixes"),
+        (("--root", "HEALTHY", "--out", "a.json", "--out", "a.json"), "two reports"),
+        (("--format", "pdf"), "invalid choice"),
+        (("--print-policy", "--root", "/"), "stands alone"),
+        (("--seconds", "0"), "--seconds"),
+        (("extra",), "unrecognized"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_2(arguments, told, tmp_path, healthy) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "bad.toml").write_text("[rules.memcg_cuont]\n")
+    os.mkfifo(tmp_path / "fifo")
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(10 << 30)
+    known = {
+        "EMPTY": tmp_path / "empty",
+        "FILE": tmp_path / "file",
+        "FIFO": tmp_path / "fifo",
+        "HUGE": tmp_path / "huge",
+        "BAD": tmp_path / "bad.toml",
+        "HEALTHY": healthy,
+    }
+    ended = sexton("gate", *(str(known.get(word, word)) for word in arguments), cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert told in one_line(ended.stderr)
+
+
+def test_an_image_of_hostile_links_is_judged_without_leaving_it(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("apiVersion: stolen-from-this-machine\n")
+    root = image(tmp_path / "image")
+    config = root / "var/lib/kubelet/config.yaml"
+    config.unlink()
+    config.symlink_to(secret)
+    release = root / "etc/os-release"
+    release.unlink()
+    release.symlink_to("/etc/os-release")  # itself, inside the image
+    for name in ("boot/grub/grub.cfg", "etc/default/grub"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to("../" * 20 + str(secret).lstrip("/"))
+    os.mkfifo(root / "etc/default/kubelet")
+    ended = sexton("gate", "--root", root, "--format", "json")
+    quiet(ended, (0, 1))
+    assert b"stolen" not in ended.stdout
+
+
+def test_this_node_is_judged_live() -> None:
+    ended = sexton("gate", "--seconds", "0.5", "--format", "json")
+    quiet(ended, (0, 1))
+    told = json.loads(ended.stdout)
+    assert told["booted"] is True
+    assert told["watched_s"] > 0
+    assert set(rules(ended)) >= {"memcg_count", "dying_memcgs", "crash_loops", "waivers"}
+
+
+def test_nothing_of_the_image_is_touched(sick: Path) -> None:
+    def state() -> list[tuple[str, int, int]]:
+        found = sorted(sick.rglob("*"))
+        return [(str(each), each.lstat().st_mtime_ns, each.lstat().st_size) for each in found]
+
+    before = state()
+    sexton("gate", "--root", sick)
+    assert state() == before
+
+
+#: Enough for the interpreter and its libraries, and far less than a sparse file pretends to hold.
+_MEMORY = 3 << 30
+
+
+def _bounded() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """All that may lie in an image where a unit, a directory or a setting is expected."""
+    root = image(tmp_path / "hostile", ecs="deb")
+    units = root / "etc/systemd/system"
+    with (units / "sparse.service").open("wb") as stream:
+        stream.truncate(10 << 30)
+    with (root / "etc/machine-id").open("wb") as stream:
+        stream.truncate(10 << 30)
+    os.mkfifo(units / "fifo.service")
+    (units / "loop.service").symlink_to("loop.service")
+    (units / "round.service.d").symlink_to(".")
+    (units / "out.service").symlink_to("/proc/self/environ")
+    (units / "up.service.wants").symlink_to("../../../../../../../../etc/systemd/system")
+    wants = units / "multi-user.target.wants"
+    for name in (b"\xff\xfe.service", b"\x1b[2J.service", b"a\nb.service", b"<script>.service"):
+        (wants / os.fsdecode(name)).symlink_to("/usr/lib/systemd/system/ssh.service")
+    for name in ("sparse.service", "fifo.service", "loop.service", "out.service"):
+        (wants / name).symlink_to(f"/etc/systemd/system/{name}")
+    if os.geteuid() == 0:
+        with contextlib.suppress(PermissionError):  # in a container that may make none
+            os.mknod(units / "device.service", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+            (wants / "device.service").symlink_to("/etc/systemd/system/device.service")
+    deep = root / "usr/lib/systemd/system"
+    for _ in range(60):
+        deep /= "d"
+    deep.mkdir(parents=True)
+    return root
+
+
+@pytest.mark.parametrize("form", ["directory", "tar", "disk"])
+@pytest.mark.parametrize("command", ["gate", "audit"])
+def test_a_hostile_image_is_read_safely_and_what_is_wrong_with_it_still_found(
+    hostile: Path, tmp_path: Path, command: str, form: str
+) -> None:
+    given, packed = hostile, tmp_path / "packed"
+    if form == "tar":
+        line = ["tar", "-S", "-C", hostile, "-cf", packed, "."]
+        subprocess.run(line, check=True)
+        given = packed
+    elif form == "disk":
+        make = need("mke2fs", package="e2fsprogs")
+        subprocess.run([make, "-q", "-F", "-t", "ext4", "-d", hostile, packed, "30M"], check=True)
+        given = packed
+    ended = sexton(command, "--root", given, preexec_fn=_bounded)
+    quiet(ended, (1,))
+    assert b"ecs.service" in ended.stdout
+    assert b"\x1b" not in ended.stdout
+    assert b"PATH=" not in ended.stdout, "this process's own environment"

@@ -1,0 +1,310 @@
+"""Disk images: real file systems made by mke2fs, partition tables, and damaged ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import stat
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
+from sexton.prevent.image import ext4
+from sexton.prevent.image.disk import Slice
+from sexton.prevent.image.ext4 import Ext4Files
+from sexton.prevent.image.opening import open_image
+from tests.support.examples import examples
+from tests.support.tools import need
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with all that a reader may trip over."""
+    root = tmp_path_factory.mktemp("tree")
+    units = root / "usr/lib/systemd/system"
+    units.mkdir(parents=True)
+    (root / "etc/many").mkdir(parents=True)
+    os.symlink("usr/lib", root / "lib")
+    os.symlink("/etc/real", root / "etc/absolute")
+    os.symlink("../../../../etc/real", root / "etc/upwards")
+    os.symlink("/etc/" + "x" * 100 + "/../real", root / "etc/long")
+    os.symlink("loop", root / "etc/loop")
+    os.symlink("/etc/hostname", root / "etc/outside")
+    (root / "etc/real").write_text("here\n")
+    (root / ("etc/" + "x" * 100)).mkdir()
+    (units / "a.service").write_text("[Service]\n")
+    for number in range(1200):
+        (root / f"etc/many/unit-{number:04}.service").touch()
+    (root / "etc/large").write_bytes(random.Random(1).randbytes(1_500_000))
+    with (root / "etc/sparse").open("wb") as stream:
+        stream.truncate(10 << 30)
+        stream.seek(7 << 20)
+        stream.write(b"z")
+    with (root / "etc/holes").open("wb") as stream:
+        stream.write(b"a" * 5000)
+        stream.seek(300_000)
+        stream.write(b"b" * 5000)
+    os.mkfifo(root / "etc/fifo")
+    (root / "etc" / os.fsdecode(b"\xff\x1b[2J")).write_text("strange")
+    return root
+
+
+@pytest.fixture(scope="module")
+def make(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    need("mke2fs", package="e2fsprogs")
+
+    def made(*options: str) -> Path:
+        path = tmp_path_factory.mktemp("disk") / "image"
+        subprocess.run(
+            ["mke2fs", "-q", "-F", *options, "-d", str(tree), str(path), "20M"], check=True
+        )
+        return path
+
+    return made
+
+
+KINDS = {
+    "ext4": ("-t", "ext4", "-b", "4096"),
+    "ext4 with blocks of 1 kB": ("-t", "ext4", "-b", "1024"),
+    "ext4 of 32 bits": ("-t", "ext4", "-O", "^64bit,^metadata_csum"),
+    "ext3": ("-t", "ext3"),
+    "ext2 with blocks of 1 kB": ("-t", "ext2", "-b", "1024"),
+    "ext4 with inline data": ("-t", "ext4", "-O", "inline_data", "-I", "256", "-b", "4096"),
+}
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
+def test_every_file_is_as_it_was_put_in(make: Make, tree: Path, options: tuple[str, ...]):
+    with open_image(str(make(*options))) as image:
+        files = image.files
+        assert image.kind == "a disk image, the whole image"
+        assert files.read("/etc/large") == (tree / "etc/large").read_bytes()
+        assert files.read("/etc/holes") == (tree / "etc/holes").read_bytes()
+        assert set(files.names("/etc/many")) == set(os.listdir(tree / "etc/many"))
+        assert files.read("/lib/systemd/system/a.service") == b"[Service]\n"
+        for name in ("absolute", "upwards", "long"):
+            assert files.read(f"/etc/{name}") == b"here\n", name
+        assert files.link("/etc/long") == "/etc/" + "x" * 100 + "/../real"
+        assert files.status("/etc/many").is_dir
+        assert not files.status("/lib").is_dir, "the link itself"
+        strange = os.fsdecode(b"\xff\x1b[2J")
+        assert strange in files.names("/etc")
+        assert files.read(f"/etc/{strange}") == b"strange"
+
+
+def test_what_is_no_plain_small_file_is_refused(make: Make):
+    with open_image(str(make("-t", "ext4"))) as image:
+        files = image.files
+        for path, why in (
+            ("/etc/fifo", "not a regular file"),
+            ("/etc", "a directory"),
+            ("/etc/sparse", "larger"),
+            ("/etc/loop", "Too many levels"),
+        ):
+            with pytest.raises(SourceMalformed, match=why):
+                files.read(path)
+        with pytest.raises(SourceMalformed, match="larger"):
+            files.read("/etc/large", 1000)
+        for path in ("/etc/missing", "/etc/real/x", "/etc/outside", "/etc/real/../real"):
+            with pytest.raises(SourceAbsent):
+                files.read(path)
+        with pytest.raises(SourceMalformed, match="not a link"):
+            files.link("/etc/real")
+
+
+def test_a_directory_of_too_many_names_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ext4, "MOST_NAMES", 100)
+    refused = pytest.raises(SourceMalformed, match="more than 100 names")
+    with open_image(str(make("-t", "ext4"))) as image, refused:
+        image.files.names("/etc/many")
+
+
+def test_it_says_what_debugfs_says(make: Make):
+    need("debugfs", package="e2fsprogs")
+    path = make("-t", "ext4")
+    told = subprocess.run(
+        ["debugfs", "-R", "stat /etc/many/unit-0042.service", str(path)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    with open_image(str(path)) as image:
+        inode = image.files.status("/etc/many/unit-0042.service").inode
+    assert told.startswith(f"Inode: {inode} ")
+
+
+def gpt(path: Path, whole: Path, first: int) -> None:
+    """A disk with a small empty partition and one with the file system."""
+    with path.open("wb") as disk:
+        disk.seek(512)
+        header = struct.pack("<8sIIIIQQQQ16sQIII", b"EFI PART", 0x10000, 92, 0, 0, 1, 0, 34, 0,
+                             bytes(16), 2, 128, 128, 0)  # fmt: skip
+        disk.write(header)
+        disk.seek(1024)
+        for start in (34, first):
+            disk.write(b"\x01" * 32 + struct.pack("<QQQ", start, start + 100, 0) + bytes(72))
+        disk.seek(first * 512)
+        disk.write(whole.read_bytes())
+
+
+def test_the_root_is_found_behind_a_gpt(make: Make, tmp_path: Path):
+    gpt(tmp_path / "disk", make("-t", "ext4"), 2048)
+    with open_image(str(tmp_path / "disk")) as image:
+        assert image.kind == "a disk image, partition 2"
+        assert image.files.read("/etc/real") == b"here\n"
+
+
+def test_the_root_is_found_behind_an_old_table(make: Make, tmp_path: Path):
+    table = bytearray(512)
+    struct.pack_into("<4xB3xII", table, 446, 0x83, 2048, 131072)
+    table[510:] = b"\x55\xaa"
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(table) + bytes(2047 * 512) + make("-t", "ext4").read_bytes())
+    with open_image(str(disk)) as image:
+        assert image.kind == "a disk image, partition 1"
+
+
+@pytest.mark.parametrize(
+    ("offset", "magic", "words"),
+    [
+        (0, b"QFI\xfb", "a qcow2 disk.*qemu-img convert"),
+        (0, b"QED\0", "a QED disk.*qemu-img convert"),
+        (0, b"KDMV", "a VMware disk.*qemu-img convert"),
+        (0, b"# Disk DescriptorFile\nversion=1\n", "a VMware disk's description.*qemu-img convert"),
+        (0, b"vhdxfile", "a VHDX disk.*qemu-img convert"),
+        (0, b"conectix", "a VHD disk.*qemu-img convert"),
+        (64, b"\x7f\x10\xda\xbe", "a VirtualBox disk.*qemu-img convert"),
+        (0, b"XFSB", "an XFS file system.*virt-tar-out"),
+        (0x10040, b"_BHRfS_M", "a btrfs file system.*virt-tar-out"),
+        (512, b"LABELONE", "an LVM volume.*virt-tar-out"),
+        (1024, b"\xe2\xe1\xf5\xe0", "an EROFS file system.*virt-tar-out"),
+        (0, b"hsqs", "a squashfs file system.*unsquashfs -d DIR"),
+        (0, b"LUKS\xba\xbe", "LUKS.*cryptsetup open --readonly"),
+        (0, b"070701", "a cpio archive.*cpio -idm"),
+        (0, b"#!/bin/sh\n", "neither a directory, nor a tar"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_the_way_out(
+    tmp_path: Path, offset: int, magic: bytes, words: str
+):
+    raw = bytearray(1 << 18)
+    raw[offset : offset + len(magic)] = magic
+    (tmp_path / "disk").write_bytes(raw)
+    with pytest.raises(StoreError, match=words):
+        open_image(str(tmp_path / "disk"))
+
+
+def test_a_partition_that_cannot_be_read_is_named(tmp_path: Path):
+    strange = tmp_path / "strange"
+    strange.write_bytes(b"XFSB" + bytes(1 << 18))
+    gpt(tmp_path / "disk", strange, 2048)
+    with pytest.raises(StoreError, match=r"\(partition 2 is an XFS file system\).*virt-tar-out"):
+        open_image(str(tmp_path / "disk"))
+
+
+def test_what_was_opened_is_closed_where_it_is_no_image(tmp_path: Path):
+    (tmp_path / "x").write_bytes(b"QFI\xfb" + bytes(5000))
+    held = len(os.listdir("/proc/self/fd"))
+    for path in (tmp_path / "x", tmp_path / "missing"):
+        with pytest.raises(StoreError):
+            open_image(str(path))
+    with pytest.raises(StoreError, match="no image is named"):
+        open_image("")
+    assert len(os.listdir("/proc/self/fd")) == held
+
+
+def test_a_data_disk_is_no_root(tmp_path: Path):
+    need("mke2fs", package="e2fsprogs")
+    subprocess.run(["mke2fs", "-q", "-F", str(tmp_path / "disk"), "1M"], check=True)
+    with pytest.raises(StoreError, match="is no root"):
+        open_image(str(tmp_path / "disk"))
+
+
+def test_a_journal_that_was_not_played_back_is_said(make: Make):
+    path = make("-t", "ext4")
+    raw = bytearray(path.read_bytes())
+    features = struct.unpack_from("<I", raw, 1024 + 96)[0]
+    struct.pack_into("<I", raw, 1024 + 96, features | 0x4)
+    path.write_bytes(raw)
+    with open_image(str(path)) as image:
+        assert "journal" in image.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "missing", "empty"])
+def test_other_things_are_refused_in_words(tmp_path: Path, kind: str):
+    path = tmp_path / "it"
+    if kind == "fifo":
+        os.mkfifo(path)
+        assert stat.S_ISFIFO(path.stat().st_mode)
+    elif kind == "empty":
+        path.touch()
+    with pytest.raises(StoreError, match=r"neither a directory|No such file|empty"):
+        open_image(str(path))
+
+
+def look_at_everything(files: Ext4Files) -> None:
+    """Every way in; whatever is damaged must say so."""
+    for path in ("/", "/etc", "/etc/many", "/etc/large", "/etc/long", "/lib/systemd/system",
+                 "/etc/holes", "/etc/upwards"):  # fmt: skip
+        for look in (files.names, files.read, files.link, files.status):
+            with contextlib.suppress(SourceError):
+                look(path)
+
+
+@pytest.fixture(scope="module")
+def small(make: Make) -> list[bytes]:
+    return [make("-t", "ext4").read_bytes(), make("-t", "ext2", "-b", "1024").read_bytes()]
+
+
+class Damaged:
+    """An image with some bytes changed, without a copy of it."""
+
+    def __init__(self, raw: bytes, changed: dict[int, bytes]) -> None:
+        self.raw, self.changed = raw, changed
+
+    def at(self, offset: int, size: int) -> bytes:
+        assert size < 1 << 26, "no damaged number may ask for so much"
+        if offset < 0 or offset + size > len(self.raw):
+            raise StoreError("the image is shorter than its file system says")
+        found = bytearray(self.raw[offset : offset + size])
+        for place, new in self.changed.items():
+            start = place - offset
+            if -len(new) < start < size:
+                kept = new[max(-start, 0) : size - start]
+                found[max(start, 0) : max(start, 0) + len(kept)] = kept
+        return bytes(found)
+
+
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_junk_in_a_file_system_is_said_and_never_followed_for_ever(small, data):
+    raw = data.draw(st.sampled_from(small))
+    # Where the metadata is: the superblock, descriptors, inode tables and directories.
+    places = st.one_of(st.integers(1024, 2047), st.integers(2048, 1 << 20))
+    changed = data.draw(st.dictionaries(places, st.binary(min_size=1, max_size=8), max_size=60))
+    with contextlib.suppress(StoreError):
+        look_at_everything(Ext4Files(Damaged(raw, changed)))
+
+
+def test_an_extent_tree_in_a_circle_ends(make: Make):
+    """A node that names itself as its child."""
+    raw = make("-t", "ext4", "-b", "4096").read_bytes()
+    at = raw.find(Ext4Files(Damaged(raw, {}))._find("/etc/large").block)
+    block = 4000
+    node = struct.pack("<HHHHI", 0xF30A, 1, 4, 1, 0) + struct.pack("<IIHH", 0, block, 0, 0)
+    circle = Ext4Files(Damaged(raw, {at: node, block * 4096: node}))
+    with pytest.raises(SourceMalformed, match="in a loop"):
+        circle.read("/etc/large")
+
+
+def test_a_slice_past_the_end_is_an_error_and_not_zeros(tmp_path: Path):
+    (tmp_path / "x").write_bytes(b"abc")
+    with (tmp_path / "x").open("rb") as stream, pytest.raises(StoreError, match="shorter"):
+        Slice(stream.fileno()).at(1, 10)

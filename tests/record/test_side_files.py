@@ -1,0 +1,82 @@
+"""Pins, marks and the status, while the disk may hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from sexton.model.cpu import CoreTimes
+from sexton.model.memory import VmCounter
+from sexton.model.recorder import RecorderNote
+from sexton.record import side_files as desks
+from sexton.record.side_files import Desk
+from sexton.store.layout import prepare
+from sexton.store.marks import leave_mark, remark_now
+from sexton.store.pins import Pin, pins_in
+from tests.record.running import (
+    every,
+    moments,
+    options,
+    recording,
+    source,
+    wait_for_reads,
+    wait_until,
+)
+
+
+def pin(name: str) -> Pin:
+    return Pin(name, "mark", "x", "x", "boot", 0.0, 1.0, 0.0)
+
+
+def test_it_writes_pins_and_the_status_and_finds_marks(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    desk = Desk(tmp_path)
+    leave_mark(tmp_path, remark_now("job 17 died", "boot"))
+    desk.pin(pin("p1"))
+    desk.show({"state": "recording"})
+    wait_until(lambda: (tmp_path / "status.json").exists())
+    desk.look()
+    desk.close()
+    assert desk.marks() == ["job 17 died"]
+    assert desk.marks() == []
+    assert [each.id for each in desk.pinned()] == ["p1"]
+    assert [each.id for each in pins_in(tmp_path)[0]] == ["p1"]
+    assert json.loads((tmp_path / "status.json").read_text()) == {"state": "recording"}
+
+
+def test_a_pin_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    (tmp_path / "pins").rmdir()
+    desk = Desk(tmp_path)
+    desk.pin(pin("p1"))
+    desk.close()
+    assert desk.problems() == ["could not pin mark: No such file or directory"]
+    assert desk.pinned() == []
+
+
+def test_a_disk_that_hangs_stops_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, hung = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:  # a fake: a real disk that hangs cannot be had at will
+        hung.set()
+        go_on.wait(120)
+
+    monkeypatch.setattr(desks, "add_pin", hang)
+    monkeypatch.setattr(os, "fdatasync", hang)
+    place = tmp_path / "r"
+    calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
+    with recording(options(place), [calm]) as recorder:
+        leave_mark(place, remark_now("job 17 died", recorder.boot_id))
+        assert hung.wait(60)
+        wait_for_reads(recorder, "test.calm", 40)
+        assert not go_on.is_set()
+        go_on.set()
+    assert len(moments(place, VmCounter)) > 40, "what waited for the disk is there"
+    assert not every(place, CoreTimes)
+    assert [each.kind for each in every(place, RecorderNote)] == []

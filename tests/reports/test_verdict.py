@@ -1,0 +1,146 @@
+"""The verdict on a screen: rivals, coincidences, and few lines where nothing is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sexton.explain.diagnosis import diagnose
+from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.reports.text.telling import untold
+from sexton.reports.text.verdict import verdict_text
+from tests.support.incident import incident
+
+SICK = diagnose(incident())
+HEALTHY = diagnose(incident(zombies=False, burning=False, resets=False, looping=False))
+
+
+def link(cause: str, effect: str) -> Link:
+    return Link(f"{cause}_{effect}", cause, effect, Strength.PROVEN, "so")
+
+
+def lines(diagnosis: Diagnosis, label: str, width: int = 110) -> list[str]:
+    return [each for each in verdict_text(diagnosis, width).splitlines() if f" {label} " in each]
+
+
+def test_rivals_are_told_in_a_line_with_what_speaks_against_the_loser():
+    rivals = (
+        Rival("zombie_memcgs", Strength.PROVEN, True, "so"),
+        Rival("direct_reclaim", Strength.POSSIBLE, False, "so", ("too few",)),
+    )
+    diagnosis = replace(SICK, contests=(Contest("saturated_core", rivals),))
+    (line,) = lines(diagnosis, "RIVALS")
+    assert line.split(None, 1)[1] == (
+        "saturated core: zombie memcgs (proven) rather than direct reclaim (possible: too few)"
+    )
+    assert lines(SICK, "RIVALS") == []
+
+
+DEATH = Finding(
+    "job_deaths", Verdict.PRESENT, Severity.INFO, '"job 17 died", as somebody marked it',
+    {"job": ("job 17 died",)}, 1_740_000_002.4, 1_740_000_002.4,
+)  # fmt: skip
+
+
+def marked(diagnosis: Diagnosis, *chains: Chain) -> Diagnosis:
+    others = tuple(each for each in diagnosis.findings if each.id != "job_deaths")
+    left = () if chains else ("job_deaths",)
+    return replace(
+        diagnosis, findings=(*others, DEATH), unexplained=left, chains=(*diagnosis.chains, *chains)
+    )
+
+
+def test_a_job_that_died_on_a_healthy_node_is_told_first_and_costs_no_exit_code():
+    told = verdict_text(marked(HEALTHY)).split("\n\n")
+    assert told[0].startswith("HEALTHY")
+    said = " ".join(told[1].split())
+    assert said.startswith('"job 17 died", as somebody marked it, at 21:20:02 UTC. Nothing')
+    assert "recorded on this node explains it; ask the job's other nodes." in said
+    assert told[-1].rstrip().endswith("exit 0: healthy (make demo shows a sick one)")
+    assert "noted" not in "".join(told)
+
+
+def test_a_death_that_nothing_explains_is_listed_on_a_sick_node_and_noted_nowhere():
+    text = verdict_text(marked(SICK), 110)
+    assert "NO CHAIN EXPLAINS" in text
+    assert '"job 17 died", as somebody marked it.' in text.split("THE CHAIN")[0]
+    assert not lines(marked(SICK), "NOTED")
+
+
+def test_what_the_chain_tells_is_not_noted_again():
+    noted = replace(DEATH, id="direct_reclaim", summary="some pages were scanned", entities={})
+    loose = replace(SICK, findings=(*SICK.findings, noted))
+    assert lines(loose, "NOTED")[0].endswith("some pages were scanned")
+    more = replace(loose, chains=(*SICK.chains, Chain((link("a", "direct_reclaim"),))))
+    grave = replace(noted, id="a", severity=Severity.WARNING)
+    assert not lines(replace(more, findings=(*more.findings, grave)), "NOTED")
+
+
+def test_a_chain_that_has_only_notes_to_add_is_not_told_as_one():
+    noted = replace(DEATH, id="direct_reclaim", summary="some pages were scanned", entities={})
+    chain = Chain((link("zombie_memcgs", "direct_reclaim"),))
+    more = replace(SICK, chains=(*SICK.chains, chain), findings=(*SICK.findings, noted))
+    text = verdict_text(more, 110)
+    assert " ALSO " not in text
+    assert "ome pages were scanned" not in text.split("THE CHAIN")[0]
+    assert lines(more, "NOTED")[0].endswith("some pages were scanned")
+
+
+def test_what_rises_together_is_told_with_what_would_prove_it():
+    both = ("direct_reclaim", "quota_throttling")
+    found = Coincidence(both, "both were there", "stacks")
+    (line,) = lines(replace(SICK, coincidences=(found,)), "TOGETHER")
+    assert line.endswith("both were there; what would: stacks")
+
+
+@pytest.mark.parametrize(("unit", "shown"), [("ecs.service", False), ("other.service", True)])
+def test_a_crash_loop_seen_by_its_cgroups_is_not_told_twice(unit, shown):
+    churn = Finding(
+        "cgroup_churn", Verdict.PRESENT, Severity.WARNING, "9 died", entities={"unit": (unit,)}
+    )
+    kept = [each for each in SICK.findings if each.id != "cgroup_churn"]
+    chain = Chain((link("cgroup_churn", "zombie_memcgs"), *SICK.chains[0].links[1:]))
+    rival = Rival("cgroup_churn", Strength.PROVEN, False, "so")
+    first = Rival("crash_looping_unit", Strength.LIKELY, True, "so")
+    diagnosis = replace(
+        SICK,
+        findings=(churn, *kept),
+        chains=(*SICK.chains, chain),
+        contests=(Contest("zombie_memcgs", (first, rival)),),
+    )
+    text = verdict_text(diagnosis)
+    assert (" ALSO " in text, "RIVALS" in text, "9 died" in text) == (shown, shown, shown)
+
+
+def test_of_a_second_chain_only_what_is_new_is_told():
+    first = Chain((link("a", "b"), link("b", "c")))
+    other_root = Chain((link("x", "b"), link("b", "c")))
+    other_end = Chain((link("a", "b"), link("b", "z")))
+    told = [chain.findings for chain in untold((first, other_root, other_end, first))]
+    assert told == [("a", "b", "c"), ("x", "b"), ("b", "z")]
+
+
+def test_a_healthy_node_with_much_to_note_still_fits_fifteen_lines():
+    summary = "a thing that is there and costs nobody anything, told at some length in its summary"
+    noted = [
+        Finding(f"noted_{number}", Verdict.PRESENT, Severity.INFO, summary) for number in range(4)
+    ]
+    clean = [
+        Finding(f"some_clean_check_{number}", Verdict.ABSENT, Severity.INFO, "")
+        for number in range(20)
+    ]
+    text = verdict_text(replace(HEALTHY, findings=(*HEALTHY.findings, *noted, *clean)), 88)
+    assert text.startswith("HEALTHY")
+    assert len(text.splitlines()) <= 15
+    assert "and 2" in next(each for each in text.splitlines() if "also clean" in each)
+
+
+def test_a_share_is_shown_as_one():
+    loss = Evidence("sent again", "8,591 to 41,952 sent (20 %)", "< 1 %", "", "snmp", 20.48)
+    finding = Finding("tcp_loss", Verdict.PRESENT, Severity.WARNING, "lost", evidence=(loss,))
+    diagnosis = replace(SICK, findings=(finding,), chains=(), unexplained=("tcp_loss",), story=())
+    (line,) = [each for each in verdict_text(diagnosis).splitlines() if "sent again" in each]
+    assert " 20 % " in line
