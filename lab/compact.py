@@ -48,8 +48,7 @@ from sexton.model.task import Process
 from sexton.model.trace import RingState
 from sexton.model.window import Window
 from sexton.profile.heat import heat_of
-from sexton.profile.keeping import kept, told
-from sexton.profile.kept import Stacks, read_profile
+from sexton.profile.recorded import Stacks, kept, read_profile, told
 from sexton.store.annex import Annex, write_annex
 from sexton.store.layout import segment_name
 from sexton.store.recording import Recording

@@ -17,8 +17,7 @@ from lab.synthetic.names import PROGRAMS
 from lab.synthetic.plan import Array, Schedule, Ticks
 from sexton.model.profile import Clock, Event, Facts, Frames, Kind, Profile, Thread, Tree
 from sexton.profile.heat import heat_of
-from sexton.profile.keeping import kept, told
-from sexton.profile.kept import ends_of
+from sexton.profile.recorded import ends_of, kept, told
 from sexton.store.annex import write_annex
 
 _KERNEL = "[kernel.kallsyms]"

@@ -11,7 +11,7 @@ import pytest
 from sexton.model.profile import Kind
 from sexton.profile.decode import decode, threads_of
 from sexton.profile.perf.raw import KernelFacts, KernelSymbol, MappedFile, Maps, Space
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
 from tests.profile.symbols.programs_of_ours import build, elf_of, mapped
 from tests.support.captures import Sample, folded, raw_of

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import CommandError, SextonError, SourceMalformed, StoreError
-from sexton.model.heat import Heat
-from sexton.model.profile import Clock, Event, Profile
+from sexton.model.profile import Clock, Event, Heat, Profile
 from sexton.profile import files
 from sexton.profile.heat import heat_of
 from sexton.profile.opened import Opened, open_profile
 from sexton.profile.select import ALL, Selection
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from tests.profile.naive import by_path, paths_of
 from tests.support.profiles import SECOND, Sample, profile_of
 
@@ -106,7 +105,7 @@ def test_a_damaged_piece_is_left_out_and_named():
     assert opened.flame(ALL).samples == 8
     assert opened.heat().second.tolist() == [1, 3]
     assert len(opened.pieces) == 2
-    assert opened.facts.problems == ["left out: stacks of 7: damaged"]
+    assert opened.facts.problems == ["skipped: stacks of 7: damaged"]
     with pytest.raises(StoreError, match="damaged"):
         Opened([Damaged(second_of(2))]).heat()
 
@@ -148,7 +147,7 @@ def test_folded_stacks_have_no_times_and_say_so_where_a_range_is_asked_for(tmp_p
     assert opened.span_ns is None
     assert len(opened.heat()) == 0
     assert (opened.flame(ALL).samples, opened.flame(EVERY).samples) == (7, 16)
-    with pytest.raises(CommandError, match="tells no times"):
+    with pytest.raises(CommandError, match="no timestamps"):
         opened.flame(Selection(start_ns=5))
 
 
@@ -232,7 +231,7 @@ def test_a_file_of_a_set_that_is_no_capture_is_an_error_and_one_that_breaks_is_l
     monkeypatch.setattr(files.Found, "read", read)
     opened = open_profile([good, bad], OPTIONS)
     assert opened.flame(ALL).samples == 4
-    assert opened.facts.problems == [rf"left out: {bad}: is cut off\x1b[2J"]
+    assert opened.facts.problems == [rf"skipped: {bad}: is cut off\x1b[2J"]
 
 
 def test_names_missing_in_the_idle_task_are_told():
@@ -246,7 +245,7 @@ READ = """
 import pathlib
 from sexton.profile.opened import open_profile
 from sexton.profile.select import Selection
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 opened = open_profile([pathlib.Path("-")], SymbolOptions(cache=""))
 print(opened.facts.path, opened.flame(Selection(idle=True)).samples, opened.span_ns)
 """
@@ -275,7 +274,7 @@ def test_a_recording_s_pieces_are_opened(tmp_path, monkeypatch):
         facts.path, facts.format = str(path), "recording"
         return [Held(second_of(1)), Held(second_of(2))]
 
-    import sexton.profile.waiting as waiting
+    import sexton.profile.opened as waiting
 
     monkeypatch.setattr(waiting, "pieces_of_recording", pieces)
     opened = open_profile([tmp_path], OPTIONS)

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sexton.errors import StoreError
-from sexton.model.heat import Heat
-from sexton.model.profile import I64, Bools, Kind, Profile, Tree
+from sexton.model.profile import I64, Bools, Heat, Kind, Profile, Tree
 from sexton.model.stack import StackCount
 from sexton.model.window import Batch
 from sexton.profile.idle import idle_nodes
-from sexton.profile.kept import Stacks, read_profile, read_seconds
+from sexton.profile.recorded import Stacks, read_profile, read_seconds
 from sexton.replay.span import Span
 from sexton.store.annex import Annex
 from sexton.store.homes import LONGEST_RAW_S

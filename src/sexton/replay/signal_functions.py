@@ -20,9 +20,9 @@ from sexton.errors import StoreError
 from sexton.model.aligned import F64, Signal
 from sexton.model.profile import I64, Frames, Kind, Tree
 from sexton.model.text import printable
-from sexton.profile.functions import outermost
+from sexton.profile.flame import outermost
 from sexton.profile.idle import is_idle_function
-from sexton.profile.kept import ends_of
+from sexton.profile.recorded import ends_of
 from sexton.replay.signal_sums import Readings, Sums
 from sexton.replay.span import Span
 from sexton.store.annex import Annex

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sexton.errors import SourceMalformed
 from sexton.model.profile import Event, Kind, Thread
 from sexton.profile.perf import folded
-from sexton.profile.perf.named import MOST_FRAMES
+from sexton.profile.perf.named_samples import MOST_FRAMES
 from tests.fuzz.folded_target import one
 
 
@@ -64,7 +64,7 @@ def test_the_same_stack_twice_is_two_rows_of_one_stack():
 def test_decimals_are_rounded_and_told():
     named = read(b"a;b 1.5\na;c 2.4\na;d 7.\n")
     assert named.weight.tolist() == [2, 2, 7]
-    assert named.facts.problems == ["3 counts had decimals: rounded"]
+    assert named.facts.problems == ["3 counts with decimals: rounded"]
 
 
 def test_a_comment_in_front_is_no_stack_and_dos_lines_are_lines():
@@ -75,7 +75,7 @@ def test_a_comment_in_front_is_no_stack_and_dos_lines_are_lines():
 def test_lines_that_are_no_stack_are_counted():
     named = read(b"a;b 1\nnonsense\na;b -5\n 7\n\n")
     assert len(named) == 1
-    assert named.facts.problems == ["3 lines were no folded stack: left out"]
+    assert named.facts.problems == ["3 lines are not folded stacks: skipped"]
 
 
 def test_gzipped_is_the_same_and_a_cut_one_gives_what_it_has():
@@ -103,7 +103,7 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b"hello\n" * 200, b"\x00\x01\x02"])
 def test_what_has_no_stacks_is_refused_in_one_line(data):
-    with pytest.raises(SourceMalformed, match="no folded stacks in it"):
+    with pytest.raises(SourceMalformed, match="no folded stacks found"):
         read(data)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sexton.errors import SextonError, SourceMalformed
 from sexton.model.profile import Clock, Event, Kind, Thread
 from sexton.profile.perf import script_text
-from sexton.profile.perf.named import MOST_FRAMES
+from sexton.profile.perf.named_samples import MOST_FRAMES
 from tests.fuzz.script_text_target import one
 from tests.support.fixtures import FIXTURES
 
@@ -230,7 +230,7 @@ def test_samples_in_any_order_and_with_lines_in_between_are_all_counted():
     )
     named = read(data + b"a 1 [000] 4.000000: c: \n\tffff f (/x)\n\n")
     assert stacks(named) == Counter({("b", "g"): 3, ("a", "f"): 2})
-    assert named.facts.problems == ["1 lines were no part of a sample: left out"]
+    assert named.facts.problems == ["1 lines outside any sample: skipped"]
 
 
 def test_a_sample_without_any_function_is_still_one():
@@ -240,7 +240,7 @@ def test_a_sample_without_any_function_is_still_one():
 
 def test_text_without_samples_is_refused_in_one_line():
     for data in (b"", b"\n\n\n", b"# hostname : x\n", b"hello\nworld\n", b"\x00" * 100):
-        with pytest.raises(SourceMalformed, match=r"^capture.txt: no sample of perf script in it$"):
+        with pytest.raises(SourceMalformed, match=r"^capture.txt: no perf script samples found$"):
             read(data)
 
 

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.profile.perf import native
-from sexton.profile.perf.walk import BadRecord, Columns, Layout, Since, Walker, walker
-from sexton.profile.perf.walk_native import NativeWalker
+from sexton.profile.perf.native import NativeWalker
+from sexton.profile.perf.walk import BadRecord, Columns, Layout, Since, Walker, plan_of, walker
 from sexton.profile.perf.walk_numpy import NumpyWalker
-from sexton.profile.perf.walk_plan import plan_of
 from tests.support.examples import examples
 
 from . import walk_cases as cases

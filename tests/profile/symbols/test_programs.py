@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sexton.profile.perf.raw import MappedFile
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import Cache
-from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.programs import Programs
 from tests.profile.symbols.programs_of_ours import build, mapped, name_at, run
 
@@ -171,8 +171,7 @@ def test_a_fifo_a_device_and_junk_at_the_told_path_are_told_as_problems(tmp_path
         assert len(found.table(MappedFile(str(path), "ab" * 20))) == 0
     lines = found.problems()
     assert any(
-        line.endswith("no ELF files that could be read, so their functions are [unknown]")
-        for line in lines
+        line.endswith("not readable as ELF, so their functions are [unknown]") for line in lines
     )
     assert any(f"{tmp_path}/fifo" in line for line in lines)
 

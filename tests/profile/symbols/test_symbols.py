@@ -12,7 +12,7 @@ import pytest
 from sexton.host.reader import LiveFiles
 from sexton.model.profile import Facts
 from sexton.profile.perf.raw import KernelFacts, MappedFile
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.running import innermost_pid, kernel_build_id, own_vdso, started_wall_s
 from sexton.profile.symbols.symbols import Symbols
 from tests.profile.symbols.programs_of_ours import name_of

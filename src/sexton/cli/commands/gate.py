@@ -260,25 +260,25 @@ def _told(gate: Gate, form: str, screen: bool = False) -> str:
 
 
 def _give(gate: Gate, form: str, path: str) -> None:
-    from sexton.cli.profile.output import give_text, written
+    from sexton.cli.profile.capture import emit_text, report_written
 
-    give_text(_told(gate, form), path)
-    written(path)
+    emit_text(_told(gate, form), path)
+    report_written(path)
 
 
 def _kubelet(place: Place, out: str) -> None:
     """The corrected configuration; where a drop-in directory has several, the main one."""
     import sys
 
-    from sexton.cli.profile.output import give_text, written
+    from sexton.cli.profile.capture import emit_text, report_written
     from sexton.model.text import printable
     from sexton.prevent.kubelet import corrected, inspect
 
     for file in inspect(place.host):
         text = corrected(file)
         if text is not None:
-            give_text(text, out)
-            written(out)
+            emit_text(text, out)
+            report_written(out)
             return
     print(
         f"sexton: {printable(out)} not written: no kubelet configuration that could be read",

@@ -12,15 +12,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.profile.choice import add_files
-from sexton.cli.profile.output import add_out
+from sexton.cli.profile.capture import add_files, add_out
 from sexton.cli.profile.spikes import add_search
 
 if TYPE_CHECKING:
     from sexton.explorer.files.page_data import Numbers
     from sexton.explorer.files.profile_page import Compared, Report
-    from sexton.model.spike import Spike, Spikes
     from sexton.profile.opened import Opened
+    from sexton.profile.spikes.spike import Spike, Spikes
 
 _COLUMNS = 1000
 #: How much of the calm before a spike its flame graph is compared with.
@@ -36,32 +35,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.choice import opened, same
-    from sexton.cli.profile.output import capture_of, give_text, written
+    from sexton.cli.profile.capture import (
+        arguments_of,
+        capture_of,
+        emit_text,
+        open_capture,
+        report_written,
+    )
     from sexton.cli.profile.spikes import exit_of, look_for
     from sexton.cli.progress import working
     from sexton.explorer.files.page_data import Numbers
     from sexton.explorer.files.profile_page import report_html
     from sexton.model.text import printable
 
-    found = opened(args)
+    found = open_capture(args)
     spikes = look_for(args, found)
     capture = capture_of(found)
-    numbers = Numbers(capture, printable(same(args)))
+    numbers = Numbers(capture, printable(arguments_of(args)))
     with working("drawing"):
         made = _report(args, found, spikes)._replace(capture=capture)
         _add_stacks(found, made, numbers)
         page = report_html(made, numbers)
-    give_text(page, args.out)
+    emit_text(page, args.out)
     if args.out != "-":
-        written(args.out)
+        report_written(args.out)
     return exit_of(spikes)
 
 
 def _report(args: argparse.Namespace, found: Opened, spikes: Spikes) -> Report:
-    from sexton.cli.profile.choice import event_of, range_of
+    from sexton.cli.profile.capture import capture_of, event_of, range_of
     from sexton.cli.profile.heatmap import drawn
-    from sexton.cli.profile.output import capture_of
     from sexton.cli.profile.spikes import exit_of
     from sexton.explorer.files.profile_page import Report
     from sexton.profile.select import Selection
@@ -84,7 +87,7 @@ def _report(args: argparse.Namespace, found: Opened, spikes: Spikes) -> Report:
 def _compared(found: Opened, spike: Spike, event: str | None) -> Compared | None:
     """The spike against the minute before it (or after, where there is none), same cores."""
     from sexton.explorer.files.profile_page import Compared
-    from sexton.profile.differ import Side, difference
+    from sexton.profile.difference import Side, difference
     from sexton.profile.select import Selection
 
     span = found.span_ns

@@ -172,7 +172,7 @@ def _who(core: int | None) -> Who:
 
 
 def _functions(view: View, parts: Sequence[Part], held: Held | None) -> Iterator[dict[str, Any]]:
-    from sexton.profile.functions import functions
+    from sexton.profile.flame import functions
 
     asked: list[tuple[Part, int | None]] = [(part, None) for part in parts]
     asked += [] if held is None else [(held.part, core) for core in held.cores]

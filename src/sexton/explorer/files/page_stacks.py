@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.model.profile import I32, I64, Profile, Tree
-from sexton.profile.grow import join
 from sexton.profile.idle import idle_nodes
+from sexton.profile.stack_tree import join
 from sexton.reports.svg.flame_picture import Box
 
 #: About two bytes and a half each.

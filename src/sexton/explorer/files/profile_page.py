@@ -12,11 +12,10 @@ from sexton import __version__
 from sexton.explorer.files.flame_page import FLAME_PLACE, TIP, heat_place, keys
 from sexton.explorer.files.page_data import Numbers
 from sexton.explorer.files.page_shell import shell
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import Kind
-from sexton.model.spike import Grown, Recurring, Spike, Spikes, SpikeStack
+from sexton.model.profile import Flame, FlameDifference, Kind
 from sexton.model.text import count, seconds, shorten
 from sexton.profile.heatmap import Heatmap
+from sexton.profile.spikes.spike import Grown, Recurring, Spike, Spikes, SpikeStack
 from sexton.reports.svg.flame_picture import boxes_of, difference_boxes
 from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.profile_head import (

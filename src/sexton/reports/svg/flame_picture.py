@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import I64, UNKNOWN, Kind, Tree
+from sexton.model.profile import I64, UNKNOWN, Flame, FlameDifference, Kind, Tree
 from sexton.model.text import printable
 
 #: More are slow to open and no eye tells them apart.
