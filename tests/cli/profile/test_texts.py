@@ -71,7 +71,7 @@ def test_the_next_command_chooses_the_spike():
 def test_lost_samples_are_always_told():
     assert "12 samples lost, throttled 3 times" in told(lost=12, throttled=3)
     assert "no samples lost, not throttled" in told(exit_code=0)
-    assert "does not tell of lost samples" in told(lost=None, throttled=None)
+    assert "does not record lost samples" in told(lost=None, throttled=None)
 
 
 def test_nothing_found_and_cannot_tell_are_different_words():
@@ -230,5 +230,5 @@ def test_info_tells_of_a_capture_without_times_or_cores():
     held = Contents([(Event("samples"), 7)], [("a", 7)], [(-1, 7)], 3, 5, 0, 0)
     text = info_text(none, held, Terminal())
     assert "perf.data   no timestamps · 7" in text.replace("46,560", "7")
-    assert "CORES    not told" in text
+    assert "CORES    unknown" in text
     assert "none: samples have no timestamps" in text

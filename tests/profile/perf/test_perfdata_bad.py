@@ -72,11 +72,11 @@ def test_other_byte_orders_and_versions_are_refused_with_what_to_do(read):
     ("at", "value", "detail"),
     [
         (8, 105, "header size is 105 bytes, expected 104"),
-        (16, 0, "describes no event"),
-        (16, 1 << 40, "describes no event"),
+        (16, 0, "event description"),
+        (16, 1 << 40, "event description"),
         (24, 1 << 60, "outside the file"),
-        (32, 0, "describes no event"),
-        (32, 1 << 50, "describes no event"),
+        (32, 0, "event description"),
+        (32, 1 << 50, "event description"),
         (32, 144 * 4000, "outside the file"),
         (40, 1 << 60, "data section starts outside the file"),
         (40, 0, "data section starts outside the file"),
@@ -93,7 +93,7 @@ def test_ids_that_would_take_more_than_the_file_are_refused(read):
     struct.pack_into("<QQ", content, HEADER + 128, 0, len(content))
     assert len(read(bytes(content)).columns.time_ns) == 20
     struct.pack_into("<QQ", content, HEADER + 128, 0, 1 << 62)
-    assert "the ids of its events" in refused(read, bytes(content))
+    assert "event ids" in refused(read, bytes(content))
 
 
 def test_a_file_cut_off_anywhere_is_read_as_far_as_it_goes(read):
@@ -112,7 +112,7 @@ def test_a_file_cut_off_anywhere_is_read_as_far_as_it_goes(read):
             continue
         expected = sum(end - start >= len(b"".join(records[: n + 3])) for n in range(3))
         assert len(raw.columns.time_ns) == expected
-        assert any("cut off" in problem for problem in raw.facts.problems)
+        assert any("truncated" in problem for problem in raw.facts.problems)
         assert raw.facts.host is None
 
 
@@ -169,8 +169,8 @@ def test_events_whose_samples_cannot_be_told_apart_are_refused(read):
 
 
 def test_a_pipe_that_describes_no_event_is_refused(read):
-    assert "describes no event" in refused(read, struct.pack("<8sQ", b"PERFILE2", 16))
-    assert "describes no event" in refused(read, piped(RECORDS)[:16] + DATA)
+    assert "event description" in refused(read, struct.pack("<8sQ", b"PERFILE2", 16))
+    assert "event description" in refused(read, piped(RECORDS)[:16] + DATA)
 
 
 @pytest.mark.parametrize("make", [compressed, compressed2])
@@ -200,7 +200,7 @@ def test_a_compressed_stream_that_breaks_is_read_up_to_there(read):
     raw = read(perf_data([first, compressed(b"\xff" * 64)]))
     assert len(raw.columns.time_ns) > 0
     assert "damaged" in raw.facts.problems[0]
-    assert "not whole" in raw.facts.problems[1]
+    assert "incomplete" in raw.facts.problems[1]
 
 
 def test_a_few_bytes_cannot_fill_the_disk(read):

@@ -92,16 +92,16 @@ def test_negative_values_are_left_out_and_told():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no pprof profile"),
+        (b"", "not a pprof profile"),
         (b"hello world, this is no profile", "corrupt"),
-        (small()[:-3], "cut or corrupt"),
+        (small()[:-3], "truncated or corrupt"),
         (small() + text(2, text(1, b"\x55") + text(2, b"\x01")), "location 85"),
         (small() + text(5, number(1, 9) + number(2, 99)), "string 99"),
-        (small() + b"\x0b", "no protocol buffer"),
-        (small() + b"\x08" + b"\xff" * 11, "no protocol buffer"),
+        (small() + b"\x0b", "not a protocol buffer"),
+        (small() + b"\x08" + b"\xff" * 11, "not a protocol buffer"),
         (small() + text(2, text(1, b"\x01") + text(2, packed(2**62, 1))), "too large to add"),
         (gzip.compress(small(), mtime=0)[:-8] + b"\x00" * 8, "corrupt gzip data"),
-        (gzip.compress(small(), mtime=0)[:-90], "past the end|within a number|no pprof profile"),
+        (gzip.compress(small(), mtime=0)[:-90], "past the end|mid-number|not a pprof profile"),
     ],
     ids=range(10),
 )

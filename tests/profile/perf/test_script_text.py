@@ -245,7 +245,7 @@ def test_text_without_samples_is_refused_in_one_line():
 
 
 def test_a_line_without_end_is_refused_and_not_kept():
-    with pytest.raises(SourceMalformed, match=r"a line longer than 1\.0 MiB"):
+    with pytest.raises(SourceMalformed, match=r"line longer than 1\.0 MiB"):
         read(b"a 1 [000] 1.000000: c: \n\tffff f" + b"x" * (6 << 20))
 
 
