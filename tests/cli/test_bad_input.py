@@ -123,5 +123,5 @@ def test_a_bug_is_one_line_and_never_looks_like_a_problem_of_the_node(tmp_path: 
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     ended = sexton("diagnose", "--seconds", "0.2", env={"PYTHONPATH": path})
     line = one_line(ended.stderr)
-    assert "a bug of its own: KeyError" in line
+    assert "internal error: KeyError" in line
     assert (ended.returncode, ended.stdout) == (2, b"")

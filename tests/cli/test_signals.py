@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.sources.tracefs.detached import detached
+from sexton.sources.tracefs.instance import detached
 from tests.support.cli import ENVIRONMENT, SEXTON
 
 LONG = ("diagnose", "--seconds", "60")

@@ -1,7 +1,7 @@
-"""The only module that runs programs, each with a deadline and a bound on what it may print.
+"""The only module that runs programs, each with a deadline and a limit on its output.
 
-No shell, an empty environment but for PATH and the C locale, no standard input; past the
-deadline the child and whatever it started are killed.
+No shell, an environment of only PATH and the C locale, no standard input. At the deadline the child
+and its process group are killed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Ended(NamedTuple):
 
 
 class Manners(NamedTuple):
-    """How a child behaves that works beside us for long.
+    """Settings of a long-running child.
 
-    `nice` is its niceness, or ours where that is more; the I/O priority follows by kernel's rule
-    (ioprio_set(2): nice 19 is the last level of best effort); the idle class would be too low for
-    a child that must empty a buffer. `private` files are for their owner alone. `heard`: what it
-    says on standard error is kept, in memory (`Running.words`). `keep`: descriptors it inherits.
+    `nice` is its niceness, or ours if that is higher; the I/O priority follows from it
+    (ioprio_set(2): nice 19 is the lowest best-effort level; the idle class would be too low for a
+    child that must drain a buffer). `private`: files it creates are readable by their owner only.
+    `heard`: its standard error is kept in memory (`Running.words`). `keep`: inherited descriptors.
 
-    `dies_with_us`: the kernel sends it SIGTERM when we are gone, however we went. It watches the
-    *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from one that
-    lives as long as the process. The kernel forgets it where the program has file capabilities
-    and we are not root: whoever comes next still has to look for leftovers.
+    `dies_with_us`: the kernel sends it SIGTERM when we end, in whatever way. The kernel watches the
+    *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from a thread that
+    lives as long as the process. The setting is cleared if the program has file capabilities and we
+    are not root, so the next start still has to look for leftovers.
     """
 
     nice: int = 0
@@ -68,7 +68,7 @@ def run(
     try:
         output, errors = _gather(child, time.monotonic() + deadline_s, limit)
     except subprocess.TimeoutExpired:
-        raise SourceTimeout(argv[0], f"no answer in {deadline_s:g} s; killed") from None
+        raise SourceTimeout(argv[0], f"did not finish in {deadline_s:g} s; killed") from None
     except OverflowError:
         raise SourceMalformed(argv[0], 0, f"printed more than {limit:,} bytes; killed") from None
     finally:
@@ -77,7 +77,7 @@ def run(
 
 
 class Running:
-    """A child that works beside us until it is told to stop."""
+    """A child that runs until `stop`."""
 
     def __init__(self, child: subprocess.Popen[bytes], errors: int = -1) -> None:
         self._child = child
@@ -88,22 +88,22 @@ class Running:
         return self._child.pid
 
     def status(self) -> int | None:
-        """How it ended (minus the signal's number); `None` while it runs."""
+        """Its exit status (minus the signal's number); `None` while it runs."""
         return self._child.poll()
 
     def words(self) -> str:
-        """The end of what it said on standard error, where that is `heard`."""
+        """The end of its standard error, if that is kept (`heard`)."""
         if self._errors < 0:
             return ""
         size = os.fstat(self._errors).st_size
-        said = os.pread(self._errors, _MOST_ERRORS, max(0, size - _MOST_ERRORS))
-        if size > 16 * _MOST_ERRORS:  # the offset is the child's too: it goes on at the start
+        content = os.pread(self._errors, _MOST_ERRORS, max(0, size - _MOST_ERRORS))
+        if size > 16 * _MOST_ERRORS:  # the offset is shared: the child continues at the start
             os.lseek(self._errors, 0, os.SEEK_SET)
             os.ftruncate(self._errors, 0)
-        return said.replace(b"\0", b"").decode("utf-8", "surrogateescape")  # a hole, by a race
+        return content.replace(b"\0", b"").decode("utf-8", "surrogateescape")  # a hole, from a race
 
     def stop(self, patience_s: float = 5.0) -> None:
-        """Interrupt it as Ctrl-C would, so that it can finish its file; then kill what is left."""
+        """Send SIGINT, so that it can finish its file; then kill what is left."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -115,7 +115,7 @@ class Running:
 
 
 def start(argv: Sequence[str], manners: Manners | None = None) -> Running:
-    """Run `argv` beside us, its words thrown away unless heard; whoever starts it stops it."""
+    """Start `argv` in the background; its output is discarded unless `heard`. Call `stop` later."""
     manners = manners or Manners()
     heard = os.memfd_create("sexton-words") if manners.heard else -1
     try:
@@ -129,14 +129,14 @@ def start(argv: Sequence[str], manners: Manners | None = None) -> Running:
 
 
 def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], None] | None:
-    """What the child does to itself before it becomes the program; prepared before the fork,
-    because between fork and exec of a threaded process little is safe."""
+    """What the child does between fork and exec; prepared before the fork, because little is safe
+    there in a threaded process."""
     pinned = frozenset(cpus or ())
     if not (pinned or manners.nice or manners.dies_with_us):
         return None
     control = None
     if manners.dies_with_us:
-        import ctypes  # heavy, and only a recorder has such children
+        import ctypes  # slow to import, and only a recorder has such children
 
         control = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()
@@ -149,7 +149,7 @@ def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], N
             os.nice(nicer)
         if control is not None:
             control(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
-            if os.getppid() != parent:  # we were killed before the kernel was asked to watch
+            if os.getppid() != parent:  # we died before prctl took effect
                 os._exit(1)
 
     return before_exec
@@ -176,13 +176,13 @@ def _spawn(
     except FileNotFoundError:
         raise SourceAbsent(argv[0], "not installed") from None
     except PermissionError:
-        raise SourceDenied(argv[0], "may not be run") from None
+        raise SourceDenied(argv[0], "not executable for this user") from None
     except subprocess.SubprocessError:
-        raise SourceSkipped(argv[0], "could not be pinned to the cores it may use") from None
+        raise SourceSkipped(argv[0], "cannot be pinned to the allowed cores") from None
 
 
 def _gather(child: subprocess.Popen[bytes], end_s: float, limit: int) -> tuple[bytes, bytes]:
-    """What the child prints until it ends; `OverflowError` as soon as that is too much."""
+    """The child's output until it ends; `OverflowError` as soon as that is too much."""
     assert child.stdout is not None
     assert child.stderr is not None
     output, errors = bytearray(), bytearray()
@@ -206,12 +206,12 @@ def _gather(child: subprocess.Popen[bytes], end_s: float, limit: int) -> tuple[b
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Leave nothing behind: neither a process of its group, nor a pipe."""
+    """Kill its process group and close the pipes."""
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(1)  # past this it is in an uninterruptible read, and dies later
+            child.wait(1)  # else it is in an uninterruptible read, and dies later
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:
             pipe.close()
