@@ -111,13 +111,13 @@ def _touched(window: Window) -> str:
     more = [
         words
         for family, words in (
-            ("tracefs", "a private trace instance, removed"),
-            ("perf", "perf's samples, deleted"),
-            ("bpf", "two small BPF programs, gone"),
+            ("tracefs", "a private trace instance (removed)"),
+            ("perf", "perf samples (deleted)"),
+            ("bpf", "two BPF programs (unloaded)"),
         )
         if family in ok
     ]
-    return f"read-only but for {' and '.join(more)}" if more else "read-only"
+    return f"read-only except {' and '.join(more)}" if more else "read-only"
 
 
 def requested_span(args: argparse.Namespace, recording: Recording) -> Span:

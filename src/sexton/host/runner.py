@@ -36,15 +36,16 @@ class Ended(NamedTuple):
     errors: bytes
 
 
-class Manners(NamedTuple):
+class ChildOptions(NamedTuple):
     """Settings of a long-running child.
 
     `nice` is its niceness, or ours if that is higher; the I/O priority follows from it
     (ioprio_set(2): nice 19 is the lowest best-effort level; the idle class would be too low for a
     child that must drain a buffer). `private`: files it creates are readable by their owner only.
-    `heard`: its standard error is kept in memory (`Running.words`). `keep`: inherited descriptors.
+    `keep_stderr`: its standard error is kept in memory (`Running.stderr`). `keep`: descriptors that
+    it inherits.
 
-    `dies_with_us`: the kernel sends it SIGTERM when we end, in whatever way. The kernel watches the
+    `dies_with_parent`: the kernel sends it SIGTERM when we end, in whatever way. It watches the
     *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from a thread that
     lives as long as the process. The setting is cleared if the program has file capabilities and we
     are not root, so the next start still has to look for leftovers.
@@ -52,8 +53,8 @@ class Manners(NamedTuple):
 
     nice: int = 0
     private: bool = False
-    heard: bool = False
-    dies_with_us: bool = False
+    keep_stderr: bool = False
+    dies_with_parent: bool = False
     keep: tuple[int, ...] = ()
 
 
@@ -64,7 +65,7 @@ def run(
     cpus: Iterable[int] | None = None,
 ) -> Ended:
     """Run `argv`; `cpus` pins it (and only it) to those cores."""
-    child = _spawn(argv, (subprocess.PIPE, subprocess.PIPE), _before_exec(cpus, Manners()))
+    child = _spawn(argv, (subprocess.PIPE, subprocess.PIPE), _before_exec(cpus, ChildOptions()))
     try:
         output, errors = _gather(child, time.monotonic() + deadline_s, limit)
     except subprocess.TimeoutExpired:
@@ -91,8 +92,8 @@ class Running:
         """Its exit status (minus the signal's number); `None` while it runs."""
         return self._child.poll()
 
-    def words(self) -> str:
-        """The end of its standard error, if that is kept (`heard`)."""
+    def stderr(self) -> str:
+        """The end of its standard error, if that is kept (`keep_stderr`)."""
         if self._errors < 0:
             return ""
         size = os.fstat(self._errors).st_size
@@ -114,33 +115,33 @@ class Running:
             self._errors = -1
 
 
-def start(argv: Sequence[str], manners: Manners | None = None) -> Running:
-    """Start `argv` in the background; its output is discarded unless `heard`. Call `stop` later."""
-    manners = manners or Manners()
-    heard = os.memfd_create("sexton-words") if manners.heard else -1
+def start(argv: Sequence[str], options: ChildOptions | None = None) -> Running:
+    """Start `argv` in the background, its output discarded unless `keep_stderr`; `stop` ends it."""
+    options = options or ChildOptions()
+    captured = os.memfd_create("sexton-stderr") if options.keep_stderr else -1
     try:
-        streams = (subprocess.DEVNULL, heard if manners.heard else subprocess.DEVNULL)
-        child = _spawn(argv, streams, _before_exec(None, manners), manners)
+        streams = (subprocess.DEVNULL, captured if options.keep_stderr else subprocess.DEVNULL)
+        child = _spawn(argv, streams, _before_exec(None, options), options)
     except BaseException:
-        if heard >= 0:
-            os.close(heard)
+        if captured >= 0:
+            os.close(captured)
         raise
-    return Running(child, heard)
+    return Running(child, captured)
 
 
-def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], None] | None:
+def _before_exec(cpus: Iterable[int] | None, options: ChildOptions) -> Callable[[], None] | None:
     """What the child does between fork and exec; prepared before the fork, because little is safe
     there in a threaded process."""
     pinned = frozenset(cpus or ())
-    if not (pinned or manners.nice or manners.dies_with_us):
+    if not (pinned or options.nice or options.dies_with_parent):
         return None
     control = None
-    if manners.dies_with_us:
+    if options.dies_with_parent:
         import ctypes  # slow to import, and only a recorder has such children
 
         control = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()
-    nicer = max(0, manners.nice - os.nice(0)) if manners.nice else 0
+    nicer = max(0, options.nice - os.nice(0)) if options.nice else 0
 
     def before_exec() -> None:
         if pinned:
@@ -159,7 +160,7 @@ def _spawn(
     argv: Sequence[str],
     streams: tuple[int, int],
     before_exec: Callable[[], None] | None,
-    manners: Manners = Manners(),  # noqa: B008 - an immutable tuple
+    options: ChildOptions = ChildOptions(),  # noqa: B008 - an immutable tuple
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -170,8 +171,8 @@ def _spawn(
             env=_ENVIRONMENT,
             start_new_session=True,
             preexec_fn=before_exec,
-            pass_fds=manners.keep,
-            umask=0o077 if manners.private else -1,
+            pass_fds=options.keep,
+            umask=0o077 if options.private else -1,
         )
     except FileNotFoundError:
         raise SourceAbsent(argv[0], "not installed") from None

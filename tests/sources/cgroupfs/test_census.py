@@ -73,8 +73,8 @@ def test_a_namespace_invents_no_zombie():
     row, _ = census.take(host(counts=[412, 412], live=300), POD)
     assert (row.total, row.live, row.dying, row.scope) == (None, 300, None, "subtree")
     assert row.reason == (
-        "sexton runs in a cgroup namespace: 412 node-wide against 300 directories are not comparable; "
-        "run with the host's"
+        "sexton runs in a cgroup namespace: 412 node-wide against 300 directories are not "
+        "comparable; run with the host's"
     )
 
 
