@@ -102,7 +102,7 @@ def test_a_working_directory_that_is_gone_does_not_matter(tmp_path: Path) -> Non
     ended = shell(f"mkdir {gone} && cd {gone} && rmdir {gone} && $SEXTON diagnose --seconds 0.2")
     quiet(ended)
     ended = shell(f"mkdir {gone} && cd {gone} && rmdir {gone} && $SEXTON diagnose --root .")
-    assert "the current directory is gone" in one_line(ended.stderr)
+    assert "the current directory no longer exists" in one_line(ended.stderr)
     assert ended.returncode == 2
 
 

@@ -264,7 +264,7 @@ def test_the_barest_of_hosts_is_enough(tmp_path: Path):
 
 
 #: Functions whose names, or their beginnings, are programs too.
-_NAMES = ("groups", "said", "has", "moved")
+_NAMES = ("groups", "output", "has", "moved")
 
 
 def test_a_script_cut_on_its_way_does_nothing(tmp_path: Path):
