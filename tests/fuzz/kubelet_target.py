@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sexton.prevent.kubelet import corrected, judge
-from sexton.prevent.kubelet.places import parse_flags
+from sexton.prevent.kubelet.config import parse_flags
 from tests.prevent.kubelet.test_check import EKS, KUBEADM
 from tests.prevent.kubelet.test_correction import BAD
 
