@@ -131,7 +131,7 @@ def test_a_crash_looping_agent_on_another_clusters_node_is_unneeded(subjects):
     assert found["verdict"] == "unneeded"
     assert {fault["id"] for fault in found["faults"]} == {"crash-loop", "endless-restart"}
     assert found["restarts"] > 5
-    assert whats(found)["the node is a Kubernetes cluster's"] == "kubelet.service is running"
+    assert whats(found)["this is a Kubernetes node"] == "kubelet.service is running"
     assert whats(found)["ruled out: ECS tasks run here"] == "none"
     assert found["wrong_if"]
 
