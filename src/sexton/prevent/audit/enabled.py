@@ -1,27 +1,38 @@
-"""Which units will be started, and by what: followed from the boot target through files and links.
+"""Which units will be started, and by what: follows boot dependencies through unit files and links.
 
-As systemd would at boot, but on paper: from ``default.target`` through `Wants=`, `Requires=`,
-`BindsTo=`, `Upholds=` and the links in ``.wants``, ``.requires``, ``.upholds`` directories, on to
-what timers, sockets and paths start. Then what the first boot will enable by preset, what systemd's
-generators make of init scripts, and what D-Bus starts on demand. Generators are programs, so they
-are never run: those whose product is known are followed, the others are named as not seen.
+Follows ``default.target`` as systemd would at boot: `Wants=`, `Requires=`, `BindsTo=`, `Upholds=`
+and the links in ``.wants``, ``.requires``, ``.upholds`` directories, then what timers, sockets and
+paths start. Then what presets enable at first boot, what systemd's generators make of init scripts,
+and what D-Bus starts on demand. Generators are programs and are never run: those with known output
+are followed, the others are reported as not seen.
+
+Presets (systemd.preset(5)): without ``/etc/machine-id``, or with ``uninitialized`` in it
+(machine-id(5), "First boot semantics"), systemd enables what the presets allow, and allows a unit
+that no rule names.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from sexton.model.audit import EnabledUnit, Enabling, RestartPolicy
-from sexton.prevent.audit import presets
-from sexton.prevent.audit.lookup import Pull, UnitTree, is_unit
-from sexton.prevent.audit.restart import defaults, endless, frequent, policy_of, timer_period
+from sexton.prevent.audit.restart import (
+    defaults,
+    endless_restart,
+    frequent_timer,
+    policy_of,
+    timer_period,
+)
+from sexton.prevent.audit.unit_files import Pull, UnitTree, is_unit
 
-#: A unit that never ends would keep us as long: far more than any tree has.
+#: Bounds the walk; far more than any tree has.
 MOST_STEPS = 50_000
 _MOST_WAYS = 8
-#: Targets every boot passes; a service has them as dependencies by default.
+#: Targets every boot reaches; services depend on them by default.
 _ROOTS = (
     "default.target",
     "sysinit.target",
@@ -34,7 +45,7 @@ _ROOTS = (
     "getty.target",
 )
 _FALLBACK = ("graphical.target", "multi-user.target")
-#: What an administrator enables for these does not run while the machine does.
+#: Units enabled for these targets do not run during normal operation.
 _NOT_AT_BOOT = re.compile(
     r"(shutdown|reboot|halt|poweroff|kexec|soft-reboot|final|umount|sleep|suspend|hibernate"
     r"|hybrid-sleep|suspend-then-hibernate|rescue|emergency|initrd.*|system-update"
@@ -49,8 +60,8 @@ _LINES = (
 _GENERATORS = tuple(
     f"{place}/systemd/system-generators" for place in ("/etc", "/usr/local/lib", "/usr/lib", "/lib")
 )
-#: Generators of systemd and its neighbours that make no service anybody would ask about.
-_HARMLESS = re.compile(
+#: Generators whose output does not matter for an audit, or is followed here.
+_KNOWN_GENERATORS = re.compile(
     r"systemd-(bless-boot|cryptsetup|debug|factory-reset|fstab|getty|gpt-auto|hibernate-resume"
     r"|import|integritysetup|run|ssh|system-update|tpm2|veritysetup|xdg-autostart|sysv|rc-local)"
     r"-generator|lvm2-activation-generator|netplan|snapd-generator|kdump-dep-generator\.sh"
@@ -62,10 +73,66 @@ _SYSV_LINK = re.compile(r"S\d\d([A-Za-z0-9_.-]{1,200})", re.ASCII)
 _BUS_SERVICES = "/usr/share/dbus-1/system-services"
 _PROGRAM = re.compile(r"[-@:+!|]*\"?([^\s\"]+)")
 _INSTALLS = ("WantedBy", "RequiredBy", "UpheldBy", "Also")
+_PRESET_FOLDERS = (
+    "/etc/systemd/system-preset",
+    "/run/systemd/system-preset",
+    "/usr/local/lib/systemd/system-preset",
+    "/usr/lib/systemd/system-preset",
+    "/lib/systemd/system-preset",
+)
+_MOST_RULES = 5_000
+_MOST_PATTERN = 300
+
+
+class PresetRule(NamedTuple):
+    """One line of a preset file; the first match wins."""
+
+    enable: bool
+    pattern: str
+
+
+def first_boot(tree: UnitTree) -> bool:
+    """Will systemd treat the next boot as the first one?"""
+    if tree.has("/etc/machine-id") is False:
+        return True
+    return (tree.text("/etc/machine-id", 4096) or "").strip() == "uninitialized"
+
+
+def preset_rules(tree: UnitTree) -> list[PresetRule]:
+    """All preset rules in order; a file hides files of the same name in later folders."""
+    chosen: dict[str, str] = {}
+    for folder in _PRESET_FOLDERS:
+        for name in tree.listing(folder):
+            if name.endswith(".preset"):
+                chosen.setdefault(name, f"{folder}/{name}")
+    rules: list[PresetRule] = []
+    for _, path in sorted(chosen.items()):
+        rules += parse_presets(tree.text(path) or "")
+    return rules[:_MOST_RULES]
+
+
+def parse_presets(text: str) -> list[PresetRule]:
+    r"""``enable`` and ``disable`` lines; others are skipped.
+
+    >>> rules = parse_presets("# x\ndisable ecs.service\nenable getty@.service tty1\nenable *\n")
+    >>> [preset_allows(rules, unit) for unit in ("ecs.service", "ssh.service")]
+    [False, True]
+    """
+    rules = []
+    for line in text.split("\n"):
+        words = line.split()
+        if len(words) >= 2 and words[0] in ("enable", "disable") and len(words[1]) < _MOST_PATTERN:
+            rules.append(PresetRule(words[0] == "enable", words[1]))
+    return rules
+
+
+def preset_allows(rules: Sequence[PresetRule], unit: str) -> bool:
+    """Would a preset enable this unit?"""
+    return next((rule.enable for rule in rules if fnmatchcase(unit, rule.pattern)), True)
 
 
 class Enabled:
-    """The answer, with what could not be seen."""
+    """The units that will be started; `unseen` lists what could not be followed."""
 
     def __init__(self, tree: UnitTree) -> None:
         self.tree = tree
@@ -77,7 +144,7 @@ class Enabled:
         self._sysv: dict[str, str] = {}
         self._generators = self._find_generators()
         self._follow_boot()
-        self._follow_links_of_administrators()
+        self._follow_etc_links()
         self._follow_generators()
         self._follow_presets()
         self._follow_bus()
@@ -85,7 +152,7 @@ class Enabled:
         self.units = [self._unit(name, stock) for name in sorted(self._ways)]
 
     def running(self, name: str) -> EnabledUnit:
-        """A unit that runs though no file starts it: by hand, or by a program over D-Bus."""
+        """A unit that runs but that no file starts: started by hand, or by a program over D-Bus."""
         self._ways[name].append(Enabling("manual", "", self.tree.path(name)))
         return self._unit(name, defaults(self.tree))
 
@@ -99,8 +166,8 @@ class Enabled:
         self._pending.extend(roots)
         self._drain()
 
-    def _follow_links_of_administrators(self) -> None:
-        """Links in /etc are somebody's will, whether or not this boot passes their target."""
+    def _follow_etc_links(self) -> None:
+        """Links in /etc are an administrator's, and count even if no boot target leads there."""
         for puller in self.tree.pulling:
             if _NOT_AT_BOOT.fullmatch(puller):
                 continue
@@ -119,10 +186,10 @@ class Enabled:
         if "systemd-sysv-generator" in self._generators:
             self._follow_init_scripts()
         self._drain()
-        strange = [name for name in self._generators if not _HARMLESS.fullmatch(name)]
-        if strange:
-            shown = ", ".join(strange[:5]) + (" …" if len(strange) > 5 else "")
-            self.unseen.append(f"what these generators would make at boot (not run): {shown}")
+        unknown = [name for name in self._generators if not _KNOWN_GENERATORS.fullmatch(name)]
+        if unknown:
+            shown = ", ".join(unknown[:5]) + (" …" if len(unknown) > 5 else "")
+            self.unseen.append(f"units from generators, which are not run: {shown}")
 
     def _follow_init_scripts(self) -> None:
         for directory in _RUNLEVELS:
@@ -135,16 +202,16 @@ class Enabled:
                     self._start(pull, directory.rpartition("/")[2])
 
     def _follow_presets(self) -> None:
-        if not presets.first_boot(self.tree):
+        if not first_boot(self.tree):
             return
-        rules = presets.rules_of(self.tree)
+        rules = preset_rules(self.tree)
         self.tree.note(
-            "no /etc/machine-id: the next boot is a first boot, which enables what presets allow"
+            "no /etc/machine-id: the next boot is a first boot and enables what presets allow"
         )
         for name in self.tree.names:
             if name in self._ways or self.tree.canonical(name) != name or name.endswith(".target"):
                 continue
-            if "@." in name or not presets.allows(rules, name) or self.tree.masked(name):
+            if "@." in name or not preset_allows(rules, name) or self.tree.masked(name):
                 continue
             settings = self.tree.settings(name)
             by = [unit for key in _INSTALLS[:3] for unit in settings.words("Install", key)]
@@ -164,7 +231,7 @@ class Enabled:
         self._drain()
 
     def _find_generators(self) -> dict[str, str]:
-        """By name, those that are not masked."""
+        """Paths by name; earlier directories win."""
         found: dict[str, str] = {}
         for directory in _GENERATORS:
             for name in self.tree.listing(directory):
@@ -181,7 +248,7 @@ class Enabled:
             self._seen.add(name)
             for pull in self._pulled(name):
                 self._start(pull, name)
-        self.tree.note("more units than we follow: the list is not whole")
+        self.tree.note(f"more than {MOST_STEPS:,} dependencies: the list is incomplete")
         self._pending.clear()
 
     def _start(self, pull: Pull, by: str) -> None:
@@ -191,7 +258,7 @@ class Enabled:
         if name.rpartition(".")[2] not in ("service", "timer", "socket", "path", "target"):
             return
         if not self.tree.path(name) and pull.kind != "sysv":
-            return  # a dependency on what is not installed
+            return  # a dependency that is not installed
         if name != pull.unit:
             self._names[name].add(pull.unit)
         if not name.endswith(".target"):
@@ -202,7 +269,7 @@ class Enabled:
             self._pending.append(name)
 
     def _pulled(self, name: str) -> Iterable[Pull]:
-        """Everything that starting `name` starts, itself or later."""
+        """Everything that `name` starts, now or later."""
         settings = self.tree.settings(self.tree.canonical(name))
         yield from self.tree.linked(name)
         canonical = self.tree.canonical(name)
@@ -228,11 +295,11 @@ class Enabled:
         restart, period, faults = RestartPolicy(), None, []
         if name.endswith(".service") and "Service" in settings.sections:
             restart = policy_of(settings, stock)
-            fault = endless(restart, settings.origin("Service", "Restart"))
+            fault = endless_restart(restart, settings.origin("Service", "Restart"))
             faults = [fault] if fault else []
         elif name.endswith(".timer"):
             period = timer_period(settings)
-            fault = frequent(period, fragment)
+            fault = frequent_timer(period, fragment)
             faults = [fault] if fault else []
         there = self.tree.has(program) if program.startswith("/") else None
         return EnabledUnit(

@@ -10,8 +10,8 @@ import pytest
 
 from sexton.model.audit import EnabledUnit
 from sexton.prevent.audit import enabled_units
-from sexton.prevent.audit.enabling import Enabled
-from sexton.prevent.audit.lookup import UnitTree
+from sexton.prevent.audit.enabled import Enabled
+from sexton.prevent.audit.unit_files import UnitTree
 from sexton.prevent.image.directory import ImageDirectory
 from tests.prevent.audit.trees import ECS_DEB, PLAIN, Tree
 from tests.support.tools import need
@@ -141,7 +141,7 @@ def test_generators_are_never_run_and_strange_ones_are_named(tree: Tree, tmp_pat
     tree.write("/usr/lib/systemd/system-generators/mystery", f"#!/bin/sh\ntouch {mark}\n")
     place.chmod(0o755)
     found = Enabled(UnitTree(ImageDirectory(str(tree.root))))
-    assert found.unseen == ["what these generators would make at boot (not run): mystery"]
+    assert found.unseen == ["units from generators, which are not run: mystery"]
     assert not mark.exists()
 
 
@@ -223,7 +223,7 @@ def test_a_hostile_tree_of_units_is_read_to_its_end(tree: Tree, tmp_path: Path):
     assert not any(unit.program == "/the/hosts" for unit in found.units)
     assert not any("\x1b" in unit.name for unit in found.units)
     notes = "\n".join(found.tree.notes)
-    for word in ("a FIFO", "larger than", "no unit's", "a directory"):
+    for word in ("a FIFO", "larger than", "not unit names", "a directory"):
         assert word in notes, word
 
 

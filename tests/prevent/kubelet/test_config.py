@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sexton.host.host import Host, open_host
-from sexton.prevent.kubelet import flags_of, harmful_flags, inspect
-from sexton.prevent.kubelet.places import parse_flags
-from tests.prevent.kubelet.test_check import HEAD, KEPT
+from sexton.prevent.kubelet import check_flags, flags_of, inspect
+from sexton.prevent.kubelet.config import parse_flags
+from tests.prevent.kubelet.test_checks import HEAD, KEPT
 
 
 def tree(root: Path, files: dict[str, str]) -> Host:
@@ -27,7 +27,7 @@ def test_a_tree_without_kubelet_has_none(tmp_path: Path) -> None:
 def test_the_usual_place_is_looked_at(tmp_path: Path) -> None:
     files = inspect(tree(tmp_path, {"/var/lib/kubelet/config.yaml": HEAD + KEPT}))
     assert [(f.path, f.named_by, f.problems) for f in files] == [
-        ("/var/lib/kubelet/config.yaml", "a usual place", ())
+        ("/var/lib/kubelet/config.yaml", "a usual path", ())
     ]
 
 
@@ -53,8 +53,8 @@ def test_what_starts_kubelet_names_the_file(tmp_path: Path, path: str, content: 
     files = inspect(
         tree(tmp_path, {path: content, "/etc/k.yaml": "a: [", "/var/lib/kubelet/config.yaml": "x"})
     )
-    assert [(f.path, f.named_by, f.broken) for f in files] == [
-        ("/etc/k.yaml", f"--config in {path}", True)
+    assert [(f.path, f.named_by, f.tree, f.unread) for f in files] == [
+        ("/etc/k.yaml", f"--config in {path}", None, "")
     ]
 
 
@@ -96,7 +96,7 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Path) -> None:
     (image / "var/lib/kubelet").mkdir(parents=True)
     (image / "var/lib/kubelet/config.yaml").symlink_to(outside)
     (file,) = inspect(host)
-    assert (file.text, "not there" in file.unread) == ("", True)
+    assert (file.text, file.absent) == ("", True)
 
 
 def test_a_fifo_and_a_huge_file_are_not_read(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
     host = tree(tmp_path, {"/etc/os-release": "ID=x\n", "/var/lib/kubelet/config.yaml": ""})
     (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(b"a: \xff\xfe\n")
     (file,) = inspect(host)
-    assert [p.message for p in file.problems] == ["this is no UTF-8 text: kubelet refuses to start"]
+    assert [p.message for p in file.problems] == ["not UTF-8: kubelet refuses to start"]
 
 
 def test_flags_that_hurt_are_told_with_where_they_stand(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_flags_that_hurt_are_told_with_where_they_stand(tmp_path: Path) -> None:
     host = tree(tmp_path, {"/etc/default/kubelet": line})
     told = {
         problem.field: (problem.level, flag.read_from)
-        for flag, problem in harmful_flags(flags_of(host))
+        for flag, problem in check_flags(flags_of(host))
     }
     assert told == {
         "--housekeeping-interval": ("warning", "/etc/default/kubelet"),
@@ -131,4 +131,4 @@ def test_flags_that_hurt_are_told_with_where_they_stand(tmp_path: Path) -> None:
 
 def test_the_default_housekeeping_is_fine(tmp_path: Path) -> None:
     host = tree(tmp_path, {"/etc/default/kubelet": "A=--housekeeping-interval=10s\n"})
-    assert list(harmful_flags(flags_of(host))) == []
+    assert list(check_flags(flags_of(host))) == []
