@@ -144,7 +144,7 @@ def test_a_condition_that_a_step_makes_true_is_not_asked_for_before_it(scene):
     ("changes", "said"),
     [
         ({"boot_id": "another"}, "booted since"),
-        ({"evidence_until_unix": 1.0}, "limit 60 min"),
+        ({"evidence_until_unix": 1.0}, "limit 1 h"),
         ({"evidence_until_unix": 9e9}, "in the future"),
         ({"steps": ()}, "has no step that Sexton applies"),
         ({"steps": (step(preconditions=(condition("node-2"),)),)}, "the name: now node-1"),

@@ -102,7 +102,7 @@ def test_a_dry_run_checks_everything_changes_nothing_and_is_logged(place: Yard):
     [
         (("systemctl", "mask", "--runtime", "--now", UNIT), "leak.service: now masked"),
         (("sh", "-c", f"systemctl stop {UNIT}; systemctl reset-failed {UNIT}"), "restarts of"),
-        (("sh", "-c", f"cp {VENDOR}/{UNIT} {ETC}/{UNIT}; systemctl daemon-reload"), "the file of"),
+        (("sh", "-c", f"cp {VENDOR}/{UNIT} {ETC}/{UNIT}; systemctl daemon-reload"), "unit file of"),
         (("systemctl", "disable", UNIT), "UnitFileState of leak.service: now disabled"),
     ],
     ids=["masked meanwhile", "counter cleared", "another file", "disabled meanwhile"],
@@ -135,9 +135,9 @@ def test_old_evidence_another_boot_and_a_changed_plan_are_refused(place: Yard):
         return place.run(sys.executable, "-B", "-c", code, json.dumps(fields)).strip()
 
     for fields, said in (
-        ({"evidence_until_unix": 1.0}, "is stale"),
+        ({"evidence_until_unix": 1.0}, "limit 1 h"),
         ({"evidence_until_unix": 9e9}, "in the future"),
-        ({"boot_id": "0" * 36}, "booted since"),
+        ({"boot_id": "0" * 36}, "rebooted since"),
     ):
         plan_for(place)
         done = apply(place, changed(**fields))
@@ -232,7 +232,7 @@ def test_a_plan_of_somebody_elses_making_does_not_get_past_the_protection(place:
     )
     done = apply(place, place.run(sys.executable, "-B", "-c", code).strip())
     assert done.returncode == 1
-    assert "never touched, whatever a plan says" in " ".join(done.stdout.split())
+    assert "never changed, whatever a plan says" in " ".join(done.stdout.split())
     assert running(place, "kubelet.service")
 
 
@@ -272,7 +272,7 @@ def test_a_second_fixer_is_told_who_is_at_it(place: Yard):
     place.wait("the lock", lambda: place.run("cat", "/run/held", check=False) == "held\n")
     done = apply(place, confirm)
     assert done.returncode == 2
-    assert "two never act at once" in done.stderr
+    assert "only one fix may run at a time" in done.stderr
     assert "a test" in done.stderr
     assert running(place)
     place.run("sh", "-c", "kill -9 $(grep -o '\"pid\": [0-9]*' /var/lib/sexton-fix/lock"

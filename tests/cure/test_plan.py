@@ -60,7 +60,7 @@ def of(yard: Graveyard, **options: bool):
 def test_nothing_wrong_is_nothing_to_do():
     plan = make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(open_host()))
     assert (plan.steps, plan.refusals, plan.notes) == ((), (), ())
-    assert plan.diagnosis_root == "no problem found"
+    assert plan.diagnosis_root == "No problem found"
 
 
 def test_a_diagnosis_of_another_boot_is_refused_with_what_to_do():

@@ -236,7 +236,12 @@ def test_a_dry_writer_changes_nothing_and_remembers(place: Path):
     assert (
         dry.write_control("/sys/fs/cgroup/x/memory.reclaim", "1", WriteLimits(1)).how == "dry run"
     )
-    assert [deed.verb for deed in dry.actions] == ["make link", "write file", "systemctl", "order"]
+    assert [deed.verb for deed in dry.actions] == [
+        "make link",
+        "write file",
+        "systemctl",
+        "write control file",
+    ]
     assert os.listdir(place) == []
     with pytest.raises(CommandError, match="refused"):
         dry.remove_cgroup("/sys/fs/cgroup/../x")

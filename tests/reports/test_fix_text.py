@@ -41,7 +41,7 @@ def test_a_step_shows_risk_effect_condition_undo_loss_and_proof():
     text = plan_text(full(), 88)
     for part in (
         "risk low", "it dies anyway", "stops it", "LoadState: loaded", "starts it",
-        "permanently: its memory", "it runs: no",
+        "no undo   its memory", "it runs: no",
     ):  # fmt: skip
         assert part in text, part
 

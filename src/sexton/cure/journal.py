@@ -41,6 +41,10 @@ DIRECTORY = "/var/lib/sexton-fix"
 RUNS = "runs"
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_BYTES = 64 << 20
+AUDIT_LOG = "audit.log.jsonl"
+AUDIT_SCHEMA = "sexton.fix_log/1"
+SCHEMA = "sexton.fix_journal/1"
+RUNNING, COMPLETE, STOPPED, ROLLED_BACK = "unfinished", "complete", "stopped", "rolled back"
 
 
 class State:
@@ -160,10 +164,6 @@ def _sync(directory: str) -> None:
         os.close(descriptor)
 
 
-AUDIT_LOG = "audit.log.jsonl"
-AUDIT_SCHEMA = "sexton.fix_log/1"
-
-
 def log_event(state: State, event: str, **details: Any) -> None:
     """Append one line to the audit log; `who` is the user behind sudo."""
     line = {
@@ -200,10 +200,6 @@ def _who() -> str:
     if login in (0xFFFFFFFF, os.geteuid()):
         return f"uid {os.geteuid()}"
     return f"uid {os.geteuid()} (logged in as uid {login})"
-
-
-SCHEMA = "sexton.fix_journal/1"
-RUNNING, COMPLETE, STOPPED, ROLLED_BACK = "unfinished", "complete", "stopped", "rolled back"
 
 
 @dataclass(slots=True)

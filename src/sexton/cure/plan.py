@@ -146,7 +146,7 @@ def _root(diagnosis: Diagnosis) -> str:
     if diagnosis.chains:
         return known[diagnosis.chains[0].root].summary
     worst = [each.summary for each in diagnosis.findings if each.is_problem]
-    return worst[0] if worst else "no problem found"
+    return worst[0] if worst else "No problem found"
 
 
 def _zombie_leaving_units(diagnosis: Diagnosis) -> frozenset[str]:
@@ -234,9 +234,8 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
     for each in finding.evidence:
         if each.what == f"restarts of {unit}":
             parts.append(f"restarts: {each.value}")
-            parts += (
-                ["it exits cleanly, so this may be intended"] if "meant" in each.wrong_if else []
-            )
+            if "in a loop" in each.wrong_if:
+                parts.append("it exits cleanly, so this may be intended")
     subject = draft.context.needs.get(unit)
     if subject is not None and subject.verdict is Need.UNNEEDED:
         reasons = "; ".join(f"{each.what}: {each.value}" for each in subject.reasons[:2])

@@ -35,6 +35,24 @@ from sexton.model.text import printable
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST_PATH = 4095
 _LONGEST_NAME = 255
+FILE = "file"
+LINK = "link"
+DIRECTORY = "directory"
+#: A device, FIFO or socket: listed, never read, never restored.
+OTHER = "other"
+#: Far larger than any unit file or drop-in.
+MOST_BYTES = 1 << 20
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+#: In systemd's search order: the first match wins.
+UNIT_DIRECTORIES = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+)
+DEPENDENCIES = (".wants", ".requires", ".upholds")
+MOST_ENTRIES = 2_000
+MOST_TOTAL_BYTES = 16 << 20
 
 
 def components(path: str) -> tuple[str, ...]:
@@ -92,16 +110,6 @@ def _is_link(name: str, directory: int) -> bool:
     except OSError:
         return False
     return True
-
-
-FILE = "file"
-LINK = "link"
-DIRECTORY = "directory"
-#: A device, FIFO or socket: listed, never read, never restored.
-OTHER = "other"
-#: Far larger than any unit file or drop-in.
-MOST_BYTES = 1 << 20
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,18 +237,6 @@ def entry_from_json(value: Mapping[str, Any]) -> Entry:
     if entry.kind not in (FILE, LINK, DIRECTORY, OTHER) or not isinstance(entry.path, str):
         raise CommandError("malformed file entry in the journal")
     return entry
-
-
-#: In systemd's search order: the first match wins.
-UNIT_DIRECTORIES = (
-    "/etc/systemd/system.control",
-    "/run/systemd/system.control",
-    "/etc/systemd/system",
-    "/run/systemd/system",
-)
-DEPENDENCIES = (".wants", ".requires", ".upholds")
-MOST_ENTRIES = 2_000
-MOST_TOTAL_BYTES = 16 << 20
 
 
 def unit_entries(

@@ -67,6 +67,10 @@ _MANAGER = f"{SYSTEMD}.Manager"
 _UNIT = f"{SYSTEMD}.Unit"
 _SERVICE = f"{SYSTEMD}.Service"
 _RUNNING = ("active", "activating", "reloading")
+#: Relations along which a stop propagates.
+_STOP_RELATIONS = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
+_MOST_RELATED = 500
+_MOST_PROCESSES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,12 +388,6 @@ def _read_unit(bus: Bus, name: str, deadline: float) -> UnitSnapshot:
 
 def _joined(lists: Iterable[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for found in lists for each in found or ()))
-
-
-#: Relations along which a stop propagates.
-_STOP_RELATIONS = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
-_MOST_RELATED = 500
-_MOST_PROCESSES = 2_000
 
 
 @dataclass(frozen=True, slots=True)

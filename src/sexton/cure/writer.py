@@ -110,6 +110,17 @@ except OSError as error:
 print(failed, time.perf_counter() - began, time.thread_time() - worked, file=sys.stderr, flush=True)
 os._exit(0)
 """.replace("WAIT", str(_WAIT_S))
+CONTROL_FILES = ("memory.force_empty", "memory.reclaim")
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+VERBS = ("stop", "start", "daemon-reload", "reset-failed")
+#: systemd's rule for unit names (unit_name_is_valid in unit-name.c): nothing that a shell, glob or
+#: path would interpret.
+UNIT_NAME = re.compile(
+    r"[A-Za-z0-9:_.\\@-]{1,240}\.(service|socket|timer|path|scope|slice|target|mount|automount|swap)",
+    re.ASCII,
+)
+_TEMPORARY = ".sexton-new"
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WriteLimits(NamedTuple):
@@ -192,19 +203,6 @@ def _result(child: Running, seconds: float) -> WriteResult:
         return WriteResult(REFUSED if error else DONE, error, float(spent), float(cpu))
     except ValueError:  # it failed to start: an interpreter without its library
         return WriteResult(REFUSED, errno.ECANCELED, seconds, 0.0)
-
-
-CONTROL_FILES = ("memory.force_empty", "memory.reclaim")
-DROP_CACHES = "/proc/sys/vm/drop_caches"
-VERBS = ("stop", "start", "daemon-reload", "reset-failed")
-#: systemd's rule for unit names (unit_name_is_valid in unit-name.c): nothing that a shell, glob or
-#: path would interpret.
-UNIT_NAME = re.compile(
-    r"[A-Za-z0-9:_.\\@-]{1,240}\.(service|socket|timer|path|scope|slice|target|mount|automount|swap)",
-    re.ASCII,
-)
-_TEMPORARY = ".sexton-new"
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def unit_name(name: str) -> str:
@@ -402,7 +400,7 @@ class DryWriter:
 
     def write_control(self, path: str, value: str, limits: WriteLimits) -> WriteResult:  # noqa: ARG002
         components(path)
-        self.actions.append(DryAction("order", path, value))
+        self.actions.append(DryAction("write control file", path, value))
         return WriteResult("dry run", 0, 0.0, 0.0)
 
     def remove_cgroup(self, path: str) -> None:

@@ -45,6 +45,33 @@ SOURCE = (
 FUTILE_PASSES = 3
 #: How long a write may go on without freeing any before it is stopped.
 STALL_S = 1.0
+#: Estimated cost up to which a file is read: 1/25 of the NIC watchdog's 5 s, or 1/100 if every
+#: core serves the NIC.
+MOST_S = 0.2
+MOST_ON_NIC_S = 0.05
+#: Less than this is clock jitter: a walk takes tens of microseconds per zombie.
+FLAT_US = 0.5
+JITTER_S = 0.001
+_DEADLINE_S = 3.0
+_CHILD = """
+import os, sys, time
+for path in sys.argv[2:]:
+    best = None
+    try:
+        for _ in range(3):
+            here = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            began = time.perf_counter()
+            while os.read(here, 1 << 18):
+                pass
+            spent = time.perf_counter() - began
+            os.close(here)
+            best = spent if best is None else min(best, spent)
+            if spent > float(sys.argv[1]) / 3:
+                break
+    except OSError:
+        pass
+    print(-1 if best is None else best)
+"""
 
 
 class CostEstimate(NamedTuple):
@@ -83,35 +110,6 @@ def cost_of(number: int, stall_s: float = STALL_S) -> CostEstimate:
     stuck_s = FUTILE_PASSES * min(whole_s, stall_s + hold_s)
     least_s = number * FREED_US / 1e6
     return CostEstimate(number, least_s, least_s + stuck_s, hold_s)
-
-
-#: Estimated cost up to which a file is read: 1/25 of the NIC watchdog's 5 s, or 1/100 if every
-#: core serves the NIC.
-MOST_S = 0.2
-MOST_ON_NIC_S = 0.05
-#: Less than this is clock jitter: a walk takes tens of microseconds per zombie.
-FLAT_US = 0.5
-JITTER_S = 0.001
-_DEADLINE_S = 3.0
-_CHILD = """
-import os, sys, time
-for path in sys.argv[2:]:
-    best = None
-    try:
-        for _ in range(3):
-            here = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            began = time.perf_counter()
-            while os.read(here, 1 << 18):
-                pass
-            spent = time.perf_counter() - began
-            os.close(here)
-            best = spent if best is None else min(best, spent)
-            if spent > float(sys.argv[1]) / 3:
-                break
-    except OSError:
-        pass
-    print(-1 if best is None else best)
-"""
 
 
 class StatRead(NamedTuple):

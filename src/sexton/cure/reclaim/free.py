@@ -54,6 +54,32 @@ from sexton.model.text import count, seconds, size
 from sexton.sources.cgroupfs.estimate import PAGE
 from sexton.sources.cores import Spared, off_the_nic
 
+Progress = Callable[[str], None]
+FORCE_EMPTY = "memory.force_empty"
+RECLAIM = "memory.reclaim"
+NO_SWAP = "swappiness=0"
+STUCK = "the rest cannot be reclaimed"
+#: Passes between two counts.
+PASSES = 8
+#: Bytes that passes may request beyond what zombies hold: running cgroups lose pages too.
+SLACK_BYTES = 32 << 20
+#: On v1 the count is the node's, and others come and go: a pass that frees less than this share
+#: counts as futile.
+WORTH = 0.005
+#: What running cgroups may lose: this many bytes or 1/LOST_SHARE of what they have, whichever is
+#: more; and per zombie. Their own changes are included.
+LEAST_LOST_BYTES = 16 << 20
+LOST_SHARE = 20
+COSTLY_BYTES = 256 << 10
+_REASON_EVERY_S = 0.1
+#: The kernel releases zombies in bursts (one grace period each); this many missing bursts mean the
+#: end.
+_QUIET_S = 0.1
+_BURSTS = 4
+#: A pass with less than this share of CPU time did not get to work.
+_WORKED = 0.5
+_MOST_IDLE = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -298,33 +324,6 @@ def _size(value: int | None) -> str:
 
 def _less(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, before - after)
-
-
-Progress = Callable[[str], None]
-FORCE_EMPTY = "memory.force_empty"
-RECLAIM = "memory.reclaim"
-NO_SWAP = "swappiness=0"
-STUCK = "the rest cannot be reclaimed"
-#: Passes between two counts.
-PASSES = 8
-#: Bytes that passes may request beyond what zombies hold: running cgroups lose pages too.
-SLACK_BYTES = 32 << 20
-#: On v1 the count is the node's, and others come and go: a pass that frees less than this share
-#: counts as futile.
-WORTH = 0.005
-#: What running cgroups may lose: this many bytes or 1/LOST_SHARE of what they have, whichever is
-#: more; and per zombie. Their own changes are included.
-LEAST_LOST_BYTES = 16 << 20
-LOST_SHARE = 20
-COSTLY_BYTES = 256 << 10
-_REASON_EVERY_S = 0.1
-#: The kernel releases zombies in bursts (one grace period each); this many missing bursts mean the
-#: end.
-_QUIET_S = 0.1
-_BURSTS = 4
-#: A pass with less than this share of CPU time did not get to work.
-_WORKED = 0.5
-_MOST_IDLE = 20
 
 
 def refused(found: Collateral, accept_collateral: bool) -> str | None:

@@ -36,7 +36,7 @@ def propose(identity: str, cached_bytes: int | None, dying: int | None) -> Step:
         preconditions=(),
         effect=f"writes 1 to {DROP_CACHES}: clean page cache only, no dentries, no inodes;"
         f" skipped if less than {REST.value:.0f} % of the zombies are left by then",
-        cannot_undo="the evicted cache: it refills as it is used",
+        cannot_undo="evicted cache refills only as it is used",
         undo="nothing to undo",
         proof=()
         if dying is None

@@ -46,7 +46,7 @@ def propose(identity: str, found: Collateral, cost: CostEstimate, reason: Reason
     """The step for one parent."""
     parent = found.parent
     directory = parent.directory
-    sure = "" if reason.sure else f"; attribution estimated from residual bytes ({reason.why})"
+    sure = "" if reason.sure else f"; attribution estimated ({reason.why})"
     protected = f"; protected: {_named(found)}" if found.protected else ""
     return Step(
         id=identity,
@@ -57,7 +57,7 @@ def propose(identity: str, found: Collateral, cost: CostEstimate, reason: Reason
         risk_why=f"{_collateral(found)}{protected}{sure}{_price(found, reason)}; {cost.sentence}",
         preconditions=_conditions(found, reason),
         effect=_effect(found, reason.thorough),
-        cannot_undo="evicted cache of running cgroups: it refills as it is used"
+        cannot_undo="evicted cache of running cgroups refills only as it is used"
         if found.total_bytes
         else "",
         undo="nothing to undo: only dying cgroups are freed",

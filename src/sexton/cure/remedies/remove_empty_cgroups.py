@@ -43,6 +43,10 @@ STOP, REMOVE = "systemctl stop", "rmdir"
 _EMPTY_S = 2.0
 _ASK_S = 5.0
 _INIT = "/init.scope"
+RECLAIMS = False
+#: Per step, so that the plan stays readable. Another plan takes the next.
+MOST = 500
+_SHOWN = 3
 
 
 class EmptyCgroup(NamedTuple):
@@ -205,12 +209,6 @@ def _known_scopes(host: Host, names: list[str]) -> frozenset[str]:
         for name, answer in zip(scopes, answers, strict=True)
         if not isinstance(answer, Refusal)
     )
-
-
-RECLAIMS = False
-#: Per step, so that the plan stays readable. Another plan takes the next.
-MOST = 500
-_SHOWN = 3
 
 
 def propose(identity: str, found: Sequence[EmptyCgroup]) -> Step:

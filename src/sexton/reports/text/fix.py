@@ -36,7 +36,7 @@ def plan_text(plan: Plan, width: int, colour: bool = False, file: str = "") -> s
     """`file` is where the plan was saved, if it was."""
     width = clamp(width)
     automatic, printed = len(plan.automatic), len(plan.steps) - len(plan.automatic)
-    tally = [count(automatic, "step") + " to apply"]
+    tally = [count(automatic, "step") + " to apply"] if automatic else []
     tally += [f"{printed} only printed"] if printed else []
     tally += [f"{len(plan.refusals)} refused"] if plan.refusals else []
     word, shade = ("PLAN", "33") if automatic else ("NOTHING TO APPLY", "32")
@@ -73,7 +73,7 @@ def _step(step: Step, width: int) -> Iterator[str]:
         yield from _part("only if", " · ".join(map(_condition, step.preconditions)), width)
     yield from _part("undo", step.undo, width)
     if step.cannot_undo:
-        yield from _part("lost", f"permanently: {step.cannot_undo}", width)
+        yield from _part("no undo", step.cannot_undo, width)
     if step.proof:
         yield from _part("proof", " · ".join(map(_criterion, step.proof)), width)
 
