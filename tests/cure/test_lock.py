@@ -49,7 +49,7 @@ def test_the_second_is_told_who_holds_it_and_until_when(state: State, holder):
         pytest.fail("two at once")
     text = str(refused.value)
     assert f"process {holder.pid} holds the lock (an apply)" in text
-    assert "has to end within" in text
+    assert "ends within" in text
 
 
 def test_one_that_was_killed_no_longer_holds_it(state: State, holder):

@@ -2,7 +2,7 @@
 
 Stop the unit that leaves zombies, make sure nothing starts it again, then free what it left. The
 page cache of the whole node is dropped only if allowed; a reboot is only printed. Nothing here
-changes anything: it reads the state of the units and who else lives under the zombies' parents.
+changes anything: it reads the state of units and of running cgroups under the zombies' parents.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
 
 
 def _allowed_collateral(draft: _Draft, path: str) -> Collateral | None:
-    """Who lives below the parent; `None` and a refusal if that forbids reclaim."""
+    """Running cgroups below the parent; `None` and a refusal if they forbid reclaim."""
     try:
         found = read_collateral(draft.context.host, path, draft.context.rules)
         reclaim_file(draft.context.host, found.parent)

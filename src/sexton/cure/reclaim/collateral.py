@@ -1,8 +1,8 @@
 """Collateral: running cgroups below a parent, and what reclaim there could take from them.
 
 File cache is evicted (it is read from disk again), anonymous memory goes to swap if there is any.
-Both are read per live child, including everything below it. Cgroups that must not suffer are listed
-with the reason: protected units, pods, containers, user sessions.
+Both are read per live child, including everything below it. Protected units, pods,
+containers and user sessions are listed with the reason.
 
 `memory.stat` walks all zombies on old kernels, so it is read only where that is cheap: on v1 if
 `sexton.sources.cgroupfs.estimate` says so, on v2 if `cgroup.stat` shows few descendants. Otherwise
