@@ -33,16 +33,16 @@ pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
 
 @pytest.fixture(scope="module")
-def context() -> Iterator[Yard]:
+def ground() -> Iterator[Yard]:
     with fixable() as up:
         yield up
 
 
 @pytest.fixture
-def place(context: Yard) -> Iterator[Yard]:
-    plant_loop(context)
-    yield context
-    uproot(context, UNIT, "other.service", "kubelet.service", "front.service")
+def place(ground: Yard) -> Iterator[Yard]:
+    plant_loop(ground)
+    yield ground
+    uproot(ground, UNIT, "other.service", "kubelet.service", "front.service")
 
 
 def test_a_loop_is_found_planned_applied_verified_and_rolled_back(place: Yard):
@@ -264,7 +264,7 @@ def test_the_override_leaves_the_unit_startable_and_goes_away_again(place: Yard)
 def test_a_second_fixer_is_told_who_is_at_it(place: Yard):
     confirm = plan_for(place)
     code = (
-        "import time; from sexton.cure.lock import hold_lock; from sexton.cure.journal import State\n"
+        "import time\nfrom sexton.cure.lock import hold_lock\nfrom sexton.cure.journal import State\n"
         f"with hold_lock(State('{STATE}'), 'a test', 60):\n"
         "    print('held', flush=True); time.sleep(60)"
     )

@@ -95,16 +95,16 @@ KILLED = 137
 
 
 @pytest.fixture(scope="module")
-def context() -> Iterator[Yard]:
+def ground() -> Iterator[Yard]:
     with fixable() as up:
         yield up
 
 
 @pytest.fixture
-def place(context: Yard) -> Iterator[Yard]:
-    plant_loop(context)
-    yield context
-    uproot(context, UNIT)
+def place(ground: Yard) -> Iterator[Yard]:
+    plant_loop(ground)
+    yield ground
+    uproot(ground, UNIT)
 
 
 def rolled_back(yard: Yard, before: object) -> None:
