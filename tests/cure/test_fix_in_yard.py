@@ -264,7 +264,8 @@ def test_the_override_leaves_the_unit_startable_and_goes_away_again(place: Yard)
 def test_a_second_fixer_is_told_who_is_at_it(place: Yard):
     confirm = plan_for(place)
     code = (
-        "import time\nfrom sexton.cure.lock import hold_lock\nfrom sexton.cure.journal import State\n"
+        "import time; from sexton.cure.lock import hold_lock\n"
+        "from sexton.cure.journal import State\n"
         f"with hold_lock(State('{STATE}'), 'a test', 60):\n"
         "    print('held', flush=True); time.sleep(60)"
     )
