@@ -215,9 +215,9 @@ def test_what_is_no_parent_is_refused():
     for path, why in (
         ("/", "whole node"),
         ("/never-was", "cgroup no longer exists"),
-        ("/../etc", "not a cgroup's path"),
-        ("relative", "not a cgroup's path"),
-        ("//", "not a cgroup's path"),
+        ("/../etc", "not a cgroup path"),
+        ("relative", "not a cgroup path"),
+        ("//", "not a cgroup path"),
     ):
         with pytest.raises(CommandError, match=why):
             free(host, path, Limits(), context())
