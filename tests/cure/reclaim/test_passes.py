@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cure.reclaim.estimate import estimate
-from sexton.cure.reclaim.free import free
-from sexton.cure.reclaim.rounds import Limits
-from sexton.cure.reclaim.stakes import refusals, stakes
+from sexton.cure.reclaim.collateral import read_collateral, refusals
+from sexton.cure.reclaim.cost import estimate_cost
+from sexton.cure.reclaim.free import Limits, free
 from sexton.errors import CommandError
 from tests.cure.reclaim.made import FakeKernel
 
@@ -31,7 +30,7 @@ def sizes(kernel: FakeKernel) -> list[int]:
 def test_small_bites_grow_until_none_is_left(kernel: FakeKernel):
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert (freed.freed, freed.after.dying.number) == (5000, 0)
-    assert freed.why_stopped == "none is left"
+    assert freed.why_stopped == "none left"
     assert sizes(kernel)[:3] == [1 << 20, 2 << 20, 4 << 20]
     assert max(sizes(kernel)) <= 5000 * 4096 / 2
     assert all(bite.endswith(" swappiness=0") for bite in kernel.bites)
@@ -52,7 +51,7 @@ def test_what_cannot_be_freed_ends_it_after_three_bites(kernel: FakeKernel):
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert sizes(kernel) == [1 << 20, 2 << 20, 4 << 20]
     assert freed.freed == 0
-    assert "3 bites in a row freed nothing" in freed.why_stopped
+    assert "3 reclaim passes freed nothing" in freed.why_stopped
     assert "cannot be reclaimed" in freed.why_stopped
 
 
@@ -79,7 +78,7 @@ def test_no_more_is_asked_for_than_the_dead_can_hold(kernel: FakeKernel):
     kernel.show()
     freed = free(kernel.host, PARENT, Limits(most_bytes=3 << 20), kernel)
     assert sum(sizes(kernel)) == 3 << 20
-    assert freed.why_stopped == "as much was asked for as the dead can hold"
+    assert freed.why_stopped == "requested as much as the zombies can hold"
 
 
 def test_enough_is_enough(kernel: FakeKernel):
@@ -91,11 +90,11 @@ def test_enough_is_enough(kernel: FakeKernel):
 def test_rounds_are_counted(kernel: FakeKernel):
     kernel.dying = 200_000
     kernel.build()
-    limits = Limits(rounds=2, most_bite_bytes=1 << 20)
+    limits = Limits(rounds=2, most_pass_bytes=1 << 20)
     freed = free(kernel.host, PARENT, limits, kernel)
     assert len(freed.rounds) == 2
     assert freed.freed == 16 * 256
-    assert freed.why_stopped == "2 rounds were all that was allowed"
+    assert freed.why_stopped == "limit of 2 rounds reached"
 
 
 def test_the_living_are_weighed_before_and_after(kernel: FakeKernel):
@@ -109,7 +108,7 @@ def test_the_living_are_weighed_before_and_after(kernel: FakeKernel):
 def test_it_stops_when_the_living_lose_too_much(kernel: FakeKernel):
     kernel.dying, kernel.living_pay, kernel.live_file = 50_000, 1, 512 << 20
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
-    assert "the living have lost" in freed.why_stopped
+    assert "running cgroups lost" in freed.why_stopped
     lost = (512 << 20) - kernel.live_file
     assert (520 << 20) // 20 < lost < 2 * (520 << 20) // 20
     assert freed.freed > 0
@@ -126,13 +125,13 @@ def test_a_thorough_one_ends_when_the_kernel_has_nothing_left(kernel: FakeKernel
     kernel.stuck = 50
     freed = free(kernel.build().host, PARENT, Limits(thorough=True), kernel)
     assert freed.after.dying.number == 50
-    assert "no more to reclaim" in freed.why_stopped
+    assert "nothing more to reclaim" in freed.why_stopped
 
 
 def test_a_kernel_without_the_file_says_so(kernel: FakeKernel):
     kernel.build()
     (kernel.root / "sys/fs/cgroup/system.slice/memory.reclaim").unlink()
-    with pytest.raises(CommandError, match=r"no memory.reclaim \(it came with 5.19\)"):
+    with pytest.raises(CommandError, match=r"no memory.reclaim \(added in 5.19\)"):
         free(kernel.host, PARENT, Limits(), kernel)
     assert kernel.bites == []
 
@@ -141,7 +140,7 @@ def test_protected_neighbours_are_refused(kernel: FakeKernel):
     kernel.build()
     home = kernel.root / "sys/fs/cgroup/system.slice/containerd.service"
     home.mkdir()
-    (refusal,) = refusals(stakes(kernel.host, PARENT))
+    (refusal,) = refusals(read_collateral(kernel.host, PARENT))
     assert refusal.override == "--accept-collateral"
     assert "every container depends on it" in refusal.reason
     with pytest.raises(CommandError, match=r"containerd\.service"):
@@ -151,12 +150,12 @@ def test_protected_neighbours_are_refused(kernel: FakeKernel):
 
 def test_the_estimate_is_told_before_anything_is_done(kernel: FakeKernel):
     kernel.dying = 68_440
-    found = stakes(kernel.build().host, PARENT)
-    guess = estimate(found)
+    found = read_collateral(kernel.build().host, PARENT)
+    guess = estimate_cost(found)
     assert guess.dying == 68_440
     assert guess.least_s == pytest.approx(2.96, abs=0.01)
     assert guess.hold_s == pytest.approx(0.94, abs=0.01)
     assert guess.most_s > guess.least_s
     assert "68,440" in guess.sentence
-    assert "cannot be called off" in guess.sentence
+    assert "longest uninterruptible step" in guess.sentence
     assert kernel.bites == []

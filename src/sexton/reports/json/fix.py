@@ -1,18 +1,18 @@
-"""A plan, and what came of it, for programs: `sexton.plan/1`, `sexton.applied/1` and the rest."""
+"""`sexton fix` as JSON: `sexton.plan/1`, `sexton.applied/1` and the other results."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sexton.cure.executor import Applied
-from sexton.cure.journal import Told
+from sexton.cure.apply import Applied
+from sexton.cure.journal import Run
 from sexton.cure.rollback import RolledBack
 from sexton.cure.verify import Verified, heading
 from sexton.model.plan import Plan, as_json
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """As it is kept in a file and read back by apply."""
+    """As written to a file and read by apply."""
     return as_json(plan)
 
 
@@ -30,15 +30,16 @@ def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:
                 "id": done.step.id,
                 "title": done.step.title,
                 "state": done.state,
-                "said": done.said,
-                "told": list(done.told),
+                "said": done.message,
+                "told": list(done.details),
                 "outcome": {
                     name: value
                     for name, value in done.outcome.items()
                     if name not in ("said", "told")
                 },
                 "proofs": [
-                    {"what": what, "holds": held, "read": read} for what, held, read in done.proofs
+                    {"what": what, "holds": holds, "read": reading}
+                    for what, holds, reading in done.proofs
                 ],
             }
             for done in applied.steps
@@ -87,23 +88,23 @@ def verified_json(found: Verified) -> dict[str, Any]:
                 "source": each.read_from,
                 "note": each.note,
             }
-            for each in found.judged
+            for each in found.results
         ],
     }
 
 
-def status_json(runs: list[Told]) -> dict[str, Any]:
+def status_json(runs: list[Run]) -> dict[str, Any]:
     return {
         "schema": "sexton.fix_status/1",
         "runs": [
             {
-                "run": told.id,
-                "state": told.state,
-                "why": told.ended_why,
-                "plan": told.plan.hash,
-                "began_unix": told.began_unix,
-                "ended_unix": told.ended_unix or None,
-                "torn_lines": told.torn,
+                "run": run.id,
+                "state": run.state,
+                "why": run.ended_why,
+                "plan": run.plan.hash,
+                "began_unix": run.began_unix,
+                "ended_unix": run.ended_unix or None,
+                "torn_lines": run.torn,
                 "steps": [
                     {
                         "id": each.step,
@@ -111,9 +112,9 @@ def status_json(runs: list[Told]) -> dict[str, Any]:
                         "undone": each.undone,
                         "said": (each.outcome or {}).get("said", ""),
                     }
-                    for each in told.records
+                    for each in run.records
                 ],
             }
-            for told in runs
+            for run in runs
         ],
     }

@@ -1,12 +1,12 @@
-"""Who lives below a parent, and what a reclaim there could take from them.
+"""Collateral: running cgroups below a parent, and what reclaim there could take from them.
 
-File cache goes for good (it is read from disk again), anonymous memory goes to swap where there is
-any. Both are read per live child of the parent, with all below it. Whoever must not suffer is named
-with the reason: protected units, pods, containers, people's sessions.
+File cache is evicted (it is read from disk again), anonymous memory goes to swap if there is any.
+Both are read per live child, including everything below it. Protected units, pods,
+containers and user sessions are listed with the reason.
 
-`memory.stat` walks on old kernels, so it is read only where that is cheap: on v1 where
-`sexton.sources.cgroupfs.estimate` found it so, on v2 where `cgroup.stat` counts few enough below.
-Else only the plain total of a child is known.
+`memory.stat` walks all zombies on old kernels, so it is read only where that is cheap: on v1 if
+`sexton.sources.cgroupfs.estimate` says so, on v2 if `cgroup.stat` shows few descendants. Otherwise
+only the total of a child is known.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sexton.sources.cgroupfs import stat
 from sexton.sources.cgroupfs.estimate import DEAREST_S, estimates, number
 from sexton.sources.cgroupfs.residual import MOST_READ_S
 
-#: Live children of one parent whose memory is read; the rest is told as a number.
+#: At most this many live children are read; the rest are only counted.
 MOST_SIBLINGS = 2_000
-#: Live cgroups below the parent whose names are looked at.
+#: At most this many names below the parent are checked.
 MOST_NAMES = 50_000
 ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
@@ -38,9 +38,9 @@ _V2 = frozenset({"file", "shmem", "anon"})
 
 
 class Sibling(NamedTuple):
-    """A live child of the parent with all below it. `file_bytes` is cache that could be evicted
-    (tmpfs apart); the parts are `None` where only `total_bytes` could be read, `swap_bytes` also
-    where this kernel does not account it."""
+    """A live child of the parent with everything below it. `file_bytes` is evictable cache (without
+    tmpfs); the parts are `None` if only `total_bytes` could be read, `swap_bytes` also if this
+    kernel does not account it."""
 
     path: str
     total_bytes: int
@@ -50,24 +50,24 @@ class Sibling(NamedTuple):
     swap_bytes: int | None
 
 
-class Guarded(NamedTuple):
-    """A live cgroup below the parent that must not suffer, and why."""
+class ProtectedCgroup(NamedTuple):
+    """A live cgroup below the parent that must not lose memory, and why."""
 
     path: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stakes:
-    """`own` is what processes in the parent itself hold; `live` is how many live cgroups are below
-    it; `unread` how many children were too many to read. `swap_free_bytes` is 0 without swap, or
-    where it is full: `swap_total_bytes` tells them apart."""
+class Collateral:
+    """`own` is what processes in the parent itself hold; `live` is the number of live cgroups below
+    it, `unread` the number not read. `swap_free_bytes` is 0 without swap and also when it is full:
+    see `swap_total_bytes`."""
 
     parent: Parent
     dying: Dying
     siblings: tuple[Sibling, ...]
     own: Sibling | None
-    guarded: tuple[Guarded, ...]
+    protected: tuple[ProtectedCgroup, ...]
     live: int
     unread: int
     swap_free_bytes: int
@@ -76,17 +76,17 @@ class Stakes:
 
     @property
     def file_bytes(self) -> int | None:
-        """Cache of the living that could be evicted."""
+        """Evictable cache of running cgroups."""
         return self._sum("file_bytes")
 
     @property
     def anon_bytes(self) -> int | None:
-        """Their anonymous memory, which only swap could take."""
+        """Their anonymous memory, which can only be swapped out."""
         return self._sum("anon_bytes")
 
     @property
     def swap_bytes(self) -> int | None:
-        """What of theirs is out on swap already."""
+        """What they already have in swap."""
         return self._sum("swap_bytes")
 
     @property
@@ -101,12 +101,14 @@ class Stakes:
         return None if any(value is None for value in values) else sum(values)
 
 
-def stakes(host: Host, path: str, extra: Iterable[Rule] = (), split: bool | None = None) -> Stakes:
-    """What is at stake below the parent at `path`, read now. `split`: whether `memory.stat` may be
-    read is known from before."""
+def read_collateral(
+    host: Host, path: str, extra: Iterable[Rule] = (), split: bool | None = None
+) -> Collateral:
+    """Read the collateral below the parent at `path`. `split`: whether `memory.stat` may be read,
+    if already known."""
     parent = parent_at(host, path)
     rules = tuple(extra)
-    guarded = [Guarded(path, why)] if (why := why_protected_path(path, rules)) else []
+    protected = [ProtectedCgroup(path, why)] if (why := why_protected_path(path, rules)) else []
     children: list[str] = []
     live = 0
     for below in walk(host.files, parent.directory):
@@ -115,26 +117,26 @@ def stakes(host: Host, path: str, extra: Iterable[Rule] = (), split: bool | None
         live += 1
         if below.path.count("/") == 1:
             children.append(below.path)
-        # By its own name: whatever is above it below the parent was asked before it.
+        # Its own name only: its ancestors below the parent were checked before it.
         own = f"/{below.path.rpartition('/')[2]}"
         if live <= MOST_NAMES and (why := why_protected_path(own, rules)):
-            guarded.append(Guarded(f"{path}{below.path}", why))
+            protected.append(ProtectedCgroup(f"{path}{below.path}", why))
     if split is None:
         split = parent.version == 2 or _is_cheap(host, parent)
     swap_total, swap_free = _swap(host)
-    uncounted = None if swap_total else 0  # without swap nothing can be out on it
+    uncounted = None if swap_total else 0  # without swap it is zero
     siblings = []
     for child in children[:MOST_SIBLINGS]:
         try:
             siblings.append(_sibling(host, parent, child, split, uncounted))
         except SourceAbsent:  # removed meanwhile
             continue
-    return Stakes(
+    return Collateral(
         parent=parent,
         dying=dying(host, parent),
         siblings=tuple(siblings),
         own=_own(host, parent, uncounted) if split else None,
-        guarded=tuple(_topmost(guarded)),
+        protected=tuple(_topmost(protected)),
         live=live,
         unread=max(0, len(children) - MOST_SIBLINGS) + max(0, live - MOST_NAMES),
         swap_free_bytes=swap_free,
@@ -143,24 +145,22 @@ def stakes(host: Host, path: str, extra: Iterable[Rule] = (), split: bool | None
     )
 
 
-def refusals(found: Stakes) -> tuple[Refusal, ...]:
-    """Why nothing is freed there unless the person accepts what it costs."""
+def refusals(found: Collateral) -> tuple[Refusal, ...]:
+    """Why nothing is freed there unless the user accepts the collateral."""
     refused = [
-        Refusal(found.parent.path, f"{guarded.path} lives below it: {guarded.why}", ACCEPT)
-        for guarded in found.guarded
+        Refusal(found.parent.path, f"{protected.path} is below it: {protected.why}", ACCEPT)
+        for protected in found.protected
     ]
     if found.unread:
         many = count(found.unread, "live cgroup")
-        refused.append(
-            Refusal(found.parent.path, f"{many} below it could not all be looked at", ACCEPT)
-        )
+        refused.append(Refusal(found.parent.path, f"{many} below it could not be checked", ACCEPT))
     return tuple(refused)
 
 
-def _topmost(guarded: Iterable[Guarded]) -> list[Guarded]:
-    """Of what lies in something guarded only that is named."""
-    kept: list[Guarded] = []
-    for each in guarded:
+def _topmost(protected: Iterable[ProtectedCgroup]) -> list[ProtectedCgroup]:
+    """Drop cgroups that are inside another protected one."""
+    kept: list[ProtectedCgroup] = []
+    for each in protected:
         if not any(each.path.startswith(f"{above.path}/") for above in kept):
             kept.append(each)
     return kept
@@ -175,13 +175,13 @@ def _is_cheap(host: Host, parent: Parent) -> bool:
 
 
 def _is_small(host: Host, directory: str, path: str) -> bool:
-    """v2 counts what a walk could visit: at the dearest price we know, would it be cheap?"""
+    """Whether a walk would be cheap even at the highest known cost; v2 counts what it visits."""
     found = stat.parse(text(host.files, f"{directory}/{stat.PATH}"), printable(path))
     return (1 + found.descendants + found.dying) * DEAREST_S <= MOST_READ_S
 
 
 def _sibling(host: Host, parent: Parent, child: str, split: bool, uncounted: int | None) -> Sibling:
-    """`uncounted` is what is out on swap where the kernel does not say."""
+    """`uncounted` is the swap value if the kernel does not account it."""
     directory, path = f"{parent.directory}{child}", f"{parent.path}{child}"
     name = "memory.current" if parent.version == 2 else "memory.usage_in_bytes"
     total = number(host, f"{directory}/{name}")
@@ -201,12 +201,12 @@ def _sibling(host: Host, parent: Parent, child: str, split: bool, uncounted: int
         found.get("total_cache", 0) - shmem,
         found.get("total_rss"),
         shmem,
-        found.get("total_swap", uncounted),  # a line that is there only where it is accounted
+        found.get("total_swap", uncounted),  # present only if swap is accounted
     )
 
 
 def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
-    """v2's own counter; it is missing where swap is not accounted."""
+    """v2's own counter; missing if swap is not accounted."""
     try:
         return number(host, f"{directory}/memory.swap.current")
     except SourceAbsent:
@@ -214,7 +214,7 @@ def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
 
 
 def _own(host: Host, parent: Parent, uncounted: int | None) -> Sibling | None:
-    """v1 alone tells a parent's own pages from its children's; on v2 a parent has no processes."""
+    """The parent's own pages: v1 only, since on v2 a parent has no processes."""
     if parent.version != 1:
         return None
     try:
@@ -229,7 +229,7 @@ def _own(host: Host, parent: Parent, uncounted: int | None) -> Sibling | None:
 
 
 def _swap(host: Host) -> tuple[int, int]:
-    """Bytes of swap in all, and free. Sizes and uses are in KiB, after a line of titles."""
+    """Total and free bytes of swap. /proc/swaps is in KiB and starts with a header line."""
     try:
         lines = text(host.files, _SWAPS).splitlines()[1:]
     except SourceError:

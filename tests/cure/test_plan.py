@@ -9,14 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.cure import planning
-from sexton.cure.executor import DONE, Bench, apply
-from sexton.cure.leftovers import leftovers
-from sexton.cure.planning import Ground, Wishes, make_plan
+from sexton.cure import plan as planning
+from sexton.cure.apply import DONE, FixContext, apply
+from sexton.cure.journal import State
+from sexton.cure.plan import PlanContext, PlanOptions, make_plan
 from sexton.cure.remedies import remove_empty_cgroups
-from sexton.cure.standing import Standing
-from sexton.cure.state import State
-from sexton.cure.units import UnitBefore
+from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
+from sexton.cure.units import UnitSnapshot, UnitStatus
 from sexton.cure.writer import LiveWriter
 from sexton.detect.owners import Owner
 from sexton.errors import CommandError
@@ -27,7 +26,7 @@ from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.sources.procfs.node import Identity
-from tests.cure.test_executor import Calm
+from tests.cure.test_apply import Calm
 from tests.detect.detectors.test_cgroup_churn import life
 from tests.support.windows import make_window
 from tests.support.zombies import Graveyard, graveyard, own_cgroup
@@ -52,29 +51,29 @@ def window(paths: list[str], live: list[str]):
     return make_window([(0.0, rows), (5.0, rows)])
 
 
-def of(yard: Graveyard, **wishes: bool):
+def of(yard: Graveyard, **options: bool):
     dead = [f"{yard.path}/z{number}" for number in range(50)]
-    ground = Ground(open_host(), (), Wishes(**wishes))
-    return make_plan(diagnosis(ZOMBIES), window(dead, [yard.path]), ground)
+    context = PlanContext(open_host(), (), PlanOptions(**options))
+    return make_plan(diagnosis(ZOMBIES), window(dead, [yard.path]), context)
 
 
 def test_nothing_wrong_is_nothing_to_do():
-    plan = make_plan(diagnosis(HEALTHY), make_window([]), Ground(open_host()))
+    plan = make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(open_host()))
     assert (plan.steps, plan.refusals, plan.notes) == ((), (), ())
-    assert plan.diagnosis_root == "nothing is wrong"
+    assert plan.diagnosis_root == "No problem found"
 
 
 def test_a_diagnosis_of_another_boot_is_refused_with_what_to_do():
     found = diagnosis(ZOMBIES)
     other = replace(found, node=replace(found.node, boot_id="another", hostname="far"))
     with pytest.raises(CommandError, match="make the plan on that node"):
-        make_plan(other, make_window([]), Ground(open_host()))
-    with pytest.raises(CommandError, match="which boot"):
-        make_plan(replace(found, node=None), make_window([]), Ground(open_host()))
+        make_plan(other, make_window([]), PlanContext(open_host()))
+    with pytest.raises(CommandError, match="no boot ID"):
+        make_plan(replace(found, node=None), make_window([]), PlanContext(open_host()))
 
 
 def test_zombies_whose_parent_nobody_knows_are_not_freed_somewhere():
-    plan = make_plan(diagnosis(ZOMBIES), make_window([]), Ground(open_host()))
+    plan = make_plan(diagnosis(ZOMBIES), make_window([]), PlanContext(open_host()))
     assert plan.automatic == ()
     assert [step.remedy for step in plan.steps] == ["reboot_node"]
     assert "sexton zombies --watch" in plan.notes[0]
@@ -82,12 +81,12 @@ def test_zombies_whose_parent_nobody_knows_are_not_freed_somewhere():
 
 def test_those_right_below_the_root_are_refused_and_the_blunt_tool_is_named():
     seen = window(["/a1", "/a2", "/a3"], [])
-    plan = make_plan(diagnosis(ZOMBIES), seen, Ground(open_host()))
+    plan = make_plan(diagnosis(ZOMBIES), seen, PlanContext(open_host()))
     (refusal,) = plan.refusals
     assert (refusal.target, refusal.override) == ("/", "--allow-drop-caches")
     assert not plan.automatic
     allowed = make_plan(
-        diagnosis(ZOMBIES), seen, Ground(open_host(), (), Wishes(allow_drop_caches=True))
+        diagnosis(ZOMBIES), seen, PlanContext(open_host(), (), PlanOptions(allow_drop_caches=True))
     )
     assert [step.remedy for step in allowed.automatic] == ["drop_caches"]
     assert allowed.automatic[0].risk == "high"
@@ -125,9 +124,9 @@ def test_a_few_bytes_elsewhere_are_not_worth_it_either():
 def test_a_plan_says_how_many_it_leaves_where_they_are():
     dead = [f"/sexton-test-none/z{number}" for number in range(90)]
     seen = window([*dead, "/other/y1", "/other/y2"], ["/sexton-test-none", "/other"])
-    plan = make_plan(diagnosis(ZOMBIES), seen, Ground(open_host()))
+    plan = make_plan(diagnosis(ZOMBIES), seen, PlanContext(open_host()))
     assert [each.target for each in plan.refusals] == ["/sexton-test-none"], "it is not there"
-    assert "2 more died elsewhere" in plan.notes[0]
+    assert "2 more zombies under other parents" in plan.notes[0]
 
 
 @pytest.mark.root
@@ -136,21 +135,21 @@ def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_pat
         plan = of(yard)
         step, reboot = plan.steps
         assert (step.remedy, step.target) == ("reclaim_zombies", yard.path)
-        assert "nobody lives below it" in step.risk_why
+        assert "no running cgroups below it" in step.risk_why
         assert step.cannot_undo == ""
         assert (reboot.remedy, reboot.automatic) == ("reboot_node", False)
         host = open_host()
         said: list[str] = []
-        bench = Bench(
+        fix = FixContext(
             host, LiveWriter(host), State(str(tmp_path / "fix")), lambda _: Calm(), (), said.append
         )
-        applied = apply(plan, bench, 60)
+        applied = apply(plan, fix, 60)
         (done,) = applied.steps
         assert (done.state, applied.why) == (DONE, "")
         ((_, held, read),) = done.proofs
         assert held is True, read
-        assert "freed" in done.said
-        assert "purged" not in done.said
+        assert "freed" in done.message
+        assert "purged" not in done.message
         assert any("round 1" in line for line in said)
 
 
@@ -181,24 +180,24 @@ def test_empty_cgroups_are_removed_and_one_that_somebody_moved_into_stays(tmp_pa
             (own / name).mkdir()
         host = open_host()
         below = f"/{own.relative_to(layout.mount_point)}"
-        found = leftovers(host, below, youngest_s=0.0)
+        found = find_empty_cgroups(host, below, youngest_s=0.0)
         assert sorted(each.name for each in found) == sorted(names)
         plan = replace(
-            make_plan(diagnosis(HEALTHY), make_window([]), Ground(host)),
+            make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(host)),
             steps=(remove_empty_cgroups.propose("1-remove", found),),
         )
         with subprocess.Popen(["sleep", "60"]) as somebody:
             try:
                 (own / "run-2.scope" / "cgroup.procs").write_text(str(somebody.pid))
-                bench = Bench(
+                fix = FixContext(
                     host, LiveWriter(host), State(str(tmp_path / "fix")), lambda _: Calm(),
                     (), lambda _: None,
                 )  # fmt: skip
-                applied = apply(plan, bench, 60)
-                said = applied.steps[0].said
+                applied = apply(plan, fix, 60)
+                said = applied.steps[0].message
                 assert applied.why == ""
-                assert said.startswith("removed 2 empty cgroups; left alone 1")
-                assert "somebody lives in it by now" in said
+                assert said.startswith("removed 2 empty cgroups; 1 not removed")
+                assert "no longer empty" in said
                 assert [path.name for path in own.iterdir() if path.is_dir()] == ["run-2.scope"]
             finally:
                 somebody.kill()
@@ -214,15 +213,15 @@ class Units:
     """systemd's answers about units that run and that nobody needs."""
 
     def __init__(self, monkeypatch) -> None:
-        monkeypatch.setattr(planning, "unit_state", self.state)
+        monkeypatch.setattr(planning, "snapshot_unit", self.state)
         monkeypatch.setattr(planning.Probes, "unit", lambda _, name: self.standing(name))
 
-    def standing(self, name: str) -> Standing:
-        return Standing(name, (name,), "loaded", "activating", "auto-restart", "enabled",
+    def standing(self, name: str) -> UnitStatus:
+        return UnitStatus(name, (name,), "loaded", "activating", "auto-restart", "enabled",
                         f"/lib/{name}", 9, "", True, (), (), (), ())  # fmt: skip
 
-    def state(self, name: str, host=None) -> UnitBefore:
-        return UnitBefore(name, name, (name,), "loaded", "activating", "auto-restart", "enabled",
+    def state(self, name: str, host=None) -> UnitSnapshot:
+        return UnitSnapshot(name, name, (name,), "loaded", "activating", "auto-restart", "enabled",
                           f"/lib/{name}", (), (), (), "", 9, 90.0,
                           ("/etc/systemd/system", "/lib"), ())  # fmt: skip
 
@@ -235,10 +234,10 @@ def chained() -> Diagnosis:
 
 def test_only_the_unit_that_leaves_zombies_is_stopped_where_that_is_known(monkeypatch):
     Units(monkeypatch)
-    plan = make_plan(chained(), make_window([]), Ground(open_host()))
+    plan = make_plan(chained(), make_window([]), PlanContext(open_host()))
     assert {each.target for each in plan.automatic} == {"leak.service"}
-    assert any("other.service loops as well" in each for each in plan.notes)
-    both = make_plan(diagnosis(LOOP), make_window([]), Ground(open_host()))
+    assert any("other.service crash-loops too" in each for each in plan.notes)
+    both = make_plan(diagnosis(LOOP), make_window([]), PlanContext(open_host()))
     assert {each.target for each in both.automatic} == {"leak.service", "other.service"}
 
 
@@ -262,7 +261,7 @@ def test_churn_of_the_unit_that_is_stopped_is_nobody_elses_to_mend(monkeypatch, 
     ]
     events = [event for each in lives for event in each]
     seen = make_window([(0.0, []), (30.0, events)], empty=[CgroupEvent])
-    plan = make_plan(found, seen, Ground(open_host()))
+    plan = make_plan(found, seen, PlanContext(open_host()))
     assert any("20 died as task*" in each for each in plan.notes) is noted
 
 
@@ -270,14 +269,14 @@ def test_churn_of_the_unit_that_is_stopped_is_nobody_elses_to_mend(monkeypatch, 
     ("verdict", "said"),
     [
         (Need.UNNEEDED, "nothing here needs it (ECS tasks: none)"),
-        (Need.UNKNOWN, "could not be seen (sexton audit)"),
+        (Need.UNKNOWN, "unknown whether anything here needs it (sexton audit)"),
     ],
 )
 def test_a_step_says_what_is_known_of_who_needs_the_unit(monkeypatch, verdict: Need, said: str):
     Units(monkeypatch)
     subject = Subject("leak.service", verdict, reasons=(Reason("ECS tasks", "none", "cgroups"),))
-    ground = Ground(open_host(), needs={"leak.service": subject})
-    plan = make_plan(chained(), make_window([]), ground)
+    context = PlanContext(open_host(), needs={"leak.service": subject})
+    plan = make_plan(chained(), make_window([]), context)
     assert said in plan.steps[0].risk_why
 
 
@@ -285,16 +284,16 @@ def test_a_unit_that_is_needed_is_refused_until_that_is_accepted(monkeypatch):
     Units(monkeypatch)
     reasons = (Reason("ECS tasks", "3", "cgroups"),)
     needs = {"leak.service": Subject("leak.service", Need.NEEDED, reasons=reasons)}
-    plan = make_plan(chained(), make_window([]), Ground(open_host(), needs=needs))
+    plan = make_plan(chained(), make_window([]), PlanContext(open_host(), needs=needs))
     assert plan.automatic == ()
     assert plan.refusals[0].reason.startswith("it is needed here (ECS tasks: 3)")
     assert plan.refusals[0].override == "--accept-collateral"
-    accepted = Ground(open_host(), (), Wishes(accept_collateral=True), needs)
+    accepted = PlanContext(open_host(), (), PlanOptions(accept_collateral=True), needs)
     assert make_plan(chained(), make_window([]), accepted).automatic
 
 
 def test_a_mask_waits_for_the_stop(monkeypatch):
     Units(monkeypatch)
-    plan = make_plan(chained(), make_window([]), Ground(open_host()))
+    plan = make_plan(chained(), make_window([]), PlanContext(open_host()))
     assert [each.id for each in plan.steps] == ["1-stop", "2-mask", "3-reboot"]
     assert plan.steps[1].preconditions[1].after == "1-stop"

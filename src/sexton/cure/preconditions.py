@@ -1,7 +1,7 @@
-"""Readings by name, so that a precondition of a plan can be read again when it is applied.
+"""Preconditions of a plan, read again when it is applied.
 
-A probe is a word and what it is asked of: ``unit.load_state ecs.service``. What cannot be read is
-never taken for what was expected.
+A probe is the name of a reading and its subject: ``unit.load_state ecs.service``. A reading that
+fails never counts as met.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sexton.cure.protected import Rule
-from sexton.cure.standing import Standing, stand
+from sexton.cure.units import UnitStatus, unit_status
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
@@ -25,49 +25,51 @@ _HOSTNAME = "/proc/sys/kernel/hostname"
 
 @dataclass(slots=True)
 class Probes:
-    """Reads this host; a unit is asked once for all the conditions of one check."""
+    """Reads this host; each unit is queried once per check."""
 
     host: Host
     rules: tuple[Rule, ...] = ()
-    _stood: dict[str, Standing] = field(default_factory=dict)
+    _units: dict[str, UnitStatus] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """The next reading is a new one."""
-        self._stood.clear()
+        """Drop cached units, so that the next reading is fresh."""
+        self._units.clear()
 
     def read(self, probe: str) -> str:
-        """The value as text; `SourceError` where it cannot be had."""
+        """The value as text; `SourceError` if it cannot be read."""
         word, _, subject = probe.partition(" ")
         reading = _READINGS.get(word)
         if reading is None:
-            raise SourceAbsent(probe, "this Sexton knows no such reading: make a new plan")
+            raise SourceAbsent(probe, "unknown reading in this version of Sexton: make a new plan")
         return reading(self, subject)
 
-    def unit(self, name: str) -> Standing:
-        if name not in self._stood:
-            self._stood[name] = stand(self.host, name)
-        return self._stood[name]
+    def unit(self, name: str) -> UnitStatus:
+        if name not in self._units:
+            self._units[name] = unit_status(self.host, name)
+        return self._units[name]
 
 
-def why_not(probes: Probes, condition: Condition) -> str:
-    """Why a condition does not hold, in words for a person; empty where it does."""
+def why_unmet(probes: Probes, condition: Condition) -> str:
+    """Why a condition is not met; empty if it is."""
     try:
         found = probes.read(condition.probe)
     except SourceError as error:
-        return f"{condition.what} cannot be read: {error}"
-    if holds(condition.test, found, condition.expected):
+        return f"{condition.what}: cannot be read: {error}"
+    if satisfies(condition.test, found, condition.expected):
         return ""
-    shown = condition.expected or "nothing"
-    told = {"in": f"one of: {shown}", "<=": f"at most {shown}", ">=": f"at least {shown}"}
-    wanted = told.get(condition.test, shown)
-    return f"{condition.what}: now {found or 'nothing'}; the plan rests on {wanted}"
+    shown = condition.expected or "none"
+    phrases = {"in": f"one of: {shown}", "<=": f"at most {shown}", ">=": f"at least {shown}"}
+    wanted = phrases.get(condition.test, shown)
+    return f"{condition.what}: now {found or 'none'}, the plan expects {wanted}"
 
 
-def holds(test: str, found: str, expected: str) -> bool:
-    """Compare as the plan says.
+def satisfies(test: str, found: str, expected: str) -> bool:
+    """Compare a reading as the plan specifies.
 
-    >>> holds("==", "loaded", "loaded"), holds(">=", "9", "12"), holds("in", "failed", "a failed")
-    (True, False, True)
+    >>> satisfies("==", "loaded", "loaded"), satisfies(">=", "9", "12")
+    (True, False)
+    >>> satisfies("in", "failed", "a failed")
+    True
     """
     if test == "in":
         return found in expected.split(" ")
@@ -79,7 +81,7 @@ def holds(test: str, found: str, expected: str) -> bool:
     return (found == expected) is (test == "==")
 
 
-#: What a proof, whose value is a number, takes a yes and a no for.
+#: Numeric values of yes and no, for proofs.
 _WORDS = {"yes": "1", "no": "0"}
 _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -92,7 +94,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
 def _restarts(probes: Probes, name: str) -> str:
     counted = probes.unit(name).restarts
     if counted is None:
-        raise SourceAbsent("NRestarts", "this systemd counts none")
+        raise SourceAbsent("NRestarts", "this systemd does not count restarts")
     return str(counted)
 
 
@@ -101,41 +103,41 @@ def _inode(probes: Probes, path: str) -> str:
 
 
 def _memory_inode(probes: Probes, path: str) -> str:
-    """Of a cgroup by its path in the hierarchy that has memory."""
+    """Inode of a cgroup by its path in the memory hierarchy."""
     mount = read_layout(probes.host).mount_point
     return _inode(probes, f"{mount}{path}")
 
 
 def _live(probes: Probes, path: str) -> str:
-    """Live cgroups below it."""
+    """Number of live cgroups below it."""
     return str(max(sum(1 for _ in walk(probes.host.files, path)) - 1, 0))
 
 
 def _dying(probes: Probes, _subject: str) -> str:
-    """Dead memory cgroups of the node."""
+    """Number of dying memory cgroups on the node."""
     host = probes.host
     census, _ = take(host, read_layout(host))
     if census.dying is None:
-        raise SourceAbsent("/proc/cgroups", census.reason or "they cannot be counted here")
+        raise SourceAbsent("/proc/cgroups", census.reason or "cannot be counted here")
     return str(census.dying)
 
 
 def _running(probes: Probes, name: str) -> str:
-    """Does it run, or wait to be started again?"""
-    return _word(probes.unit(name).active_state not in ("inactive", "failed"))
+    """Whether it runs or waits to restart."""
+    return _yes_no(probes.unit(name).active_state not in ("inactive", "failed"))
 
 
 def _starts(probes: Probes, name: str) -> str:
-    """Would something start it at the next boot?"""
-    return _word(probes.unit(name).file_state in ("enabled", "enabled-runtime"))
+    """Whether it starts at the next boot."""
+    return _yes_no(probes.unit(name).file_state in ("enabled", "enabled-runtime"))
 
 
 def _masked(probes: Probes, name: str) -> str:
     unit = probes.unit(name)
-    return _word(unit.load_state == "masked" or unit.file_state.startswith("masked"))
+    return _yes_no(unit.load_state == "masked" or unit.file_state.startswith("masked"))
 
 
-def _word(true: bool) -> str:
+def _yes_no(true: bool) -> str:
     return "yes" if true else "no"
 
 

@@ -13,8 +13,13 @@ from pathlib import Path
 import pytest
 
 from lab.graveyard import CannotDig, own_cgroup
-from sexton.cure.leftovers import REMOVE, Leftover, leftovers, remove
 from sexton.cure.protected import Rule
+from sexton.cure.remedies.remove_empty_cgroups import (
+    REMOVE,
+    EmptyCgroup,
+    find_empty_cgroups,
+    remove,
+)
 from sexton.cure.writer import DryWriter, LiveWriter
 from sexton.errors import CommandError
 from sexton.host.host import open_host
@@ -34,8 +39,8 @@ def parent() -> Iterator[Path]:
         pytest.skip(str(reason))
 
 
-def found(parent: Path, **more: object) -> dict[str, Leftover]:
-    rows = leftovers(open_host(), f"/{parent.name}", **{"youngest_s": 0.0, **more})
+def found(parent: Path, **more: object) -> dict[str, EmptyCgroup]:
+    rows = find_empty_cgroups(open_host(), f"/{parent.name}", **{"youngest_s": 0.0, **more})
     return {each.path.removeprefix(f"/{parent.name}/"): each for each in rows}
 
 
@@ -72,7 +77,7 @@ def test_one_is_removed_whatever_its_name(parent: Path, name: str):
     done = remove(open_host(), row, LiveWriter(open_host()))
     assert done.how == REMOVE
     assert not (parent / name).exists()
-    assert remove(open_host(), row, LiveWriter(open_host())).how == "gone already"
+    assert remove(open_host(), row, LiveWriter(open_host())).how == "already gone"
 
 
 def test_one_that_holds_pages_is_emptied_first_and_becomes_no_zombie(parent: Path):
@@ -106,7 +111,7 @@ def test_one_that_somebody_moved_into_or_made_anew_is_left_alone(parent: Path):
     child = subprocess.Popen(["sleep", "100"])
     try:
         (home / "cgroup.procs").write_text(str(child.pid))
-        with pytest.raises(CommandError, match="somebody lives in it"):
+        with pytest.raises(CommandError, match="no longer empty"):
             remove(open_host(), row, LiveWriter(open_host()))
         assert child.poll() is None
     finally:
@@ -115,7 +120,7 @@ def test_one_that_somebody_moved_into_or_made_anew_is_left_alone(parent: Path):
     _wait_empty(home)
     home.rmdir()
     home.mkdir()
-    with pytest.raises(CommandError, match="another one of that name"):
+    with pytest.raises(CommandError, match="replaced by a new cgroup"):
         remove(open_host(), row, LiveWriter(open_host()))
     assert home.exists()
 
@@ -124,15 +129,15 @@ def test_a_dry_run_removes_nothing(parent: Path):
     (parent / SCOPE).mkdir()
     dry = DryWriter()
     remove(open_host(), found(parent)[SCOPE], dry)
-    assert ("remove cgroup", f"{parent}/{SCOPE}") in [deed[:2] for deed in dry.deeds]
+    assert ("remove cgroup", f"{parent}/{SCOPE}") in [deed[:2] for deed in dry.actions]
     assert (parent / SCOPE).exists()
 
 
 def test_in_a_namespace_nobody_is_called_empty(parent: Path, monkeypatch: pytest.MonkeyPatch):
     (parent / SCOPE).mkdir()
     pod = Layout("v1", 1, str(parent), False, "this is a cgroup namespace", "go out")
-    monkeypatch.setattr("sexton.cure.leftovers.read_layout", lambda _: pod)
-    with pytest.raises(CommandError, match="who lives where cannot be told"):
-        leftovers(open_host(), "/")
+    monkeypatch.setattr("sexton.cure.remedies.remove_empty_cgroups.read_layout", lambda _: pod)
+    with pytest.raises(CommandError, match="cannot tell which cgroups are empty"):
+        find_empty_cgroups(open_host(), "/")
     with pytest.raises(Exception, match="only on the node itself"):
-        leftovers(open_host(str(parent)), "/")
+        find_empty_cgroups(open_host(str(parent)), "/")

@@ -6,13 +6,13 @@ import subprocess
 
 import pytest
 
-from sexton.cure.executor import DONE, FAILED, SKIPPED, Applied, StepDone
-from sexton.cure.journal import STOPPED, Record, Told
+from sexton.cure.apply import DONE, FAILED, SKIPPED, Applied, StepDone
+from sexton.cure.journal import STOPPED, Run, StepRecord
 from sexton.cure.remedies import reboot_node
 from sexton.cure.rollback import RolledBack
 from sexton.model.plan import Condition, Refusal
-from sexton.reports.json.plan import applied_json
-from sexton.reports.text.plan import (
+from sexton.reports.json.fix import applied_json
+from sexton.reports.text.fix import (
     applied_text,
     plan_shell,
     plan_text,
@@ -31,7 +31,7 @@ def full():
 
 def test_it_says_first_that_it_is_a_plan_and_last_how_to_go_on():
     text = plan_text(full(), 88)
-    assert text.startswith("PLAN  node-1   1 step to apply · 1 only printed · 1 refusal")
+    assert text.startswith("PLAN  node-1   1 step to apply · 1 only printed · 1 refused")
     assert "sudo sexton fix plan --out plan.json" in text
     kept = plan_text(full(), 88, file="plan.json")
     assert f"sudo sexton fix apply plan.json --confirm {full().hash[:16]}" in kept
@@ -41,7 +41,7 @@ def test_a_step_shows_risk_effect_condition_undo_loss_and_proof():
     text = plan_text(full(), 88)
     for part in (
         "risk low", "it dies anyway", "stops it", "LoadState: loaded", "starts it",
-        "for good: its memory", "it runs: no",
+        "no undo   its memory", "it runs: no",
     ):  # fmt: skip
         assert part in text, part
 
@@ -57,7 +57,7 @@ def test_the_last_resort_is_only_printed_with_the_sentinel_that_kured_watches():
 
 def test_a_refusal_names_the_option_that_lifts_it():
     text = " ".join(plan_text(plan(), 88).split())
-    assert "kubelet.service: protected (--accept-collateral lifts this)" in text
+    assert "kubelet.service: protected (allow with --accept-collateral)" in text
 
 
 def test_nothing_to_do_is_said_and_offers_no_apply():
@@ -114,7 +114,7 @@ def test_what_was_done_and_what_was_not_reached_are_told_apart():
     applied = Applied("run-1", steps, STOPPED, "read-only file system", "io pressure")
     text = applied_text(plan(), applied, 88)
     assert text.startswith("STOPPED  node-1   1 of 3 steps")
-    assert "it runs: no (holds)" in text
+    assert "it runs: no (ok)" in text
     assert "not reached" in text
     assert "sudo sexton fix rollback run-1" in text
     assert "fix verify" not in text
@@ -124,7 +124,10 @@ def test_what_a_freeing_step_measured_is_told_to_people_and_programs():
     outcome = {
         "freed": 3000,
         "said": "3,000 dying cgroups freed",
-        "told": ["the living there: in swap 0 B before, 1.0 MiB after", "34.9 µs for each zombie"],
+        "told": [
+            "running cgroups there: in swap 0 B before, 1.0 MiB after",
+            "34.9 µs for each zombie",
+        ],
     }
     done = StepDone(step(id="4-free"), DONE, "3,000 dying cgroups freed", (), outcome)
     text = " ".join(applied_text(plan(), Applied("run-1", [done]), 88).split())
@@ -135,12 +138,12 @@ def test_what_a_freeing_step_measured_is_told_to_people_and_programs():
 
 def test_an_undo_of_nothing_is_told_from_one_that_was_done_before():
     assert "had changed nothing" in rolled_back_text(RolledBack("run-1"), 88)
-    assert "undone already" in rolled_back_text(RolledBack("run-1", already=True), 88)
+    assert "already rolled back" in rolled_back_text(RolledBack("run-1", already=True), 88)
 
 
 def test_a_cut_off_apply_cannot_be_overlooked():
-    told = Told("run-1", plan(), 1.0, [Record("1-stop", {})])
+    told = Run("run-1", plan(), 1.0, [StepRecord("1-stop", {})])
     text = status_text([told], 88, "/x")
-    assert "CUT OFF" in text
-    assert "may have happened in part" in text
+    assert "INTERRUPTED" in text
+    assert "may have been done in part" in text
     assert "sudo sexton fix rollback run-1" in text
