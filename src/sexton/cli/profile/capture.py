@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sexton.cli.whole import write_whole
+from sexton.cli.output import write_whole
 
 if TYPE_CHECKING:
     from sexton.profile.opened import Opened
@@ -170,7 +170,7 @@ def parse_span(text: str, found: Opened) -> tuple[int | None, int | None]:
 
 def moment_ns(text: str, found: Opened) -> int:
     """A time on the command line as a time of the capture's own clock."""
-    from sexton.cli.times import parse_moment
+    from sexton.cli.window import parse_moment
 
     span = found.span_ns
     if span is None:

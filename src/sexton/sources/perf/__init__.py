@@ -2,4 +2,4 @@
 
 SOURCES = ("stacks",)
 #: The option without which this source is not imported.
-ASKED_BY = "--stacks"
+OPT_IN = "--stacks"
