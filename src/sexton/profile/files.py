@@ -39,7 +39,7 @@ from sexton.profile.perf.rotation import is_perf_directory
 from sexton.profile.perf.stream import opening, pieces
 from sexton.profile.symbols.symbols import Symbols
 
-KNOWN = "perf.data, perf script text, folded stacks, pprof"
+KNOWN = "perf.data, perf script text, folded stacks or pprof"
 STDIN = "standard input"
 #: Decoded files kept in memory: the next query is often for the neighbouring range.
 MOST_DECODED = 2
@@ -237,7 +237,7 @@ def _recognised(path: str, name: str, held: BinaryIO | None) -> ProfileFile:
         return _unpacked(path, name)
     found = sniff(head)
     if found is None:
-        raise SourceMalformed(name, 0, f"unknown format; expected {KNOWN}, plain or gzipped")
+        raise SourceMalformed(name, 0, f"unknown format; expected {KNOWN} (plain or gzipped)")
     return ProfileFile(path, name, found, held)
 
 

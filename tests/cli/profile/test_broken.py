@@ -51,14 +51,29 @@ def test_a_text_with_a_time_that_no_clock_shows_is_refused(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["top", "--cpu", "99"], "no samples match"),
-        (["flame", "--cpu", "99"], "no samples match"),
-        (["export", "--format", "folded", "--cpu", "99"], "no samples match"),
-        (["export", "--format", "pprof", "--cpu", "99"], "no samples match"),
-        (["export", "--format", "perf-script", "--task", "^$"], "no samples match"),
-        (["heatmap", "--cpu", "99"], "no samples match"),
-        (["heatmap", "--json", "--cpu", "99"], "no samples match"),
-        (["timeline", "--from", "9000"], "no samples match"),
+        (["top", "--cpu", "99"], "no samples match; the capture covers 02:13:00 to 02:15:00"),
+        (["flame", "--cpu", "99"], "no samples match; the capture covers 02:13:00 to 02:15:00"),
+        (
+            ["export", "--format", "folded", "--cpu", "99"],
+            "no samples match; the capture covers 02:13:00 to 02:15:00",
+        ),
+        (
+            ["export", "--format", "pprof", "--cpu", "99"],
+            "no samples match; the capture covers 02:13:00 to 02:15:00",
+        ),
+        (
+            ["export", "--format", "perf-script", "--task", "^$"],
+            "no samples match; the capture covers 02:13:00 to 02:15:00",
+        ),
+        (["heatmap", "--cpu", "99"], "no samples match; the capture covers 02:13:00 to 02:15:00"),
+        (
+            ["heatmap", "--json", "--cpu", "99"],
+            "no samples match; the capture covers 02:13:00 to 02:15:00",
+        ),
+        (
+            ["timeline", "--from", "9000"],
+            "no samples match; the capture covers 02:13:00 to 02:15:00",
+        ),
         (
             ["diff", "--before", "0..9", "--after", "9..", "--from", "3"],
             "cannot be combined with --from and --to",
@@ -134,7 +149,7 @@ def test_more_cores_than_any_machine_has_are_not_searched(tmp_path: Path, capsys
     )
     status, out, _ = run(capsys, path)
     assert status == 3
-    assert "8,193 cores are told, which no machine has" in " ".join(out.split())
+    assert "8,193 core numbers, more than any machine has: use --cpu" in " ".join(out.split())
 
 
 def test_a_moment_that_nothing_calm_is_beside_cannot_be_told(tmp_path: Path, capsys):

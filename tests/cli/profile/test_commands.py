@@ -32,7 +32,7 @@ def test_a_file_alone_means_its_spikes(made: Made, capsys):
     assert (status, err) == (1, "")
     assert out.startswith("1 SPIKE  node-7   8 cores")
     flat = " ".join(out.split())
-    assert "From 02:14:07.32 for 5.4 s core 5 was 100 % busy" in flat
+    assert "Core 5 was 100 % busy (normally 17 %) for 5.4 s from 02:14:07.32" in flat
     assert "kubelet in mem_cgroup_css_rstat_flush, 0 % → 86.1 % of the time." in flat
     assert "core 2: every 10.0 s, 12 times" in flat
     assert run(capsys, "spikes", *made.words)[1] == out
@@ -213,7 +213,7 @@ def test_functions_by_their_own_time_and_in_total(made: Made, capsys):
 
 def test_a_timeline_says_when(made: Made, capsys):
     _, out, _ = run(capsys, "timeline", *made.words, "--grep", "rstat_flush", "--column", "1")
-    assert "most from 02:14:08" in out
+    assert "peak at 02:14:08" in out
     words = (
         "timeline",
         *made.words,
@@ -246,7 +246,7 @@ def test_a_capture_without_a_wall_clock_says_so_in_a_line(made: Made, capsys, tm
     run(capsys, "export", *made.words, "--format", "perf-script", "--out", out)
     status, shown, _ = run(capsys, out)
     assert status == 1
-    assert "From +67.3" in shown
+    assert "for 5.4 s from +67.3" in shown
     ended = sexton("profile", "flame", out, "--from", "02:14:07")
     assert ended.returncode == 2
     assert "has no wall clock; use seconds from its start" in one_line(ended.stderr)
@@ -270,17 +270,17 @@ BAD = [
     (["spike", "x"], "did you mean `sexton profile spikes`?"),
     (["flame", "{file}", "--grep", "("], "invalid regular expression"),
     (["flame", "{file}", "--cpu", "3-1"], "use numbers and ranges, e.g. 0,3-5"),
-    (["flame", "{file}", "--cpu", "0-99999999999"], "give numbers and ranges"),
+    (["flame", "{file}", "--cpu", "0-99999999999"], "use numbers and ranges"),
     (["flame", "{file}", "--from", "soon"], "invalid time"),
     (["flame", "{file}", "--from", "5", "--to", "4"], "is not after"),
     (["flame", "{file}", "--event", "cycles"], "no event 'cycles'; the capture has: cpu-clock"),
-    (["flame", "{file}", "--task", "nobody"], "no samples match"),
-    (["flame", "{file}", "--out", "x.unknown"], "use --format text|folded"),
+    (["flame", "{file}", "--task", "nobody"], "no samples match; the capture covers"),
+    (["flame", "{file}", "--out", "x.unknown"], "unknown extension; use --format text|folded"),
     (["flame", "{file}", "--out", "/nonexistent/x.svg"], "No such file or directory"),
-    (["flame", "{file}", "--out", "/proc"], "say --format"),
+    (["flame", "{file}", "--out", "/proc"], "unknown extension; use --format text|folded"),
     (["flame", "{file}", "--format", "svg", "--out", "/proc"], "Is a directory"),
     (["heatmap", "{file}", "--out", "x.png"], "must end in .svg, .html or .json"),
-    (["heatmap", "{file}", "--from", "900"], "no samples match"),
+    (["heatmap", "{file}", "--from", "900"], "no samples match; the capture covers"),
     (["diff", "{file}"], "pass two files, or one with --before"),
     (["diff", "{file}", "--before", "1..2", "--after", "3"], "invalid span '3': use FROM..TO"),
     (["diff", "{file}", "--before", "9..2", "--after", "3..4"], "ends before it starts"),
@@ -291,7 +291,7 @@ BAD = [
     (["info", "{file}", "--kallsyms", "/nonexistent"], "/nonexistent"),
     (["info", "/dev/null"], "/dev/null"),
     (["info", "{junk}"], "junk"),
-    ([], "the following arguments are required: WHAT"),
+    ([], "the following arguments are required: COMMAND"),
     (["export", "{file}"], "required: --format"),
 ]
 

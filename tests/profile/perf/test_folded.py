@@ -75,7 +75,7 @@ def test_a_comment_in_front_is_no_stack_and_dos_lines_are_lines():
 def test_lines_that_are_no_stack_are_counted():
     named = read(b"a;b 1\nnonsense\na;b -5\n 7\n\n")
     assert len(named) == 1
-    assert named.facts.problems == ["3 lines are not folded stacks: skipped"]
+    assert named.facts.problems == ["3 lines without a folded stack: skipped"]
 
 
 def test_gzipped_is_the_same_and_a_cut_one_gives_what_it_has():
@@ -98,7 +98,7 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     assert named.tasks == ("task",)
     assert len(named.stack_frame) == MOST_FRAMES
     assert named.names[named.stack_frame[0]] == f"f{MOST_FRAMES + 8}"
-    assert "1 stacks deeper" in named.facts.problems[0]
+    assert "1 stack deeper" in named.facts.problems[0]
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b"hello\n" * 200, b"\x00\x01\x02"])

@@ -300,7 +300,7 @@ def test_several_events_are_told_apart_by_their_ids_and_the_dummy_is_left_out(re
     )
     assert raw.events == (Event("mine:u", hertz=97), Event("raw 0x1c2", period=97))
     assert raw.columns.event.tolist() == [1, 0]
-    assert raw.facts.problems == ["1 malformed samples skipped"]
+    assert raw.facts.problems == ["1 malformed sample skipped"]
 
 
 def event_desc(told: bytes, name: bytes, ids: tuple[int, ...]) -> bytes:

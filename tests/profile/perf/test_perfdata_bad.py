@@ -72,11 +72,11 @@ def test_other_byte_orders_and_versions_are_refused_with_what_to_do(read):
     ("at", "value", "detail"),
     [
         (8, 105, "header size is 105 bytes, expected 104"),
-        (16, 0, "event description"),
-        (16, 1 << 40, "event description"),
+        (16, 0, "no readable event description in the header"),
+        (16, 1 << 40, "no readable event description in the header"),
         (24, 1 << 60, "outside the file"),
-        (32, 0, "event description"),
-        (32, 1 << 50, "event description"),
+        (32, 0, "no readable event description in the header"),
+        (32, 1 << 50, "no readable event description in the header"),
         (32, 144 * 4000, "outside the file"),
         (40, 1 << 60, "data section starts outside the file"),
         (40, 0, "data section starts outside the file"),
@@ -93,7 +93,7 @@ def test_ids_that_would_take_more_than_the_file_are_refused(read):
     struct.pack_into("<QQ", content, HEADER + 128, 0, len(content))
     assert len(read(bytes(content)).columns.time_ns) == 20
     struct.pack_into("<QQ", content, HEADER + 128, 0, 1 << 62)
-    assert "event ids" in refused(read, bytes(content))
+    assert "event ids lie outside the file" in refused(read, bytes(content))
 
 
 def test_a_file_cut_off_anywhere_is_read_as_far_as_it_goes(read):
@@ -158,7 +158,7 @@ def test_samples_and_records_shorter_than_themselves_are_counted(read):
     raw = read(perf_data([*short, *RECORDS]))
     assert len(raw.columns.time_ns) == 20
     assert raw.facts.problems == [
-        "1 malformed samples skipped",
+        "1 malformed sample skipped",
         "2 malformed task or map records skipped",
     ]
 
@@ -169,8 +169,8 @@ def test_events_whose_samples_cannot_be_told_apart_are_refused(read):
 
 
 def test_a_pipe_that_describes_no_event_is_refused(read):
-    assert "event description" in refused(read, struct.pack("<8sQ", b"PERFILE2", 16))
-    assert "event description" in refused(read, piped(RECORDS)[:16] + DATA)
+    assert "no event description" in refused(read, struct.pack("<8sQ", b"PERFILE2", 16))
+    assert "no event description" in refused(read, piped(RECORDS)[:16] + DATA)
 
 
 @pytest.mark.parametrize("make", [compressed, compressed2])

@@ -86,7 +86,7 @@ def test_negative_values_are_left_out_and_told():
     sample = text(2, text(1, b"\x01") + text(2, packed(-5, -50)))
     named = read(small() + sample)
     assert len(named) == 2
-    assert "1 negative values" in named.facts.problems[-1]
+    assert "1 negative value (a difference of profiles?): skipped" in named.facts.problems[-1]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_negative_values_are_left_out_and_told():
         (b"", "not a pprof profile"),
         (b"hello world, this is no profile", "corrupt"),
         (small()[:-3], "truncated or corrupt"),
-        (small() + text(2, text(1, b"\x55") + text(2, b"\x01")), "location 85"),
-        (small() + text(5, number(1, 9) + number(2, 99)), "string 99"),
+        (small() + text(2, text(1, b"\x55") + text(2, b"\x01")), "refers to missing location 85"),
+        (small() + text(5, number(1, 9) + number(2, 99)), "refers to missing string 99"),
         (small() + b"\x0b", "not a protocol buffer"),
         (small() + b"\x08" + b"\xff" * 11, "not a protocol buffer"),
         (small() + text(2, text(1, b"\x01") + text(2, packed(2**62, 1))), "too large to add"),

@@ -230,7 +230,7 @@ def test_samples_in_any_order_and_with_lines_in_between_are_all_counted():
     )
     named = read(data + b"a 1 [000] 4.000000: c: \n\tffff f (/x)\n\n")
     assert stacks(named) == Counter({("b", "g"): 3, ("a", "f"): 2})
-    assert named.facts.problems == ["1 lines outside any sample: skipped"]
+    assert named.facts.problems == ["1 line outside any sample: skipped"]
 
 
 def test_a_sample_without_any_function_is_still_one():
@@ -274,7 +274,7 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     named = read(b"a 1 [000] 1.000000: c: \n" + chain + b"\n")
     assert len(named.stack_frame) == MOST_FRAMES
     assert named.names[named.stack_frame[0]] == "f0"
-    assert "1 stacks deeper than 2,048 frames" in named.facts.problems[0]
+    assert "1 stack deeper than 2,048 frames" in named.facts.problems[0]
 
 
 def test_a_time_beyond_all_clocks_is_refused():

@@ -100,7 +100,7 @@ def test_too_short_a_capture_for_calm_windows_is_said() -> None:
     capture = simulate(np.random.default_rng(0), steady(2, 30, 0.3))
     found = find(capture, SpikeOptions(at=instants(15.0)))
     assert found.spikes == ()
-    assert found.problems == ["too short: only 1 calm windows of 12 s"]
+    assert found.problems == ["too short: only 1 calm window of 12 s"]
     assert found.cells == 0  # "inconclusive" is no "no spikes"
     short = SpikeOptions(at=instants(15.0), window_ns=(2 * SECOND, SECOND))
     assert find(capture, short).problems == []

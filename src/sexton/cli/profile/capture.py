@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
-from typing import TYPE_CHECKING
-
-from sexton.errors import CommandError
-
-if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
-    from sexton.profile.select import Selection
 import os
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli.output import write_whole
+from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.profile.opened import Opened
+    from sexton.profile.select import Selection
     from sexton.reports.text.heat import Terminal
     from sexton.reports.text.profile_head import Capture
 

@@ -85,7 +85,9 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
     else:
         chosen = next((name for end, name in EXTENSIONS.items() if args.out.endswith(end)), "")
         if chosen not in known:
-            raise CommandError(f"--out {args.out}: use --format {'|'.join(known)}")
+            raise CommandError(
+                f"--out {args.out}: unknown extension; use --format {'|'.join(known)}"
+            )
     if chosen == "pprof" and args.out is None and sys.stdout.isatty():
         raise CommandError("pprof is binary: use --out FILE or a pipe")
     return chosen

@@ -1,7 +1,9 @@
 """Show when a function, task or cgroup ran.
 
-sexton profile timeline perf.data --grep rstat_flush
-sexton profile timeline perf.data --task kubelet --by-core
+  sexton profile timeline perf.data --grep rstat_flush
+  sexton profile timeline perf.data --task kubelet --by-core
+
+Each column is the share of the samples taken then that match the filters.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ import numpy as np
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import UNKNOWN, Event, Facts, Kind, Thread
+from sexton.model.text import count
 from sexton.profile.perf.named_samples import (
     MOST_FRAMES,
     MOST_WEIGHT,
@@ -129,9 +130,9 @@ class _Reader:
             raise SourceMalformed(facts.path, 0, "no folded stacks found")
         facts.problems.extend(self._stacks.problems())
         if self._skipped:
-            facts.problems.append(f"{self._skipped:,} lines are not folded stacks: skipped")
+            facts.problems.append(f"{count(self._skipped, 'line')} without a folded stack: skipped")
         if self._decimals:
-            facts.problems.append(f"{self._decimals:,} counts with decimals: rounded")
+            facts.problems.append(f"{count(self._decimals, 'count')} with decimals: rounded")
         task = np.frombuffer(self._task, np.int32)
         stack, stacks = self._stacks.by_task(task, np.frombuffer(self._stack, np.int32))
         names, modules, kinds = self._frames.columns()

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Frames, Kind, Profile, Thread
+from sexton.model.text import count
 from sexton.profile.stack_tree import grow
 
 #: Frames of one stack. The kernel's limit is `perf_event_max_stack`, 127 unless raised.
@@ -125,7 +126,8 @@ class StackTable:
     def problems(self) -> list[str]:
         if not self.cut:
             return []
-        return [f"{self.cut:,} stacks deeper than {MOST_FRAMES:,} frames: outermost frames dropped"]
+        deep = f"{count(self.cut, 'stack')} deeper than {MOST_FRAMES:,} frames"
+        return [f"{deep}: outermost frames dropped"]
 
     def by_task(self, task: I32, stack: I32) -> tuple[I32, Stacks]:
         """The (task, frames) id of each row, and those pairs as stacks."""

@@ -24,6 +24,7 @@ import numpy as np
 from sexton.errors import SourceMalformed
 from sexton.host.reader import failure
 from sexton.model.profile import I32, Event, Facts
+from sexton.model.text import count
 from sexton.profile.perf.compressed import unpack
 from sexton.profile.perf.header import MOST_BYTES, READ, Attr, Features, is_perf_data
 from sexton.profile.perf.pieces import PIECE, Capture, Part, pieces, read_piece
@@ -213,9 +214,9 @@ def _add_problems(facts: Facts, side: SideRecords, columns: Columns, timed: bool
     if any(attr.in_branches for attr in side.attrs):
         facts.problems.append(_NO_BRANCHES)
     if columns.bad:
-        facts.problems.append(f"{columns.bad:,} malformed samples skipped")
+        facts.problems.append(f"{count(columns.bad, 'malformed sample')} skipped")
     if side.bad:
-        facts.problems.append(f"{side.bad:,} malformed task or map records skipped")
+        facts.problems.append(f"{count(side.bad, 'malformed task or map record')} skipped")
     if not timed:
         facts.problems.append("samples have no timestamps (recorded with --no-timestamp?)")
 

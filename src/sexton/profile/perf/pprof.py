@@ -29,7 +29,7 @@ import numpy as np
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import UNKNOWN, Event, Facts, Kind, Thread
-from sexton.model.text import printable
+from sexton.model.text import count, printable
 from sexton.profile.perf.named_samples import (
     MOST_FRAMES,
     MOST_WEIGHT,
@@ -183,7 +183,7 @@ class _Reader:
         self._facts.problems.extend(self._stacks.problems())
         if self._negative:
             self._facts.problems.append(
-                f"{self._negative:,} negative values (a difference of profiles?): skipped"
+                f"{count(self._negative, 'negative value')} (a difference of profiles?): skipped"
             )
 
     def _choose(self) -> tuple[int, Event]:

@@ -49,7 +49,7 @@ import numpy as np
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import I32, UNKNOWN, Clock, Event, Facts, Thread
-from sexton.model.text import size
+from sexton.model.text import count, size
 from sexton.profile.perf.named_samples import FrameTable, NamedSamples, StackTable, kind_of, text_of
 from sexton.profile.perf.raw import LATEST_NS
 from sexton.profile.perf.stream import BOUNDS, MOST_LINE, Bounds, pieces
@@ -507,7 +507,7 @@ class _Reader:
             raise self._beyond_time()
         facts.problems.extend(self._stacks.problems())
         if self._skipped:
-            facts.problems.append(f"{self._skipped:,} lines outside any sample: skipped")
+            facts.problems.append(f"{count(self._skipped, 'line')} outside any sample: skipped")
         who = np.frombuffer(self._who, np.int32)
         thread, task, cpu = np.array(self._whos, np.int32).T
         events = {name: at for at, name in enumerate(dict.fromkeys(e for e, _ in self._whats))}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.profile import CELL_NS, CELLS, Floats
+from sexton.model.text import count as count_of
 from sexton.profile.significance import benjamini_hochberg, t_tail
 from sexton.profile.spikes.baseline import angle, share
 from sexton.profile.spikes.counts import Part, Range, count, parts_for, sample_cells
@@ -56,7 +57,7 @@ def aligned(opened: HeatSource, grid: Grid, options: SpikeOptions) -> Spikes:
     if hot and len(calm) < _LEAST_CALM:
         tests = 0  # nothing was compared: inconclusive
         problems.append(
-            f"too short: only {len(calm)} calm windows of {hot[0].end - hot[0].start} s"
+            f"too short: only {count_of(len(calm), 'calm window')} of {hot[0].end - hot[0].start} s"
         )
     elif hot:
         search = _Search(opened, grid, options, events, hot, calm)

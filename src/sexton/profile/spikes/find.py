@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sexton.model.profile import Heat
+from sexton.model.text import count
 from sexton.profile.heat import heat_of, within
 from sexton.profile.significance import t_tail
 from sexton.profile.spikes.aligned import aligned
@@ -98,7 +99,7 @@ def _problems(outliers: Outliers, options: SpikeOptions) -> list[str]:
     if short == len(grid.cpus):
         return [_too_short(grid, f"no core has samples in {LEAST_SECONDS} seconds")]
     if short:
-        problems.append(f"{short} cores have too few samples for a baseline")
+        problems.append(f"too few samples for a baseline on {count(short, 'core')}")
     blind = _blind(outliers, options)
     if blind == len(grid.cpus):
         problems.append(_too_short(grid, "no spike could be significant"))
@@ -131,7 +132,7 @@ def _blind(outliers: Outliers, options: SpikeOptions) -> int:
 
 
 def _too_short(grid: Grid, reason: str) -> str:
-    return f"too short: {grid.seconds} s on {len(grid.cpus)} cores, {reason}"
+    return f"too short: {grid.seconds} s on {count(len(grid.cpus), 'core')}, {reason}"
 
 
 #: Smaller bursts are not reported.

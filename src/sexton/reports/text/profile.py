@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.profile import Event, FunctionCount, Kind
+from sexton.model.profile import NO_CLOCK, Event, FunctionCount, Kind
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.profile.timeline import Timeline
 from sexton.reports.text.heat import Grid, Terminal, heat_lines, scale, stretched
@@ -75,7 +75,8 @@ def _clock(capture: Capture) -> str:
         return "none: samples have no timestamps"
     if not times.has_wall:
         kind = printable(capture.facts.clock.kind)
-        return f"{kind}; no wall clock (record with -k CLOCK_MONOTONIC)"
+        known = "" if kind == NO_CLOCK.kind else f"{kind}; "
+        return f"{known}no wall clock (record with -k CLOCK_MONOTONIC)"
     return f"{times.date(times.start_ns)} to {times.clock(capture.end_ns)}"
 
 
