@@ -85,7 +85,7 @@ def test_gathering_one_by_one_gives_the_same(groups, few):
         gathering = FlameSum()
         for group in groups:
             gathering.add(flame_of(profile_of(group), EVERY))
-        found = gathering.whole()
+        found = gathering.merged()
     finally:
         module._FEW_NODES = before
     assert paths_of(found) == by_path([each for group in groups for each in group])

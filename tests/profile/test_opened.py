@@ -15,7 +15,7 @@ import pytest
 
 from sexton.errors import CommandError, SextonError, SourceMalformed, StoreError
 from sexton.model.profile import Clock, Event, Heat, Profile
-from sexton.profile import files
+from sexton.profile import files, recorded
 from sexton.profile.heat import heat_of
 from sexton.profile.opened import Opened, open_profile
 from sexton.profile.select import ALL, Selection
@@ -168,7 +168,7 @@ def test_at_most_two_decoded_files_are_in_memory_and_each_is_decoded_once_in_a_p
     paths = [written(tmp_path / f"{at}", second_of(at)) for at in range(6)]
     alive: weakref.WeakSet[Profile] = weakref.WeakSet()
     most, reads = [], []
-    plain = files.Found.read
+    plain = files.ProfileFile.read
 
     class Remembered(Profile):
         """One that can be referred to weakly."""
@@ -182,7 +182,7 @@ def test_at_most_two_decoded_files_are_in_memory_and_each_is_decoded_once_in_a_p
         alive.add(kept)
         return kept
 
-    monkeypatch.setattr(files.Found, "read", read)
+    monkeypatch.setattr(files.ProfileFile, "read", read)
     opened = open_profile(paths, OPTIONS)
     assert opened.samples == 24
     assert len(reads) == 6
@@ -208,12 +208,14 @@ def test_what_cannot_be_opened_is_told_in_one_line(tmp_path):
     (tmp_path / "comments").write_text("# ========\n# captured on    : x\n# ========\n#\n")
     (tmp_path / "recording" / "segments").mkdir(parents=True)
     assert "No such file" in message([tmp_path / "absent"])
-    assert message([tmp_path / "empty"]) == f"{tmp_path}/empty: is empty"
-    assert "of no known format (perf.data, perf script text" in message([tmp_path / "noise"])
-    assert "neither a recording nor holds any perf.data" in message([tmp_path / "directory"])
-    assert "no sample" in message([tmp_path / "comments"])
-    assert "no stacks" in message([tmp_path / "recording"])
-    assert "opened alone" in message([tmp_path / "recording", tmp_path / "empty"])
+    assert message([tmp_path / "empty"]) == f"{tmp_path}/empty: empty file"
+    assert "unknown format; expected perf.data, perf script text" in message([tmp_path / "noise"])
+    assert "not a recording, and no perf.data in it" in message([tmp_path / "directory"])
+    assert "no perf script samples found" in message([tmp_path / "comments"])
+    assert "no stacks in this recording" in message([tmp_path / "recording"])
+    assert "a recording cannot be combined with other files" in message(
+        [tmp_path / "recording", tmp_path / "empty"]
+    )
     assert "no capture given" in message([])
 
 
@@ -221,14 +223,14 @@ def test_a_file_of_a_set_that_is_no_capture_is_an_error_and_one_that_breaks_is_l
     tmp_path, monkeypatch
 ):
     good, bad = written(tmp_path / "a", second_of(1)), written(tmp_path / "b", second_of(2))
-    plain = files.Found.read
+    plain = files.ProfileFile.read
 
     def read(self, symbols):
         if self.path == str(bad):
             raise SourceMalformed(self.path, 0, "is cut off\x1b[2J")
         return plain(self, symbols)
 
-    monkeypatch.setattr(files.Found, "read", read)
+    monkeypatch.setattr(files.ProfileFile, "read", read)
     opened = open_profile([good, bad], OPTIONS)
     assert opened.flame(ALL).samples == 4
     assert opened.facts.problems == [rf"skipped: {bad}: is cut off\x1b[2J"]
@@ -237,7 +239,7 @@ def test_a_file_of_a_set_that_is_no_capture_is_an_error_and_one_that_breaks_is_l
 def test_names_missing_in_the_idle_task_are_told():
     nameless = [Sample(at, stack=("k:[unknown]",), comm="swapper") for at in range(9)]
     told = files.summary_of(profile_of([*nameless, *second_of(1)])).facts.problems
-    assert told[0].startswith("9 samples of the idle task have no kernel names")
+    assert told[0].startswith("9 samples of the idle task have no kernel symbols")
     assert files.summary_of(profile_of(second_of(1))).facts.problems == []
 
 
@@ -267,16 +269,13 @@ def test_standard_input_is_read_from_a_pipe_and_from_a_file(tmp_path, piped, pac
 
 
 def test_a_recording_s_pieces_are_opened(tmp_path, monkeypatch):
-
     (tmp_path / "segments").mkdir()
 
     def pieces(path, facts):
         facts.path, facts.format = str(path), "recording"
         return [Held(second_of(1)), Held(second_of(2))]
 
-    import sexton.profile.opened as waiting
-
-    monkeypatch.setattr(waiting, "pieces_of_recording", pieces)
+    monkeypatch.setattr(recorded, "pieces_of_recording", pieces)
     opened = open_profile([tmp_path], OPTIONS)
     assert opened.facts.format == "recording"
     assert opened.flame(Selection(stack=re.compile("work"))).samples == 8
@@ -284,14 +283,14 @@ def test_a_recording_s_pieces_are_opened(tmp_path, monkeypatch):
 
 def test_facts_of_several_are_summed_up(tmp_path, monkeypatch):
     paths = [written(tmp_path / f"perf.data.2026111513300{at}00", second_of(at)) for at in range(3)]
-    plain = files.Found.read
+    plain = files.ProfileFile.read
 
     def read(self, symbols):
         found = plain(self, symbols)
         found.facts.lost = 5
         return replace(found, facts=found.facts)
 
-    monkeypatch.setattr(files.Found, "read", read)
+    monkeypatch.setattr(files.ProfileFile, "read", read)
     opened = open_profile(paths, OPTIONS)
     assert (opened.facts.lost, opened.facts.throttled) == (15, None)
     assert opened.facts.path == str(tmp_path / "perf.data")

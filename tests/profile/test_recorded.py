@@ -152,7 +152,7 @@ def test_of_several_boots_the_last_is_shown_and_that_is_said(tmp_path):
     facts = Facts()
     (piece,) = recorded_pieces(place, facts)
     assert piece.start_ns == 10 * SECOND
-    assert facts.problems == ["2 boots: only the last is shown"]
+    assert facts.problems == ["stacks of 2 boots: only the last is shown"]
 
 
 def test_a_damaged_annex_is_named_and_the_others_are_read(tmp_path):

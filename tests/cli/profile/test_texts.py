@@ -84,6 +84,12 @@ def test_nothing_found_and_cannot_tell_are_different_words():
     assert "exit 3: inconclusive" in text
 
 
+def test_given_moments_without_a_difference_are_not_called_free_of_spikes():
+    text = spikes_text(capture(), spikes(), None, Invocation("x", 0, True), Terminal())
+    assert text.startswith("NO DIFFERENCE  node-7")
+    assert "exit 0: nothing differs significantly at the given times" in text
+
+
 def test_the_way_it_grew_is_told_before_other_stacks():
     way = SpikeStack(("kubelet", "read", "flush"), 0.9, 0.01)
     text = told(spike(path=way))

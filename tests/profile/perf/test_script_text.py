@@ -278,12 +278,12 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
 
 
 def test_a_time_beyond_all_clocks_is_refused():
-    with pytest.raises(SourceMalformed, match="too large"):
+    with pytest.raises(SourceMalformed, match="sample timestamp out of range"):
         read(b"a 1 [000] 9999999999.000000: c: \n\n")
 
 
 def test_what_is_remembered_is_bounded_and_forgetting_changes_nothing(monkeypatch):
-    monkeypatch.setattr(script_text, "_MOST_REMEMBERED", 3000)
+    monkeypatch.setattr(script_text, "_MOST_CACHED", 3000)
     monkeypatch.setattr(script_text, "_MOST_LINES", 5)
     assert stacks(read(text("default"))) == stacks(read(text("header")))
     assert comms(read(text("oneline"))) == NAMES

@@ -226,7 +226,7 @@ class TestEither:
 
 
 def test_events_that_keep_their_ids_at_different_places_are_refused():
-    with pytest.raises(ValueError, match="different places"):
+    with pytest.raises(ValueError, match="events have their ids at different offsets"):
         walker([PLAIN, PLAIN._replace(sample_type=0x2001E7 | cases.IDENTIFIER)], NOBODY, NOBODY)
 
 

@@ -67,7 +67,7 @@ def test_work_that_changes_at_the_same_load_is_found_by_its_function() -> None:
     capture = simulate(np.random.default_rng(0), steady(1, 200, 0.5), stalls)
     assert find(capture, SpikeOptions()).spikes == ()
     (spike,) = find(capture, SpikeOptions(at=instants(108.0))).spikes
-    assert "no core deviates by its load" in spike.note
+    assert "no core deviates in load" in spike.note
     assert spike.grew[0].name == "mem_cgroup_iter"
     assert spike.q == spike.grew[0].q
 

@@ -80,11 +80,11 @@ def test_without_a_build_id_release_and_address_must_both_agree(here):
 def test_a_capture_cut_off_before_it_told_its_kernel_is_named_by_one_of_the_same_text(here):
     name, (problem,) = named(facts(build_id=None), release=None)
     assert name == "sys_read"
-    assert "which kernel was recorded is not told" in problem
+    assert "the capture does not name its kernel" in problem
     for other in (facts(end=END + 64, build_id=None), facts(end=None, build_id=None)):
         name, (problem,) = named(other, release=None)
         assert name is None
-        assert "nothing proves" in problem
+        assert "cannot confirm that the running kernel was recorded" in problem
 
 
 def test_where_kernels_never_move_the_end_of_the_text_tells_builds_apart(here, tmp_path):

@@ -185,7 +185,7 @@ def test_another_file_of_the_same_name_in_a_directory_is_not_said_to_have_change
     for name in ("load", "junk"):
         assert len(found.table(mapped(program)._replace(path=f"/nowhere/{name}"))) == 0
     (line,) = found.problems()
-    assert line.startswith("/nowhere/load, /nowhere/junk: not here")
+    assert line.startswith("/nowhere/load, /nowhere/junk: not found")
 
 
 def test_no_descriptor_is_left_open_however_many_processes_are_asked(program):
@@ -208,7 +208,7 @@ def test_hostile_names_are_escaped_in_what_is_told_and_many_are_counted():
     for number in range(5):
         found.table(MappedFile(f"/no/\x1b[2J{number}", "ab" * 20))
     (line,) = found.problems()
-    assert line.startswith("/no/\\x1b[2J0, /no/\\x1b[2J1, /no/\\x1b[2J2 and 2 more: not here")
+    assert line.startswith("/no/\\x1b[2J0, /no/\\x1b[2J1, /no/\\x1b[2J2 and 2 more: not found")
 
 
 @pytest.mark.root

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(spikes_json(capture, spikes, status))
         return status
     screen = terminal()
-    invocation = Invocation(arguments_of(args), status)
+    invocation = Invocation(arguments_of(args), status, bool(args.at or args.events))
     sys.stdout.write(spikes_text(capture, spikes, strip(found, screen, args), invocation, screen))
     return status
 

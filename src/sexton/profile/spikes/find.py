@@ -97,7 +97,7 @@ def _problems(outliers: Outliers, options: SpikeOptions) -> list[str]:
     problems = []
     short = _unscored(outliers)
     if short == len(grid.cpus):
-        return [_too_short(grid, f"no core has samples in {LEAST_SECONDS} seconds")]
+        return [_too_short(grid, f"at least {LEAST_SECONDS} s with samples are needed")]
     if short:
         problems.append(f"too few samples for a baseline on {count(short, 'core')}")
     blind = _blind(outliers, options)

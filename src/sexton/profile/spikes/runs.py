@@ -141,6 +141,8 @@ def _habits(runs: list[Run], seconds: int) -> tuple[list[Run], list[list[Run]]]:
             # Similar means at least half as large: larger ones count too.
             like = len(mass) - int(np.searchsorted(mass, 0.5 * run.mass))
             (usual if like >= least else rare).append(run)
-        if usual:
+        if len(usual) > 1:
             habits.append(usual)
+        else:  # one run recurs at no interval, even if larger ones on its core were similar
+            rare += usual
     return rare, habits

@@ -75,9 +75,9 @@ def matched(
     if len(found) >= ENOUGH:
         remarks = []
         if length < end - start:
-            remarks.append(f"windows of {length / SECOND_NS:.1f} s")
+            remarks.append(f"each {length / SECOND_NS:.1f} s long")
         if period is not None:
-            remarks.append("whole periods away")
+            remarks.append("each a whole number of periods away")
         return Matched(found, "; ".join(remarks))
     others = []
     for row in range(len(grid.cpus)):

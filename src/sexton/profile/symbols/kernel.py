@@ -29,7 +29,7 @@ from sexton.profile.symbols.cache import HEAD_SIZE, Cache
 from sexton.profile.symbols.programs import same_build_id
 from sexton.profile.symbols.running import kernel_build_id, kernel_release
 
-_PASS = "pass /proc/kallsyms of the recorded boot with --kallsyms"
+_PASS = "pass /proc/kallsyms of the recorded boot with --kallsyms FILE"
 _SNAPSHOT = "kallsyms-*.gz"
 _MOST_SNAPSHOTS = 16
 #: An end that means unknown: the last page of the address space.

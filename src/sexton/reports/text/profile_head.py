@@ -30,10 +30,16 @@ class Times(NamedTuple):
         return (time_ns - self.start_ns) / 1e9
 
     def clock(self, time_ns: int, digits: int = 0) -> str:
-        """``02:14:07.32`` here, or ``+127.32`` where the capture has no wall clock."""
+        """``02:14:07.32`` here, or ``+127.32`` where the capture has no wall clock.
+
+        >>> times = Times(10**9, lambda time_ns: None)
+        >>> times.clock(2 * 10**9), times.clock(8 * 10**8), times.clock(0, 1)
+        ('+1', '+0', '-1.0')
+        """
         wall = self.wall_s(time_ns)
         shown = None if wall is None else _clock(wall, digits)
-        return f"+{self.since(time_ns):.{digits}f}" if shown is None else shown
+        rounded = round(self.since(time_ns), digits) + 0.0  # -0.0 becomes 0.0
+        return f"{rounded:+.{digits}f}" if shown is None else shown
 
     def date(self, time_ns: int) -> str:
         """``2026-11-15 02:12:00 UTC``; empty without a wall clock."""

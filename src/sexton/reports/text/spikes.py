@@ -39,10 +39,14 @@ _COLOURS = {0: "32", 1: "31", 3: "33"}
 
 
 class Invocation(NamedTuple):
-    """`arguments` are the files and symbol options of the command line, quoted for a shell."""
+    """`arguments` are the files and symbol options of the command line, quoted for a shell.
+
+    `at_moments`: moments were given (`--at`, `--events`) and nothing was searched.
+    """
 
     arguments: str
     exit: int
+    at_moments: bool = False
 
 
 def spikes_text(
@@ -50,7 +54,9 @@ def spikes_text(
 ) -> str:
     """The whole report."""
     width = min(max(terminal.width, 60), 120)
-    word = verdict_word(found, invocation.exit)
+    word, exits = verdict_word(found, invocation.exit), EXITS[invocation.exit]
+    if invocation.at_moments and invocation.exit == 0:
+        word, exits = "NO DIFFERENCE", "nothing differs significantly at the given times"
     lines = [*wrapped(f"{word}  {identity(capture)}", width, "      "), ""]
     if terminal.colour:
         lines[0] = f"\x1b[1;{_COLOURS[invocation.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
@@ -72,7 +78,7 @@ def spikes_text(
     )
     lines += footnotes(capture, width, found.problems)
     lines += ["", *(f" {line}" for line in wrapped(_tested(found), width - 2))]
-    lines.append(f" exit {invocation.exit}: {EXITS[invocation.exit]}")
+    lines.append(f" exit {invocation.exit}: {exits}")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
