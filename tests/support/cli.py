@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,8 +38,8 @@ def sexton(
 def shell(line: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """A line of bash in which ``$SEXTON`` is the command, for redirections."""
     return subprocess.run(
-        ["bash", "-c", line],
-        env={**ENVIRONMENT, "SEXTON": " ".join(SEXTON), **(env or {})},
+        ["bash", "-c", line.replace("$SEXTON", shlex.join(SEXTON))],
+        env={**ENVIRONMENT, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,16 @@ from types import TracebackType
 
 REPOSITORY = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
+#: This interpreter as a shell and a unit file take it: the path of a checkout may have spaces.
+PYTHON = shlex.quote(sys.executable)
+#: What our own programs need to see inside.
+TREES = tuple(dict.fromkeys(map(str, (REPOSITORY, sys.prefix, sys.base_prefix))))
+#: For a unit with PrivateTmp=, which hides a checkout that lies below one of these.
+SEEN = "".join(
+    f"BindReadOnlyPaths={shlex.quote(tree)}\n"
+    for tree in TREES
+    if tree.startswith(("/tmp/", "/var/tmp/"))
+)
 
 _TARGET = """\
 [Unit]
@@ -206,11 +217,10 @@ class Yard:
         # this process be killed, the kernel ends `unshare`, and that its child: no yard is left.
         unshare = "setpriv --pdeathsig KILL unshare -m -p -f -C -u -i --kill-child"
         script = f'set -e\n{join}exec {unshare} sh "$@"'
-        trees = dict.fromkeys(map(str, (REPOSITORY, sys.prefix, sys.base_prefix)))
         errors = (self._base / "errors").open("wb")
         self._child = subprocess.Popen(
             ["sh", "-c", script, "sh", str(Path(__file__).with_name("boot.sh")),
-             str(self._base), *trees],
+             str(self._base), *TREES],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
