@@ -20,17 +20,23 @@ demo: core ## 2,000 real zombies: the verdict turns and turns back (root); then 
 	@if [ -t 0 ] && [ -t 1 ]; then scripts/setup web && exec $(BIN)/sexton demo; \
 	else echo "A whole incident in the explorer, with a tour of two minutes: sexton demo (make demo on a terminal ends there)"; fi
 
-test: dev ## the test suite, one worker a core; ten to twelve minutes on two cores
-	@scripts/system-packages
+# $(1) says which tests: in parallel first, then, one by one, those that ask for the machine alone.
+define run-tests
 	@status=0; \
-	$(PYTEST) $(PARALLEL) -m "not (alone or whole or lab)" --durations=20 --durations-min=5 || status=$$?; \
-	$(PYTEST) -m "alone and not (whole or lab)" tests || status=$$?; \
+	$(PYTEST) $(PARALLEL) -m "($(1)) and not (alone or lab)" --durations=20 --durations-min=5 || status=$$?; \
+	$(PYTEST) -m "($(1)) and alone and not lab" tests || status=$$?; \
 	exit $$status
+endef
 
-test-whole: dev ## what make test leaves out: statistics, hundreds of kills, every example, longer fuzzing
+test: dev ## the tests, on every core: 12 minutes on two
 	@scripts/system-packages
-	@SEXTON_WHOLE=1 SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-20} $(PYTEST) $(PARALLEL) \
-		-m "(whole or hypothesis or fuzz) and not lab" --durations=20 --durations-min=5
+	$(call run-tests,not whole)
+
+test-whole: export SEXTON_WHOLE = 1
+test-whole: export SEXTON_FUZZ_S ?= 20
+test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all examples, longer fuzzing
+	@scripts/system-packages
+	$(call run-tests,whole or hypothesis or fuzz)
 
 # Nothing may be left out here: a skipped test is a failure.
 check: export SEXTON_NOTHING_LEFT_OUT = 1

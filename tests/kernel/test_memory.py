@@ -49,7 +49,7 @@ from tests.support.memory_load import (
 from tests.support.recordings import write_sealed
 from tests.support.tools import need
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 #: What a Python program is called, cut as the kernel cuts it.
 NAME = Path(sys.executable).name[:15]

@@ -88,6 +88,7 @@ def test_over_the_same_interval_replay_and_live_give_the_same_findings(
     assert findings(again.window) == findings(live)
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_path: Path) -> None:
     place = tmp_path / "r"

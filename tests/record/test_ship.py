@@ -34,8 +34,8 @@ def pin(start_s: float, end_s: float, name: str = "p1", boot_id: str = BOOT) -> 
 
 
 def until(true: Callable[[], object]) -> None:
-    """Wait for what must come; a minute is "never"."""
-    end = time.monotonic() + 60
+    """Wait for what must come; three minutes are "never"."""
+    end = time.monotonic() + 180
     while not true():
         assert time.monotonic() < end, "never happened"
         time.sleep(0.02)

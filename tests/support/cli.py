@@ -23,7 +23,7 @@ def sexton(
     *arguments: str | Path | bytes, env: Mapping[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run it to its end; `env` is added to a plain environment."""
-    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": 60, **more}
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": 180, **more}
     if "stdout" not in options:
         options["stdout"] = subprocess.PIPE
     if "stderr" not in options:
@@ -42,7 +42,7 @@ def shell(line: str, *, env: Mapping[str, str] | None = None) -> subprocess.Comp
         env={**ENVIRONMENT, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -102,7 +102,7 @@ class Yard:
     """See the module. `cgroups` maps "memory", "systemd", "unified", … to the yard's own
     directory of that hierarchy, as the host sees it."""
 
-    def __init__(self, deadline_s: float = 120.0) -> None:
+    def __init__(self, deadline_s: float = 180.0) -> None:
         self.deadline_s = deadline_s
         self.boot_s = 0.0
         self.pid = 0
@@ -132,7 +132,7 @@ class Yard:
     ) -> None:
         self.close()
 
-    def run(self, *argv: str, deadline_s: float = 90.0, check: bool = True) -> str:
+    def run(self, *argv: str, deadline_s: float = 180.0, check: bool = True) -> str:
         """Run a program inside, as root, in the repository; its standard output."""
         done = subprocess.run(
             [*self._enter(), *argv],
@@ -152,7 +152,7 @@ class Yard:
         """The names of the processes inside; one that ends while it is asked has none."""
         return self.run("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || true").split()
 
-    def python(self, code: str, deadline_s: float = 120.0) -> str:
+    def python(self, code: str, deadline_s: float = 180.0) -> str:
         """Run Python inside with this interpreter, its packages and this checkout."""
         return self.run(sys.executable, "-B", "-c", code, deadline_s=deadline_s)
 
@@ -167,7 +167,7 @@ class Yard:
         text = self.run("systemctl", "show", unit, "-p", ",".join(properties))
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
-    def wait(self, what: str, true: Callable[[], bool], deadline_s: float = 90.0) -> None:
+    def wait(self, what: str, true: Callable[[], bool], deadline_s: float = 180.0) -> None:
         """Until `true()`, or `YardError`."""
         end = time.monotonic() + deadline_s
         while not true():
@@ -296,7 +296,7 @@ def _remove(own: Path) -> None:
     _rmdir(own)
 
 
-def _rmdir(directory: Path, deadline_s: float = 60.0) -> None:
+def _rmdir(directory: Path, deadline_s: float = 180.0) -> None:
     end = time.monotonic() + deadline_s
     while True:
         try:
