@@ -162,7 +162,8 @@ def test_stacks_and_the_ring_work_within_its_bounds_and_perf_ends_with_it(place:
     install(place, ExecStart=f"{PYTHON} -B -m sexton record {STATE} --stacks")
     start_and_wait(place)
     place.wait("perf", lambda: state_of(place)["companions"]["perf.stacks"]["alive"])
-    assert state_of(place)["companions"]["tracefs.ring"]["mode"] == "on"
+    # It pauses where a busy machine has too many events; without its rights it would be off.
+    assert state_of(place)["companions"]["tracefs.ring"]["mode"] in ("on", "paused")
     assert "perf" in place.programs()
     place.run("systemctl", "stop", NAME)
     assert show(place, "Result", "ExecMainStatus") == ["success", "0"]
