@@ -139,7 +139,7 @@ def children_of(pid: int) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
             except OSError:
                 continue
             if int(fields[1]) == pid:

@@ -99,15 +99,16 @@ def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_
         command += ["dd", "if=/dev/zero", "of=/dev/null", "bs=4M"]
         busy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: recorder._alarms, most_s=60)
+            # Others' alarms may come first: their tests leave dead cgroups behind, say.
+            wait_until(lambda: any(pin.kind == "held_core" for pin in pins_in(place)[0]))
             began = time.monotonic()
             wait_for_reads(recorder, "procfs.tasks", 4)
         finally:
             busy.kill()
             busy.wait()
-    alarm = every(place, Alarm)[0]
-    assert (alarm.kind, alarm.about) == ("held_core", "core 0")
-    pin = pins_in(place)[0][0]
+    held = [each.about for each in every(place, Alarm) if each.kind == "held_core"]
+    assert held[0] == "core 0"
+    pin = next(each for each in pins_in(place)[0] if each.kind == "held_core")
     assert pin.start_s <= began - 290
     assert pin.end_s >= began + 100
     closely = [moment for moment in moments(place, Process) if moment >= began]

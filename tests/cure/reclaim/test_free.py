@@ -143,7 +143,7 @@ def _orders_under_way() -> list[str]:
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            parent = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]
         except OSError:
             continue
         if b"signal.SIG_DFL" in line and int(parent) == os.getpid():
