@@ -93,9 +93,9 @@ def test_fixing_waits_longer_by_the_same_factor_too():
         """
 from lab.patience import stretch_fixing
 from sexton.cure import leftovers, standing, units, watchdog
-from sexton.sources import relations, sock_diag
+from sexton.sources import services, sock_diag
 def told():
-    asking = (standing.stand, relations.relations, sock_diag.read_sockets)
+    asking = (standing.stand, services.relations, sock_diag.read_sockets)
     waits = units.ASK_S, leftovers._ASK_S, watchdog.OVER.value
     print(*waits, *(each.__defaults__[-1] for each in asking))
 told()

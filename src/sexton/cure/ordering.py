@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from sexton.errors import SourceError
 from sexton.host.reader import LiveFiles, text
-from sexton.host.runner import Manners, Running, start
+from sexton.host.runner import ChildOptions, Running, start
 
 DONE = "done"
 CUT = "cut off after its time"
@@ -117,8 +117,8 @@ def give(descriptor: int, value: str, terms: Terms) -> Ordered:
     cpus = ",".join(map(str, sorted(terms.cpus or ())))
     words = (str(descriptor), value, cpus, str(terms.bite_s))
     argv = (sys.executable, "-I", "-S", "-c", _CHILD, *words)
-    manners = Manners(nice=_NICE, heard=True, dies_with_us=True, keep=(descriptor,))
-    child = start(argv, manners)
+    options = ChildOptions(nice=_NICE, keep_stderr=True, dies_with_parent=True, keep=(descriptor,))
+    child = start(argv, options)
     began = time.monotonic()
     how = DONE
     try:
@@ -126,7 +126,7 @@ def give(descriptor: int, value: str, terms: Terms) -> Ordered:
             if time.monotonic() - began > terms.deadline_s:
                 how = KILLED
                 break
-            if terms.go_on is not None and child.words() and not terms.go_on():
+            if terms.go_on is not None and child.stderr() and not terms.go_on():
                 how = STOPPED
                 break
             time.sleep(terms.poll_s)
@@ -148,7 +148,7 @@ def _cpu_s(child: Running) -> float:
         content = text(LiveFiles(), f"/proc/{child.pid}/stat")
         words = content.rpartition(")")[2].split()
         spent = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-        return max(0.0, spent - float(child.words().split()[0]))
+        return max(0.0, spent - float(child.stderr().split()[0]))
     except (SourceError, ValueError, IndexError):  # it is gone, or had not begun
         return 0.0
 
@@ -156,7 +156,7 @@ def _cpu_s(child: Running) -> float:
 def _told(child: Running, seconds: float) -> Ordered:
     """What a child that ended by itself said of it."""
     try:
-        _, failed, spent, cpu = child.words().split()
+        _, failed, spent, cpu = child.stderr().split()
         error = int(failed)
         if error == errno.EINTR:
             return Ordered(CUT, 0, float(spent), float(cpu))

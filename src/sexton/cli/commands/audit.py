@@ -207,6 +207,6 @@ def _text(path: str) -> str | None:
 
 
 def _write(path: str, content: str) -> None:
-    from sexton.cli.whole import write_whole
+    from sexton.cli.output import write_whole
 
     write_whole(path, (content.encode("utf-8", "surrogateescape"),), mode=None)

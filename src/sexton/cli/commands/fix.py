@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.nested import add_all, run_chosen
+from sexton.cli.main import add_subcommands, run_subcommand
 
 WHATS = ("plan", "apply", "verify", "rollback", "status", "log")
 _PACKAGE = "sexton.cli.fix."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_all(parser, _PACKAGE, WHATS)
+    add_subcommands(parser, _PACKAGE, WHATS)
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_chosen(_PACKAGE, args)
+    return run_subcommand(_PACKAGE, args)

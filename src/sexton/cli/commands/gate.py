@@ -219,7 +219,7 @@ def _watch(host: Host, span: float) -> Window:
     from sexton.model import cgroup, node, unit
     from sexton.prevent.audit import wanted_sources
     from sexton.record.sampler import Sampler
-    from sexton.sources.registry import giving
+    from sexton.sources.registry import sources_of
 
     kinds = (
         cgroup.CgroupCensus,
@@ -229,7 +229,7 @@ def _watch(host: Host, span: float) -> Window:
         unit.ServiceManager,
         node.Node,
     )
-    chosen = {each.id: each for each in (*giving(*kinds), *wanted_sources())}
+    chosen = {each.id: each for each in (*sources_of(*kinds), *wanted_sources())}
     with Sampler(host, tuple(chosen.values())) as sampler, countdown(span) as tick:
         return sampler.run(span, tick)
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from sexton.cli.fix.options import add_protected
 from sexton.cli.options import add_json, seconds
-from sexton.cli.times import add_span
+from sexton.cli.window import add_span
 
 if TYPE_CHECKING:
     from sexton.cure.protected import Rule
@@ -104,7 +104,7 @@ def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from pathlib import Path
 
     from sexton.cli.options import need_recorder
-    from sexton.cli.seeing import asked_of, read_back, watch
+    from sexton.cli.window import read_back, requested_span, watch
     from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
 
@@ -115,7 +115,7 @@ def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
             raise CommandError("a recording was made already: --seconds says nothing")
         need_recorder()
         recording = Recording(Path(args.recording))
-        window = read_back(recording, asked_of(args, recording)).window
+        window = read_back(recording, requested_span(args, recording)).window
         return diagnose(window), window
     if args.around is not None or args.window is not None:
         raise CommandError("--around and --window speak of a recording: --from DIR names it")
@@ -143,7 +143,7 @@ def _keep(plan: Plan, path: str) -> None:
     """Whole or not at all, for its owner alone: it tells about the node."""
     import json
 
-    from sexton.cli.whole import write_whole
+    from sexton.cli.output import write_whole
     from sexton.model.plan import as_json
 
     write_whole(path, (json.dumps(as_json(plan), indent=2).encode("ascii"), b"\n"))

@@ -35,10 +35,10 @@ def wanted_sources() -> tuple[Source, ...]:
     from sexton.model.node import Node
     from sexton.model.task import Process, ProcessCgroup
     from sexton.model.unit import Unit
-    from sexton.sources.registry import giving
-    from sexton.sources.usage import usage_source
+    from sexton.sources.registry import sources_of
+    from sexton.sources.services import usage_source
 
-    return (*giving(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
+    return (*sources_of(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
 
 
 def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = ()) -> Audit:

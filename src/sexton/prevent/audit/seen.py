@@ -22,8 +22,7 @@ from sexton.model.task import Process, ProcessCgroup
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
 from sexton.prevent.audit.workloads import counted, kind_of
-from sexton.sources.last_words import last_words
-from sexton.sources.relations import Relations, relations
+from sexton.sources.services import Relations, last_logged, relations
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
 
 _LOOPBACK = ("127.", "::1")
@@ -125,7 +124,7 @@ def _ask(seen: Seen, host: Host, window: Window) -> None:
     except SourceError as error:
         seen.unseen.append(f"sockets: {error.detail}")
     try:
-        seen.spoke = last_words(host)
+        seen.spoke = last_logged(host)
     except SourceError as error:
         seen.unseen.append(f"the journal: {error.detail}")
 

@@ -6,8 +6,7 @@ import os
 import stat
 
 from sexton.errors import SourceError, StoreError
-from sexton.host.closing import Closing
-from sexton.host.reader import Files
+from sexton.host.reader import Closing, Files
 from sexton.model.text import printable
 from sexton.prevent.image.directory import ImageDirectory
 

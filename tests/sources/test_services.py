@@ -1,7 +1,8 @@
-"""CPU time and I/O of services' cgroups, on v1, v2 and this machine."""
+"""CPU time, I/O and last log lines of services, on v1, v2 and this machine."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sexton.errors import SourceAbsent
 from sexton.host.host import Host, open_host
 from sexton.host.reader import RootedFiles
 from sexton.model.audit import CgroupUsage
-from sexton.sources.usage import Usage, blkio_total, io_total
+from sexton.sources.services import Usage, blkio_total, io_total, last_logged, parse_last_logged
 
 
 def host(root: Path, mounts: str) -> Host:
@@ -71,3 +72,33 @@ def test_junk_makes_no_numbers_up(text: str):
     assert io_total(text) >= 0
     found = blkio_total(text)
     assert found is None or found >= 0
+
+
+def line(unit: object, wall_us: object) -> str:
+    return json.dumps({"_SYSTEMD_UNIT": unit, "__REALTIME_TIMESTAMP": wall_us})
+
+
+def test_the_newest_line_of_each_unit_counts_in_any_order():
+    lines = [
+        line("a.service", "3000000"),
+        line("a.service", "2000000"),
+        line("b.service", "1000000"),
+    ]
+    assert parse_last_logged("\n".join(lines)) == {"a.service": 3.0, "b.service": 1.0}
+
+
+@pytest.mark.parametrize(
+    "junk", ["", "{}", "[]", "no", line(None, "1"), line("a", "x"), line("a", 5)]
+)
+def test_junk_lines_are_passed_over(junk: str):
+    assert parse_last_logged(f"{junk}\n{line('b.service', '1000000')}") == {"b.service": 1.0}
+
+
+def test_a_tree_without_a_journal_has_none(tmp_path: Path):
+    with pytest.raises(SourceAbsent):
+        last_logged(Host(RootedFiles(str(tmp_path)), live=False, root=str(tmp_path)))
+
+
+@given(st.text(max_size=300))
+def test_junk_never_breaks_it(text: str):
+    parse_last_logged(text)

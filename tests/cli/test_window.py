@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.cli.times import AROUND_S, add_span, asked_span, parse_moment
+from sexton.cli.window import AROUND_S, add_span, parse_moment, parse_span
 from sexton.errors import CommandError
 
 #: 2026-11-15 10:00 to 22:00 UTC.
@@ -53,7 +53,7 @@ def test_a_moment_is_understood(text: str, seconds: float):
     "text", ["", "noon", "25:00", "10:60", "10", "@", "@-1", "٣m", "1e3s", "9" * 400, "\x1b[2J"]
 )
 def test_what_is_no_moment_is_refused_with_examples(text: str):
-    with pytest.raises(CommandError, match="is no time: like 10:15"):
+    with pytest.raises(CommandError, match=r"invalid time .*: use a time like 10:15"):
         parse_moment(text, EDGES)
 
 
@@ -63,24 +63,24 @@ def test_junk_is_a_number_or_one_clear_refusal(text: str):
         assert isinstance(parse_moment(text, EDGES), float)
 
 
-def asked(*arguments: str) -> tuple[float, float] | None:
+def span_of(*arguments: str) -> tuple[float, float] | None:
     parser = argparse.ArgumentParser()
     add_span(parser)
-    return asked_span(parser.parse_args(arguments), EDGES)
+    return parse_span(parser.parse_args(arguments), EDGES)
 
 
 def test_around_takes_five_minutes_on_either_side():
-    assert asked("--around", "11:15") == (EDGES[0] + 900 - AROUND_S, EDGES[0] + 900 + AROUND_S)
+    assert span_of("--around", "11:15") == (EDGES[0] + 900 - AROUND_S, EDGES[0] + 900 + AROUND_S)
 
 
 def test_a_window_may_lack_either_side():
-    assert asked("--window", "11:15..11:20") == (EDGES[0] + 900, EDGES[0] + 1200)
-    assert asked("--window", "..11:20") == (EDGES[0], EDGES[0] + 1200)
-    assert asked("--window", "11:15..") == (EDGES[0] + 900, EDGES[1])
-    assert asked() is None
+    assert span_of("--window", "11:15..11:20") == (EDGES[0] + 900, EDGES[0] + 1200)
+    assert span_of("--window", "..11:20") == (EDGES[0], EDGES[0] + 1200)
+    assert span_of("--window", "11:15..") == (EDGES[0] + 900, EDGES[1])
+    assert span_of() is None
 
 
 @pytest.mark.parametrize("text", ["11:15", "11:20..11:15", "x..11:15", "11:15...x"])
 def test_what_is_no_window_is_refused(text: str):
     with pytest.raises(CommandError):
-        asked("--window", text)
+        span_of("--window", text)
