@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sexton.explorer.server.answers import MOST_BYTES
+from sexton.explorer.server.documents import MOST_BYTES
 from sexton.model.recorder import Mark
 from sexton.model.window import Batch
 from tests.explorer.server.asking import ROOT, STAND_IN, Running, serving

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sexton.explorer.server.answers import MOST_BYTES
+from sexton.explorer.server.documents import MOST_BYTES
 from tests.explorer.server.asking import Running, stand_in
 from tests.explorer.server.stand_in import END, HOSTILE, START
 from tests.record.running import wait_until

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.explorer.server.answers import AGAIN, FOREVER
+from sexton.explorer.server.documents import AGAIN, FOREVER
 from sexton.explorer.server.query import LATEST_S, Parameter, Refused, Values, span_of
 from sexton.model.lane import COLUMNS, FINEST, MOST_TILES, TOP, column_s
 

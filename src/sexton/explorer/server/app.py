@@ -5,13 +5,17 @@ Only this module and `server` need the web extra.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,35 +24,160 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from sexton.errors import CommandError, SextonError, StoreError
-from sexton.explorer.server.answers import (
+from sexton.explorer.server.api import ENDPOINTS, FLAMES, STORIES, TILES, Endpoint, Site
+from sexton.explorer.server.documents import (
     AGAIN,
     Body,
     body_of,
+    etag_matches,
     json_bytes,
-    known_already,
     takes_gzip,
 )
-from sexton.explorer.server.api import ENDPOINTS, FLAMES, STORIES, TILES, Endpoint, Site
 from sexton.explorer.server.guard import Door, Guard
-from sexton.explorer.server.live import Live, Now
 from sexton.explorer.server.openapi import description
 from sexton.explorer.server.query import Refused, Values, read_path, read_query
-from sexton.explorer.server.still import Still
-from sexton.explorer.server.work import Bench
+from sexton.explorer.server.static import StaticFiles
 from sexton.explorer.tiles.processes import Unanswered
 from sexton.model.text import printable
 
 JSON = "application/json"
 _STATUS_OF = ((StoreError, 404), (CommandError, 422), (Unanswered, 503))
 Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+Gone = Callable[[], Awaitable[object]]
+#: Readings come every second; to look more often would show nothing more.
+LOOK_S = 1.0
+#: A comment this often, so that a line that was cut is noticed by either side.
+REMIND_S = 15.0
+#: Pages that follow at once.
+MOST = 32
+_REMINDER = b": still recording\n\n"
+
+
+class Now(NamedTuple):
+    """Where a recording ends, whether somebody records, and of how many lanes there is anything."""
+
+    end: float
+    live: bool
+    lanes: int
+
+    @property
+    def event(self) -> bytes:
+        return b"data: " + json.dumps(self._asdict()).encode() + b"\n\n"
+
+
+class Live:
+    """`look` is asked for the recording as it is now."""
+
+    def __init__(self, look: Callable[[], Awaitable[Now | None]]) -> None:
+        self._look = look
+        self._changed = asyncio.Condition()
+        self._now: Now | None = None
+        self._watchers = 0
+        self._looking: asyncio.Task[None] | None = None
+        self._closing = False
+
+    def admit(self) -> None:
+        """Before the answer begins: there is room for one more."""
+        if self._watchers >= MOST:
+            raise Refused(f"{MOST} pages follow this recording already", 503)
+
+    async def events(self, now: Now) -> AsyncIterator[bytes]:
+        """For one watcher, beginning with `now`."""
+        self._watchers += 1
+        try:
+            if self._looking is None or self._looking.done():
+                self._now = now
+                self._looking = asyncio.ensure_future(self._keep_looking())
+            yield now.event
+            while now.live and not self._closing:
+                later = await self._after(now)
+                if later is not None:
+                    now = later
+                    yield now.event
+                elif not self._closing:
+                    yield _REMINDER
+        finally:
+            self._watchers -= 1
+
+    async def close(self) -> None:
+        """Everybody is let go."""
+        self._closing = True
+        if self._looking is not None:
+            self._looking.cancel()
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _after(self, seen: Now) -> Now | None:
+        """How it is when it is no longer as it was; `None` when it is time to remind."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(REMIND_S):
+                    await self._changed.wait_for(lambda: self._closing or self._now != seen)
+            except TimeoutError:
+                return None
+        return None if self._closing else self._now
+
+    async def _keep_looking(self) -> None:
+        while self._watchers and not self._closing:
+            await asyncio.sleep(LOOK_S)
+            try:
+                now = await self._look()
+            except SextonError:  # what is wrong with it is told to whoever asks for a part of it
+                continue
+            if now is not None and now != self._now:
+                async with self._changed:
+                    self._now = now
+                    self._changed.notify_all()
+
+
+class Bench:
+    """`threads` that work, and at most `waiting` jobs that wait for them."""
+
+    def __init__(self, name: str, threads: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._most = threads + waiting
+        self._counting = threading.Lock()
+        #: Those that work and those that wait, also for somebody who has left.
+        self.jobs = 0
+
+    async def do(self, job: Callable[[], T], gone: Gone) -> T:
+        """What `job` gives; `gone` comes back when nobody waits for it any more."""
+        with self._counting:
+            if self.jobs >= self._most:
+                raise Refused(f"{self.jobs} such questions are being worked on; try again", 503)
+            self.jobs += 1
+        started = self._pool.submit(job)
+        started.add_done_callback(self._ended)
+        task = asyncio.wrap_future(started)
+        leaving = asyncio.ensure_future(gone())
+        either: set[asyncio.Future[Any]] = {task, leaving}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()  # one that runs already goes on to its end, and counts until then
+                raise Refused("nobody waits for this any more", 503)
+            return task.result()
+        finally:
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+
+    def _ended(self, _job: object) -> None:
+        with self._counting:
+            self.jobs -= 1
+
+    def close(self) -> None:
+        """Nobody is waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Explorer:
     """One recording, served. `app` is what a server runs; `close` lets everybody go."""
 
-    def __init__(self, site: Site, door: Door, still: Still | None = None) -> None:
+    def __init__(self, site: Site, door: Door, static: StaticFiles | None = None) -> None:
         self._site = site
-        self._still = Still() if still is None else still
+        self._static = StaticFiles() if static is None else static
         # One that waits for a lane to be built must not hold up the tiles of another.
         self._benches = {
             TILES: Bench("sexton-tiles", threads=8, waiting=64),
@@ -115,7 +244,7 @@ class Explorer:
     async def _file(self, request: Request) -> Response:
         """`raw_path` has no escapes undone: what was asked for is what is looked up."""
         path = request.scope.get("raw_path", b"").partition(b"?")[0].decode("latin-1")
-        found = self._still.get(path, _gzipped(request))
+        found = self._static.get(path, _gzipped(request))
         if found is None:
             raise Refused("there is nothing here by that name", 404)
         return _response(found, request)
@@ -148,8 +277,6 @@ def _route(path: str, handler: Handler) -> Route:
 
 async def _never() -> None:
     """The recording itself is never gone."""
-    import asyncio
-
     await asyncio.Event().wait()
 
 
@@ -165,7 +292,7 @@ def _gzipped(request: Request) -> bool:
 
 def _response(body: Body, request: Request) -> Response:
     asked = request.headers.get("if-none-match")
-    if asked is not None and known_already(body.headers["etag"], asked):
+    if asked is not None and etag_matches(body.headers["etag"], asked):
         kept = ("etag", "cache-control", "vary")
         return Response(status_code=304, headers={name: body.headers[name] for name in kept})
     return Response(body.content, headers=dict(body.headers))

@@ -16,20 +16,21 @@ import signal
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sexton.errors import CommandError, SextonError
 from sexton.explorer.server.api import Site
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.server.guard import Door, is_loopback, plain
-from sexton.explorer.server.patience import Patient
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 #: Connections at once. A page uses six.
 _MOST_CONNECTIONS = 256
 _SELDOM = 50_000
+#: A request is there, or its connection is closed.
+REQUEST_S = 10.0
+#: Of one address; a page has six, and a tunnel is one address for all who use it.
+MOST_OF_ONE = 128
 #: A page that is opened when all is read is there at once; what takes longer is read on meanwhile.
 _READ_FIRST_S = 5.0
 
@@ -101,6 +106,54 @@ def _warm(view: View, crew: Crew | None, ready: threading.Event) -> None:
             view.warm(crew)
     finally:
         ready.set()
+
+
+class Patient(H11Protocol):
+    """uvicorn's own, but for that."""
+
+    _held: ClassVar[Counter[str]] = Counter()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._peer = str(self.client[0]) if self.client else ""
+        self._held[self._peer] += 1
+        self._waiting: asyncio.TimerHandle | None = None
+        if self._held[self._peer] > MOST_OF_ONE:
+            transport.close()
+        else:
+            self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._rest()
+        elif self._waiting is None:  # the begin of another request, and not its end
+            self._expect()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None:  # which looks after it from here
+            self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rest()
+        self._held[self._peer] -= 1
+        if self._held[self._peer] <= 0:
+            del self._held[self._peer]
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        self._waiting = self.loop.call_later(REQUEST_S, self._too_slow)
+
+    def _rest(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _too_slow(self) -> None:
+        self._waiting = None
+        if not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):

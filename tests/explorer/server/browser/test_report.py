@@ -9,10 +9,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from sexton.explorer.files.incident_page import incident_html
+from sexton.explorer.files.incident import incident_html
+from tests.explorer.files.test_incident import HOSTILE, IDLE, WHOLE, data_of, diagnosed
 from tests.explorer.server.browser.conftest import Opened
 from tests.explorer.server.browser.looking import STALL, near, pixel, settled, share_of
-from tests.explorer.test_incident_page import HOSTILE, IDLE, WHOLE, data_of, diagnosed
 from tests.support.cli import sexton
 
 pytestmark = pytest.mark.browser

@@ -110,7 +110,7 @@ def test_boxes_of_a_flame_stand_within_their_parents(modules):
     boxes = called(
         modules,
         "flame",
-        "(() => { const b = m.boxesOf(a[0]); m.layBoxes(b, false); return b; })()",
+        "(() => { const b = m.boxesOf(a[0]); m.layBoxes(b, 'after'); return b; })()",
         told,
     )
     assert [box["name"] for box in boxes] == ["all", "a", "c", "b", "b"]

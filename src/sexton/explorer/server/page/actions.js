@@ -54,6 +54,7 @@ export function actionsOf(app) {
       else app.say("nothing was recorded before this span");
     },
     search: () => { if (state.select) { state.set({ panel: true, tab: "flame" }); byId("search").focus(); } },
+    flip: () => app.panel.flip(),
     taller: () => state.set({ roomy: !state.roomy }),
     tab: () => state.set({ tab: state.tab === "flame" ? "functions" : "flame" }),
     explain: () => app.explain(state.select || app.seen()),

@@ -10,6 +10,7 @@ import {Overview} from "./ruler.js";
 import {showStep} from "./show.js";
 import {SpanPanel} from "./panel.js";
 import {ChainView, laneOfFinding} from "./chain.js";
+import {SpikeList} from "./spikes.js";
 import {Happenings} from "./happenings.js";
 import {LiveFollower} from "./live.js";
 import {DrawLoop, Glide} from "./loop.js";
@@ -40,7 +41,7 @@ export class Explorer {
     this.board = new LaneBoard(recording, this.state, this.tiles, this.colours, wake);
     this.overview = new Overview(this.tiles, recording);
     this.panel = new SpanPanel(source, this.state, wake);
-    this.chain = new ChainView(source, (at) => this.goLink(at));
+    /** @type {ChainView | SpikeList} */ this.chain = source.data?.profile ? new SpikeList(source, (at) => this.goSpike(at)) : new ChainView(source, (at) => this.goLink(at));
     this.happenings = new Happenings(source, this.whole, {
       arrived: (marks) => this.happened(marks), all: (marks) => this.allHappened(marks), refused: (why) => this.marksRefused(why), wake,
     });
@@ -165,11 +166,16 @@ export class Explorer {
     this.explaining = window.setTimeout(() => { if (this.state.select === span) this.explain(span); }, 250);
   }
 
-  /** @param {import("./lane_item.js").LaneItem | null} item @param {number} time @param {number} y */
-  click(item, time, y) {
+  /** A core is chosen by a click; with Shift, where the page can, all from the chosen one to this.
+   *  @param {import("./lane_item.js").LaneItem | null} item @param {number} time @param {number} y @param {boolean} [extend] */
+  click(item, time, y, extend = false) {
     if (!item || item.lane.about.kind !== "heat") { this.state.set({ cursor: time }); return; }
-    const row = item.rowAt(y), name = row === null ? null : (item.lane.names[row] || String(row)).replace(/\D/g, "");
-    this.state.set({ core: this.state.core === name ? null : name });
+    const row = item.rowAt(y), name = row === null ? null : (item.lane.names[row] || String(row)).replace(/\D/g, "") || null;
+    const { core } = this.state;
+    if (extend && core !== null && name !== null && this.source.manyCores) {
+      const both = [Number.parseInt(core, 10), Number(name)].sort((one, other) => one - other);
+      this.state.set({ core: both[0] === both[1] ? name : both.join("-") });
+    } else this.state.set({ core: core === name ? null : name });
   }
 
   /** @param {import("./axis.js").Span} span @param {boolean} [quietly] */
@@ -257,6 +263,24 @@ export class Explorer {
     tip.hidden = false;
     window.clearTimeout(this.tipping);
     this.tipping = window.setTimeout(() => { tip.hidden = true; }, 4000);
+  }
+
+  /** Opens a spike: its seconds and cores, against the calm before. @param {number} at */
+  goSpike(at) {
+    const spike = this.chain.steps[at];
+    if (!spike) return;
+    this.open(spike.open);
+    this.state.set({ link: at });
+    this.say(`spike ${at + 1}: ${spike.title}`);
+  }
+
+  /** @param {import("./spikes.js").SpikeView} view */
+  open({ select, core, baseline }) {
+    if (!select) return;
+    const [start, end] = select, span = { start, end }, { whole } = this;
+    const length = Math.min(Math.max((end - start) * 12, 60), whole.end - whole.start), middle = (start + end) / 2;
+    if (this.known.length) this.look(clampSpan({ start: middle - length / 2, end: middle + length / 2 }, whole), true);
+    this.state.set({ select: span, panel: true, brushing: false, core, baseline: baseline ? { start: baseline[0], end: baseline[1] } : null });
   }
 
   /** Goes to the evidence of a link: its time, its lane, its core. @param {number} at */

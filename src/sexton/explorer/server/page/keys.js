@@ -26,7 +26,7 @@ export const KEYS = [
   ]],
   ["The span", [
     [["b"], "baseline", "make it the baseline (again: forget it)"], [["B"], "before", "compare it with the time just before"],
-    [["/"], "search", "search in the flame graph"], [["f"], "taller", "more room for the flame graph"], [["g"], "tab", "flame graph or functions"],
+    [["/"], "search", "search in the flame graph"], [["f"], "taller", "more room for the flame graph"], [["u"], "flip", "turn the flame graph upside down"], [["g"], "tab", "flame graph or functions"],
     [["e"], "explain", "explain the chosen or visible span"], [["Escape"], "close", "close, step by step"],
   ]],
   ["Lanes", [

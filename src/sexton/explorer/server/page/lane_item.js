@@ -83,7 +83,7 @@ export class LaneItem {
   /** The names beside the lane, with their colours; the values come with the crosshair. */
   legend() {
     const { about, look } = this.lane;
-    const names = about.kind === "heat" ? ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? ["samples", "busiest 20 ms"]
+    const names = about.kind === "heat" ? about.channels || ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? ["samples", "busiest 20 ms"]
       : this.lane.names;
     this.list.textContent = "";
     this.readings = names.slice(0, about.kind === "marks" ? names.length : MOST_READ).map((text, at) => {

@@ -8,7 +8,7 @@ import {wirePointer, wireReorder} from "./pointer.js";
 import {wireDialogs} from "./table.js";
 import {keepAddress, stateOfHash} from "./state.js";
 import {watchNight} from "./theme.js";
-import {byId, element} from "./words.js";
+import {byId, element, setClock} from "./words.js";
 import {clampSpan} from "./axis.js";
 import {startTour} from "./tour.js";
 import {everySoOften} from "./live.js";
@@ -26,11 +26,12 @@ export async function start(source) {
     return nothing(`The recording cannot be read: ${/** @type {Error} */ (fault).message}`);
   }
   const { node } = recording;
+  if (recording.clock) setClock(recording.clock);
   if (node) {
     byId("node").textContent = [node.host || node.hostname, `${node.cores} ${node.cores === 1 ? "core" : "cores"}`, `Linux ${node.kernel}`, `cgroup ${node.hierarchy}`].filter((each) => !/null|undefined/.test(String(each))).join(" · ");
     document.title = `${node.host || node.hostname || "node"} · sexton`;
   }
-  if (recording.start === null || recording.start === undefined || !recording.lanes.length) {
+  if (recording.start === null || recording.start === undefined || !(recording.lanes.length || source.untimed)) {
     if (source.follows) everySoOften(async () => {
       const now = await source.recording().catch(() => null);
       if (now && typeof now.start === "number" && now.lanes.length) location.reload();

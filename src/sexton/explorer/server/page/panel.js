@@ -36,6 +36,8 @@ export class SpanPanel {
     const search = () => { this.typed = byId("search").value; state.set({ search: this.typed }); };
     byId("search").addEventListener("input", search);
     byId("search").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") search(); });
+    byId("flip").addEventListener("click", () => this.flip());
+    byId("widths").addEventListener("click", () => { byId("widths").textContent = `widths: ${this.flame.nextSide()}`; });
     for (const tab of document.querySelectorAll("[data-tab]")) {
       tab.addEventListener("click", () => state.set({ tab: /** @type {HTMLElement} */ (tab).dataset.tab || "flame" }));
       tab.addEventListener("keydown", (event) => {
@@ -49,18 +51,39 @@ export class SpanPanel {
     }
   }
 
-  /** What the state says, onto the page; asks for what is missing. */
+  flip() {
+    this.flame.flip();
+    byId("flip").setAttribute("aria-pressed", String(this.flame.flipped));
+    const box = byId("flameBox");
+    window.requestAnimationFrame(() => { box.scrollTop = this.flame.flipped ? box.scrollHeight : 0; });
+  }
+
+  /** A set of cores is an option only while it is chosen. @param {string | null} core */
+  showCore(core) {
+    const list = byId("byCore");
+    for (const option of [...list.options]) if (option.dataset.set) option.remove();
+    if (core !== null && ![...list.options].some((/** @type {any} */ option) => option.value === core)) {
+      const option = element("option", "", `cores ${core}`);
+      option.setAttribute("value", core);
+      option.dataset.set = "yes";
+      list.append(option);
+    }
+    list.value = core ?? "";
+  }
+
+  /** The state, onto the page; requests what is missing. */
   update() {
     const { state } = this, shown = state.panel && state.select !== null, panel = byId("panel");
     panel.hidden = !shown;
     panel.classList.toggle("roomy", state.roomy);
-    byId("byCore").value = state.core ?? "";
+    this.showCore(state.core);
     if (document.activeElement !== byId("byTask")) byId("byTask").value = state.task;
     if (document.activeElement !== byId("byCgroup")) byId("byCgroup").value = state.cgroup;
     if (document.activeElement !== byId("search")) byId("search").value = state.search;
     if (!shown || !state.select) { this.stop?.abort(); this.asked = ""; return; }
     const span = state.select, { baseline } = state;
     byId("panelSpan").textContent = `${fromToText(span.start, span.end)} (${spanText(span.end - span.start)})`;
+    if (this.source.untimed) byId("panelSpan").textContent = "";
     byId("baseline").textContent = baseline ? `against ${fromToText(baseline.start, baseline.end)} ✕` : "set as baseline";
     byId("baseline").setAttribute("aria-pressed", String(Boolean(baseline)));
     byId("before").hidden = Boolean(baseline);
@@ -146,7 +169,8 @@ export class SpanPanel {
     const words = [];
     words.push(told.total ? countText(told.total, "sample") : this.none());
     if (told.core_seconds) words.push(`of ${countText(told.core_seconds, "core second")}`);
-    if (told.nodes.before) words.push("red grew against the baseline, blue shrank");
+    byId("widths").hidden = !told.nodes.before;
+    if (told.nodes.before) words.push(told.nodes.q ? "red grew, blue shrank, grey: not significant" : "red grew, blue shrank");
     if (told.pruned) words.push(`${numberText(told.pruned)} boxes too small to draw left out`);
     if (told.note) words.push(told.note);
     byId("panelNote").textContent = words.join(" · ");

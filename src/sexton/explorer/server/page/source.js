@@ -3,9 +3,9 @@
 // a report that carries its numbers with it is another.
 
 /** @typedef {{id: string, title: string, kind: string, unit: string, about: string, series: string[],
- *   levels: number[], most_tiles?: number}} LaneAbout */
+ *   channels?: string[], levels: number[], most_tiles?: number}} LaneAbout */
 /** @typedef {{schema: string, id?: string, node: any, start: number, end: number, live: boolean,
- *   lanes: LaneAbout[], gaps: number[][], problems?: string[], tour?: boolean}} RecordingAbout */
+ *   lanes: LaneAbout[], gaps: number[][], problems?: string[], tour?: boolean, clock?: {offset: number, zone: string, relative: boolean}}} RecordingAbout */
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
  *   dtype: string, planes: Record<string, any>, channels: string[]}} StripDocument */
 /** @typedef {{from: number, to: number, cpu?: string, task?: string, cgroup?: string,

@@ -1,7 +1,7 @@
 // @ts-check
 // The visible span of a lane in words: whoever cannot see a canvas reads the same numbers.
 
-import {byId, element, fromToText, numberText} from "./words.js";
+import {byId, element, fromToText, numberText, zoneText} from "./words.js";
 
 /** What the dialog waits for. @type {AbortController | null} */
 let tableAsked = null;
@@ -11,7 +11,7 @@ export async function openTable(source, about, view) {
   const dialog = byId("tableDialog"), body = byId("tableBody");
   tableAsked?.abort();
   const asked = tableAsked = new AbortController(), { signal } = asked;
-  byId("tableTitle").textContent = `${about.title.split(": ")[0]}, ${fromToText(view.start, view.end)} UTC`;
+  byId("tableTitle").textContent = `${about.title.split(": ")[0]}, ${fromToText(view.start, view.end)} ${zoneText()}`;
   body.replaceChildren(element("p", "soft", "reading …"));
   if (!dialog.open) dialog.showModal();
   dialog.addEventListener("close", () => { if (!dialog.open) asked.abort(); }, { once: true });

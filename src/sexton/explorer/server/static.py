@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from sexton.explorer.bundle import explorer_script, explorer_style
-from sexton.explorer.server.answers import AGAIN, Body, body_of
+from sexton.explorer.server.documents import AGAIN, Body, body_of
 
 #: What a page is made of. Anything else in the folder is not served.
 TYPES = {
@@ -40,7 +40,7 @@ _TOGETHER = f"""<link rel="stylesheet" href="{STYLE[1:]}">
 </head>"""
 
 
-class Still:
+class StaticFiles:
     """Every file as it is sent, plain and compressed, by the path it is asked for."""
 
     def __init__(self, folder: Path | None = None) -> None:
