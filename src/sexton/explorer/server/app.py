@@ -1,4 +1,12 @@
-"""The ASGI application: routes of `api.ENDPOINTS`, the page's files, the guard before all.
+"""The ASGI application: the API's routes, the page's files, live updates, behind the guard.
+
+Requests run on thread pools: tiles take milliseconds and an explanation seconds, so each kind has
+its own threads and a bounded queue. A full queue answers 503. A job whose client disconnects before
+it starts is dropped.
+
+``/api/live`` sends server-sent events: ``data: {"end": 1794737700.0, "live": true, "lanes": 11}``
+whenever the recording grows, and a last one with ``false`` when the recorder stops. Slow clients
+miss intermediate events, never the last one.
 
 Only this module and `server` need the web extra.
 """
@@ -45,17 +53,17 @@ _STATUS_OF = ((StoreError, 404), (CommandError, 422), (Unanswered, 503))
 Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[object]]
-#: Readings come every second; to look more often would show nothing more.
+#: Samples come every second; polling more often shows nothing new.
 LOOK_S = 1.0
-#: A comment this often, so that a line that was cut is noticed by either side.
+#: Interval of keep-alive comments, so that either side notices a dead connection.
 REMIND_S = 15.0
-#: Pages that follow at once.
+#: Concurrent live connections.
 MOST = 32
-_REMINDER = b": still recording\n\n"
+_REMINDER = b": keep-alive\n\n"
 
 
 class Now(NamedTuple):
-    """Where a recording ends, whether somebody records, and of how many lanes there is anything."""
+    """The end of the recording, whether a recorder runs, and the number of lanes with data."""
 
     end: float
     live: bool
@@ -67,7 +75,7 @@ class Now(NamedTuple):
 
 
 class Live:
-    """`look` is asked for the recording as it is now."""
+    """Polls `look` once a second while clients are connected, and sends every change to all."""
 
     def __init__(self, look: Callable[[], Awaitable[Now | None]]) -> None:
         self._look = look
@@ -78,12 +86,12 @@ class Live:
         self._closing = False
 
     def admit(self) -> None:
-        """Before the answer begins: there is room for one more."""
+        """Refuse a client beyond the limit, before the response begins."""
         if self._watchers >= MOST:
-            raise Refused(f"{MOST} pages follow this recording already", 503)
+            raise Refused(f"{MOST} pages are already following this recording", 503)
 
     async def events(self, now: Now) -> AsyncIterator[bytes]:
-        """For one watcher, beginning with `now`."""
+        """The events for one client, beginning with `now`."""
         self._watchers += 1
         try:
             if self._looking is None or self._looking.done():
@@ -101,7 +109,7 @@ class Live:
             self._watchers -= 1
 
     async def close(self) -> None:
-        """Everybody is let go."""
+        """End all streams."""
         self._closing = True
         if self._looking is not None:
             self._looking.cancel()
@@ -109,7 +117,7 @@ class Live:
             self._changed.notify_all()
 
     async def _after(self, seen: Now) -> Now | None:
-        """How it is when it is no longer as it was; `None` when it is time to remind."""
+        """The next state that differs from `seen`; `None` when a keep-alive is due."""
         async with self._changed:
             try:
                 async with asyncio.timeout(REMIND_S):
@@ -123,7 +131,7 @@ class Live:
             await asyncio.sleep(LOOK_S)
             try:
                 now = await self._look()
-            except SextonError:  # what is wrong with it is told to whoever asks for a part of it
+            except SextonError:  # requests for the data itself report it
                 continue
             if now is not None and now != self._now:
                 async with self._changed:
@@ -131,21 +139,21 @@ class Live:
                     self._changed.notify_all()
 
 
-class Bench:
-    """`threads` that work, and at most `waiting` jobs that wait for them."""
+class WorkerPool:
+    """Some threads, and at most `waiting` jobs queued for them."""
 
     def __init__(self, name: str, threads: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._most = threads + waiting
         self._counting = threading.Lock()
-        #: Those that work and those that wait, also for somebody who has left.
+        #: Running and queued jobs, including those whose client has disconnected.
         self.jobs = 0
 
     async def do(self, job: Callable[[], T], gone: Gone) -> T:
-        """What `job` gives; `gone` comes back when nobody waits for it any more."""
+        """The result of `job`; `gone` returns when the client disconnects."""
         with self._counting:
             if self.jobs >= self._most:
-                raise Refused(f"{self.jobs} such questions are being worked on; try again", 503)
+                raise Refused(f"{self.jobs} such requests are in progress; retry", 503)
             self.jobs += 1
         started = self._pool.submit(job)
         started.add_done_callback(self._ended)
@@ -155,8 +163,8 @@ class Bench:
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                task.cancel()  # one that runs already goes on to its end, and counts until then
-                raise Refused("nobody waits for this any more", 503)
+                task.cancel()  # a running job continues, and counts until it ends
+                raise Refused("client disconnected", 503)
             return task.result()
         finally:
             leaving.cancel()
@@ -168,32 +176,32 @@ class Bench:
             self.jobs -= 1
 
     def close(self) -> None:
-        """Nobody is waited for."""
+        """Drop queued jobs; do not wait for running ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Explorer:
-    """One recording, served. `app` is what a server runs; `close` lets everybody go."""
+    """Serves one recording. `app` is the ASGI application; `close` ends all streams."""
 
     def __init__(self, site: Site, door: Door, static: StaticFiles | None = None) -> None:
         self._site = site
         self._static = StaticFiles() if static is None else static
-        # One that waits for a lane to be built must not hold up the tiles of another.
-        self._benches = {
-            TILES: Bench("sexton-tiles", threads=8, waiting=64),
-            FLAMES: Bench("sexton-flames", threads=2, waiting=4),
-            STORIES: Bench("sexton-explain", threads=2, waiting=4),
+        # A request that waits for a lane to be built must not delay other lanes' tiles.
+        self._pools = {
+            TILES: WorkerPool("sexton-tiles", threads=8, waiting=64),
+            FLAMES: WorkerPool("sexton-flames", threads=2, waiting=4),
+            STORIES: WorkerPool("sexton-explain", threads=2, waiting=4),
         }
-        self._watch = Bench("sexton-live", threads=1, waiting=64)
+        self._watch = WorkerPool("sexton-live", threads=1, waiting=64)
         self._ending = threading.Event()
         self._live: Live | None = None
         self.routes = list(self._routes())
         inner = Starlette(
             routes=self.routes,
             exception_handlers={
-                Refused: _told,
-                SextonError: _told,
-                HTTPException: _told,
+                Refused: _error_response,
+                SextonError: _error_response,
+                HTTPException: _error_response,
                 500: _bug,
             },
         )
@@ -204,8 +212,8 @@ class Explorer:
         self._ending.set()
         if self._live is not None:
             await self._live.close()
-        for bench in (*self._benches.values(), self._watch):
-            bench.close()
+        for pool in (*self._pools.values(), self._watch):
+            pool.close()
 
     def _routes(self) -> Iterable[BaseRoute]:
         for endpoint in ENDPOINTS:
@@ -232,9 +240,9 @@ class Explorer:
             await _gone(request)
             left.set()
 
-        # A first look is quick, and is not to wait for those that are not.
-        bench = self._benches[TILES if values.get("quick") else endpoint.bench]
-        return _response(await bench.do(make, gone), request)
+        # A quick partial result does not wait behind slow requests.
+        pool = self._pools[TILES if values.get("quick") else endpoint.pool]
+        return _response(await pool.do(make, gone), request)
 
     async def _description(self, request: Request) -> Response:
         read_query(request.scope["query_string"], ())
@@ -242,18 +250,18 @@ class Explorer:
         return _response(body_of(content, JSON, AGAIN, _gzipped(request)), request)
 
     async def _file(self, request: Request) -> Response:
-        """`raw_path` has no escapes undone: what was asked for is what is looked up."""
+        """Look up `raw_path`, which is not percent-decoded."""
         path = request.scope.get("raw_path", b"").partition(b"?")[0].decode("latin-1")
         found = self._static.get(path, _gzipped(request))
         if found is None:
-            raise Refused("there is nothing here by that name", 404)
+            raise Refused("not found", 404)
         return _response(found, request)
 
     async def _follow(self, request: Request) -> Response:
         read_query(request.scope["query_string"], ())
         now = await self._watch.do(self._look, partial(_gone, request))
         if now is None or not now.live:
-            raise Refused("nobody is recording here: this is all there is", 404)
+            raise Refused("no recorder is running on this recording", 404)
         if self._live is None:
             self._live = Live(partial(self._watch.do, self._look, _never))
         self._live.admit()
@@ -263,7 +271,7 @@ class Explorer:
         return StreamingResponse(events, media_type="text/event-stream")
 
     def _look(self) -> Now | None:
-        """Where the recording ends by now; `None` as long as it has not begun."""
+        """The recording's current state; `None` before its first sample."""
         view = self._site.view
         view.refresh()
         span = view.span
@@ -276,12 +284,12 @@ def _route(path: str, handler: Handler) -> Route:
 
 
 async def _never() -> None:
-    """The recording itself is never gone."""
+    """Never returns: there is no client to disconnect."""
     await asyncio.Event().wait()
 
 
 async def _gone(request: Request) -> None:
-    """Comes back when whoever asked has hung up."""
+    """Returns when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -291,15 +299,15 @@ def _gzipped(request: Request) -> bool:
 
 
 def _response(body: Body, request: Request) -> Response:
-    asked = request.headers.get("if-none-match")
-    if asked is not None and etag_matches(body.headers["etag"], asked):
+    known = request.headers.get("if-none-match")
+    if known is not None and etag_matches(body.headers["etag"], known):
         kept = ("etag", "cache-control", "vary")
         return Response(status_code=304, headers={name: body.headers[name] for name in kept})
     return Response(body.content, headers=dict(body.headers))
 
 
-async def _told(_: Request, error: Exception) -> Response:
-    """Every refusal is one line of JSON."""
+async def _error_response(_: Request, error: Exception) -> Response:
+    """Every error is one line of JSON."""
     headers: dict[str, str] = {}
     if isinstance(error, HTTPException):
         status, words = error.status_code, error.detail
@@ -315,12 +323,12 @@ async def _told(_: Request, error: Exception) -> Response:
 
 
 async def _bug(_: Request, error: Exception) -> Response:
-    """Ours: told where the server was started, and no more than that it is one to the page."""
+    """An internal error: details go to stderr, the client gets the location only."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{place.filename.rpartition('/')[2]} line {place.lineno}"
     what = printable(f"{type(error).__name__}: {error}")
-    print(f"sexton: a bug of its own: {what} ({where})", file=sys.stderr, flush=True)
-    return _error(500, f"a bug of Sexton's own, at {where}", {})
+    print(f"sexton: internal error: {what} ({where})", file=sys.stderr, flush=True)
+    return _error(500, f"internal error at {where}", {})
 
 
 def _error(status: int, words: str, headers: dict[str, Any]) -> Response:

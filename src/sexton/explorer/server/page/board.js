@@ -152,7 +152,7 @@ export class LaneBoard {
 
   /** Why there are none. Those that are here stay. @param {string} why */
   refuseMarks(why) {
-    for (const item of this.items.values()) if (item.lane.about.kind === "marks") item.coming.textContent = `cannot be read: ${why}`;
+    for (const item of this.items.values()) if (item.lane.about.kind === "marks") item.coming.textContent = `could not be read: ${why}`;
   }
 
   /** @param {{lane: string, number: number, start: number, end: number, lit: boolean}[]} badges */

@@ -1,5 +1,5 @@
 // @ts-check
-// The page as a whole: joins the state, the lanes, the chain and the span.
+// The page: connects the state, the lanes, the explanation and the panel.
 
 import {PageState} from "./state.js";
 import {TileCache} from "./tiles.js";
@@ -18,7 +18,7 @@ import {applyLook, lookOf} from "./theme.js";
 import {byId, clockText, fromToText, spanText} from "./words.js";
 import {clampSpan} from "./axis.js";
 
-/** Longer than this nobody waits for an explanation that was not asked for. */
+/** Recordings longer than this are not explained as a whole at the start. */
 const SHORT_ENOUGH = 1800, BEFORE_EVENT = 150, AFTER_EVENT = 60;
 
 export class Explorer {
@@ -70,7 +70,7 @@ export class Explorer {
     if (changed.has("core")) this.board.pin(state.core);
     if (["select", "baseline", "panel", "tab", "core", "task", "cgroup", "search", "roomy", "brushing"].some((each) => changed.has(each))) this.panel.update();
     if (changed.has("link")) { this.chain.light(state.link); this.showBadges(); }
-    // What is being chosen must not slide away.
+    // A selection stops following.
     if (changed.has("select") && state.select && state.follow) state.set({ follow: false });
     if (changed.has("follow")) byId("follow").setAttribute("aria-pressed", String(state.follow));
     this.loop.wake();
@@ -96,7 +96,7 @@ export class Explorer {
   /** @param {string} lane @param {string} why */
   refused(lane, why) {
     const item = this.board.items.get(lane);
-    if (item) item.coming.textContent = `cannot be read: ${why}`;
+    if (item) item.coming.textContent = `could not be read: ${why}`;
     this.toast(`${item?.title || lane}: ${why}`);
   }
 
@@ -127,7 +127,7 @@ export class Explorer {
     this.firstExplanation();
   }
 
-  /** @param {string} text for readers of the screen */
+  /** @param {string} text for screen readers */
   say(text) {
     byId("said").textContent = text;
   }
@@ -137,7 +137,7 @@ export class Explorer {
     return this.glide.way ? this.glide.way.to : this.state.view;
   }
 
-  /** Somebody looks somewhere: nothing is followed from here on. @param {import("./axis.js").Span} view @param {boolean} smooth */
+  /** The user moves the view, which stops following. @param {import("./axis.js").Span} view @param {boolean} smooth */
   look(view, smooth) {
     const length = view.end - view.start, { start, end } = this.aim();
     if (Math.abs(length / (end - start) - 1) > 1e-3) this.state.sliding = length < this.whole.end - this.whole.start ? length : Infinity;
@@ -157,11 +157,11 @@ export class Explorer {
     this.say(clockText(time, this.board.stepSeconds()) + (item ? ": " + item.readAt(time, view) : ""));
   }
 
-  /** A span was chosen: everything is about it now. @param {import("./axis.js").Span | null} span */
+  /** A span was selected. @param {import("./axis.js").Span | null} span */
   choose(span) {
     this.state.set({ select: span, panel: span !== null, brushing: false });
     if (!span) { this.anchor = null; if (this.about) this.explain(this.about); return; }
-    this.say(`chosen: ${fromToText(span.start, span.end)}, ${spanText(span.end - span.start)}`);
+    this.say(`selected ${fromToText(span.start, span.end)}, ${spanText(span.end - span.start)}`);
     window.clearTimeout(this.explaining);
     this.explaining = window.setTimeout(() => { if (this.state.select === span) this.explain(span); }, 250);
   }
@@ -192,7 +192,7 @@ export class Explorer {
     this.board.setBadges(this.chain.badges(this.known, this.state.link));
   }
 
-  /** After the first picture, which is not to wait for it. What to explain before anybody asked: the whole if it is short, else the last reset or spike. */
+  /** After the first picture: explain the whole if it is short, else the last reset or spike. */
   async firstExplanation() {
     if (this.state.select) { this.about = this.state.select; return this.explain(this.state.select); }
     this.about = this.short();
@@ -204,10 +204,10 @@ export class Explorer {
         break;
       }
     } catch (fault) {
-      return this.chain.fail(`There is nothing to explain yet, for resets and spikes cannot be looked for: ${/** @type {Error} */ (fault).message}`);
+      return this.chain.fail(`Could not search for resets and spikes: ${/** @type {Error} */ (fault).message}`);
     }
     if (this.about) return this.explain(this.about);
-    byId("chainBody").textContent = "No reset and no spike stands out. Choose a span, or press e to explain what is visible.";
+    byId("chainBody").textContent = "No resets or spikes. Select a span, or press e to explain the visible one.";
     return undefined;
   }
 
@@ -236,7 +236,7 @@ export class Explorer {
     try {
       told = await this.source.next(kind, back ? from - 1e-3 : from + 1e-3, back);
     } catch (fault) {
-      return this.announce(`cannot look for a ${kind}: ${/** @type {Error} */ (fault).message}`);
+      return this.announce(`could not search for a ${kind}: ${/** @type {Error} */ (fault).message}`);
     }
     if (told.time === null || told.time === undefined) return this.announce(`no ${back ? "earlier" : "later"} ${kind}`);
     this.state.set({ follow: false });
@@ -250,7 +250,7 @@ export class Explorer {
     if (!this.about || time < this.about.start || time > this.about.end) { this.about = this.around(time); this.explain(this.about); }
   }
 
-  /** To whoever looks and to whoever listens. @param {string} text */
+  /** On the screen and for screen readers. @param {string} text */
   announce(text) {
     this.say(text);
     this.toast(text);
@@ -298,7 +298,7 @@ export class Explorer {
     if (lane) this.lanes.reveal(lane);
   }
 
-  /** Step by step: the room, the span, the core, the link, the crosshair. */
+  /** One step at a time: the large panel, the span, the core, the link, the crosshair. */
   close() {
     const { state } = this;
     if (state.roomy) state.set({ roomy: false });

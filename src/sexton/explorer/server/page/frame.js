@@ -1,6 +1,6 @@
 // @ts-check
-// One frame of the page: what changed is drawn, and nothing else. Canvases are drawn on first and
-// elements are moved last, for a pen that sets its font has the browser work out all styles.
+// One frame of the page: only what changed is drawn. Canvases first, then elements are moved, since
+// setting a canvas font makes the browser compute all styles.
 
 import {byId, dayText, fromToText, setText, zoneText} from "./words.js";
 import {drawRuler, drawVisible, visibleText} from "./ruler.js";

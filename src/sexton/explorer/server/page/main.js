@@ -1,5 +1,5 @@
 // @ts-check
-// Builds the page from its shell and a source of numbers.
+// Builds the page from its HTML and a data source.
 
 import {Explorer} from "./explorer.js";
 import {actionsOf} from "./actions.js";
@@ -23,7 +23,7 @@ export async function start(source) {
     recording = await source.recording();
   } catch (fault) {
     byId("node").textContent = "";
-    return nothing(`The recording cannot be read: ${/** @type {Error} */ (fault).message}`);
+    return nothing(`The recording could not be read: ${/** @type {Error} */ (fault).message}`);
   }
   const { node } = recording;
   if (recording.clock) setClock(recording.clock);
@@ -37,8 +37,8 @@ export async function start(source) {
       if (now && typeof now.start === "number" && now.lanes.length) location.reload();
     });
     const { problems } = recording;
-    if (problems && problems.length) return nothing(`Nothing is here to be shown: ${problemsText(problems)}.`, problems);
-    return nothing("Nothing was recorded yet. `sexton record` fills this page; it follows a running recorder by itself.");
+    if (problems && problems.length) return nothing(`Nothing to show: ${problemsText(problems)}.`, problems);
+    return nothing("Nothing recorded yet. Start `sexton record`; this page will follow it.");
   }
   const explorer = new Explorer(source, recording);
   showProblems(recording.problems || []);
@@ -68,7 +68,7 @@ export async function start(source) {
 /** @param {Explorer} explorer @param {Partial<import("./state.js").PageState>} said */
 function apply(explorer, said) {
   if (said.view) said.view = clampSpan(said.view, explorer.whole);
-  // An address says whether it follows; where there is none, a recorder is followed.
+  // The URL says whether to follow; without one, a running recorder is followed.
   said.follow = explorer.recording.live && (said.follow ?? true);
   explorer.glide.stop();
   explorer.state.set(said);
