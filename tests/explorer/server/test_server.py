@@ -132,7 +132,7 @@ def test_a_bug_is_told_where_the_server_was_started_and_it_goes_on() -> None:
         running.process.terminate()
         _, complaint = running.process.communicate(timeout=30)
     (line,) = complaint.decode().splitlines()
-    assert line.startswith("sexton: a bug of its own: ZeroDivisionError: a bug\\nin two lines")
+    assert line.startswith("sexton: internal error: ZeroDivisionError: a bug\\nin two lines")
 
 
 def test_finished_tiles_are_kept_for_ever_by_those_who_name_the_recording(huge: Running) -> None:

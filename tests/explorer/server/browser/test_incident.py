@@ -126,7 +126,7 @@ def test_a_brushed_span_has_its_flame_graph_functions_difference_and_explanation
     assert 0 < samples(page, of_the_core) < of_the_core
     page.locator("#byTask").fill("nobody")
     page.keyboard.press("Enter")
-    said = "none of the samples here is of core 0, task nobody"
+    said = "no samples match core 0, task nobody in this span"
     expect(page.locator("#panelNote")).to_contain_text(said, timeout=30_000)
 
 

@@ -72,7 +72,7 @@ def test_of_a_node_on_which_nothing_happened_nothing_is_chosen(opened: Opened, t
     assert sexton("diagnose", "--from", str(IDLE), "--html", str(out)).returncode == 0
     page = look(opened, out)
     assert not page.locator("#selectBand").is_visible()
-    expect(page.locator("#chainBody")).to_contain_text("nothing stands out")
+    expect(page.locator("#chainBody")).to_contain_text("No problems found")
 
 
 def test_zooming_below_a_second_shows_the_stacks_of_the_file(opened: Opened, report: Path):
@@ -97,7 +97,7 @@ def test_what_a_report_does_not_hold_is_said_and_never_made_up(opened: Opened, r
     page = look(opened, report)
     page.locator("#byTask").fill("python3")
     page.locator("#byTask").press("Enter")
-    expect(page.locator("#panelNote")).to_contain_text("cannot choose by task")
+    expect(page.locator("#panelNote")).to_contain_text("cannot filter by task")
 
 
 def test_the_next_reset_is_found_without_a_server(opened: Opened, report: Path):
