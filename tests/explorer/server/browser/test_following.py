@@ -161,7 +161,7 @@ def test_a_fault_is_not_told_as_the_absence_of_resets(opened):
     machine.play.faults["next"] = 500
     with served(machine) as at:
         page = drawn(opened(at, faulty=True))
-        expect(page.locator("#chainBody")).to_contain_text("cannot be looked for: it is broken")
+        expect(page.locator("#chainBody")).to_contain_text("resets and spikes: it is broken")
         page.keyboard.press("r")
         expect(page.locator("#tip")).to_have_text("could not search for a reset: it is broken")
         expect(page.locator("#said")).to_have_text("could not search for a reset: it is broken")
