@@ -220,7 +220,7 @@ def test_a_long_spans_flame_graph_and_functions_say_of_what_they_are(
     flame, functions, other, difference = answered(ASK_NOTES, data, asked)
     assert re.fullmatch(r"a choice: 4 times 2 s of \d.*, evenly spread", flame)
     assert functions == flame
-    assert other.startswith("this report holds ")
+    assert other.startswith("this file holds ")
     assert other.endswith(f" only, not the chosen span · {flame}")
     assert difference.startswith("compared: the 3.0 s of each span")
     assert " · compared with " in difference
