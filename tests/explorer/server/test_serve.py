@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sexton.explorer.server.answers import MOST_BYTES
+from sexton.explorer.server.documents import MOST_BYTES
 from sexton.model.recorder import Mark
 from sexton.model.window import Batch
 from tests.explorer.server.asking import ROOT, STAND_IN, Running, serving
@@ -158,7 +158,7 @@ def test_a_port_in_use_is_one_line() -> None:
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "", "1e3", "٣", "9" * 99])
 def test_a_port_that_is_none_is_one_line(port: str) -> None:
-    assert "is no port" in failed(str(INCIDENT), f"--port={port}")
+    assert "invalid port" in failed(str(INCIDENT), f"--port={port}")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sexton.explorer.server.answers import MOST_BYTES
+from sexton.explorer.server.documents import MOST_BYTES
 from tests.explorer.server.asking import Running, stand_in
 from tests.explorer.server.stand_in import END, HOSTILE, START
 from tests.record.running import wait_until
@@ -132,7 +132,7 @@ def test_a_bug_is_told_where_the_server_was_started_and_it_goes_on() -> None:
         running.process.terminate()
         _, complaint = running.process.communicate(timeout=120)
     (line,) = complaint.decode().splitlines()
-    assert line.startswith("sexton: a bug of its own: ZeroDivisionError: a bug\\nin two lines")
+    assert line.startswith("sexton: internal error: ZeroDivisionError: a bug\\nin two lines")
 
 
 def test_finished_tiles_are_kept_for_ever_by_those_who_name_the_recording(huge: Running) -> None:

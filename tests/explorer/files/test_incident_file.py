@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cli import sexton
 
-WHOLE = Path(__file__).parents[1] / "incidents" / "whole_chain-6.1-v2" / "recording"
+WHOLE = Path(__file__).parents[2] / "incidents" / "whole_chain-6.1-v2" / "recording"
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ WHOLE = Path(__file__).parents[1] / "incidents" / "whole_chain-6.1-v2" / "record
     [
         ("gone/page.html", "No such directory"),
         (".", "Is a directory"),
-        ("", "--html names a file"),
-        ("-", "--html names a file"),
+        ("", "--html needs a file name"),
+        ("-", "--html needs a file name"),
     ],
 )
 def test_where_it_cannot_go_is_one_line_before_anything_is_watched(

@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 
 from sexton.explain.diagnosis import diagnose
+from sexton.explorer import bundle
 from sexton.explorer.bundle import joined
-from sexton.explorer.files import incident_page
-from sexton.explorer.files.incident_data import MOST_BYTES, event_of, page_data, shortfall
-from sexton.explorer.files.incident_page import incident_html
+from sexton.explorer.files.incident import event_of, incident_html, page_data, shortfall
 from sexton.explorer.tiles import stacks_choice
 from sexton.explorer.tiles.view import View
 from sexton.model.diagnosis import Diagnosis
@@ -32,7 +31,9 @@ from sexton.replay.window_recording import keep
 from sexton.store.recording import Recording
 from tests.support.cli import sexton
 
-INCIDENTS = Path(__file__).parents[1] / "incidents"
+#: What a ticket accepts.
+MOST_BYTES = 3_000_000
+INCIDENTS = Path(__file__).parents[2] / "incidents"
 WHOLE = INCIDENTS / "whole_chain-6.1-v2" / "recording"
 OTHER = INCIDENTS / "whole_chain-6.18-v1" / "recording"
 IDLE = INCIDENTS / "idle-6.1-v2" / "recording"
@@ -130,8 +131,9 @@ def embedded_strips(data: dict, asked: list[tuple[str, int, int, int]]) -> list[
 
 def answered(script: str, data: dict, asked: list) -> list:
     """What the page's own source answers, in node."""
-    page = Path(incident_page.__file__).parents[1] / "web" / "page"
-    parts = {name: (page / name).read_text() for name in ("source.js", "embedded.js")}
+    page = Path(bundle.__file__).parent / "server" / "page"
+    needed = ("source.js", "packed.js", "words.js", "embedded.js")
+    parts = {name: (page / name).read_text() for name in needed}
     ran = subprocess.run(
         ["node", "-e", joined({**parts, "ask.js": script})],
         input=json.dumps({"data": data, "asked": asked}),
@@ -218,8 +220,8 @@ def test_a_long_spans_flame_graph_and_functions_say_of_what_they_are(
     flame, functions, other, difference = answered(ASK_NOTES, data, asked)
     assert re.fullmatch(r"a choice: 4 times 2 s of \d.*, evenly spread", flame)
     assert functions == flame
-    assert other.startswith("this report holds ")
-    assert other.endswith(f" only, not what was chosen · {flame}")
+    assert other.startswith("this file holds ")
+    assert other.endswith(f" only, not the chosen span · {flame}")
     assert difference.startswith("compared: the 3.0 s of each span")
     assert " · compared with " in difference
 
@@ -362,7 +364,7 @@ def test_a_window_that_was_only_watched_is_drawn_too(tmp_path: Path):
 
 
 def test_an_archive_gets_a_page_too(tmp_path: Path):
-    archive = Path(__file__).parents[1] / "fixtures/nodes/5.10-v1-crash.tar.gz"
+    archive = Path(__file__).parents[2] / "fixtures/nodes/5.10-v1-crash.tar.gz"
     out = tmp_path / "page.html"
     ran = sexton("diagnose", str(archive), "--html", str(out), text=True)
     assert ran.returncode == 1, ran.stderr

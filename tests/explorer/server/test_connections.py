@@ -7,13 +7,13 @@ import socket
 import sys
 import time
 
-from sexton.explorer.server.patience import MOST_OF_ONE
+from sexton.explorer.server.server import MOST_OF_ONE
 from tests.explorer.server.asking import Running, stand_in, started
 
 HURRIED = """
 import runpy, sys
-import sexton.explorer.server.patience as patience
-patience.REQUEST_S = float(sys.argv.pop())
+import sexton.explorer.server.server as server
+server.REQUEST_S = float(sys.argv.pop())
 runpy.run_module("tests.explorer.server.stand_in", run_name="__main__")
 """
 

@@ -1,4 +1,4 @@
-"""Pages in one file: what is in them, that nothing is fetched, and that no name breaks out."""
+"""The pages of a capture: what is in them, that nothing is loaded, and that no name breaks out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,23 +15,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.explorer.files.flame_page import flame_html, heat_html
-from sexton.explorer.files.page_data import Numbers
-from sexton.explorer.files.page_shell import embedded
-from sexton.explorer.files.page_stacks import (
-    Frame,
+from sexton.explorer.files.capture import CaptureLanes
+from sexton.explorer.files.page import Part, embedded
+from sexton.explorer.files.profile import (
+    Chosen,
+    Compared,
     Kept,
+    Report,
+    Samples,
+    StackColumns,
     _seven_bits,
+    capture_data,
+    difference_data,
     fewer_boxes,
+    flame_html,
     packed_stacks,
+    report_html,
 )
-from sexton.explorer.files.profile_page import Compared, Report, report_html
 from sexton.model.flame import Flame
+from sexton.model.heat import CELLS, Heat
+from sexton.model.lane import COLUMNS
 from sexton.model.profile import Event, Kind, Profile, Thread
 from sexton.model.spike import Grown, SpikeStack
 from sexton.profile.heatmap import Heatmap
-from sexton.reports.svg.flame_picture import boxes_of, difference_boxes
-from sexton.reports.svg.flame_svg import Words
+from sexton.profile.select import ALL
+from sexton.reports.svg.flame_picture import boxes_of
 from sexton.reports.svg.heat_svg import heat_svg, levels, palette, png
 from tests.cli.profile.made import (
     HOSTILE,
@@ -67,24 +76,48 @@ class Seen(HTMLParser):
             self.raw.append((self._inside, data))
 
 
-def heatmap(kind: str = "peaks", rows: int = 4, columns: int = 120) -> Heatmap:
+START_S = START_NS // 10**9
+
+
+def heatmap(rows: int = 4, columns: int = 120) -> Heatmap:
     values = np.arange(rows * columns, dtype=float).reshape(rows, columns)
     values[0, :3] = -1
-    return Heatmap(kind, START_NS // 10**9, 1, tuple(range(rows)), values)  # type: ignore[arg-type]
+    return Heatmap("peaks", START_S, 1, tuple(range(rows)), values)
+
+
+def heat(rows: list[tuple[int, int, int, int, int]]) -> Heat:
+    """Rows of second from the start, core, samples, busy, kernel; all busy ones in one 20 ms."""
+    second, cpu, taken, busy, kernel = (
+        np.array(each, np.int32) for each in zip(*rows, strict=True)
+    )
+    cells = np.zeros((len(rows), CELLS), np.uint16)
+    cells[:, 7] = busy
+    return Heat(second.astype(np.int64) + START_S, cpu, taken, busy, kernel, cells)
+
+
+SOME = heat([(0, 0, 50, 25, 0), (0, 1, 50, 0, 0), (1, 0, 50, 50, 40), (3, 0, 50, 5, 5)])
+
+
+def data_for(names: tuple[str, ...] = ("kubelet;k:flush", "python3;main"), **more: Any) -> dict:
+    flame = flame_of({name: 10 + at for at, name in enumerate(names)})
+    samples = Samples([SOME], [profile_of(flame)], flame, 50)
+    return capture_data(capture(**more), samples, Chosen(ALL, "perf.data"))
 
 
 def report(*found, names=("kubelet;k:flush", "python3;main"), **more: Any) -> str:
-    told = capture(**more)
     counts = {name: 10 + at for at, name in enumerate(names)}
-    compared = [Compared(difference_of(counts, counts, 0.001), "calm") for _ in found]
+    calm = Part(START_S + 7.0, START_S + 67.0)
+    compared = [Compared(difference_of(counts, counts, 0.001), calm, "calm") for _ in found]
     parts = Report(
-        told, spikes(*found), int(bool(found)), [heatmap()], 49, flame_of(counts), compared
+        capture(**more), spikes(*found), int(bool(found)), 49, flame_of(counts), compared
     )
-    return report_html(parts, Numbers(told, "perf.data"))
+    return report_html(parts, data_for(names, **more))
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    found = re.search(
+        r'<script type="application/json" id="sexton-data">(.*?)</script>', page, re.DOTALL
+    )
     assert found is not None
     return json.loads(found[1])
 
@@ -95,20 +128,24 @@ def test_a_report_has_the_verdict_the_table_and_the_numbers():
     assert "mem_cgroup_css_rstat_flush" in page
     assert "0.20&nbsp;% → 88.0&nbsp;%" in page
     data = data_of(page)
-    assert [each["label"].split(":")[0] for each in data["pictures"]] == [
-        "whole capture",
-        "spike 1",
-    ]
-    assert data["first"] == 1
-    assert data["spikes"][0]["cores"] == [3]
+    assert [each["baseline"] for each in data["flames"]] == [None, [START_S + 7.0, START_S + 67.0]]
+    assert data["open"] == data["spikes"][0]["open"]
+    assert data["spikes"][0]["open"]["core"] == "3"
+    assert [lane["id"] for lane in data["recording"]["lanes"]] == ["cores", "stacks"]
+
+
+def test_times_are_shown_as_the_terminal_shows_them():
+    clock = data_for()["recording"]["clock"]
+    assert clock["offset"] + START_S == 1_763_172_000
+    assert not clock["relative"]
 
 
 def test_only_our_scripts_and_styles_may_run_and_nothing_may_be_fetched():
-    for page in (report(spike()), flame_html(boxes_of(flame_of({"a;b": 1})), Words("t"))):
+    for page in (report(spike()), flame_html("t", "", data_for())):
         policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
         assert policy.startswith("default-src 'none';")
         allowed = set(re.findall(r"'sha256-([^']+)'", policy))
-        seen = [text for _, text in Seen(page).raw if not text.startswith("{")]
+        seen = [text for _, text in Seen(page).raw if not text.startswith('{"')]
         hashes = {
             base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in seen
         }
@@ -147,21 +184,50 @@ def test_numbers_never_end_their_element(name: str):
 def test_a_page_without_spikes_says_so():
     page = report()
     assert "CALM" in page
-    assert "nothing stood out of 120 seconds on 4 cores" in page
+    assert "No spikes in 120 seconds on 4 cores." in page
 
 
 def test_a_difference_is_drawn_with_both_sides():
-    boxes = difference_boxes(difference_of({"a;b": 5}, {"a;b": 9}, 0.01))
-    data = data_of(flame_html(boxes, Words("t")))
-    assert data["pictures"][0]["counts"] == [[5, 5, 5], [9, 9, 9]]
-    assert data["pictures"][0]["q"] == [0.01, 0.01, 0.01]
+    found = difference_of({"a;b": 5}, {"a;b": 9}, 0.01)
+    data = data_of(flame_html("t", "", difference_data(found, ("monday", "tuesday"))))
+    nodes = data["flames"][0]["document"]["nodes"]
+    assert (nodes["before"], nodes["samples"]) == ([5, 5, 5], [9, 9, 9])
+    assert nodes["q"] == [0.01, 0.01, 0.01]
+    assert data["recording"]["lanes"] == []
 
 
-def test_heat_keeps_every_value_and_tells_what_was_not_sampled():
-    data = data_of(heat_html(heatmap(), capture()))["heats"][0]
-    cells = np.frombuffer(base64.b64decode(data["cells"]), "<u2")
-    assert cells[:4].tolist() == [65535, 65535, 65535, 3]
-    assert cells[-1] == 479
+def tile(data: dict, lane: str, second: int, plane: str = "mean") -> np.ndarray:
+    """The values of all rows in one second from the start, by channel."""
+    held = data["lanes"][lane]
+    at, column = divmod(START_S + second, COLUMNS)
+    packed = held["tiles"][f"0/{at}"]
+    raw = zlib.decompress(base64.b64decode(packed.get(plane, packed["mean"])))
+    values = np.frombuffer(raw, np.dtype(held["dtype"]).newbyteorder("<"))
+    return values.reshape(len(held["channels"]), -1, COLUMNS)[:, :, column]
+
+
+def test_cores_keep_every_share_and_what_was_not_sampled_is_not_zero():
+    data = data_for()
+    assert data["lanes"]["cores"]["channels"] == ["user", "system"]
+    assert tile(data, "cores", 0).tolist() == [[100, 0], [0, 0]]
+    assert tile(data, "cores", 1).tolist() == [[40, 255], [160, 255]]
+    assert (tile(data, "cores", 2) == 255).all()
+    assert tile(data, "stacks", 1)[0, 7] == 50
+    assert (tile(data, "stacks", 2) == 65535).all()
+
+
+def test_coarse_columns_keep_the_mean_of_the_sampled_seconds_and_the_busiest_one():
+    lanes = CaptureLanes([SOME], Part(START_S, START_S + 120.0), 50)
+    strip = lanes.strip("cores", 7, START_S // (COLUMNS << 7), 1)
+    column = (START_S >> 7) % COLUMNS
+    assert strip.planes["mean"][:, 0, column].tolist() == [47, 60]
+    assert strip.planes["peak"][:, 0, column].tolist() == [40, 160]
+    assert strip.planes["mean"][:, 1, column].tolist() == [0, 0]
+
+
+def test_a_capture_whose_times_are_nonsense_gets_no_lanes_and_takes_no_memory():
+    lanes = CaptureLanes([SOME], Part(0.0, 4e11), 50)
+    assert lanes.lanes == []
 
 
 def test_a_heatmap_picture_is_a_real_png_with_one_clear_colour():
@@ -214,8 +280,7 @@ def test_packed_stacks_are_the_samples_of_each_second_core_and_stack():
     flame = flame_of({"a;x": 3, "a;y": 2, "b;z": 1})
     tree, profile = flame.tree, profile_of(flame)
     kept = Kept(tree, boxes_of(flame))
-    frames = list(range(len(kept.boxes)))
-    told = packed_stacks([profile], kept, Frame(START_NS, 10**9, 10), frames, 0.0)
+    told = packed_stacks([profile], kept, StackColumns(START_NS, 10**9, 10), ALL)
     assert told is not None
     pairs = varints(base64.b64decode(told["packed"]))
     keys, counts = np.cumsum(pairs[0::2]), pairs[1::2]
@@ -232,7 +297,7 @@ def test_packed_stacks_are_the_samples_of_each_second_core_and_stack():
     assert found == expected
 
 
-def test_where_room_is_short_thin_stacks_are_told_with_their_callers():
+def test_where_space_is_short_thin_stacks_count_for_their_callers():
     boxes = boxes_of(flame_of({"a;x": 50, "a;x;thin": 1, "b;y;z": 30, "b;w": 2}))
     chosen, place = fewer_boxes(boxes, 6)
     names = [boxes[each].name for each in chosen]
@@ -246,13 +311,13 @@ def test_where_room_is_short_thin_stacks_are_told_with_their_callers():
 def test_stacks_that_are_too_many_lose_detail_but_no_sample(
     monkeypatch, limit: int, cores: list[int | None]
 ):
-    monkeypatch.setattr("sexton.explorer.files.page_stacks.MOST_ENTRIES", limit)
-    monkeypatch.setattr("sexton.explorer.files.page_stacks._FEWER", (100, 2))
+    monkeypatch.setattr("sexton.explorer.files.profile.MOST_ENTRIES", limit)
+    monkeypatch.setattr("sexton.explorer.files.profile._FEWER", (100, 2))
     flame = flame_of({f"t;f{number}": 4 for number in range(10)})
     profile = profile_of(flame)
     kept = Kept(flame.tree, boxes_of(flame))
-    columns = Frame(START_NS, 20 * 10**9, 10)
-    told = packed_stacks([profile], kept, columns, list(range(len(kept.boxes))), 0.0)
+    columns = StackColumns(START_NS, 20 * 10**9, 10)
+    told = packed_stacks([profile], kept, columns, ALL)
     assert told is not None
     pairs = varints(base64.b64decode(told["packed"]))
     assert sum(pairs[1::2]) == 40

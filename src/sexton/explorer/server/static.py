@@ -1,11 +1,11 @@
-"""The page's own files: those of the package, read once, and nothing else on this machine.
+"""The page's files, read once at the start.
 
-A request is looked up by its whole path among names that were there at the start: there is no
-path to climb, no link to follow, no directory to list.
+A request is looked up by its full path among the files found then: no path traversal, no symlinks,
+no directory listing.
 
-The page is thirty small modules, and a browser takes a third of a second to ask for them one by
-one. So ``/`` asks for all of them as one script, joined as for a report; ``/index.html`` is the
-page as it lies in the folder, module by module, for whoever works on it.
+The page has more than thirty small modules, which take a browser a third of a second to load one by
+one. So ``/`` loads them joined into one script; ``/index.html`` loads the modules separately, for
+development.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from sexton.explorer.bundle import explorer_script, explorer_style
-from sexton.explorer.server.answers import AGAIN, Body, body_of
+from sexton.explorer.server.documents import AGAIN, Body, body_of
 
-#: What a page is made of. Anything else in the folder is not served.
+#: Served file types.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -30,7 +30,7 @@ TYPES = {
     ".woff2": "font/woff2",
 }
 INDEX = "/index.html"
-#: All modules and all styles in one.
+#: All modules and all style sheets joined.
 SCRIPT, STYLE = "/all.js", "/all.css"
 _ONE_BY_ONE = re.compile(
     r'<link rel="(?:modulepreload|stylesheet)"[^>]*>\n|<script[^>]*></script>\n'
@@ -40,8 +40,8 @@ _TOGETHER = f"""<link rel="stylesheet" href="{STYLE[1:]}">
 </head>"""
 
 
-class Still:
-    """Every file as it is sent, plain and compressed, by the path it is asked for."""
+class StaticFiles:
+    """Every file by its path, plain and compressed."""
 
     def __init__(self, folder: Path | None = None) -> None:
         place = Path(str(files("sexton.explorer.server") / "page")) if folder is None else folder
@@ -67,7 +67,7 @@ class Still:
         return sorted(self._plain)
 
     def get(self, path: str, gzipped: bool) -> Body | None:
-        """`None` where there is no such file."""
+        """The file, or `None`."""
         return (self._gzipped if gzipped else self._plain).get(path)
 
 

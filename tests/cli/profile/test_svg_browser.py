@@ -1,4 +1,4 @@
-"""The pictures in a real browser: zoom, search, keys, ranges; and that nothing leaves the file."""
+"""Flame graphs as SVG in a real browser: zoom, search, keys; and that nothing is loaded."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sexton.explorer.files.flame_page import flame_html
 from sexton.reports.svg.flame_picture import boxes_of, difference_boxes
 from sexton.reports.svg.flame_svg import Words, flame_svg
 from tests.cli.profile.made import HOSTILE, difference_of, flame_of
 from tests.support.browser import Page, browser, needs_chromium
-from tests.support.made_capture import made_capture
 
 pytestmark = needs_chromium
 SOME = {
@@ -31,11 +29,10 @@ def page() -> Iterator[Page]:
         yield opened
 
 
-@pytest.fixture(params=["svg", "html"])
-def flame(request, page: Page, tmp_path: Path) -> Page:
-    made = tmp_path / f"flame.{request.param}"
-    write = flame_svg if request.param == "svg" else flame_html
-    made.write_text(write(boxes_of(flame_of(SOME)), Words(HOSTILE[0], HOSTILE[1])))
+@pytest.fixture
+def flame(page: Page, tmp_path: Path) -> Page:
+    made = tmp_path / "flame.svg"
+    made.write_text(flame_svg(boxes_of(flame_of(SOME)), Words(HOSTILE[0], HOSTILE[1])))
     return opened(page, made)
 
 
@@ -170,87 +167,3 @@ def test_the_picture_is_there_without_scripts(page: Page, tmp_path: Path):
     assert (tmp_path / "flame.png").stat().st_size > 5000
     assert page.run("document.querySelector('.bar') === null && document.title !== null")
     assert is_shown(page, "kubelet")
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from sexton.cli.main import main
-
-    folder = tmp_path_factory.mktemp("report")
-    capture, kallsyms = made_capture(folder)
-    page = folder / "report.html"
-    assert (
-        main(["profile", "report", str(capture), "--kallsyms", str(kallsyms), "--out", str(page)])
-        == 1
-    )
-    return page
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_report_draws_in_light_and_dark(page: Page, report: Path, dark: bool):
-    opened(page, report, dark=dark)
-    back = page.run("getComputedStyle(document.body).backgroundColor")
-    assert (back == "rgb(255, 255, 255)") is not dark
-    drawn = page.run(
-        "(() => { const c = document.getElementById('heat-peaks'); const d = c.getContext('2d')"
-        ".getImageData(0, 0, c.width, c.height).data; const seen = new Set();"
-        "for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);"
-        "return seen.size; })()"
-    )
-    assert drawn > 20
-    assert report.stat().st_size < 5 << 20
-
-
-def test_the_spike_is_shown_first_and_its_button_leads_to_it(page: Page, report: Path):
-    opened(page, report)
-    assert page.run("document.querySelector('[aria-selected=true]').textContent").startswith(
-        "spike 1"
-    )
-    click(page, "mem_cgroup_css_rstat_flush")
-    assert "calm 0 %" in text(page, ".told")
-    page.run("document.getElementById('tab0').click()")
-    assert page.run("document.querySelector('[aria-selected=true]').textContent") == "whole capture"
-    page.run("document.querySelector('[data-picture]').click()")
-    assert "red grew" in text(page, "#caption")
-
-
-def draw_over(page: Page, start: float, end: float, row: float) -> None:
-    left, top, wide, tall = page.run(
-        "(() => { const b = document.getElementById('heat-peaks'); b.scrollIntoView();"
-        "const r = b.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()"
-    )
-    y = top + 18 + (tall - 40) * row
-    for kind, share in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
-        page.mouse(kind, left + 58 + (wide - 66) * share, y)
-
-
-def test_a_range_drawn_over_the_heatmap_shows_what_ran_there(page: Page, report: Path):
-    opened(page, report)
-    draw_over(page, 68.5 / 120, 70.5 / 120, 5.5 / 8)  # seconds 68 to 70 of core 5
-    assert "--from 68 --to 71 --cpu 5" in text(page, "#caption")
-    told = page.run(f"{BOX.format('kubelet')}.querySelector('title').textContent")
-    assert "samples · 9" in told
-    draw_over(page, 10.5 / 120, 12.5 / 120, 0.5 / 8)  # calm
-    names = page.run(
-        "[...document.querySelectorAll('g[data-d] > title')].map((e) => e.textContent)"
-    )
-    assert not any("rstat" in name for name in names)
-    assert page.errors == []
-
-
-def test_a_range_holds_exactly_the_samples_of_its_seconds(page: Page, report: Path):
-    opened(page, report)
-    draw_over(page, 68.5 / 120, 69.5 / 120, 5.5 / 8)
-    total = page.run("document.querySelector('g[data-d]').dataset.n")
-    assert int(total) == 2 * 49  # two seconds of one core that never idled, at 49 Hz
-
-
-def test_keys_choose_a_range_too(page: Page, report: Path):
-    opened(page, report)
-    page.run("document.getElementById('heat-peaks').focus()")
-    page.key("ArrowRight")
-    page.key("ArrowDown")
-    assert "core 1" in text(page, "#tip")
-    page.key("ArrowRight", shift=True)
-    page.key("Enter")
-    assert "--from 1 --to 3 --cpu 1" in text(page, "#caption")
