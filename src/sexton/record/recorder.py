@@ -29,6 +29,7 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
+from sexton.record.compactor import Compactor
 from sexton.record.companion import Companion, Place
 from sexton.record.guarded import Guarded
 from sexton.record.pinning import Pinning
@@ -176,8 +177,9 @@ class Recorder:
 
     def _accompany(self, wanted: Sequence[Callable[[Place], Companion]]) -> None:
         node, limits = os.uname().nodename, self.options.limits
-        place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
-        for make in wanted:
+        kept = (limits.most_bytes, limits.age_s)
+        place = Place(self.host, self.options.directory, node, self.boot_id, *kept)
+        for make in (Compactor, *wanted):
             try:
                 self._companions.append(Guarded(make(place)))
             except (SourceError, OSError) as error:
@@ -192,6 +194,7 @@ class Recorder:
             "boot_id": self.boot_id,
             "host": os.uname().nodename,
             "sexton": __version__,
+            "recorder_start": round(time.time() - (time.monotonic() - self._began_s), 3),
             "providers": {table(kind): each.id for each in self._sources for kind in each.rows},
             "periods": {each.id: each.period_s for each in self._sources},
         }

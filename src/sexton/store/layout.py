@@ -6,13 +6,15 @@
     status.json           what that recorder costs, keeps and has shed
     marks/                remarks that wait to be taken in
     open/SEGMENT/         the last minutes: <table>.arrows, and how far they count: journal
-    segments/SEGMENT/     two minutes each: <table>.parquet and manifest.json
+    segments/SEGMENT/     sealed minutes, or a compacted hour: <table>.parquet and manifest.json
     pins/                 spans that retention spares
     stacks/, rings/       perf's rotated files, and rings of kernel events dumped at an alarm
     symbols/              programs' names by build id, for decoding; a cache
 
-A segment is called ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
-people, and clocks jump. What is being written has a name that starts with a dot until it is whole.
+A segment is named ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
+people, and clocks jump. A compacted segment is named ``<first>-<UTC time>-<last>`` and replaces the
+segments with these sequence numbers; until they are deleted, readers ignore them. A name that
+starts with a dot is still being written.
 Everything is for its owner alone: process names and kernel messages are nobody else's business.
 """
 
@@ -23,8 +25,10 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,30 +36,43 @@ from sexton.errors import StoreError
 
 DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings", "symbols")
 ASIDE = ".new-"
-_NAME = re.compile(r"([0-9]{8,})-[0-9]{8}T[0-9]{6}Z", re.ASCII)
+_NAME = re.compile(r"([0-9]{8,})-[0-9]{8}T[0-9]{6}Z(?:-([0-9]{8,}))?", re.ASCII)
 
 
 class SegmentName(NamedTuple):
-    """A segment's place in the order, and its directory's name."""
+    """A segment's first sequence number, its directory's name, and its last sequence number, which
+    differs from the first in a compacted segment."""
 
     sequence: int
     text: str
+    last: int
+
+    def replaces(self, other: SegmentName) -> bool:
+        """Whether `other` was compacted into this segment."""
+        inside = self.sequence <= other.sequence and other.last <= self.last
+        return inside and self.last - self.sequence > other.last - other.sequence
 
 
-def segment_name(sequence: int, wall_s: float) -> SegmentName:
+def segment_name(sequence: int, wall_s: float, last: int | None = None) -> SegmentName:
     """A new segment's name.
 
-    >>> segment_name(7, 0.0).text
-    '00000007-19700101T000000Z'
+    >>> segment_name(7, 0.0).text, segment_name(7, 0.0, last=36).text
+    ('00000007-19700101T000000Z', '00000007-19700101T000000Z-00000036')
     """
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(min(max(wall_s, 0.0), 2e11)))
-    return SegmentName(sequence, f"{sequence:08d}-{moment}")
+    if last is None:
+        return SegmentName(sequence, f"{sequence:08d}-{moment}", sequence)
+    return SegmentName(sequence, f"{sequence:08d}-{moment}-{last:08d}", last)
 
 
 def parse_name(text: str) -> SegmentName | None:
-    """`None` for anything that is no segment of ours."""
+    """`None` for anything that is not a segment's name."""
     found = _NAME.fullmatch(text)
-    return None if found is None else SegmentName(int(found[1]), text)
+    if found is None:
+        return None
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    return SegmentName(first, text, last) if last >= first else None
 
 
 def prepare(directory: Path) -> None:
@@ -72,10 +89,41 @@ def prepare(directory: Path) -> None:
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
-    """Segments of one directory, oldest first; whatever else lies there is not counted.
+    """The current segments of one directory, oldest first: not those that were compacted into
+    another, nor links, nor other files."""
+    return current(_segment_directories(directory))
 
-    A link to a directory elsewhere is none of ours, whatever it is called.
+
+def replaced_in(directory: Path) -> dict[str, str]:
+    """Segments that were compacted and not deleted yet, each with the name of its successor."""
+    names = _segment_directories(directory)
+    whole = [each for each in names if each.last > each.sequence]
+    return {
+        each.text: next(other.text for other in whole if other.replaces(each))
+        for each in names
+        if any(other.replaces(each) for other in whole)
+    }
+
+
+def current(names: Iterable[SegmentName]) -> list[SegmentName]:
+    """These segments in order, without those that another one of them replaces.
+
+    >>> hour = segment_name(1, 0.0, last=30)
+    >>> [each.sequence for each in current([segment_name(31, 0.0), segment_name(2, 0.0), hour])]
+    [1, 31]
     """
+    kept: list[SegmentName] = []
+    whole: list[SegmentName] = []
+    for each in sorted(names, key=lambda name: (name.sequence, -name.last, name.text)):
+        # Sorted so, a successor comes before what it replaces, and successors do not overlap.
+        if not whole or not whole[-1].replaces(each):
+            kept.append(each)
+            if each.last > each.sequence:
+                whole.append(each)
+    return kept
+
+
+def _segment_directories(directory: Path) -> list[SegmentName]:
     try:
         with os.scandir(directory) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -169,6 +217,16 @@ def is_locked(directory: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def remove(segment: Path) -> None:
+    """Delete a segment's directory. Renamed first, so that no reader finds half of it."""
+    aside = segment.with_name(f"{ASIDE}{segment.name}")
+    try:
+        segment.rename(aside)
+    except OSError:
+        aside = segment
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:

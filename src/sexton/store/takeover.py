@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sexton.model.text import count, printable
 from sexton.store.layout import ASIDE, DIRECTORIES, segments_in
+from sexton.store.retention import drop_replaced
 from sexton.store.sealed import seal
 
 
@@ -24,6 +25,7 @@ def take_over(directory: Path) -> list[str]:
     removed = sum(_remove_aside(directory / place) for place in ("", *DIRECTORIES))
     if removed:
         notes.append(f"removed {count(removed, 'half-written leftover')}")
+    drop_replaced(directory / "segments")
     sealed = 0
     for name in segments_in(directory / "open"):
         opened = directory / "open" / name.text

@@ -25,7 +25,7 @@ from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
 from sexton.store.homes import is_annex
 from sexton.store.journal import JOURNAL, READING, recover, whole_lines
-from sexton.store.layout import ASIDE, DIRECTORIES, is_locked, parse_name
+from sexton.store.layout import ASIDE, DIRECTORIES, current, is_locked, parse_name
 from sexton.store.manifest import MANIFEST, read_manifest
 from sexton.store.pins import pins_in
 from sexton.store.schema import tables
@@ -115,13 +115,14 @@ def _unexpected(found: Verified, name: str, place: str) -> None:
 
 
 def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
-    segments = []
+    names = []
     for entry in _entries(directory / place, found):
-        if parse_name(entry.name) is None or not entry.is_dir(follow_symlinks=False):
+        name = parse_name(entry.name)
+        if name is None or not entry.is_dir(follow_symlinks=False):
             _unexpected(found, entry.name, f"{place}/{entry.name}")
         else:
-            segments.append(Path(entry.path))
-    return segments
+            names.append(name)
+    return [directory / place / name.text for name in current(names)]
 
 
 def _sealed(path: Path, found: Verified) -> None:

@@ -90,7 +90,7 @@ class Writer:
         self._told_refused = 0
         #: Rows handed over and taken so far: each is counted by one thread alone.
         self._handed = self._taken = 0
-        self._sequence = max((each.sequence for each in self._existing()), default=0)
+        self._sequence = max((each.last for each in self._existing()), default=0)
         self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
         self._thread.start()
 
