@@ -133,7 +133,7 @@ def test_the_open_segment_goes_at_once_again_and_then_sealed(recording, box, sta
 
 def test_a_half_flushed_tail_does_not_travel(recording, box, start):
     (opened,) = (recording / "open").iterdir()
-    for name in ("journal", "mark.arrows"):
+    for name in ("journal", "mark.rows"):
         with (opened / name).open("ab") as stream:
             stream.write(b"half a flush")
     add_pin(recording, pin(NOW - 300, time.monotonic() + 120, boot_id="this boot"))

@@ -18,8 +18,8 @@ from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording
 from sexton.store.retention import GRACE_S, Keeper, Limits, drop_replaced
 from sexton.store.schema import tables
+from sexton.store.sealer import take_over
 from sexton.store.summary import summarise
-from sexton.store.takeover import take_over
 from sexton.store.verify import verify
 from tests.support.annexes import annex, samples
 from tests.support.profiles import profile_of
@@ -200,7 +200,7 @@ from sexton.store import compaction, sealed
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits, drop_replaced
 from sexton.store.schema import tables
-from sexton.store.takeover import take_over
+from sexton.store.sealer import take_over
 from sexton.store.verify import verify
 
 source, work = Path(sys.argv[1]), Path(sys.argv[2])

@@ -19,7 +19,6 @@ class Place(NamedTuple):
     node: str
     boot_id: str
     most_bytes: int
-    age_s: float = 86400.0
 
 
 class Companion(Protocol):

@@ -29,19 +29,18 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
-from sexton.record.compactor import Compactor
 from sexton.record.companion import Companion, Place
 from sexton.record.guarded import Guarded
 from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
+from sexton.record.sealing import ChildSealer
 from sexton.record.side_files import Desk
 from sexton.record.status import Note
 from sexton.record.triggers import Raised, Triggers
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
 from sexton.store.retention import Limits
-from sexton.store.takeover import take_over
 from sexton.store.writer import SEGMENT_S, Writer
 
 FLUSH_S = 5.0
@@ -104,13 +103,16 @@ class Recorder:
         self._kernel_s = 0.0
         self._recent: list[Note] = []
         self._began_s = time.monotonic()
-        left = take_over(options.directory)
+        sealer = ChildSealer(options.directory, options.limits)
+        left = sealer.take_over()
         self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
         self._pinning = Pinning(self.boot_id)
         self._desk = Desk(options.directory)
         chosen = recorded_sources(probe=options.probe, trace=options.trace)
         self._sources = tuple(chosen if sources is None else sources)
-        self._writer = Writer(options.directory, self._header(), options.limits, options.segment_s)
+        self._writer = Writer(
+            options.directory, self._header(), options.limits, options.segment_s, sealer
+        )
         self._sampler = Sampler(host, self._sources, self._keep)
         for words in left:
             self._note("taken over", words)
@@ -177,9 +179,8 @@ class Recorder:
 
     def _accompany(self, wanted: Sequence[Callable[[Place], Companion]]) -> None:
         node, limits = os.uname().nodename, self.options.limits
-        kept = (limits.most_bytes, limits.age_s)
-        place = Place(self.host, self.options.directory, node, self.boot_id, *kept)
-        for make in (Compactor, *wanted):
+        place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
+        for make in wanted:
             try:
                 self._companions.append(Guarded(make(place)))
             except (SourceError, OSError) as error:

@@ -31,12 +31,11 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
-from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name
+from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name, reach_of
 from sexton.store.layout import segments_in
-from sexton.store.manifest import MANIFEST
+from sexton.store.manifest import MANIFEST, read_manifest
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in
-from sexton.store.recording import Segment
 
 SCHEMA = "sexton.shipped/1"
 SHIPPED = "shipped.json"
@@ -218,9 +217,8 @@ class Shipper:
             try:
                 changed_ns = (place / name.text).stat().st_mtime_ns
                 if known is None or known.changed_ns != changed_ns:
-                    found = Segment(place / name.text, name, [])
-                    known = _Held(found.boot_id, found.end[0], found.reach, changed_ns)
-            except (StoreError, OSError):  # damaged, or gone: `recording verify` tells
+                    known = _held(place / name.text, changed_ns)
+            except (StoreError, OSError, TypeError):  # damaged, or gone: `recording verify` tells
                 continue
             self._held[name.text] = known
         self._open = self._open_now()
@@ -335,13 +333,17 @@ class Shipper:
 def _still_there(path: Path, sealed: str | None) -> Iterator[Piece]:
     """A segment's files; none where it was sealed or retired under our eyes."""
     try:
-        if sealed is None:
-            yield from pieces_of_open(path)
-        else:
-            name = next(each for each in segments_in(path.parent) if each.text == sealed)
-            yield from pieces_of(Segment(path, name, []))
-    except (StoreError, StopIteration):
+        yield from pieces_of_open(path) if sealed is None else pieces_of(path)
+    except StoreError:
         return
+
+
+def _held(path: Path, changed_ns: int) -> _Held:
+    manifest = read_manifest(path)
+    boot_id = str(manifest.get("boot_id", ""))
+    (start, at), (end, until) = manifest["start"], manifest["end"]
+    own = Reach(boot_id, (float(start), float(at)), (float(end), float(until)))
+    return _Held(boot_id, float(end), reach_of(path, own), changed_ns)
 
 
 def _boot_of(path: Path) -> str:

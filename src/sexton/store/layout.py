@@ -5,7 +5,7 @@
     LOCK                  held by the one recorder that writes here
     status.json           what that recorder costs, keeps and has shed
     marks/                remarks that wait to be taken in
-    open/SEGMENT/         the last minutes: <table>.arrows, and how far they count: journal
+    open/SEGMENT/         the last minutes: <table>.rows, and how far they count: journal
     segments/SEGMENT/     sealed minutes, or a compacted hour: <table>.parquet and manifest.json
     pins/                 spans that retention spares
     stacks/, rings/       perf's rotated files, and rings of kernel events dumped at an alarm

@@ -26,15 +26,23 @@ from sexton.store.homes import Reach, annex_names, reach_of
 from sexton.store.journal import (
     JOURNAL,
     READING,
-    READINGS,
     Recovered,
     Unborn,
     recover,
-    with_unlisted,
 )
 from sexton.store.layout import ASIDE, SegmentName, current, parse_name, segments_in
 from sexton.store.manifest import MANIFEST, read_manifest
-from sexton.store.schema import MONO, POSITION, WALL, decode, schema_of, tables, texts_of
+from sexton.store.schema import (
+    MONO,
+    POSITION,
+    READINGS,
+    WALL,
+    decode,
+    schema_of,
+    tables,
+    texts_of,
+    with_unlisted,
+)
 from sexton.store.sealed import read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; to open them all takes less.

@@ -23,8 +23,8 @@ from pathlib import Path
 from sexton.errors import StoreError
 from sexton.store.homes import LONGEST_RAW_S, Reach, annex_names, reach_of
 from sexton.store.layout import SegmentName, remove, replaced_in, segments_in, sync_directory
+from sexton.store.manifest import read_manifest
 from sexton.store.pins import Pin, drop_pin, pins_in
-from sexton.store.recording import Segment
 
 #: Of all bytes, what pinned segments may take.
 PINNED_SHARE = 0.5
@@ -272,9 +272,11 @@ def _is_near(pin: Pin, moment_s: float) -> bool:
 
 def _kept(path: Path, name: SegmentName) -> _Kept:
     try:
-        found = Segment(path, name, [])
-        boot_id, start, end = found.boot_id, found.start, found.end
-    except StoreError:  # `sexton recording verify` names it; it ages like the others
+        told = read_manifest(path)
+        boot_id = str(told.get("boot_id", ""))
+        (mono, wall), (last_mono, last_wall) = told["start"], told["end"]
+        start, end = (float(mono), float(wall)), (float(last_mono), float(last_wall))
+    except (StoreError, TypeError):  # `sexton recording verify` names it; it ages like the others
         boot_id, start = _NO_BOOT, (0.0, 0.0)
         try:
             end = (0.0, path.stat().st_mtime)

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
-from sexton.store.journal import READING, recover
+from sexton.store.journal import READING, recover, stream_files
 from sexton.store.layout import ASIDE, read_plain, remove, sync_directory, write_all
 from sexton.store.manifest import MANIFEST, SCHEMA, read_manifest, signed
 from sexton.store.schema import MONO, POSITION, TIME, WALL, tables
@@ -128,8 +128,7 @@ def _is_sealed(whole: Path) -> bool:
 
 def _set_aside(opened: Path, whole: Path) -> list[str]:
     """Keep what cannot be read; an empty one is a recorder that was killed as it began."""
-    streams = [path for path in opened.glob("*.arrows") if not path.is_symlink()]
-    if not any(path.stat().st_size for path in streams):
+    if not any(path.stat().st_size for path in stream_files(opened)):
         remove(opened)
         return []
     if os.path.lexists(whole):

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
 from sexton.store.homes import is_annex
-from sexton.store.journal import JOURNAL, READING, recover, whole_lines
+from sexton.store.journal import ARROWS, JOURNAL, READING, ROWS, recover, whole_lines
 from sexton.store.layout import ASIDE, DIRECTORIES, current, is_locked, parse_name
 from sexton.store.manifest import MANIFEST, read_manifest
 from sexton.store.pins import pins_in
@@ -180,7 +180,7 @@ def _opened(path: Path, found: Verified) -> None:
     found.segments += 1
     listing = {entry.name: entry for entry in _entries(path, found)}
     for name, entry in list(listing.items()):
-        known = name == JOURNAL or name.removesuffix(".arrows") in {READING, *tables()}
+        known = name == JOURNAL or _table_of(name) in {READING, *tables()}
         if not known or not entry.is_file(follow_symlinks=False):
             del listing[name]
             _unexpected(found, name, f"{place}/{name}")
@@ -216,8 +216,12 @@ def _behind(listing: dict[str, os.DirEntry[str]], ends: dict[str, int]) -> int:
                 size = entry.stat(follow_symlinks=False).st_size
             except OSError:
                 continue
-            behind += max(size - ends.get(name.removesuffix(".arrows"), 0), 0)
+            behind += max(size - ends.get(_table_of(name), 0), 0)
     return behind
+
+
+def _table_of(file: str) -> str:
+    return file.removesuffix(ROWS).removesuffix(ARROWS)
 
 
 def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
