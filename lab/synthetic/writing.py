@@ -25,8 +25,7 @@ from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import table
 from sexton.sources.registry import all_sources
 from sexton.store.compaction import compact
-from sexton.store.layout import prepare, segment_name, segments_in
-from sexton.store.manifest import read_manifest
+from sexton.store.layout import prepare, read_manifest, segment_name, segments_in
 from sexton.store.pins import add_pin
 from sexton.store.retention import Limits, drop_replaced, size_of
 from sexton.store.sealed import Contents, write_segment

@@ -16,8 +16,7 @@ from sexton.model.trace import RingState
 from sexton.record.companion import Companion, Place
 from sexton.record.companions import Ring, Stacks, chosen
 from sexton.store.layout import is_locked
-from sexton.store.marks import leave_mark, remark_now
-from sexton.store.pins import Pin
+from sexton.store.pins import Pin, leave_mark, remark_now
 from tests.record.running import every, options, recording, source, wait_until
 
 

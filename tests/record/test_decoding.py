@@ -117,7 +117,7 @@ def test_one_that_cannot_be_decoded_is_told_once_and_holds_up_no_other(place, tm
     decoder = companion(place)
     told = beats(decoder)
     assert len(told) == 1
-    assert told[0].startswith(f"{bad.name} stays as perf wrote it: ")
+    assert told[0].startswith(f"{bad.name} not decoded, kept as perf wrote it: ")
     assert bad.exists()
     assert not good.exists()
     assert beats(decoder) == []
@@ -172,7 +172,7 @@ def test_a_child_that_dies_over_a_file_is_tried_again_twice(place, tmp_path, mon
     for _ in range(5):
         told += beats(decoder)
     assert len(asked) == 3
-    assert told == [f"{raw.name} stays as perf wrote it: ended with -11"]
+    assert told == [f"{raw.name} not decoded, kept as perf wrote it: ended with -11"]
     assert raw.exists()
 
 

@@ -309,7 +309,7 @@ def test_a_destination_that_hangs_never_holds_the_recorder(recording, box, start
     until(lambda: shipper.status()["busy_s"] > 0)
     now = time.monotonic() + ship._STUCK_S + 1
     (note,) = shipper.beat(now, True)
-    assert "has not answered for" in note.detail
+    assert "has not responded for" in note.detail
     assert shipper.beat(now + 1, True) == []
     shipper.alarmed(pin(100.0, 130.0))
     shipper.close()

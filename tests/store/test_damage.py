@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sexton.errors import StoreError
 from sexton.model.window import Batch
 from sexton.store import journal, sealed
-from sexton.store.manifest import MANIFEST
+from sexton.store.layout import MANIFEST
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
@@ -298,7 +298,7 @@ def test_a_manifest_with_a_checksum_and_no_sense_is_refused(whole: Path):
             resign(place / "segments" / segment.name, told)
             recording = Recording(place)
             assert recording.segments == []
-            assert [each for each in recording.problems if "makes no sense" in each], told
+            assert [each for each in recording.problems if "is not a valid manifest" in each], told
 
 
 def test_a_recording_that_is_none_is_refused_by_name(tmp_path: Path):

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from sexton.store.layout import Lock, is_locked, prepare, read_plain
-from sexton.store.marks import take_marks
-from sexton.store.pins import pins_in
+from sexton.store.pins import pins_in, take_marks
 from sexton.store.recording import Recording
 from sexton.store.retention import Keeper, Limits
 from sexton.store.schema import tables

@@ -45,7 +45,7 @@ def test_a_disk_that_does_not_come_back_fills_no_memory_and_the_newest_survive(
                 assert held.wait(60)
         assert writer._flushes.qsize() <= 11
         assert writer.written.dropped_rows >= 3800
-        assert any("has not answered" in words for _, words in writer.written.notes)
+        assert any("has not responded" in words for _, words in writer.written.notes)
     finally:
         hanging.set()
     assert writer.close(STATES)

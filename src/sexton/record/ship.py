@@ -32,8 +32,7 @@ from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
 from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name, reach_of
-from sexton.store.layout import segments_in
-from sexton.store.manifest import MANIFEST, read_manifest
+from sexton.store.layout import MANIFEST, read_manifest, segments_in
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in
 
@@ -128,7 +127,7 @@ class Shipper:
         since = self._busy_since
         if since is not None and now_s - since > _STUCK_S and not self._told_stuck:
             self._told_stuck = True
-            self._notes.append(f"{self.url} has not answered for {seconds(now_s - since)}")
+            self._notes.append(f"{self.url} has not responded for {seconds(now_s - since)}")
         elif since is None:
             self._told_stuck = False
         notes, self._notes = self._notes, []
@@ -172,14 +171,14 @@ class Shipper:
             try:
                 again_s = self._round()
                 if wait_s:
-                    self._notes.append(f"{self.url} takes what is sent again")
+                    self._notes.append(f"{self.url} accepts uploads again")
                 wait_s = 0.0
                 self.counts.last_error = ""
             except Exception as error:  # noqa: BLE001 - the thread must live: told, tried again
                 self.counts.failed += 1
                 self.counts.last_error = one_line(error)
                 if not wait_s:
-                    self._notes.append(f"{self.url}: {self.counts.last_error}; tried again")
+                    self._notes.append(f"{self.url}: {self.counts.last_error}; will retry")
                 wait_s = again_s = min(max(wait_s * 2, _LEAST_WAIT_S), _MOST_WAIT_S)
             self._busy_since = None
             if last:

@@ -32,8 +32,17 @@ from sexton.model.row import Row
 from sexton.store.arrays import Array, codes, numbers, whole
 from sexton.store.homes import annex_names
 from sexton.store.journal import READING
-from sexton.store.layout import ASIDE, SegmentName, segment_name, segments_in, sync_directory
-from sexton.store.manifest import MANIFEST, SCHEMA, read_manifest, signed
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SCHEMA,
+    SegmentName,
+    read_manifest,
+    segment_name,
+    segments_in,
+    signed,
+    sync_directory,
+)
 from sexton.store.retention import Limits
 from sexton.store.schema import tables, texts_of
 from sexton.store.sealed import column_options, open_table, store_file, store_table

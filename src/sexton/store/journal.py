@@ -38,8 +38,7 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch, SourceState
 from sexton.store.escaped import escape
-from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
-from sexton.store.manifest import SCHEMA, check_format
+from sexton.store.layout import ASIDE, SCHEMA, check_format, read_plain, sync_directory, write_all
 
 if TYPE_CHECKING:
     import pyarrow as pa

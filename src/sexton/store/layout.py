@@ -2,20 +2,24 @@
 
 ::
 
-    LOCK                  held by the one recorder that writes here
-    status.json           what that recorder costs, keeps and has shed
-    marks/                remarks that wait to be taken in
+    LOCK                  held by the recorder that writes here
+    status.json           the recorder's cost, size and paused sources
+    marks/                marks that the recorder has not read yet
     open/SEGMENT/         the last minutes: <table>.rows, and how far they count: journal
     segments/SEGMENT/     sealed minutes, or a compacted hour: <table>.parquet and manifest.json
-    pins/                 spans that retention spares
-    stacks/, rings/       perf's rotated files, and rings of kernel events dumped at an alarm
-    symbols/              programs' names by build id, for decoding; a cache
+    pins/                 spans that retention must keep
+    stacks/, rings/       perf's rotated files, and event rings captured at an alarm
+    symbols/              cache of program symbols by build id, for decoding
 
 A segment is named ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
 people, and clocks jump. A compacted segment is named ``<first>-<UTC time>-<last>`` and replaces the
 segments with these sequence numbers; until they are deleted, readers ignore them. A name that
 starts with a dot is still being written.
-Everything is for its owner alone: process names and kernel messages are nobody else's business.
+All files are mode 0600: process names and kernel messages are private.
+
+A manifest lists a sealed directory's tables with their checksums: a line with the manifest's own
+checksum and a line of JSON. `FORMAT` counts changes of meaning; a recording with a higher number is
+refused. Nothing here imports Arrow.
 """
 
 from __future__ import annotations
@@ -23,14 +27,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
 
@@ -263,3 +269,74 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+FORMAT = 1
+#: What every file that vouches for others says it is.
+SCHEMA = f"sexton.recording/{FORMAT}"
+MANIFEST = "manifest.json"
+_MOST_MANIFEST = 16 << 20
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """A sealed segment's manifest; `StoreError` where it is missing, damaged or from the future."""
+    try:
+        content = read_plain(directory / MANIFEST, _MOST_MANIFEST)
+    except OSError as error:
+        raise StoreError(f"{directory.name}: {MANIFEST}: {error.strerror}") from None
+    checksum, _, text = content.partition(b"\n")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
+        told: dict[str, Any] = json.loads(text)
+        newer = _refused(told)
+        if not newer:
+            _check(told)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StoreError(f"{directory.name}: {MANIFEST} is not a valid manifest") from None
+    if newer:
+        raise StoreError(f"{directory.name}: {newer}")
+    return told
+
+
+def _refused(told: Mapping[str, Any]) -> str:
+    try:
+        check_format(told["schema"])
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def _check(told: Mapping[str, Any]) -> None:
+    """Is it of a manifest's shape? A foreign file may have a checksum too."""
+    for name, described in told["tables"].items():
+        if "/" in name or not isinstance(described, dict):
+            raise ValueError("not a table")
+        if "crc32" in described:
+            int(described["bytes"]), int(described["rows"])
+    if any(len(state) < 6 for state in told.get("states", ())):
+        raise ValueError("not a source's state")
+    for edge in ("start", "end"):
+        if told[edge] is not None:
+            mono, wall = told[edge]
+            float(mono), float(wall)
+
+
+def signed(told: Mapping[str, Any]) -> bytes:
+    """A manifest's bytes: a checksum on the first line, what it vouches for on the second."""
+    text = json.dumps(told, separators=(",", ":")).encode()
+    return b"%08x\n%s" % (zlib.crc32(text), text)
+
+
+def check_format(told: object) -> None:
+    """`ValueError` where this is no recording's name, `StoreError` where a newer Sexton wrote it.
+
+    >>> check_format("sexton.recording/9")
+    Traceback (most recent call last):
+    sexton.errors.StoreError: written by a newer Sexton (sexton.recording/9)
+    """
+    name, _, number = str(told).rpartition("/")
+    if name != SCHEMA.rpartition("/")[0] or not number.isdecimal():
+        raise ValueError("not a recording of ours")
+    if int(number) > FORMAT:
+        raise StoreError(f"written by a newer Sexton ({told})")

@@ -30,8 +30,15 @@ from sexton.store.journal import (
     Unborn,
     recover,
 )
-from sexton.store.layout import ASIDE, SegmentName, current, parse_name, segments_in
-from sexton.store.manifest import MANIFEST, read_manifest
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SegmentName,
+    current,
+    parse_name,
+    read_manifest,
+    segments_in,
+)
 from sexton.store.schema import (
     MONO,
     POSITION,

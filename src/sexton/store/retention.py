@@ -22,8 +22,14 @@ from pathlib import Path
 
 from sexton.errors import StoreError
 from sexton.store.homes import LONGEST_RAW_S, Reach, annex_names, reach_of
-from sexton.store.layout import SegmentName, remove, replaced_in, segments_in, sync_directory
-from sexton.store.manifest import read_manifest
+from sexton.store.layout import (
+    SegmentName,
+    read_manifest,
+    remove,
+    replaced_in,
+    segments_in,
+    sync_directory,
+)
 from sexton.store.pins import Pin, drop_pin, pins_in
 
 #: Of all bytes, what pinned segments may take.

@@ -42,7 +42,7 @@ from sexton.store.journal import (
     columns_of,
     encode_rows,
 )
-from sexton.store.manifest import FORMAT
+from sexton.store.layout import FORMAT
 
 __all__ = ["FORMAT", "MONO", "POSITION", "TIME", "WALL"]
 _TEXT = ("str", "str | None")

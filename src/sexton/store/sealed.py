@@ -27,8 +27,17 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.store.journal import READING, recover, stream_files
-from sexton.store.layout import ASIDE, read_plain, remove, sync_directory, write_all
-from sexton.store.manifest import MANIFEST, SCHEMA, read_manifest, signed
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SCHEMA,
+    read_manifest,
+    read_plain,
+    remove,
+    signed,
+    sync_directory,
+    write_all,
+)
 from sexton.store.schema import MONO, POSITION, TIME, WALL, tables
 
 _ZSTD_LEVEL = 3

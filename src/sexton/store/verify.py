@@ -25,8 +25,15 @@ from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
 from sexton.store.homes import is_annex
 from sexton.store.journal import ARROWS, JOURNAL, READING, ROWS, recover, whole_lines
-from sexton.store.layout import ASIDE, DIRECTORIES, current, is_locked, parse_name
-from sexton.store.manifest import MANIFEST, read_manifest
+from sexton.store.layout import (
+    ASIDE,
+    DIRECTORIES,
+    MANIFEST,
+    current,
+    is_locked,
+    parse_name,
+    read_manifest,
+)
 from sexton.store.pins import pins_in
 from sexton.store.schema import tables
 from sexton.store.sealed import read_table
@@ -109,9 +116,9 @@ def _entries(place: Path, found: Verified) -> list[os.DirEntry[str]]:
 
 def _unexpected(found: Verified, name: str, place: str) -> None:
     if not name.startswith(ASIDE):
-        found.tell(FOREIGN, place, "no recorder wrote this; readers skip it")
+        found.tell(FOREIGN, place, "not written by a recorder; ignored")
     elif not found.recording_now:
-        found.tell(TORN, place, "was being written when the recorder ended; readers skip it")
+        found.tell(TORN, place, "incomplete when the recorder stopped; ignored")
 
 
 def _segments(directory: Path, place: str, found: Verified) -> list[Path]:

@@ -136,7 +136,7 @@ class Writer:
                 return
             self._handed -= dropped.rows
             self.written.dropped_rows += dropped.rows
-            words = f"{dropped.rows:,} rows: the disk has not answered for too long"
+            words = f"{dropped.rows:,} rows dropped: the disk has not responded"
             self.written.notes.append(("lost", words))
 
     def _take(self) -> _Flush:
@@ -182,7 +182,7 @@ class Writer:
         self.written.refused_rows += rows
         if self.written.refused_rows >= max(1, 2 * self._told_refused):
             self._told_refused = self.written.refused_rows
-            words = f"{self._told_refused:,} rows so far held values that no column can"
+            words = f"{self._told_refused:,} rows so far had values that do not fit their columns"
             self.written.notes.append(("lost", words))
 
     def _start(self, flush: _Flush) -> None:
@@ -231,7 +231,7 @@ class Writer:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             gone = self._keeper.drop_oldest()
             if gone:
-                self.written.notes.append(("disk", f"{words}: gave up {gone} to make room"))
+                self.written.notes.append(("disk", f"{words}: deleted {gone} to make room"))
             with contextlib.suppress(OSError):
                 self._tidy(now)
         waiting = sum(flush.rows for flush in self._backlog)
