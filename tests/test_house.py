@@ -17,10 +17,11 @@ CODE = sorted(
 )
 
 
-def test_a_file_has_at_most_600_lines():
+def test_a_file_has_at_most_700_lines():
+    """Past 400 ask whether it is two modules; past 700 it is."""
     lines = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in CODE}
-    assert len(lines) > 500
-    assert {path: number for path, number in lines.items() if number > 600} == {}
+    assert len(lines) > 400
+    assert {path: number for path, number in lines.items() if number > 700} == {}
 
 
 def test_every_command_is_a_verb_in_the_list_and_in_the_readme():

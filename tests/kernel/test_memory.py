@@ -33,7 +33,7 @@ from sexton.model.window import Batch, Window
 from sexton.record.sampler import Sampler
 from sexton.replay import span
 from sexton.replay import window as replay
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from tests.support.memory_load import (
@@ -76,7 +76,7 @@ def large_file(tmp_path: Path) -> Path:
 
 def watched(seconds: float, *without: type[Row]) -> Window:
     kinds = [kind for kind in KINDS if kind not in without]
-    with Sampler(open_host(), giving(*kinds)) as sampler:
+    with Sampler(open_host(), sources_of(*kinds)) as sampler:
         return sampler.run(seconds)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from sexton.model.cpu import CoreTimes
 from sexton.record.recorder import Options, Recorder
 from sexton.host.host import open_host
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from sexton.store.layout import prepare, segments_in
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits
@@ -32,7 +32,7 @@ told = {"problems": [], "lost": [], "flushed": 0, "segments": 0, "born": 0}
 
 def record():
     from dataclasses import replace
-    sources = [replace(each, period_s=0.01) for each in giving(CoreTimes)]
+    sources = [replace(each, period_s=0.01) for each in sources_of(CoreTimes)]
     options = Options(place, Limits(3600.0, 1 << 30), probe=False, segment_s=0.15, flush_s=0.03)
     with Recorder(open_host(), options, (), sources) as recorder:
         recorder.run()

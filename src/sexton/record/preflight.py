@@ -42,8 +42,7 @@ from sexton.record.schedule import CLOSER, TABLES_S, recorded_sources
 from sexton.record.stacks import NICE, Rotation
 from sexton.sources.bpf.program import VALUE_BYTES
 from sexton.sources.registry import Source
-from sexton.sources.tracefs.detached import detached
-from sexton.sources.tracefs.instance import BUFFER_KB, GRANT, find_tracefs
+from sexton.sources.tracefs.instance import BUFFER_KB, GRANT, detached, find_tracefs
 from sexton.sources.tracefs.ring import EVENTS, buffer_kb
 from sexton.store.layout import DIRECTORIES, is_locked
 from sexton.store.retention import PINNED_SHARE, Limits

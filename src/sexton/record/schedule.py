@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sexton.record.sampler import default_sources
-from sexton.sources.registry import Source, left_out
+from sexton.sources.registry import Source, disabled
 
 EVERY_S = 1.0
 TABLES_S = 10.0
@@ -41,9 +41,9 @@ def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source,
         if each.id in _NOT_SAMPLED:
             continue
         if each.id.startswith("bpf.") and not probe:
-            each = left_out(each, "left out by --no-probe", "sexton record  # without --no-probe")
+            each = disabled(each, "disabled by --no-probe", "sexton record  # without --no-probe")
         if each.id.startswith("tracefs.") and not trace:
-            each = left_out(each, "left out by --no-trace", "sexton record  # without --no-trace")
+            each = disabled(each, "disabled by --no-trace", "sexton record  # without --no-trace")
         period_s = period_of(each)
         # What is read every second must answer within it, like the others of that second.
         deadline_s = min(each.deadline_s, EVERY_S) if period_s == EVERY_S else each.deadline_s

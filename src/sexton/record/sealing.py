@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 from sexton.errors import SourceError
-from sexton.host.runner import Manners, Running, start
+from sexton.host.runner import ChildOptions, Running, start
 from sexton.model.text import printable
 from sexton.store.layout import segments_in
 from sexton.store.retention import Limits
 from sexton.store.sealer import ALL, Outcome, needs_take_over
 
 _CHILD = "sexton.store.sealer"
-_MANNERS = Manners(nice=19, private=True, heard=True, dies_with_us=True)
+_OPTIONS = ChildOptions(nice=19, private=True, keep_stderr=True, dies_with_parent=True)
 #: The lowest priority on a busy node takes its time.
 _DEADLINE_S = 1200.0
 #: At the start and at the end, where somebody waits.
@@ -87,7 +87,7 @@ class ChildSealer:
         command = [sys.executable, "-I", "-m", _CHILD, str(self._directory), str(last), *limits]
         self._began_s = time.monotonic()
         try:
-            self._child = start([*command, *tasks], _MANNERS)
+            self._child = start([*command, *tasks], _OPTIONS)
         except SourceError:
             self._child = None
             self._last = last
@@ -113,7 +113,7 @@ class ChildSealer:
         status = child.status()
         if status is None and now_s - self._began_s < _DEADLINE_S:
             return []
-        words = child.words().strip().rpartition("\n")[2]
+        words = child.stderr().strip().rpartition("\n")[2]
         child.stop(patience_s=0.0)
         self._child = None
         try:

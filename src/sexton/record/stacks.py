@@ -5,8 +5,8 @@ when it starts the next, without losing a sample between the two, and each stand
 kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
 - perf runs at a low priority (`NICE`) and is told to die with us, so that a ``kill -9`` of the
-  recorder makes it finish its file and go. `Manners.dies_with_us` watches the *thread* that calls
-  `start` and `poll`, which has to live as long as the recorder: its main loop.
+  recorder makes it finish its file and go. `ChildOptions.dies_with_parent` watches the *thread*
+  that calls `start` and `poll`, which has to live as long as the recorder: its main loop.
 - What a killed recorder left is taken over: an old perf is ended, its open file set aside as
   ``…-torn`` and given the head that it lacks (`sexton.record.stacks`).
 - A perf that dies, or no longer rotates, is started again after 1, 2, 4 … 60 s; each death is
@@ -45,7 +45,7 @@ from typing import NamedTuple
 from sexton.errors import SourceDenied, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.host.runner import Manners, Running, start
+from sexton.host.runner import ChildOptions, Running, start
 from sexton.record.budget import counted_elsewhere
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
 
@@ -56,7 +56,7 @@ HERTZ = 97  # and not 100, which would march in step with the kernel's own ticks
 #: Below so many cores the recorder itself weighs more on the machine: half as often there, so that
 #: all of it together stays within 1 %.
 _FEW_CORES, _HERTZ_ON_FEW = 4, 49
-_MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
+_CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_with_parent=True)
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
 #: Of one file: two minutes of 98 busy cores. And no longer than this, so that what an alarm is
@@ -230,7 +230,7 @@ class RollingStacks:
         self._set_aside()
 
     def _launch(self) -> None:
-        self._running = start([*self._command, "-o", f"{self.folder}/{_OPEN}"], _MANNERS)
+        self._running = start([*self._command, "-o", f"{self.folder}/{_OPEN}"], _CHILD_OPTIONS)
         self._began_s = time.monotonic()
         self._again_s = None
 
@@ -240,11 +240,11 @@ class RollingStacks:
             self.cost()
             status = self._running.status()
             if status is None:
-                self._running.words()  # keeps them short
+                self._running.stderr()  # keeps them short
                 if self._open_bytes() > self._rotation.keep_bytes:
                     self._bury(now_s, "one file alone passed the bound in bytes")
             else:
-                said = last_words(self._running.words())
+                said = last_words(self._running.stderr())
                 self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")
         elif self._again_s is not None and now_s >= self._again_s:
             try:

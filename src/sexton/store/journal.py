@@ -291,7 +291,7 @@ class OpenSegment:
             if fresh:
                 sync_directory(self.directory)
             line: dict[str, Any] = {"ends": ends}
-            told = [[*state[:5], state.asked] for state in states]
+            told = [[*state[:5], state.requested] for state in states]
             if told != self._states:
                 line["states"] = told
             self._vouch(line)

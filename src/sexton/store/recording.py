@@ -116,7 +116,7 @@ class Segment:
     def states(self) -> tuple[SourceState, ...]:
         """How every source fared, as of its last flush."""
         return tuple(
-            SourceState(name, path, state, detail, grant, asked=bool(asked))
+            SourceState(name, path, state, detail, grant, requested=bool(asked))
             for name, path, state, detail, grant, asked, *_ in self.manifest.get("states", ())
         )
 

@@ -38,7 +38,7 @@ def test_every_expectation_holds_here(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_every_expectation_holds_in_a_machine(tmp_path: Path, kernel: str, hierarchy: str):
     run = playing.plan(kernel, hierarchy, Job(("check_freeing",)), tmp_path)
     (outcome,) = playing.play(run)
-    assert outcome.good, outcome.said
+    assert outcome.good, outcome.message
     folder = tmp_path / f"check_freeing-{kernel}-{hierarchy}"
     whole = json.loads((folder / "freeing.json").read_text())
     assert whole["kernel"].startswith(f"{kernel}.")

@@ -23,7 +23,7 @@ from sexton.replay.signals import aligned_in, events_in
 from sexton.replay.span import everything
 from sexton.replay.span_reader import Book, Shelf
 from sexton.replay.unit_ends import unit_ends
-from sexton.sources import allowance
+from sexton.sources import cores as own_cores
 from sexton.store.recording import Recording
 from tests.replay.reader_pool.together import both_there, read_back, square, told
 
@@ -101,7 +101,7 @@ def test_as_many_are_forked_as_there_are_cores_for_us(
     recording: Recording, monkeypatch: pytest.MonkeyPatch, cores: int, workers: int
 ):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(96)})
-    monkeypatch.setattr(allowance, "cores_for_us", lambda _: cores)
+    monkeypatch.setattr(own_cores, "cores_for_us", lambda _: cores)
     with Crew(recording) as crew:
         list(crew.each(square, range(100)))
         assert len(crew._workers) == workers

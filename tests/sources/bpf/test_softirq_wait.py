@@ -126,7 +126,7 @@ def test_a_list_may_have_holes():
 
 def test_it_is_read_only_where_asked_for():
     (found,) = [each for each in all_sources() if each.id == "bpf.softirq_wait"]
-    assert found.asked_by == "--probe"
+    assert found.opt_in == "--probe"
     assert "--probe" in found.grant
 
 

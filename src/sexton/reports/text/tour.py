@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sexton.reports.text.blocks import block
-from sexton.reports.text.plan import clamp
+from sexton.reports.text.fix import clamp
 
 _INDENT = "    "
 
