@@ -41,7 +41,7 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(tmp_path: Path) -> None:
     span_s = (found.column("mono_ns")[-1].as_py() - found.column("mono_ns")[0].as_py()) / 1e9
     assert 1 < span_s < 11
     assert status["companions"]["tracefs.ring"]["mode"] == "on"
-    assert any("ring dumped" in note.detail for note in every(place, RecorderNote))
+    assert any("event ring captured" in note.detail for note in every(place, RecorderNote))
     assert every(place, RingState)
 
 

@@ -56,8 +56,8 @@ _SHARE = 24
 #: Readings further apart are a gap (see `sexton.store.summary`).
 _GAP_S = 10.0
 _JUMP_S = 1.0
-#: Rows of one table in a compacted segment. This bounds memory: a row takes some 40 bytes.
-_MOST_ROWS = 3_000_000
+#: Rows of one table in memory at a time. The systemd unit has 300 MB; a row takes some 40 bytes.
+_MOST_ROWS = 600_000
 #: Rows in a row group. Readers decode row groups one by one or in parallel.
 _GROUP_ROWS = 1 << 18
 
@@ -175,15 +175,9 @@ def _belongs(each: _Sealed, group: Sequence[_Sealed], span_s: float, most_bytes:
         return False
     if sum(one.bytes for one in group) + each.bytes > most_bytes:
         return False
-    rows: Counter[str] = Counter()
-    annexes: set[str] = set()
-    for one in (*group, each):
-        rows.update({name: int(t.get("rows", 0)) for name, t in one.manifest["tables"].items()})
-        mine = set(annex_names(one.path))
-        if mine & annexes:  # the wall clock showed the same time twice
-            return False
-        annexes |= mine
-    return max(rows.values(), default=0) <= _MOST_ROWS
+    annexes = [set(annex_names(one.path)) for one in group]
+    # The same name twice: the wall clock showed the same time twice.
+    return not set(annex_names(each.path)) & set().union(*annexes)
 
 
 def _split(group: list[_Sealed], at: _Sealed) -> list[list[_Sealed]]:
@@ -247,9 +241,30 @@ def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, 
 
 
 def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, Any]:
+    first = next(_parts(name, group))[0].schema
+    options = column_options(name, first, hours=True)
+    return store_table(aside, name, _row_groups(name, group), options)
+
+
+def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
+    """The rows of a table in row groups, those of each thing together; in a table of more than
+    `_MOST_ROWS` rows an hour, within each part of that many rows."""
+    kind = tables().get(name)
+    for parts in _parts(name, group):
+        content = _in_one_piece(parts)
+        order = None if kind is None else merged_order(kind, content)
+        for at in range(0, max(content.num_rows, 1), _GROUP_ROWS):
+            if order is None:
+                yield content.slice(at, _GROUP_ROWS)
+            else:
+                yield content.take(pa.array(order[at : at + _GROUP_ROWS]))
+
+
+def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
+    """A table of each segment, in lists of about `_MOST_ROWS` rows."""
     kind = tables().get(name)
     coded = ("table",) if name == READING else () if kind is None else texts_of(kind)
-    parts = []
+    parts: list[pa.Table] = []
     for each in group:
         try:
             source = open_table(each.path, name, each.manifest, coded)
@@ -257,15 +272,11 @@ def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, 
                 parts.append(source.read(use_threads=False))
         except (OSError, StoreError, pa.ArrowException) as error:
             raise _Damaged(each, str(error).split("\n")[0]) from None
-    content = _in_one_piece(parts)
-    order = None if kind is None else merged_order(kind, content)
-    pieces = (
-        content.slice(at, _GROUP_ROWS)
-        if order is None
-        else content.take(pa.array(order[at : at + _GROUP_ROWS]))
-        for at in range(0, max(content.num_rows, 1), _GROUP_ROWS)
-    )
-    return store_table(aside, name, pieces, column_options(name, content.schema, hours=True))
+        if sum(part.num_rows for part in parts) >= _MOST_ROWS:
+            yield parts
+            parts = []
+    if parts:
+        yield parts
 
 
 def _in_one_piece(parts: list[pa.Table]) -> pa.Table:

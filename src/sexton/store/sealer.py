@@ -25,8 +25,8 @@ from sexton.model.text import count, printable
 from sexton.store.layout import ASIDE, DIRECTORIES, segments_in
 from sexton.store.retention import Limits, drop_replaced
 
-#: Beyond what the libraries reserve. An hour of 96 cores takes 300 MB, for a second or two.
-MEMORY_BYTES = 512 << 20
+#: Beyond what the libraries reserve: the systemd unit has 300 MB for the recorder and its children.
+MEMORY_BYTES = 200 << 20
 _MOST_CPU_S = 600
 #: No segment has a higher number.
 ALL = 1 << 62
