@@ -17,8 +17,7 @@ from sexton.record.companion import Companion, Place
 from sexton.record.companions import Ring, Stacks, chosen
 from sexton.sources.tracefs import ring
 from sexton.store.layout import is_locked
-from sexton.store.marks import leave_mark, remark_now
-from sexton.store.pins import Pin
+from sexton.store.pins import Pin, leave_mark, remark_now
 from tests.record.running import every, options, recording, source, wait_until
 
 
@@ -46,7 +45,7 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(
     span_s = (found.column("mono_ns")[-1].as_py() - found.column("mono_ns")[0].as_py()) / 1e9
     assert 1 < span_s < 11
     assert status["companions"]["tracefs.ring"]["mode"] == "on"
-    assert any("ring dumped" in note.detail for note in every(place, RecorderNote))
+    assert any("event ring captured" in note.detail for note in every(place, RecorderNote))
     assert every(place, RingState)
 
 

@@ -29,8 +29,7 @@ from sexton.replay.span import everything
 from sexton.replay.window import window as replayed
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.store.layout import is_locked
-from sexton.store.marks import leave_mark, remark_now
-from sexton.store.pins import pins_in
+from sexton.store.pins import leave_mark, pins_in, remark_now
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits
 from sexton.store.writer import Writer
@@ -257,4 +256,4 @@ def test_over_its_budget_it_sheds_the_costliest_source_and_says_so(
         wait_until(lambda: json.loads((place / "status.json").read_text())["shed"])
     told = [note.detail for note in every(place, RecorderNote) if note.kind == "shed"]
     assert told[0].startswith("test.dear read less often: ")
-    assert told[1].startswith("test.dear not read any more: ")
+    assert told[1].startswith("test.dear paused: ")

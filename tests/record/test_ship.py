@@ -136,7 +136,7 @@ def test_the_open_segment_goes_at_once_again_and_then_sealed(recording, box, sta
 
 def test_a_half_flushed_tail_does_not_travel(recording, box, start):
     (opened,) = (recording / "open").iterdir()
-    for name in ("journal", "mark.arrows"):
+    for name in ("journal", "mark.rows"):
         with (opened / name).open("ab") as stream:
             stream.write(b"half a flush")
     add_pin(recording, pin(NOW - 300, time.monotonic() + 120, boot_id="this boot"))
@@ -312,7 +312,7 @@ def test_a_destination_that_hangs_never_holds_the_recorder(recording, box, start
     until(lambda: shipper.status()["busy_s"] > 0)
     now = time.monotonic() + ship._STUCK_S + 1
     (note,) = shipper.beat(now, True)
-    assert "has not answered for" in note.detail
+    assert "has not responded for" in note.detail
     assert shipper.beat(now + 1, True) == []
     shipper.alarmed(pin(100.0, 130.0))
     shipper.close()

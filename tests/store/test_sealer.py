@@ -18,7 +18,7 @@ from sexton.store.layout import ASIDE, Lock, prepare, segment_name, segments_in
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
-from sexton.store.takeover import take_over
+from sexton.store.sealer import take_over
 from tests.support.recordings import (
     HEADER,
     STATES,
@@ -62,7 +62,7 @@ def record_until_killed(directory: Path, first: int, told: Connection) -> None:
 def watch_and_kill(directory: Path, first: int, chance: random.Random) -> list[int]:
     """Let one recorder run for a random while; the flushes that it said were on disk."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sexton.store.takeover", __name__])
+    context.set_forkserver_preload(["sexton.store.sealer", __name__])
     heard, told = context.Pipe(duplex=False)
     child = context.Process(target=record_until_killed, args=(directory, first, told), daemon=True)
     child.start()
@@ -252,7 +252,7 @@ def test_a_recorder_that_was_killed_as_it_began_leaves_nothing(tmp_path: Path):
 
 def test_an_open_segment_of_which_nothing_can_be_read_is_kept_and_named(tmp_path: Path):
     opened = write_open(tmp_path, [simple(1.0)])
-    for path in opened.glob("*.arrows"):
+    for path in opened.glob("*.rows"):
         path.write_bytes(b"damaged")
     notes = take_over(tmp_path)
     assert notes[-1] == f"{opened.name}: kept as it is, under segments/"
