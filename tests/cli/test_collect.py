@@ -195,7 +195,7 @@ def test_a_signal_ends_it_without_leftovers(shell, tmp_path: Path, number: signa
     child.stdin.close()
     _wait_for(lambda: list(place.glob("sexton.*/1/bundle")))
     os.killpg(child.pid, number)
-    assert child.wait(timeout=30) != 0
+    assert child.wait(timeout=120) != 0
     _wait_for(lambda: not list(place.iterdir()))
     assert list(place.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -52,20 +53,22 @@ def test_every_command_is_tried_here() -> None:
 @each(EVERY)
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_a_full_disk_is_one_line_and_a_failure(command: tuple[str, ...], unbuffered: str) -> None:
-    ended = shell(f"$SEXTON {' '.join(command)} > /dev/full", env={"PYTHONUNBUFFERED": unbuffered})
+    ended = shell(
+        f"$SEXTON {shlex.join(command)} > /dev/full", env={"PYTHONUNBUFFERED": unbuffered}
+    )
     assert one_line(ended.stderr) == "sexton: cannot write: No space left on device"
     assert ended.returncode == 2
 
 
 @each(EVERY)
 def test_a_reader_that_left_ends_us_as_it_would_any_program(command: tuple[str, ...]) -> None:
-    ended = shell(f"$SEXTON {' '.join(command)} | exec true; exit ${{PIPESTATUS[0]}}")
+    ended = shell(f"$SEXTON {shlex.join(command)} | exec true; exit ${{PIPESTATUS[0]}}")
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 @each(EVERY)
 def test_closed_standard_output_is_one_line_and_a_failure(command: tuple[str, ...]) -> None:
-    ended = shell(f"$SEXTON {' '.join(command)} >&-")
+    ended = shell(f"$SEXTON {shlex.join(command)} >&-")
     assert one_line(ended.stderr) == "sexton: standard output is closed"
     assert ended.returncode == 2
 
@@ -73,7 +76,7 @@ def test_closed_standard_output_is_one_line_and_a_failure(command: tuple[str, ..
 @each(QUICK.values())
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
 def test_the_other_streams_are_not_needed(command: tuple[str, ...], closed: str) -> None:
-    ended = shell(f"$SEXTON {' '.join(command)} {closed}")
+    ended = shell(f"$SEXTON {shlex.join(command)} {closed}")
     quiet(ended)
     assert ended.stdout
 

@@ -43,7 +43,7 @@ def started(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_trace(process: subprocess.Popen[bytes], instances: Path) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not of(process, instances):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, "it never traced"

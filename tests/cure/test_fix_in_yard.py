@@ -27,7 +27,7 @@ from tests.cure.fixing import (
     uproot,
     write,
 )
-from tests.yard.yard import Yard
+from tests.yard.yard import PYTHON, Yard
 
 pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
@@ -49,7 +49,7 @@ def test_a_loop_is_found_planned_applied_verified_and_rolled_back(place: Yard):
     before = picture(place)
     seen = place.run(
         "sh", "-c",
-        f"{sys.executable} -B -m sexton fix plan --seconds 3 --out /run/plan.json; echo exit $?",
+        f"{PYTHON} -B -m sexton fix plan --seconds 3 --out /run/plan.json; echo exit $?",
         deadline_s=240,
     )  # fmt: skip
     text, _, status = seen.rpartition("exit ")
@@ -241,7 +241,7 @@ def test_a_configured_name_is_protected_too(place: Yard):
     place.run("sh", "-c", f"cat >/run/protected.toml <<'X'\n{rules}X")
     seen = place.run(
         "sh", "-c",
-        f"{sys.executable} -B -m sexton fix plan --seconds 2 --protected /run/protected.toml"
+        f"{PYTHON} -B -m sexton fix plan --seconds 2 --protected /run/protected.toml"
         " --json; true", deadline_s=240,
     )  # fmt: skip
     plan = json.loads(seen)
@@ -269,7 +269,7 @@ def test_a_second_fixer_is_told_who_is_at_it(place: Yard):
         f"with hold_lock(State('{STATE}'), 'a test', 60):\n"
         "    print('held', flush=True); time.sleep(60)"
     )
-    place.run("sh", "-c", f'{sys.executable} -B -c "{code}" >/run/held 2>&1 & sleep 0.1')
+    place.run("sh", "-c", f'{PYTHON} -B -c "{code}" >/run/held 2>&1 & sleep 0.1')
     place.wait("the lock", lambda: place.run("cat", "/run/held", check=False) == "held\n")
     done = apply(place, confirm)
     assert done.returncode == 2
@@ -284,7 +284,7 @@ def test_a_second_fixer_is_told_who_is_at_it(place: Yard):
 def test_the_shell_commands_do_the_same_as_apply(place: Yard):
     text = place.run(
         "sh", "-c",
-        f"{sys.executable} -B -m sexton fix plan --seconds 2 --shell >/run/fix.sh;"
+        f"{PYTHON} -B -m sexton fix plan --seconds 2 --shell >/run/fix.sh;"
         " cat /run/fix.sh", deadline_s=240,
     )  # fmt: skip
     assert "systemctl mask leak.service" in text

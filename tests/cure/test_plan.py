@@ -129,6 +129,7 @@ def test_a_plan_says_how_many_it_leaves_where_they_are():
     assert "2 more zombies under other parents" in plan.notes[0]
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_path):
     with graveyard(300, "page cache") as yard:

@@ -177,6 +177,7 @@ def test_a_slope_is_of_counts_by_one_method_only():
     assert measures.dying_over(make_window(readings)) == [(10.0, 60), (20.0, 60)]
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_on_a_node_that_can_be_counted_the_slope_is_known_and_rising_zombies_fail_it():
     """Live: v1's /proc/cgroups less the directories, or v2's cgroup.stat, as the kernel has it."""

@@ -49,6 +49,7 @@ def circle(left: Place, right: Place) -> None:
         place.run("ip", "route", "add", "default", "via", other.address)
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_packets_in_a_circle_flood_the_core_they_are_sent_from():
     cores = sorted(os.sched_getaffinity(0))

@@ -49,7 +49,7 @@ from tests.support.memory_load import (
 from tests.support.recordings import write_sealed
 from tests.support.tools import need
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 #: What a Python program is called, cut as the kernel cuts it.
 NAME = Path(sys.executable).name[:15]
@@ -146,7 +146,9 @@ TRIES = 4
 def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
     need("perf", package="linux-perf")
     cores = sorted(os.sched_getaffinity(0))
-    rank = "-20" if len(cores) > 1 else "0"  # before all others, where the recorder has a core too
+    rank = (
+        "first" if len(cores) > 1 else "last"
+    )  # before all others, where the recorder has a core too
     with running(FAULT, str(cores[-1]), rank) as pid:
         for _ in range(TRIES):
             window = watched(8.0)

@@ -18,6 +18,7 @@ from sexton.sources.registry import sources_of
 from tests.sources.bpf.hold import held_core
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_starved_softirq_is_found_on_its_core_and_on_no_other():
     cores = sorted(os.sched_getaffinity(0))

@@ -150,7 +150,7 @@ def test_a_quota_that_is_used_up_is_met_like_a_full_disk(
         over.clear()
         wait_until(lambda: not recorder.problem)
     told = [note.detail for note in every(place, RecorderNote)]
-    assert any("Disk quota exceeded: gave up" in words for words in told)
+    assert any("Disk quota exceeded: deleted" in words for words in told)
 
 
 def test_two_thousand_cgroups_a_minute_die_and_every_death_is_there(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ class Decoding:
         self.counts.waiting_bytes = sum(each.bytes for each in waiting)
         if len(waiting) > _BEHIND and not self._told_behind:
             self._told_behind = True
-            self._notes.append(f"{count(len(waiting), 'file')} wait to be decoded, newest first")
+            self._notes.append(f"{count(len(waiting), 'file')} waiting to be decoded, newest first")
         elif len(waiting) <= _BEHIND // 2:
             self._told_behind = False
         return waiting[::-1]
@@ -268,9 +268,9 @@ class Decoding:
         if status is not None:
             self._end(now_s, said, "" if status == 0 else f"ended with {status}")
         elif now_s - batch.began_s > _DEADLINE_S:
-            self._end(now_s, said, f"not done after {_DEADLINE_S:.0f} s; ended")
+            self._end(now_s, said, f"not finished after {_DEADLINE_S:.0f} s; killed")
         elif batch.rss_bytes > _MOST_BYTES:
-            self._end(now_s, said, f"took {batch.rss_bytes >> 20} MB of memory; ended")
+            self._end(now_s, said, f"used {batch.rss_bytes >> 20} MB of memory; killed")
 
     def _measure(self, batch: _Batch) -> None:
         """CPU time, and memory that is its own: the libraries it maps are those we map."""
@@ -335,7 +335,7 @@ class Decoding:
         self._known.setdefault(name, _Waiting(0.0)).failed = True
         self.counts.failed += 1
         self.counts.last_error = printable(why)
-        self._notes.append(f"{name} stays as perf wrote it: {printable(why)}")
+        self._notes.append(f"{name} not decoded, kept as perf wrote it: {printable(why)}")
 
     def _pay(self, now_s: float, batch: _Batch) -> None:
         counted_elsewhere(batch.cpu_s)

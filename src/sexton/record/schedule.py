@@ -2,7 +2,7 @@
 
 A source's own period is what ten seconds of `diagnose` want. Over hours less is enough for some:
 what moves within a second is read every second, walks and tables every ten, what hardly changes
-once per segment (so that each two minutes stand alone), and what is dear once an hour. While an
+every two minutes, and what is dear once an hour. While an
 alarm is on, the tables are read every second too.
 """
 
@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from sexton.record.sampler import default_sources
 from sexton.sources.registry import Source, disabled
-from sexton.store.writer import SEGMENT_S
 
 EVERY_S = 1.0
 TABLES_S = 10.0
+#: What hardly changes.
+STEADY_S = 120.0
 HOURLY_S = 3600.0
 #: Once an hour: they ask the journal, or make the kernel walk, however carefully.
 _DEAR = (
@@ -55,5 +56,5 @@ def period_of(source: Source) -> float:
     if source.id in _DEAR:
         return HOURLY_S
     if source.period_s == 0:
-        return SEGMENT_S
+        return STEADY_S
     return EVERY_S if source.period_s <= EVERY_S else TABLES_S

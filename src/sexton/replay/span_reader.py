@@ -154,7 +154,7 @@ class Shelf:
 
 def _follows(before: Segment, segment: Segment) -> bool:
     near = segment.start[0] - before.end[0] <= GAP_S
-    return near and segment.sequence == before.sequence + 1
+    return near and segment.sequence == before.last_sequence + 1
 
 
 def _moments(segment: Segment) -> dict[str, Moments]:

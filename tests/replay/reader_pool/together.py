@@ -15,7 +15,7 @@ from sexton.replay.span import everything
 from sexton.store.recording import Recording
 
 #: Longer than anything here takes on the slowest machine: to fail, not to measure.
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def wait_for(happened: Callable[[], bool]) -> bool:

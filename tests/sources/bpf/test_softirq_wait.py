@@ -176,6 +176,7 @@ def test_it_counts_about_as_the_kernel_counts(waits: SoftirqWaits):
     assert cost(rows).watched is True
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_starved_core_is_found_there_while_it_waits_and_after(waits: SoftirqWaits):
     if len(CORES) < 2:

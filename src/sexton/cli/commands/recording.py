@@ -156,7 +156,7 @@ def _mark(args: argparse.Namespace) -> int:
 
     from sexton.errors import CommandError
     from sexton.store.layout import is_locked
-    from sexton.store.marks import leave_mark, pin_mark, remark_now
+    from sexton.store.pins import leave_mark, pin_mark, remark_now
 
     directory = Path(args.directory)
     if not (directory / "segments").is_dir():

@@ -1,7 +1,8 @@
 """Draw a flame graph of a time range, cores, task, cgroup or function.
 
   sexton profile flame perf.data                            a tree on the terminal, down to 1 %
-  sexton profile flame perf.data --out flame.svg            interactive; also .html
+  sexton profile flame perf.data --out flame.svg            interactive SVG
+  sexton profile flame perf.data --out flame.html           with heatmap; any range of it
   sexton profile flame perf.data --from 127 --to 132 --cpu 5
   sexton profile flame perf.data --task '^kubelet$' --grep rstat
   sexton profile flame perf.data --out it.pb.gz             pprof; .folded, .speedscope.json
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="default: by --out's extension, else text"
     )
-    parser.add_argument("--icicle", action="store_true", help="root at the top")
+    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
 
@@ -110,12 +111,18 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
         lines = [*flame_lines(flame, width), *shortfalls(capture, width)]
         text = "\n".join([f" {about(args, capture)}", "", *lines, ""])
     else:
-        from sexton.explorer.files.flame_page import flame_html
-        from sexton.reports.svg.flame_svg import flame_svg
-
         words = words_of(args, capture, flame)
-        write = flame_html if chosen == "html" else flame_svg
-        text = write(boxes_of(flame), words, args.icicle)
+        if chosen == "html":
+            from sexton.cli.profile.capture import selection_of
+            from sexton.cli.profile.page import data_of
+            from sexton.explorer.files.profile import flame_html
+
+            data = data_of(args, found, selection_of(args, found), flame)
+            text = flame_html(words.title, words.note, data)
+        else:
+            from sexton.reports.svg.flame_svg import flame_svg
+
+            text = flame_svg(boxes_of(flame), words, args.icicle)
     return [text.encode("utf-8", "backslashreplace")]
 
 

@@ -76,12 +76,16 @@ def run(args: argparse.Namespace) -> int:
             print_json(document, indent=None)
         return 0
     if args.out:
-        from sexton.explorer.files.flame_page import heat_html
-        from sexton.reports.svg.heat_svg import heat_svg
-
         picture = _picture(found, args, _FILE_COLUMNS)
-        write = heat_html if args.out.endswith(".html") else heat_svg
-        emit_text(write(picture, capture), args.out)
+        if args.out.endswith(".html"):
+            from sexton.cli.profile.page import heatmap_page
+
+            text = heatmap_page(args, found, picture.kind)
+        else:
+            from sexton.reports.svg.heat_svg import heat_svg
+
+            text = heat_svg(picture, capture)
+        emit_text(text, args.out)
         if args.out != "-":
             report_written(args.out)
         return 0
@@ -113,10 +117,10 @@ def drawn(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: i
     last = span[1] + 1 if end is None else min(end, span[1] + 1)
     if last <= first:
         raise no_samples(found)
-    return heatmap(_heat(found, args, first, last), first, last, kind, columns)
+    return heatmap(heats_of(found, args, first, last), first, last, kind, columns)
 
 
-def _heat(found: Opened, args: argparse.Namespace, start_ns: int, end_ns: int) -> Iterable[Heat]:
+def heats_of(found: Opened, args: argparse.Namespace, start_ns: int, end_ns: int) -> Iterable[Heat]:
     """Stored heat; with filters on samples, heat counted from the samples."""
     from sexton.cli.profile.capture import parse_numbers, selection_of
     from sexton.profile.heat import heat_of_choice, of_cores
