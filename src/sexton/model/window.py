@@ -6,18 +6,24 @@ for every source the state it was in. What was not recorded is `None`. **Absent 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.node import Node
-from sexton.model.row import Row, fields_of
+from sexton.model.row import Row
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
+    F64 = npt.NDArray[np.float64]
+    Bools = npt.NDArray[np.bool_]
+
+T = TypeVar("T")
 R = TypeVar("R", bound=Row)
 
 
@@ -53,14 +59,22 @@ class Batch(Frozen, Generic[R]):
     follows: bool = True
 
 
-@frozen
-class Columns(Frozen):
-    """One table as numpy arrays, each as long as the table, with `time` (monotonic seconds)."""
+Key = tuple[Hashable, ...]
+Wanted = Callable[[Key], bool]
 
-    arrays: Mapping[str, np.ndarray[Any, Any]]
 
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        return self.arrays[name]
+class Columns(NamedTuple):
+    """Some columns of one table: a row per thing, a column per reading.
+
+    `things` are the values of the table's entity fields. A value is NaN where the kernel did not
+    give it or the thing was not there. `follows` is false where readings are missing before one.
+    """
+
+    mono: F64
+    wall: F64
+    follows: Bools
+    things: list[Key]
+    values: dict[str, F64]
 
 
 class Bounds(NamedTuple):
@@ -99,6 +113,7 @@ class Window:
         self._clock = edges.clock
         #: When something was read, on both clocks; made when it is first asked for.
         self._readings: list[tuple[float, float]] | None = None
+        self._kept: dict[Hashable, Any] = {}
 
     @property
     def seconds(self) -> float:
@@ -114,6 +129,46 @@ class Window:
     def batches(self, kind: type[R]) -> tuple[Batch[R], ...] | None:
         """Every reading of this row type, oldest first; `None` if it was never read."""
         return cast("tuple[Batch[R], ...] | None", self._batches.get(kind))
+
+    def between(self, kind: type[R], start: float, end: float) -> tuple[Batch[R], ...]:
+        """Readings from the last at or before `start` to the first at or after `end`.
+
+        Monotonic seconds. All that happened in between lies between the first and the last.
+        """
+        items = self.batches(kind) or ()
+        first = max(bisect_right(items, start, key=_mono) - 1, 0)
+        last = bisect_left(items, end, key=_mono)
+        return items[first : last + 1]
+
+    def columns(
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
+    ) -> Iterator[Columns]:
+        """Some columns of a table, in one or several pieces, oldest first; none if never read.
+
+        `wanted` chooses things by their key.
+        """
+        found = columns_of(self._batches.get(kind, ()), kind, names, wanted)
+        if found is not None:
+            yield found
+
+    def read(self, kind: type[Row]) -> bool:
+        """Was it read at all, with or without rows?"""
+        return kind in self._batches
+
+    def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
+        """Its first and its last reading (monotonic seconds); `None` if it was never read."""
+        items = self._batches.get(kind)
+        return (items[0].mono_s, items[-1].mono_s) if items else None
+
+    def row_count(self, kind: type[Row]) -> int:
+        """How many rows of it were read."""
+        return sum(len(batch.rows) for batch in self._batches.get(kind, ()))
+
+    def keep(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What was made of this window under that name before, or made now."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return cast("T", self._kept[name])
 
     def latest(self, kind: type[R]) -> tuple[R, ...] | None:
         """The last reading; `None` if it was never read."""
@@ -151,21 +206,55 @@ class Window:
         )
         return near[1] + (mono_s - near[0])
 
-    def columns(self, kind: type[Row]) -> Columns | None:
-        """The table as arrays, for arithmetic over many rows: hours of many cores."""
-        items = self.batches(kind)
-        if items is None:
-            return None
-        import numpy as np
 
-        arrays = {
-            name: np.array([getattr(row, name) for batch in items for row in batch.rows])
-            for name in fields_of(kind)
-        }
-        arrays["time"] = np.repeat(
-            [batch.mono_s for batch in items], [len(batch.rows) for batch in items]
-        )
-        return Columns(arrays)
+def columns_of(
+    batches: Sequence[Batch[Any]],
+    kind: type[Row],
+    names: Sequence[str],
+    wanted: Wanted | None = None,
+) -> Columns | None:
+    """Rows as columns; of two readings at one moment the later counts."""
+    import numpy as np
+
+    kept = [batch for batch, after in zip(batches, (*batches[1:], None), strict=True)
+            if after is None or after.mono_s > batch.mono_s]  # fmt: skip
+    if not kept:
+        return None
+    key_of, values_of = _getter(kind.entity), _getter(names)
+    index: dict[Key, int] = {}
+    cells: list[tuple[int, int]] = []
+    found: list[tuple[Any, ...]] = []
+    for at, batch in enumerate(kept):
+        for row in batch.rows:
+            key = key_of(row)
+            if wanted is None or wanted(key):
+                cells.append((index.setdefault(key, len(index)), at))
+                found.append(values_of(row))
+    made = np.full((len(names), len(index), len(kept)), np.nan)
+    if found:
+        rows, readings = np.array(cells).T
+        made[:, rows, readings] = np.array(found, dtype=np.float64).T
+    return Columns(
+        np.array([batch.mono_s for batch in kept]),
+        np.array([batch.wall_s for batch in kept]),
+        np.array([batch.follows for batch in kept]),
+        list(index),
+        dict(zip(names, made, strict=True)),
+    )
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The values of these fields of a row, always as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    if not names:
+        return lambda _: ()
+    only = attrgetter(names[0])
+    return lambda row: (only(row),)
+
+
+def _mono(batch: Batch[Any]) -> float:
+    return batch.mono_s
 
 
 def bounds_of(tables: Iterable[Sequence[Batch[Any]]]) -> Bounds:

@@ -1,0 +1,188 @@
+"""Where each core's time went: the one definition of a core's shares.
+
+A virtual core may get less than all the time, and not every hypervisor reports that as steal time:
+ticks are lost then, and the parts of a step do not add up to it. A share is therefore a share of
+the time the core was *given*, as mpstat computes it: a core that was in the kernel whenever it ran
+did nothing else. Over several steps it is the time spent over the time given, not a mean of shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.cpu import CoreTimes
+from sexton.model.window import Columns, Window
+from sexton.series.rates import F32, F64, Run, Series, Stepper, Steps, runs
+
+#: Less than WHOLE of a step is accounted for only where ticks were lost; less than ENOUGH, and too
+#: few ticks are left to judge by.
+WHOLE, ENOUGH = 0.85, 0.2
+USER = ("user_ms", "nice_ms")
+SYSTEM = ("system_ms",)
+SOFTIRQ = ("irq_ms", "softirq_ms")
+WAIT = ("iowait_ms", "steal_ms")
+IDLE = ("idle_ms",)
+KERNEL = (*SYSTEM, *SOFTIRQ)
+PARTS = (*USER, *SYSTEM, *SOFTIRQ, *WAIT, *IDLE)
+#: Idle and iowait step back a little now and then: such a part is left out, not the core.
+_NEEDED = (*USER, *KERNEL)
+
+
+class Shares(NamedTuple):
+    """Of one core over a span, in per cent of the `given_s` seconds it was given."""
+
+    user: float
+    system: float
+    softirq: float
+    wait: float
+    given_s: float
+    seconds: float
+
+    @property
+    def kernel(self) -> float:
+        return self.system + self.softirq
+
+    @property
+    def busy(self) -> float:
+        return self.user + self.kernel
+
+
+class CoreSeries(NamedTuple):
+    """Seconds of every core by kind, and those it was given: a row per core, a column per step."""
+
+    start: F64
+    end: F64
+    wall: F64
+    cores: list[int]
+    user: F32
+    system: F32
+    softirq: F32
+    wait: F32
+    given: F32
+
+    @property
+    def kernel(self) -> F32:
+        """Seconds in the kernel: system time and interrupts."""
+        return self.system + self.softirq
+
+    @property
+    def things(self) -> list[tuple[int]]:
+        return [(core,) for core in self.cores]
+
+    def percent(self, seconds: F32) -> F32:
+        """Seconds by step as per cent of what each core was given."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            made: F32 = np.minimum(100 * seconds / self.given, np.float32(100))
+        return made
+
+    def held(self, limit: float) -> list[Run]:
+        """Stretches in which a core spent `limit` per cent or more in the kernel."""
+        return list(runs(self._times, self.percent(self.kernel) >= limit))
+
+    @property
+    def _times(self) -> Series:
+        return Series(self.start, self.end, self.wall, [], self.given)
+
+    def part(self, core: int, first: int, last: int) -> Shares | None:
+        """One core over its steps `first` to `last`; `None` where nothing is known."""
+        return self.shares(self.cores.index(core), slice(first, last + 1))
+
+    def shares(self, row: int, steps: slice) -> Shares | None:
+        known = ~np.isnan(self.system[row, steps])
+        if not known.any():
+            return None
+
+        def spent(part: F32) -> float:
+            return float(part[row, steps][known].sum(dtype=np.float64))
+
+        given = spent(self.given)
+        if given <= 0:
+            return None
+        kinds = (self.user, self.system, self.softirq, self.wait)
+        user, system, softirq, wait = (min(100 * spent(each) / given, 100.0) for each in kinds)
+        seconds = float((self.end - self.start)[steps][known].sum())
+        return Shares(user, system, softirq, wait, given, seconds)
+
+    def over(
+        self, start: float, end: float, cores: Collection[int] | None = None
+    ) -> dict[int, Shares]:
+        """Every core over a span (monotonic seconds): the steps that touch it, whole."""
+        steps = self._times.inside(start, end)
+        found = {}
+        for row, core in enumerate(self.cores):
+            if cores is None or core in cores:
+                shares = self.shares(row, steps)
+                if shares is not None:
+                    found[core] = shares
+        return found
+
+
+def core_series(window: Window) -> CoreSeries | None:
+    """Of every step of the window; `None` where cores were never read twice."""
+    return window.keep("core_series", lambda: from_columns(window.columns(CoreTimes, PARTS)))
+
+
+def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
+    """The same of columns that come in pieces."""
+    stepper = Stepper()
+    parts = [_part(stepper.add(each)) for each in pieces]
+    parts = [each for each in parts if len(each.end)]
+    return _joined(parts) if parts else None
+
+
+def _part(steps: Steps) -> CoreSeries:
+    moved = steps.moved
+    seconds = steps.seconds
+    known = ~np.isnan(np.stack([moved[name] for name in _NEEDED])).any(axis=0)
+    spent = np.nansum(np.stack([moved[name] for name in PARTS]), axis=0) / 1000
+    lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
+    given = np.where(lost, spent, seconds)
+
+    def part(names: Sequence[str]) -> F32:
+        found = np.nansum(np.stack([moved[name] for name in names]), axis=0) / 1000
+        made: F32 = np.where(known, found, np.nan).astype(np.float32)
+        return made
+
+    cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
+    return CoreSeries(
+        steps.start,
+        steps.end,
+        steps.wall,
+        cores,
+        part(USER),
+        part(SYSTEM),
+        part(SOFTIRQ),
+        part(WAIT),
+        given.astype(np.float32),
+    )
+
+
+def _joined(parts: Sequence[CoreSeries]) -> CoreSeries:
+    if len(parts) == 1:
+        return parts[0]
+    cores = sorted({core for part in parts for core in part.cores})
+    rows = [np.searchsorted(cores, part.cores) for part in parts]
+    number = sum(len(part.end) for part in parts)
+
+    def stitched(pieces: Iterable[F32]) -> F32:
+        made = np.full((len(cores), number), np.nan, np.float32)
+        at = 0
+        for mine, piece in zip(rows, pieces, strict=True):
+            made[mine, at : at + piece.shape[1]] = piece
+            at += piece.shape[1]
+        return made
+
+    return CoreSeries(
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.end for part in parts]),
+        np.concatenate([part.wall for part in parts]),
+        cores,
+        stitched(part.user for part in parts),
+        stitched(part.system for part in parts),
+        stitched(part.softirq for part in parts),
+        stitched(part.wait for part in parts),
+        stitched(part.given for part in parts),
+    )
