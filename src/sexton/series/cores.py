@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.cpu import CoreTimes
-from sexton.model.window import Batch, Columns, Window, columns_of
+from sexton.model.window import Batch, Columns, Key, Window, columns_of
 from sexton.series.rates import F32, F64, Run, Series, Stepper, Steps, runs
 
 #: Less than WHOLE of a step is accounted for only where ticks were lost; less than ENOUGH, and too
@@ -69,7 +69,7 @@ class CoreSeries(NamedTuple):
         return self.system + self.softirq
 
     @property
-    def things(self) -> list[tuple[int]]:
+    def things(self) -> list[Key]:
         return [(core,) for core in self.cores]
 
     def percent(self, seconds: F32) -> F32:
@@ -77,6 +77,11 @@ class CoreSeries(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             made: F32 = np.minimum(100 * seconds / self.given, np.float32(100))
         return made
+
+    def spent(self, columns: Sequence[str]) -> F32:
+        """Seconds by step of one kind, by the columns it is made of."""
+        kinds = {USER: self.user, SYSTEM: self.system, SOFTIRQ: self.softirq, WAIT: self.wait}
+        return self.kernel if tuple(columns) == KERNEL else kinds[tuple(columns)]
 
     def held(self, limit: float) -> list[Run]:
         """Stretches in which a core spent `limit` per cent or more in the kernel."""
@@ -136,7 +141,7 @@ class CoreMeter:
         columns = columns_of((batch,), CoreTimes, PARTS)
         if columns is None:
             return None
-        made = _part(self._stepper.add(columns))
+        made = from_steps(self._stepper.add(columns))
         return made if len(made.end) else None
 
 
@@ -148,12 +153,13 @@ def core_series(window: Window) -> CoreSeries | None:
 def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
     """The same of columns that come in pieces."""
     stepper = Stepper()
-    parts = [_part(stepper.add(each)) for each in pieces]
+    parts = [from_steps(stepper.add(each)) for each in pieces]
     parts = [each for each in parts if len(each.end)]
     return _joined(parts) if parts else None
 
 
-def _part(steps: Steps) -> CoreSeries:
+def from_steps(steps: Steps) -> CoreSeries:
+    """Seconds by kind of the steps of core times."""
     moved = steps.moved
     seconds = steps.seconds
     known = ~np.isnan(np.stack([moved[name] for name in _NEEDED])).any(axis=0)

@@ -78,17 +78,27 @@ class Stepper:
         joined = joined and before is not None and before.mono[0] < columns.mono[0]
         if joined and before is not None:
             columns = prepend(before, columns)
-        moved = {name: _moved(value, columns.follows) for name, value in columns.values.items()}
+        moved = {
+            name: self._steps(value, columns.follows) for name, value in columns.values.items()
+        }
         if self._born is not None:
             _count_births(columns, moved, self._born)
         return Steps(columns.mono[:-1], columns.mono[1:], columns.wall[1:], columns.things, moved)
 
+    def _steps(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
+        moved: F64 = np.diff(value, axis=1)
+        moved[moved < 0] = np.nan
+        moved[:, ~follows[1:]] = np.nan
+        return moved
 
-def _moved(value: F64, follows: npt.NDArray[np.bool_]) -> F64:
-    moved: F64 = np.diff(value, axis=1)
-    moved[moved < 0] = np.nan
-    moved[:, ~follows[1:]] = np.nan
-    return moved
+
+class Trend(Stepper):
+    """The same of gauges: a value may fall, and that is a change like any other."""
+
+    def _steps(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
+        moved: F64 = np.diff(value, axis=1)
+        moved[:, ~follows[1:]] = np.nan
+        return moved
 
 
 def _count_births(columns: Columns, moved: dict[str, F64], born: Born) -> None:

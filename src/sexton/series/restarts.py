@@ -44,6 +44,7 @@ def restarts(window: Window) -> Mapping[str, RestartCount]:
 def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
     """The same of columns that come in pieces.
 
+    >>> from sexton.model.window import Batch, columns_of
     >>> def unit(restarts, start):
     ...     return Unit("a.service", "loaded", "activating", "auto-restart", None, restarts,
     ...                 None, None, start, None, None, None, None, None, "")
