@@ -143,7 +143,7 @@ def _slope(before: Mapping[str, Any], window: Window) -> Judged:
 
 def _restarts(window: Window, now: Mapping[str, float], unit: str) -> Judged:
     what, source = f"restarts of {printable(unit)}", "systemd NRestarts"
-    if window.batches(Unit) is None:
+    if not window.read(Unit):
         return Judged(what, "loop", "?", Met.UNKNOWN, source, "systemd did not answer")
     counted = now.get(measures.RESTARTS.format(unit))
     if counted is None:  # a masked unit that nothing mentions is forgotten by systemd

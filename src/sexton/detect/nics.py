@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
-from sexton.detect.witness import remembered
 from sexton.model.finding import Missing
 from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.window import Window
-from sexton.series.steps import steps
+from sexton.model.window import Key, Window
+from sexton.series.rates import totals
 
 _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
 
@@ -71,36 +70,33 @@ class Counter(NamedTuple):
 def counters(window: Window, names: Iterable[str]) -> list[Counter]:
     """The counters of these names, of every interface that has them."""
     wanted = frozenset(names)
-    return [each for each in _counters(window) if each.name in wanted]
+    return _counters(window, wanted, wanted.__contains__)
 
 
 def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
     """ENA's per-queue count of transmissions that were not completed in time."""
     found = []
-    for each in _counters(window):
+    for each in _counters(window, _MISSED, lambda name: _MISSED.fullmatch(name) is not None):
         match = _MISSED.fullmatch(each.name)
         if match is not None and each.value:
             found.append((each.nic, int(match[1]), each))
     return found
 
 
-def _counters(window: Window) -> Iterator[Counter]:
-    batches = window.batches(NicCounter)
-    if batches is None:
-        return
-    moved: Mapping[tuple[str, str], int] = _moves(window)
-    for row in batches[-1].rows:
-        yield Counter(row.nic, row.counter, row.value, moved.get((row.nic, row.counter), 0))
+def _counters(window: Window, of: Hashable, wanted: Callable[[str], bool]) -> list[Counter]:
+    """The last value of each counter, and what it moved by; `of` tells one choice from another."""
 
-
-@remembered
-def _moves(window: Window) -> Mapping[tuple[str, str], int]:
-    moved: dict[tuple[str, str], int] = defaultdict(int)
-    batches = window.batches(NicCounter) or ()
-    for _, step in steps(batches, lambda row: (row.nic, row.counter), over_gaps=True):
+    def read() -> dict[Key, float]:
         # A driver that was loaded again counts from zero: that step tells nothing.
-        moved[step.after.nic, step.after.counter] += step.delta("value") or 0
-    return moved
+        read = window.columns(NicCounter, ("value",), lambda key: wanted(str(key[1])))
+        return {thing: each["value"] for thing, each in totals(read).items()}
+
+    rows = [row for row in window.latest(NicCounter) or () if wanted(row.counter)]
+    moved = window.keep(("nic counters", of), read) if rows else {}
+    return [
+        Counter(row.nic, row.counter, row.value, int(moved.get((row.nic, row.counter), 0)))
+        for row in rows
+    ]
 
 
 class Place(NamedTuple):

@@ -73,6 +73,14 @@ class Witness(Window):
         self.note({kind: True})
         return self._window.columns(kind, names, wanted)
 
+    def edges(self, kind: type[R]) -> tuple[Batch[R], Batch[R]] | None:
+        self.note({kind: True})
+        return self._window.edges(kind)
+
+    def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        self.note({kind: True})
+        return self._window.changes(kind, fields)
+
     def read(self, kind: type[Row]) -> bool:
         self.note({kind: True})
         return self._window.read(kind)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.node import Node
-from sexton.model.row import Row
+from sexton.model.row import Row, fields_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +62,7 @@ class Batch(Frozen, Generic[R]):
 
 Key = tuple[Hashable, ...]
 Wanted = Callable[[Key], bool]
+Pairs = list[tuple[float, float]]
 
 
 class Columns(NamedTuple):
@@ -111,8 +113,6 @@ class Window:
         self.start, self.end = edges.start, edges.end
         self.start_mono, self.end_mono = edges.start_mono, edges.end_mono
         self._clock = edges.clock
-        #: When something was read, on both clocks; made when it is first asked for.
-        self._readings: list[tuple[float, float]] | None = None
         self._kept: dict[Hashable, Any] = {}
 
     @property
@@ -151,6 +151,25 @@ class Window:
         if found is not None:
             yield found
 
+    def edges(self, kind: type[R]) -> tuple[Batch[R], Batch[R]] | None:
+        """Its first and its last reading; `None` if it was never read."""
+        items = self.batches(kind)
+        return (items[0], items[-1]) if items else None
+
+    def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        """Rows of things that are new, or that differ in these fields from when last seen.
+
+        In the order of time; all fields count where none are named.
+        """
+        key_of, values_of = values_getter(kind.entity), values_getter(fields or fields_of(kind))
+        last: dict[Key, tuple[Any, ...]] = {}
+        for batch in self.batches(kind) or ():
+            for row in batch.rows:
+                key, values = key_of(row), values_of(row)
+                if last.get(key) != values:
+                    last[key] = values
+                    yield row
+
     def read(self, kind: type[Row]) -> bool:
         """Was it read at all, with or without rows?"""
         return kind in self._batches
@@ -188,23 +207,26 @@ class Window:
         )
 
     def wall(self, mono_s: float) -> float:
-        """The UNIX time of a monotonic moment, by the batch read nearest to it.
+        """The UNIX time of a monotonic moment, by the reading nearest to it.
 
         By the nearest and not by one offset: the wall clock may jump inside a window.
         """
-        if self._readings is None:
-            read = ((each.mono_s, each.wall_s) for kept in self._batches.values() for each in kept)
-            first: dict[float, float] = {}
-            for moment, wall in sorted(chain(read, self._clock)):
-                first.setdefault(moment, wall)
-            self._readings = list(first.items())
-        at = bisect_left(self._readings, (mono_s,))
-        near = min(
-            self._readings[max(at - 1, 0) : at + 1],
-            key=lambda each: (abs(each[0] - mono_s), each),
-            default=(mono_s, mono_s),
-        )
-        return near[1] + (mono_s - near[0])
+        return _across(self._clocks()[0], mono_s)
+
+    def mono(self, wall_s: float) -> float:
+        """The monotonic moment of a UNIX time, by the reading nearest to it."""
+        return _across(self._clocks()[1], wall_s)
+
+    def _clocks(self) -> tuple[Pairs, Pairs]:
+        """(monotonic, UNIX) at every reading, and the same the other way round, each sorted."""
+        return self.keep("clocks", self._make_clocks)
+
+    def _make_clocks(self) -> tuple[Pairs, Pairs]:
+        read = ((each.mono_s, each.wall_s) for kept in self._batches.values() for each in kept)
+        first: dict[float, float] = {}
+        for moment, wall in sorted(chain(read, self._clock)):
+            first.setdefault(moment, wall)
+        return list(first.items()), sorted((wall, mono) for mono, wall in first.items())
 
 
 def columns_of(
@@ -216,11 +238,11 @@ def columns_of(
     """Rows as columns; of two readings at one moment the later counts."""
     import numpy as np
 
-    kept = [batch for batch, after in zip(batches, (*batches[1:], None), strict=True)
-            if after is None or after.mono_s > batch.mono_s]  # fmt: skip
+    later = [batch.mono_s for batch in batches[1:]] + [inf] if batches else []
+    kept = [batch for batch, after in zip(batches, later, strict=True) if after > batch.mono_s]
     if not kept:
         return None
-    key_of, values_of = _getter(kind.entity), _getter(names)
+    key_of, values_of = values_getter(kind.entity), values_getter(names)
     index: dict[Key, int] = {}
     cells: list[tuple[int, int]] = []
     found: list[tuple[Any, ...]] = []
@@ -243,7 +265,7 @@ def columns_of(
     )
 
 
-def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     """The values of these fields of a row, always as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
@@ -251,6 +273,17 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
         return lambda _: ()
     only = attrgetter(names[0])
     return lambda row: (only(row),)
+
+
+def _across(clock: Pairs, moment: float) -> float:
+    """From one clock to the other."""
+    at = bisect_left(clock, (moment,))
+    near = min(
+        clock[max(at - 1, 0) : at + 1],
+        key=lambda each: (abs(each[0] - moment), each),
+        default=(moment, moment),
+    )
+    return near[1] + (moment - near[0])
 
 
 def _mono(batch: Batch[Any]) -> float:

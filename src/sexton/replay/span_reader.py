@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
-from sexton.model.window import Batch, Columns, Key, Wanted
+from sexton.model.window import Batch, Columns, Key, Wanted, values_getter
 from sexton.replay.span import Span
 from sexton.series.rates import GAP_S, longest_step
 from sexton.store.arrays import coded, codes, floats, numbers, values, whole
@@ -322,6 +322,26 @@ class SpanReader:
                     return found[-1]
         return None
 
+    def first(self, kind: type[Row]) -> Batch[Any] | None:
+        """The first reading that can be read."""
+        return next(self.batches(kind, -inf, self.span.end[0]), None)
+
+    def changes(self, kind: type[Row], fields: Sequence[str]) -> Iterator[Row]:
+        """Rows of things that are new, or that differ in these fields from when last seen, in the
+        order of time. Rows are made of those only."""
+        last: dict[Key, tuple[Any, ...]] = {}
+        for found in self.each(kind, None, lambda each: self._table(each, kind, False)):
+            if found is None:
+                continue
+            mono = numbers(found.column(MONO))
+            rows = np.flatnonzero(inside(mono, self.span, None))
+            starts, things = _runs(found, kind.entity)
+            length = np.diff(np.append(starts, found.num_rows))
+            place = {key: at for at, key in enumerate(dict.fromkeys(things))}
+            thing = np.repeat(np.array([place[key] for key in things], np.int64), length)
+            rows = rows[np.lexsort((mono[rows], thing[rows]))]
+            yield from _changed(kind, found.take(pa.array(rows)), fields, (thing[rows], last))
+
     def longest_step(self, kind: type[Row], mono: F64) -> float:
         """Longer between two readings of a table is a gap; `mono` are those of one segment."""
         if len(mono) >= _ENOUGH_READINGS:
@@ -446,6 +466,53 @@ def grouped(
     ends = [*starts[1:].tolist(), len(mono)]
     places = dict(zip(times.tolist(), zip(starts.tolist(), ends, strict=True), strict=True))
     return places, fields_in(kind, found, chosen[order])
+
+
+def _changed(
+    kind: type[Row],
+    found: pa.Table,
+    fields: Sequence[str],
+    known: tuple[Ints, dict[Key, tuple[Any, ...]]],
+) -> list[Row]:
+    """The same of one segment, whose rows are sorted by thing and time."""
+    thing, last = known
+    fresh = np.append(True, thing[1:] != thing[:-1])[: len(thing)]
+    differs = fresh.copy()
+    for name in fields:
+        if name in found.column_names:
+            differs[1:] |= _unlike_before(whole(found.column(name)))
+    picked = np.flatnonzero(differs)
+    ends = np.flatnonzero(np.append(fresh[1:], True)) if len(thing) else picked
+    wanted = np.union1d(picked, ends)
+    rows = rows_of(kind, fields_in(kind, found, wanted))
+    is_picked = np.isin(wanted, picked).tolist()
+    mono, position = (numbers(found.column(name))[wanted].tolist() for name in (MONO, POSITION))
+    made: list[tuple[float, int, Row]] = []
+    key_of, values_of = values_getter(kind.entity), values_getter(fields)
+    for row, picks, *when in zip(rows, is_picked, mono, position, strict=True):
+        key, value = key_of(row), values_of(row)
+        if picks and last.get(key) != value:
+            made.append((when[0], when[1], row))
+        last[key] = value
+    made.sort(key=lambda each: each[:2])
+    return [row for _, _, row in made]
+
+
+def _unlike_before(array: pa.Array) -> Bools:
+    """Which values differ from the one before them, from the second on."""
+    if pa.types.is_list(array.type):
+        every = values(array)
+        return np.array([a != b for a, b in pairwise(every)], np.bool_)
+    if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
+        code = codes(array)
+        unlike: Bools = code[1:] != code[:-1]
+        return unlike
+    number = numbers(array)
+    unlike = number[1:] != number[:-1]
+    if array.null_count:
+        there = np.asarray(array.is_valid())
+        unlike |= there[1:] != there[:-1]
+    return unlike
 
 
 def _columns(

@@ -24,7 +24,7 @@ from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent, KernelLog, ServiceEvent
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
-from sexton.model.row import Row
+from sexton.model.row import Row, fields_of
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.stack import StackCount
 from sexton.model.task import Thread
@@ -84,7 +84,6 @@ class RecordedWindow(Window):
         super().__init__({}, last.states, last.providers, _bounds(self._reader))
         self._notes = list(span.notes)
         self._rows: dict[type[Row], _Batches | None] = {}
-        self._latest: dict[type[Row], Batch[Any] | None] = {}
         #: Every segment of the boot: a moment before the span has a wall time too.
         whole = Span(span.boot_id, (-inf, 0.0), (inf, 0.0))
         self._clock_reader = SpanReader(recording, whole)
@@ -141,6 +140,17 @@ class RecordedWindow(Window):
         if found is not None:
             yield found
 
+    def edges(self, kind: type[R]) -> tuple[Batch[R], Batch[R]] | None:
+        if kind in self._rows or self._held(kind):
+            return super().edges(kind)
+        ends = self.keep(("edges", kind), lambda: (self._reader.first(kind), self._last(kind)))
+        return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+
+    def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        if self._held(kind):
+            return super().changes(kind, fields)
+        return cast("Iterator[R]", self._reader.changes(kind, fields or fields_of(kind)))
+
     def read(self, kind: type[Row]) -> bool:
         return bool(self._reader.having(kind)) or self.batches(kind) is not None
 
@@ -158,10 +168,11 @@ class RecordedWindow(Window):
     def latest(self, kind: type[R]) -> tuple[R, ...] | None:
         if kind in self._rows or self._held(kind):
             return super().latest(kind)
-        if kind not in self._latest:
-            self._latest[kind] = self._reader.latest(kind)
-        last = self._latest[kind]
+        last = self._last(kind)
         return None if last is None else last.rows
+
+    def _last(self, kind: type[Row]) -> Batch[Any] | None:
+        return self.keep(("last", kind), lambda: self._reader.latest(kind))
 
     def wall(self, mono_s: float) -> float:
         """By the reading nearest to it, of any table; only that segment's list is opened."""

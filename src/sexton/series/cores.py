@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.cpu import CoreTimes
-from sexton.model.window import Columns, Window
+from sexton.model.window import Batch, Columns, Window, columns_of
 from sexton.series.rates import F32, F64, Run, Series, Stepper, Steps, runs
 
 #: Less than WHOLE of a step is accounted for only where ticks were lost; less than ENOUGH, and too
@@ -80,17 +80,22 @@ class CoreSeries(NamedTuple):
 
     def held(self, limit: float) -> list[Run]:
         """Stretches in which a core spent `limit` per cent or more in the kernel."""
-        return list(runs(self._times, self.percent(self.kernel) >= limit))
+        return list(runs(self.times, self.percent(self.kernel) >= limit))
 
     @property
-    def _times(self) -> Series:
+    def times(self) -> Series:
+        """Its steps, for `runs`."""
         return Series(self.start, self.end, self.wall, [], self.given)
 
-    def part(self, core: int, first: int, last: int) -> Shares | None:
-        """One core over its steps `first` to `last`; `None` where nothing is known."""
-        return self.shares(self.cores.index(core), slice(first, last + 1))
+    def part(self, steps: slice) -> CoreSeries:
+        """The same cores over some of the steps."""
+        times = (self.start[steps], self.end[steps], self.wall[steps])
+        kinds = (self.user, self.system, self.softirq, self.wait, self.given)
+        user, system, softirq, wait, given = (each[:, steps] for each in kinds)
+        return CoreSeries(*times, self.cores, user, system, softirq, wait, given)
 
     def shares(self, row: int, steps: slice) -> Shares | None:
+        """One core over some steps; `None` where nothing is known of them."""
         known = ~np.isnan(self.system[row, steps])
         if not known.any():
             return None
@@ -110,7 +115,7 @@ class CoreSeries(NamedTuple):
         self, start: float, end: float, cores: Collection[int] | None = None
     ) -> dict[int, Shares]:
         """Every core over a span (monotonic seconds): the steps that touch it, whole."""
-        steps = self._times.inside(start, end)
+        steps = self.times.inside(start, end)
         found = {}
         for row, core in enumerate(self.cores):
             if cores is None or core in cores:
@@ -118,6 +123,21 @@ class CoreSeries(NamedTuple):
                 if shares is not None:
                     found[core] = shares
         return found
+
+
+class CoreMeter:
+    """Makes the step that leads to each reading, as readings come in."""
+
+    def __init__(self) -> None:
+        self._stepper = Stepper()
+
+    def add(self, batch: Batch[CoreTimes]) -> CoreSeries | None:
+        """The step up to this reading; `None` of the first one."""
+        columns = columns_of((batch,), CoreTimes, PARTS)
+        if columns is None:
+            return None
+        made = _part(self._stepper.add(columns))
+        return made if len(made.end) else None
 
 
 def core_series(window: Window) -> CoreSeries | None:

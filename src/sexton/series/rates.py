@@ -66,27 +66,38 @@ class Steps(NamedTuple):
         return self.end - self.start
 
 
+class Born(NamedTuple):
+    """When a thing that was not there at the reading before has counted from zero since: where
+    `field` is no more than `rate` a second could have made of it. A larger one is older. One whose
+    `field` went back was made anew under the same name: of that step nothing is counted."""
+
+    field: str
+    rate: float
+
+
 class Stepper:
     """Makes steps of columns that come in pieces: carries the last reading of each piece over.
 
     What falls was reset, unless it `may_fall`: a level.
     """
 
-    def __init__(self, may_fall: bool = False) -> None:
+    def __init__(self, born: Born | None = None, may_fall: bool = False) -> None:
         self._last: Columns | None = None
+        self._born = born
         self._may_fall = may_fall
 
     def add(self, columns: Columns) -> Steps:
         """The steps that lead to each of these readings, from the last one of the piece before."""
         before = self._last
-        self._last = _last_reading(columns)
+        self._last = with_last(columns)
         joined = before is not None and bool(columns.follows[0])
         joined = joined and before is not None and before.mono[0] < columns.mono[0]
         if joined and before is not None:
-            columns = _prepend(before, columns)
-        moved = {
-            name: self._moved(value, columns.follows) for name, value in columns.values.items()
-        }
+            columns = prepend(before, columns)
+        follows = columns.follows
+        moved = {name: self._moved(value, follows) for name, value in columns.values.items()}
+        if self._born is not None:
+            _count_births(columns, moved, self._born)
         return Steps(columns.mono[:-1], columns.mono[1:], columns.wall[1:], columns.things, moved)
 
     def rates(self, columns: Columns) -> dict[str, F64]:
@@ -107,7 +118,19 @@ class Stepper:
         return moved
 
 
-def _last_reading(columns: Columns) -> Columns:
+def _count_births(columns: Columns, moved: dict[str, F64], born: Born) -> None:
+    value = columns.values[born.field]
+    seconds = np.diff(columns.mono)
+    new = np.isnan(value[:, :-1]) & (value[:, 1:] <= born.rate * seconds + 1)
+    new &= columns.follows[1:]
+    anew = (value[:, 1:] < value[:, :-1]) & columns.follows[1:]
+    for name, each in columns.values.items():
+        moved[name][new] = each[:, 1:][new]
+        moved[name][anew] = 0.0
+
+
+def with_last(columns: Columns) -> Columns:
+    """Its last reading alone, as a copy that keeps nothing else in memory."""
     return Columns(
         columns.mono[-1:],
         columns.wall[-1:],
@@ -117,7 +140,7 @@ def _last_reading(columns: Columns) -> Columns:
     )
 
 
-def _prepend(before: Columns, columns: Columns) -> Columns:
+def prepend(before: Columns, columns: Columns) -> Columns:
     """The same readings with the last one before them in front."""
     if before.things == columns.things:
         first = before.values
@@ -138,9 +161,9 @@ def _prepend(before: Columns, columns: Columns) -> Columns:
     )  # fmt: skip
 
 
-def steps_of(pieces: Iterable[Columns]) -> Steps:
+def steps_of(pieces: Iterable[Columns], born: Born | None = None) -> Steps:
     """All steps at once; a thing that is not in a piece is unknown there."""
-    stepper = Stepper()
+    stepper = Stepper(born)
     return joined([stepper.add(each) for each in pieces])
 
 
@@ -148,6 +171,8 @@ def joined(parts: Sequence[Steps]) -> Steps:
     """Pieces put end to end; a thing that is missing in one is unknown there."""
     if len(parts) == 1:
         return parts[0]
+    if not parts:
+        return Steps(np.empty(0), np.empty(0), np.empty(0), [], {})
     index: dict[Key, int] = {}
     for part in parts:
         for thing in part.things:
@@ -173,6 +198,46 @@ def joined(parts: Sequence[Steps]) -> Steps:
 
 def _end_to_end(parts: Sequence[F64]) -> F64:
     return np.concatenate(parts) if parts else np.empty(0)
+
+
+def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
+    """What every counter moved by in all, over missing readings too; a step back counts nothing.
+
+    A counter that was not read twice, or only went back, is not in it.
+    """
+    found: dict[Key, dict[str, float]] = {}
+    last: dict[tuple[Key, str], float] = {}
+    for piece in pieces:
+        for name, value in piece.values.items():
+            known = ~np.isnan(value)
+            for row in np.flatnonzero(known.any(axis=1)).tolist():
+                thing = piece.things[row]
+                mine = value[row][known[row]]
+                before = last.get((thing, name))
+                moved = np.diff(mine) if before is None else np.diff(mine, prepend=before)
+                known_steps = moved[moved >= 0]
+                if len(known_steps):
+                    sums = found.setdefault(thing, {})
+                    sums[name] = sums.get(name, 0.0) + float(known_steps.sum())
+                last[thing, name] = float(mine[-1])
+    return found
+
+
+def stretches(start: F64, end: F64, longest_s: float) -> Ints:
+    """Per step, the first of those that make up at most so many seconds with it, unbroken."""
+    number = np.arange(len(end))
+    breaks = np.append(True, start[1:] != end[:-1])
+    unbroken = np.maximum.accumulate(np.where(breaks, number, 0))
+    first = np.searchsorted(start, end - longest_s, "left")
+    made: Ints = np.minimum(np.maximum(first, unbroken), number)
+    return made
+
+
+def sums(values: Floats, first: Ints) -> F64:
+    """Per step, the sum of what is known from its stretch's first step to itself."""
+    total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values), dtype=np.float64)])
+    made: F64 = total[1:] - total[first]
+    return made
 
 
 class Run(NamedTuple):

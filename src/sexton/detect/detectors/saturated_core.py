@@ -28,7 +28,7 @@ task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +60,8 @@ BLAME = Threshold(
 #: The evidence that tells system time from softirq ends so; its number is the system's share.
 BY_KIND = "by kind"
 _SHOWN = 8
+#: Cores are read a moment before or after whatever a span was measured by.
+_AROUND_S = 1.5
 
 
 class Hold(NamedTuple):
@@ -116,6 +118,25 @@ def holds(series: CoreSeries) -> Iterator[Hold]:
             before = _edge(series, kernel[run.row], run.first - 1, run.first)
             after = _edge(series, kernel[run.row], run.last + 1, run.last)
             yield Hold(series.cores[run.row], run.start - before, run.end + after, shares)
+
+
+def longest_holds(
+    window: Window, cores: Collection[int], span: tuple[float, float]
+) -> dict[int, float]:
+    """Per core, the longest time in a row that it was held around a span (monotonic seconds)."""
+    found = dict.fromkeys(cores, 0.0)
+    series = core_series(window)
+    if series is None:
+        return found
+    start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
+    near = slice(
+        int(np.searchsorted(series.start, start)), int(np.searchsorted(series.end, end, "right"))
+    )
+    for run in series.part(near).held(KERNEL_SHARE.value):
+        core = series.cores[run.row]
+        if core in found:
+            found[core] = max(found[core], run.seconds)
+    return found
 
 
 def _edge(series: CoreSeries, kernel: F32, at: int, beside: int) -> float:

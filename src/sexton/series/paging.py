@@ -14,14 +14,16 @@ cgroups' share.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.witness import remembered
+import numpy as np
+
 from sexton.model.memory import VmCounter
-from sexton.model.window import Batch, Window
+from sexton.model.window import Key, Window
+from sexton.series.rates import F64
 from sexton.series.steps import delta
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
@@ -99,22 +101,37 @@ def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
     return max(0, moved[f"every{what}"] - threads)
 
 
-@remembered
-def readings(window: Window) -> list[Reading]:
+def readings(window: Window) -> Sequence[Reading]:
     """Every reading of the counters, oldest first."""
-    return list(readings_of(window.batches(VmCounter) or ()))
+    return window.keep("paging", lambda: list(_readings(window)))
 
 
-def readings_of(batches: Iterable[Batch[VmCounter]]) -> Iterator[Reading]:
-    """The same of batches."""
-    for batch in batches:
-        sums: dict[str, int] = {}
-        for row in batch.rows:
-            group = group_of(row.name)
-            if group is not None:
-                sums[group] = sums.get(group, 0) + row.value
-        if sums:
-            yield Reading(batch.mono_s, batch.follows, sums)
+def _readings(window: Window) -> Iterator[Reading]:
+    def wanted(key: Key) -> bool:
+        return group_of(str(key[0])) is not None
+
+    for piece in window.columns(VmCounter, ("value",), wanted):
+        of = [group_of(str(thing[0])) for thing in piece.things]
+        groups = [group for group in GROUPS if group in of]
+        value = piece.values["value"]
+        sums = np.stack(
+            [_sum(value[[at for at, mine in enumerate(of) if mine == group]]) for group in groups]
+        ) if groups else np.empty((0, len(piece.mono)))  # fmt: skip
+        for at, (mono, follows) in enumerate(zip(piece.mono, piece.follows, strict=True)):
+            found = {
+                group: int(each)
+                for group, each in zip(groups, sums[:, at].tolist(), strict=True)
+                if each == each  # not NaN
+            }
+            if found:
+                yield Reading(float(mono), bool(follows), found)
+
+
+def _sum(rows: F64) -> F64:
+    """Counters of one group added up; NaN where none of them is there."""
+    known = ~np.isnan(rows)
+    made: F64 = np.where(known.any(axis=0), np.where(known, rows, 0).sum(axis=0), np.nan)
+    return made
 
 
 def steps(found: Sequence[Reading]) -> list[PagingStep]:
