@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_root, need_recorder, seconds
@@ -15,7 +13,6 @@ from sexton.cli.options import add_root, need_recorder, seconds
 if TYPE_CHECKING:
     from sexton.model.diagnosis import Cost
     from sexton.model.window import Window
-    from sexton.replay.reader_pool import Crew
     from sexton.replay.span import Span
     from sexton.replay.window import Replay
     from sexton.store.recording import Recording
@@ -122,29 +119,11 @@ def asked_of(args: argparse.Namespace, recording: Recording) -> Span:
     return everything(recording) if asked is None else between(recording, *asked)
 
 
-def read_back(recording: Recording, span: Span, crew: Crew | None = None) -> Replay:
-    """The span as a window, with a line that moves where it takes long; by a crew that somebody
-    has, else by one of its own."""
-    from sexton.replay.reader_pool import Crew
+def read_back(recording: Recording, span: Span) -> Replay:
+    """The span as a window."""
     from sexton.replay.window import window
 
-    if crew is None:
-        with Crew(recording) as crew:
-            return read_back(recording, span, crew)
-    with shown(crew, "reading back"):
-        return window(recording, span, crew=crew)
-
-
-@contextmanager
-def shown(crew: Crew, doing: str) -> Iterator[None]:
-    """A line that moves while a crew works."""
-    from sexton.cli.progress import steps
-
-    try:
-        with steps(doing) as crew.tick:
-            yield
-    finally:
-        crew.tick = None
+    return window(recording, span)
 
 
 def cost_of(window: Window, touched: str) -> Cost:

@@ -161,7 +161,7 @@ class Window:
 
         In the order of time; all fields count where none are named.
         """
-        key_of, values_of = _getter(kind.entity), _getter(fields or fields_of(kind))
+        key_of, values_of = values_getter(kind.entity), values_getter(fields or fields_of(kind))
         last: dict[Key, tuple[Any, ...]] = {}
         for batch in self.batches(kind) or ():
             for row in batch.rows:
@@ -242,7 +242,7 @@ def columns_of(
     kept = [batch for batch, after in zip(batches, later, strict=True) if after > batch.mono_s]
     if not kept:
         return None
-    key_of, values_of = _getter(kind.entity), _getter(names)
+    key_of, values_of = values_getter(kind.entity), values_getter(names)
     index: dict[Key, int] = {}
     cells: list[tuple[int, int]] = []
     found: list[tuple[Any, ...]] = []
@@ -265,7 +265,7 @@ def columns_of(
     )
 
 
-def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     """The values of these fields of a row, always as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)

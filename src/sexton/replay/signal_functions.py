@@ -23,8 +23,8 @@ from sexton.model.text import printable
 from sexton.profile.functions import outermost
 from sexton.profile.idle import is_idle_function
 from sexton.profile.kept import ends_of
-from sexton.replay.signal_sums import Readings, Sums
 from sexton.replay.span import Span
+from sexton.series.sums import Readings, Sums
 from sexton.store.annex import Annex
 from sexton.store.arrays import values
 from sexton.store.homes import LONGEST_RAW_S

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from sexton.model.aligned import F64, Signal
 from sexton.model.cgroup import CgroupThrottle, Controller
@@ -19,10 +20,12 @@ from sexton.model.row import Row
 from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable
 from sexton.model.unit import Unit
-from sexton.replay.signal_series import F32, Block, Key, Matrix, Series, blocks
-from sexton.replay.span import Span
-from sexton.replay.span_reader import Book
+from sexton.model.window import Columns, Key
+from sexton.replay.span_reader import Near, SpanReader
+from sexton.series.rates import F32, Stepper
 
+#: A node may have more of anything than is worth comparing.
+MOST_THINGS = 8_000
 _CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
 #: A device's counter that falls in so many of its steps is none: it is a level.
 _FALLS = 0.05
@@ -55,11 +58,10 @@ class Field(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A table: its signals' kind, what names a thing, what counts, and what it is about."""
+    """A table: its signals' kind, its columns, and what each thing is about."""
 
     kind: str
     row: type[Row]
-    keys: tuple[str, ...]
     fields: tuple[Field, ...]
     about: str
     wanted: Callable[[Key], bool] | None = None
@@ -87,7 +89,7 @@ def _is_memory(key: Key) -> bool:
 
 
 SOURCES: tuple[Source, ...] = (
-    Source("core", CoreTimes, ("cpu",), (
+    Source("core", CoreTimes, (
         Field("user_ms", "user time", _CORE, 0.1, largest=True),
         Field("system_ms", "system time", _CORE, 0.1, largest=True),
         Field("softirq_ms", "softirq time", _CORE, 0.1, largest=True),
@@ -95,44 +97,44 @@ SOURCES: tuple[Source, ...] = (
         Field("iowait_ms", "waiting for I/O", _CORE, 0.1),
         Field("steal_ms", "stolen time", _CORE, 0.1),
     ), "core {0}"),
-    Source("core", RunQueue, ("cpu",), (
+    Source("core", RunQueue, (
         Field("wait_ns", "tasks waiting to run", _CORE, 1e-7, largest=True),
     ), "core {0}"),
-    Source("softirq", SoftnetCpu, ("cpu",), _plain(
+    Source("softirq", SoftnetCpu, _plain(
         "processed", "dropped", "time_squeeze",
     ), "core {0}"),
-    Source("softirq", SoftirqWait, ("cpu", "vector"), (
+    Source("softirq", SoftirqWait, (
         Field("total_us", "{1} waiting", _TIME, 1e-4, largest=True),
         Field("pending_us", "{1} not yet served", "ms", 1e-3, "level", largest=True, none=0.0),
     ), "core {0}"),
-    Source("pressure", Pressure, ("resource", "kind"), (
+    Source("pressure", Pressure, (
         Field("total_us", "{1} pressure", _TIME, 1e-4),
     ), "{0}"),
-    Source("memory", VmCounter, ("name",), (Field("value", "{0}"),), "vmstat", _is_counter),
-    Source("memory", VmCounter, ("name",), (
+    Source("memory", VmCounter, (Field("value", "{0}"),), "vmstat", _is_counter),
+    Source("memory", VmCounter, (
         Field("value", "change of {0}", how="change"),
     ), "vmstat", _is_gauge),
-    Source("memory", VmCounter, ("name",), (
+    Source("memory", VmCounter, (
         Field("value", "{0}", "pages", how="level"),
     ), "vmstat", _is_level),
-    Source("nic", NetDevice, ("name",), _plain(
+    Source("nic", NetDevice, _plain(
         "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
         "tx_bytes", "tx_packets", "tx_errors", "tx_dropped",
     ), "{0}"),
-    Source("tcp", TcpCounters, (), _plain(
+    Source("tcp", TcpCounters, _plain(
         "in_segments", "out_segments", "retransmitted_segments", "established_resets",
         "attempt_fails", "timeouts", "aborts_on_timeout", "lost_retransmits", "listen_drops",
         "syn_retransmits",
     ), "TCP"),
-    Source("tcp", Conntrack, (), (
+    Source("tcp", Conntrack, (
         Field("count", "entries", "entries", how="level"),
         *_plain("drops", "early_drops", "insert_failed"),
     ), "conntrack"),
-    Source("unit", Unit, ("name",), (Field("restarts", "restarts", "/min", 60.0),), "{0}"),
-    Source("cgroup", CgroupThrottle, ("path",), (
+    Source("unit", Unit, (Field("restarts", "restarts", "/min", 60.0),), "{0}"),
+    Source("cgroup", CgroupThrottle, (
         Field("throttled_us", "stopped by its quota", _TIME, 1e-4),
     ), "{0}"),
-    Source("cgroup", Controller, ("name",), (
+    Source("cgroup", Controller, (
         Field("cgroups", "cgroups, the dying among them", "", how="level"),
         Field("cgroups", "change of cgroups, the dying among them", how="change"),
     ), "{0}", _is_memory),
@@ -142,17 +144,68 @@ SOURCES: tuple[Source, ...] = (
 #: Tables in the order in which their signals come.
 TABLES = tuple(dict.fromkeys(source.row for source in SOURCES))
 
-
-def table_signals(row: type[Row], books: Sequence[Book], span: Span) -> Iterator[Signal]:
-    """Of one of these tables."""
-    table = _Table([each for each in SOURCES if each.row is row])
-    for block in blocks(books, span, row, (table.sources[0].keys, table.columns)):
-        table.add(block)
-    yield from table.signals()
-
-
 #: Things with a column each, and the columns with the rows they are of, in the same order.
 _Choice = tuple[list[Key], list[tuple[Field, list[int]]]]
+
+
+class Matrix(NamedTuple):
+    """Something over all readings, a row per thing; NaN where it is not known."""
+
+    mono: F64
+    things: list[Key]
+    values: F32
+
+
+class Gathered:
+    """Rates or levels of things, put together over pieces; `how` is that of a `Field`."""
+
+    def __init__(self, how: str) -> None:
+        self._stepper = None if how == "level" else Stepper(may_fall=how == "change")
+        self._rows: dict[Key, int] = {}
+        self._parts: list[tuple[F64, npt.NDArray[np.intp], F32]] = []
+
+    def add(self, columns: Columns, things: list[Key], raw: F64) -> None:
+        """The next readings of these things, (things, readings)."""
+        rows = np.fromiter((self._row(each) for each in things), np.intp, len(things))
+        kept = rows >= 0
+        if not kept.all():
+            things = [each for each, keep in zip(things, kept.tolist(), strict=True) if keep]
+            rows, raw = rows[kept], raw[kept]
+        value = raw
+        if self._stepper is not None:
+            value = self._stepper.rates(columns._replace(things=things, values={"": raw}))[""]
+        self._parts.append((columns.mono, rows, value.astype(np.float32)))
+
+    def _row(self, key: Key) -> int:
+        if key not in self._rows and len(self._rows) >= MOST_THINGS:
+            return -1
+        return self._rows.setdefault(key, len(self._rows))
+
+    def matrix(self) -> Matrix | None:
+        """All of it; things that never moved are left out, `None` where none did."""
+        if not self._parts:
+            return None
+        mono = np.concatenate([part[0] for part in self._parts])
+        made = np.full((len(self._rows), len(mono)), np.nan, np.float32)
+        start = 0
+        for times, rows, value in self._parts:
+            made[rows, start : start + len(times)] = value
+            start += len(times)
+        self._parts = []
+        low = np.fmin.reduce(made, axis=1)
+        moving = np.flatnonzero(np.fmax.reduce(made, axis=1) > low)
+        things = list(self._rows)
+        if not len(moving):
+            return None
+        return Matrix(mono, [things[at] for at in moving.tolist()], made[moving])
+
+
+def table_signals(row: type[Row], reader: SpanReader, near: Near) -> Iterator[Signal]:
+    """Of one of these tables."""
+    table = _Table([each for each in SOURCES if each.row is row])
+    for piece in reader.columns(row, table.columns, None, near):
+        table.add(piece)
+    yield from table.signals()
 
 
 class _Table:
@@ -161,38 +214,38 @@ class _Table:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = sources
         self.columns = list(dict.fromkeys(each.column for s in sources for each in s.fields))
-        self._series = {how: Series(how) for how in ("rate", "change", "level")}
-        #: Of which things and columns the choice below was made: mostly it holds for all segments.
-        self._known: tuple[list[Key], list[str]] = ([], [])
+        self._gathered = {how: Gathered(how) for how in ("rate", "change", "level")}
+        #: Of which things the choice below was made: mostly it holds for all pieces.
+        self._known: list[Key] | None = None
         self._chosen: dict[str, _Choice] = {}
 
-    def add(self, block: Block) -> None:
-        if self._known != (block.things, list(block.values)):
-            self._known = (block.things, list(block.values))
-            self._chosen = self._choices(block)
+    def add(self, columns: Columns) -> None:
+        if self._known != columns.things:
+            self._known = columns.things
+            self._chosen = self._choices(columns)
         for how, (things, parts) in self._chosen.items():
             raw: list[F64] = []
             for field, rows in parts:
-                some = block.values[field.column]
+                some = columns.values[field.column]
                 some = some if len(rows) == len(some) else some[rows]
                 raw.append(some if np.isnan(field.none) else np.nan_to_num(some, nan=field.none))
-            self._series[how].add(block.mono, things, np.concatenate(raw))
+            self._gathered[how].add(columns, things, np.concatenate(raw))
 
-    def _choices(self, block: Block) -> dict[str, _Choice]:
+    def _choices(self, columns: Columns) -> dict[str, _Choice]:
         found: dict[str, _Choice] = {}
         for at, source in enumerate(self.sources):
             wanted = source.wanted
-            rows = [row for row, key in enumerate(block.things) if wanted is None or wanted(key)]
+            rows = [row for row, key in enumerate(columns.things) if wanted is None or wanted(key)]
             for which, field in enumerate(source.fields):
-                if rows and field.column in block.values:
+                if rows:
                     things, parts = found.setdefault(field.how, ([], []))
-                    things += [(at, which, block.things[row]) for row in rows]
+                    things += [(at, which, columns.things[row]) for row in rows]
                     parts.append((field, rows))
         return found
 
     def signals(self) -> Iterator[Signal]:
-        for series in self._series.values():
-            matrix = series.matrix()
+        for gathered in self._gathered.values():
+            matrix = gathered.matrix()
             if matrix is None:
                 continue
             mine: dict[tuple[int, int], list[int]] = {}
@@ -221,15 +274,15 @@ def _named(source: Source, field: Field, matrix: Matrix) -> Iterator[Signal]:
             yield signal("the core with most", name, np.fmax.reduce(values[rows], axis=0))
 
 
-_DEVICE = Source("nic", NicCounter, ("nic", "counter"), (), "{0}")
+_DEVICE = Source("nic", NicCounter, (), "{0}")
 
 
-def device_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
-    """A driver's own statistics: nobody says which of them are counters and which are levels."""
-    series = Series("change")
-    for block in blocks(books, span, NicCounter, (_DEVICE.keys, ("value",))):
-        series.add(block.mono, block.things, block.values["value"])
-    matrix = series.matrix()
+def device_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
+    """A driver's own statistics: which of them are counters and which are levels is not known."""
+    gathered = Gathered("change")
+    for piece in reader.columns(NicCounter, ("value",), None, near):
+        gathered.add(piece, piece.things, piece.values["value"])
+    matrix = gathered.matrix()
     if matrix is None:
         return
     falls = (matrix.values < 0).sum(axis=1)

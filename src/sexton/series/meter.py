@@ -9,7 +9,7 @@ import numpy as np
 from sexton.model.window import Columns, Window
 from sexton.series.catalogue import Kind, Metric
 from sexton.series.cores import PARTS, from_steps
-from sexton.series.rates import F64, Floats, Series, Stepper, Steps, Trend
+from sexton.series.rates import F64, Floats, Series, Stepper, Steps
 
 
 class Meter:
@@ -24,7 +24,7 @@ class Meter:
         shares = any(each.kind is Kind.SHARE for each in self.metrics)
         named = [name for each in self.metrics for name in each.columns]
         self.columns = PARTS if shares else tuple(dict.fromkeys(named))
-        self._counters, self._gauges = Stepper(), Trend()
+        self._counters, self._gauges = Stepper(), Stepper(may_fall=True)
         self._last = -np.inf
 
     def add(self, columns: Columns) -> list[Series]:

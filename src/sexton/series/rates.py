@@ -35,6 +35,18 @@ Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
 #: Readings come a little early or late: nine tenths of a limit in seconds is that limit.
 SLACK = 0.9
+#: Readings come every second; longer without any, and nothing was recorded. Of a table that is read
+#: less often, a step so many times as long as the usual one is a gap.
+GAP_S, _GAP_STEPS = 15.0, 2.5
+
+
+def longest_step(mono: F64) -> float:
+    """Longer between two of these readings is a gap."""
+    if len(mono) < 2:
+        return GAP_S
+    steps = np.sort(np.diff(mono))  # `np.median` takes ten times as long for so few
+    usual = float(steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
+    return max(GAP_S, _GAP_STEPS * usual)
 
 
 class Steps(NamedTuple):
@@ -64,11 +76,15 @@ class Born(NamedTuple):
 
 
 class Stepper:
-    """Makes steps of columns that come in pieces: carries the last reading of each piece over."""
+    """Makes steps of columns that come in pieces: carries the last reading of each piece over.
 
-    def __init__(self, born: Born | None = None) -> None:
+    What falls was reset, unless it `may_fall`: a level.
+    """
+
+    def __init__(self, born: Born | None = None, may_fall: bool = False) -> None:
         self._last: Columns | None = None
         self._born = born
+        self._may_fall = may_fall
 
     def add(self, columns: Columns) -> Steps:
         """The steps that lead to each of these readings, from the last one of the piece before."""
@@ -78,25 +94,26 @@ class Stepper:
         joined = joined and before is not None and before.mono[0] < columns.mono[0]
         if joined and before is not None:
             columns = prepend(before, columns)
-        moved = {
-            name: self._steps(value, columns.follows) for name, value in columns.values.items()
-        }
+        follows = columns.follows
+        moved = {name: self._moved(value, follows) for name, value in columns.values.items()}
         if self._born is not None:
             _count_births(columns, moved, self._born)
         return Steps(columns.mono[:-1], columns.mono[1:], columns.wall[1:], columns.things, moved)
 
-    def _steps(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
+    def rates(self, columns: Columns) -> dict[str, F64]:
+        """By the second, for each of these readings since the one before it."""
+        steps = self.add(columns)
+        first = len(columns.mono) - len(steps.end)
+        made = {}
+        for name, moved in steps.moved.items():
+            made[name] = np.full((len(moved), len(columns.mono)), np.nan)
+            made[name][:, first:] = moved / steps.seconds
+        return made
+
+    def _moved(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
         moved: F64 = np.diff(value, axis=1)
-        moved[moved < 0] = np.nan
-        moved[:, ~follows[1:]] = np.nan
-        return moved
-
-
-class Trend(Stepper):
-    """The same of gauges: a value may fall, and that is a change like any other."""
-
-    def _steps(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
-        moved: F64 = np.diff(value, axis=1)
+        if not self._may_fall:
+            moved[moved < 0] = np.nan
         moved[:, ~follows[1:]] = np.nan
         return moved
 

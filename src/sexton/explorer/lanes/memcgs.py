@@ -19,7 +19,7 @@ from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.row import table
 from sexton.model.text import printable
 from sexton.replay.signal_series import F32
-from sexton.replay.span import GAP_S
+from sexton.series.rates import GAP_S
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab.synthetic import Plan, write
 from sexton.model.stack import StackCount
-from sexton.replay.replayed_stacks import stacks_in
+from sexton.replay.stacks import stacks_in
 from sexton.replay.span import Span, between, everything
 from sexton.replay.window import window
 from sexton.store.recording import Recording
