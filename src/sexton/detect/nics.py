@@ -95,11 +95,12 @@ def _read(window: Window) -> Iterator[Counter]:
     rows = [row for row in window.latest(NicCounter) or () if _TELLING.search(row.counter)]
     if not rows:
         return
+    # Of the queues' own counters, which are many, only those that ever counted something matter.
+    wanted = {
+        (row.nic, row.counter) for row in rows if row.value or not _MISSED.fullmatch(row.counter)
+    }
     # A driver that was loaded again counts from zero: that step tells nothing.
-    read = window.columns(
-        NicCounter, ("value",), lambda key: _TELLING.search(str(key[1])) is not None
-    )
-    moved = totals(read)
+    moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
     for row in rows:
         step = moved.get((row.nic, row.counter), {}).get("value", 0.0)
         yield Counter(row.nic, row.counter, row.value, int(step))

@@ -66,20 +66,19 @@ class Reading(NamedTuple):
 
 
 class PagingStep(NamedTuple):
-    """Between two readings, how much each group moved; one that went back is not in it."""
+    """Between two readings, how much each group moved; one that went back is not in it.
+
+    `by_tasks` are pages that tasks scanned themselves, for the machine or for their cgroup.
+    """
 
     start: float
     end: float
     moved: Mapping[str, int]
+    by_tasks: int | None
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
-
-    @property
-    def by_tasks(self) -> int | None:
-        """Pages that tasks scanned themselves, for the machine or for their cgroup."""
-        return _by_tasks(self.moved, "")
 
     @property
     def freed_by_tasks(self) -> int | None:
@@ -165,7 +164,7 @@ def between(before: Reading, after: Reading) -> PagingStep:
         for group, value in after.sums.items()
         if (step := delta(before.sums.get(group), value)) is not None
     }
-    return PagingStep(before.mono_s, after.mono_s, moved)
+    return PagingStep(before.mono_s, after.mono_s, moved, _by_tasks(moved, ""))
 
 
 def over(found: Sequence[Reading], start: float, end: float) -> PagingStep | None:
