@@ -149,10 +149,10 @@ def test_tasks_are_summed_by_name_and_new_ones_have_used_all_their_time_since(tm
               process(8, "job", 4000, 112_000), process(9, "old", 9100)),
     ]  # fmt: skip
     found = signals(written(tmp_path, {Process: readings}))
-    assert values(found["job", "CPU time"]) == [10.0, 40.0, 0.0]
-    assert values(found["python", "CPU time"]) == [14.0, 0.0, 11.0]
-    assert values(found["python[7]", "CPU time"]) == [9.0, 0.0, 1.0]
-    assert values(found["old[9]", "CPU time"]) == [0.0, 0.0, 1.0]
+    assert values(found["job", "CPU time"]) == [None, 10.0, 40.0, 0.0]
+    assert values(found["python", "CPU time"]) == [None, 14.0, 0.0, 11.0]
+    assert values(found["python[7]", "CPU time"]) == [None, 9.0, 0.0, 1.0]
+    assert values(found["old[9]", "CPU time"]) == [None, 0.0, 0.0, 1.0]
 
 
 def test_a_reused_pid_is_another_process(tmp_path: Path):
@@ -161,7 +161,7 @@ def test_a_reused_pid_is_another_process(tmp_path: Path):
         batch(110.0, process(5, "a", 100, 105_000)),
     ]
     found = signals(written(tmp_path, {Process: readings}))
-    assert values(found["a[5]", "CPU time"]) == [1.0]
+    assert values(found["a[5]", "CPU time"]) == [None, 1.0]
 
 
 def test_workers_of_the_kernel_are_one_by_core(tmp_path: Path):
@@ -170,7 +170,7 @@ def test_workers_of_the_kernel_are_one_by_core(tmp_path: Path):
         batch(110.0, process(5, "kworker/3:1-mm", 500), process(6, "kworker/3:2", 500)),
     ]
     found = signals(written(tmp_path, {Process: readings}))
-    assert values(found["kworker/3", "CPU time"]) == [10.0]
+    assert values(found["kworker/3", "CPU time"]) == [None, 10.0]
 
 
 def test_threads_tell_on_which_core_a_task_ran(tmp_path: Path):
@@ -183,8 +183,8 @@ def test_threads_tell_on_which_core_a_task_ran(tmp_path: Path):
         batch(102.0, thread(5, 600, None), thread(6, 1100, 3)),
     ]
     found = signals(written(tmp_path, {Thread: readings}))
-    assert values(found["kubelet", "time on core 1"]) == [50.0, 0.0]
-    assert values(found["kubelet", "time on core 3"]) == [10.0, 100.0]
+    assert values(found["kubelet", "time on core 1"]) == [None, 50.0, 0.0]
+    assert values(found["kubelet", "time on core 3"]) == [None, 10.0, 100.0]
 
 
 def test_deaths_are_counted_by_parent_where_somebody_looked_and_lost_none(tmp_path: Path):
@@ -202,9 +202,9 @@ def test_deaths_are_counted_by_parent_where_somebody_looked_and_lost_none(tmp_pa
     gaps = [batch(each + 0.002) for each in (10.0, 11.0, 12.0)]
     gaps += [batch(13.002, CgroupEventGap(40)), batch(14.002)]
     found = signals(written(tmp_path, {CgroupEvent: events, CgroupEventGap: gaps}))
-    assert values(found["/a", "deaths"]) == [1.0, 0.0, None, 2.0]
-    assert values(found["/", "deaths"]) == [1.0, 0.0, None, 0.0]
-    assert values(found["the whole node", "deaths"]) == [2.0, 0.0, None, 2.0]
+    assert values(found["/a", "deaths"]) == [None, 1.0, 0.0, None, 2.0]
+    assert values(found["/", "deaths"]) == [None, 1.0, 0.0, None, 0.0]
+    assert values(found["the whole node", "deaths"]) == [None, 2.0, 0.0, None, 2.0]
 
 
 def line(family: str, mono_s: float) -> KernelEvent:
@@ -218,7 +218,7 @@ def test_lines_of_the_log_count_when_they_were_said_and_not_when_they_were_read(
         batch(102.0),
     ]
     found = signals(written(tmp_path, {KernelEvent: events}))
-    assert values(found["oom", "lines"]) == [1.0, 0.0]
+    assert values(found["oom", "lines"]) == [None, 1.0, 0.0]
 
 
 def test_softirq_work_that_nobody_serves_is_a_signal(tmp_path: Path):
