@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.explain.occasions import holds, occasions, window_mono, window_wall
+from sexton.explain.occasions import holds, occasions
 from sexton.model.cgroup import CgroupEvent
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
@@ -148,6 +148,6 @@ def test_a_minute_is_what_happened_in_it():
 def test_the_clocks_are_joined_by_the_nearest_reading():
     jumped = [Batch(100.0, 5000.0, ()), Batch(101.0, 9001.0, ()), Batch(102.0, 9002.0, ())]
     window = Window({CoreTimes: jumped}, bounds=Bounds(5000.0, 9002.0, 100.0, 102.0))
-    assert window_mono(window, 9001.5) == 101.5
-    assert window_mono(window, 5000.2) == pytest.approx(100.2)
-    assert window_wall(window, 100.2) == pytest.approx(5000.2)
+    assert window.mono(9001.5) == 101.5
+    assert window.mono(5000.2) == pytest.approx(100.2)
+    assert window.wall(100.2) == pytest.approx(5000.2)

@@ -1,4 +1,4 @@
-"""A recording read back: the same answer as live, whole or condensed, over any part of it."""
+"""A recording read back: the same answer as live, over any part of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.synthetic import Plan, write
 from sexton.detect.kernel_log import reach
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
@@ -52,18 +51,9 @@ def answer(window: Window) -> str:
     return json.dumps({name: told[name] for name in WANTED}, indent=1)
 
 
-def answer_of_fewer_rows(window: Window) -> str:
-    """The same but for how many rows stand behind each claim: in a selection they are fewer."""
-    told = diagnosis_json(diagnose(window))
-    claims = [*told["findings"], *(link for chain in told["chains"] for link in chain["links"])]
-    for claim in claims:
-        claim["rows"] = sorted({each["table"] for each in claim["rows"]})
-    return json.dumps({name: told[name] for name in WANTED}, indent=1)
-
-
-def read_back(directory: Path, most_rows: int = replay.MOST_ROWS) -> replay.Replay:
+def read_back(directory: Path) -> replay.Replay:
     recording = Recording(directory)
-    return replay.window(recording, span.everything(recording), most_rows)
+    return replay.window(recording, span.everything(recording))
 
 
 def cut(batches: Batches, start: float, end: float) -> Batches:
@@ -173,42 +163,6 @@ def test_whatever_was_read_is_judged_the_same_when_it_is_read_back(batches: Batc
 SMALL = {"cores": 4, "hours": 0.2, "processes": 40, "cgroups": 40, "queues": 4, "units": 40}
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        Plan(**SMALL, plant=("crash_loop", "zombie_walk", "nic_reset"), walks=2),
-        Plan(**SMALL, plant=("flood",), gaps=((200, 90),), walks_at=(400.0,)),
-        Plan(**SMALL, plant=("zombie_walk",), jumps=((300, -2.0),), walks_at=(100.0, 500.0)),
-        Plan(**SMALL),
-    ],
-    ids=("causes", "gap", "clock set back", "healthy"),
-)
-def test_a_condensed_span_gives_the_same_answer_as_all_of_it(tmp_path: Path, plan: Plan):
-    told = write(tmp_path, plan)
-    whole, condensed = read_back(tmp_path, 10**9), read_back(tmp_path, 0)
-    assert (whole.condensed, condensed.condensed) == (False, True)
-    assert rows_in(condensed.window) < rows_in(whole.window) / 3
-    assert answer_of_fewer_rows(condensed.window) == answer_of_fewer_rows(whole.window)
-    held = diagnose(condensed.window).by_id["saturated_core"]
-    planted = {each.entities["core"] for each in told.planted if "core" in each.entities}
-    assert set(held.entities.get("core", ())) == planted
-
-
-def rows_in(window: Window) -> int:
-    return sum(len(window.all(kind) or ()) for kind in tables().values())
-
-
-def test_readings_left_out_make_no_rate(tmp_path: Path):
-    write(tmp_path, Plan(**SMALL))
-    whole, condensed = read_back(tmp_path, 10**9), read_back(tmp_path, 0)
-    kept = condensed.window.batches(CoreTimes) or ()
-    every = [batch.mono_s for batch in whole.window.batches(CoreTimes) or ()]
-    for batch in kept[1:]:
-        before = every[every.index(batch.mono_s) - 1]
-        assert batch.follows == any(each.mono_s == before for each in kept)
-    assert not all(batch.follows for batch in kept)
-
-
 def nodes(at: float) -> Batch[Any]:
     node = Node("n", "6.1", 2, BOOT, at, *(None,) * 8)
     return Batch(at, WALL_S + at, (node,))
@@ -266,7 +220,6 @@ def test_lines_that_a_new_recorder_reads_again_are_told_once(tmp_path: Path):
     segment(tmp_path, 2, seconds(110, 113), log(111, 5, 20, [later, line(105, "new")]))
     window = read_back(tmp_path).window
     assert [each.message for each in window.all(KernelEvent) or ()] == ["eth0: reset", "new"]
-    assert read_back(tmp_path, 0).window.all(KernelEvent) == window.all(KernelEvent)
 
 
 def test_the_log_reaches_no_further_than_the_segments_that_are_left(tmp_path: Path):
@@ -370,11 +323,11 @@ def test_damage_is_skipped_counted_and_the_rest_judged(tmp_path: Path):
     content[len(content) // 2] ^= 1
     hurt.write_bytes(content)
     (tmp_path / "segments" / "junk").mkdir()
-    for again in (read_back(tmp_path), read_back(tmp_path, 0)):
-        assert any("2 damaged or foreign pieces skipped" in note for note in again.notes)
-        kept = again.window.batches(CoreTimes) or ()
-        assert all(not 110 <= each.mono_s < 120 for each in kept)
-        assert [each.mono_s for each in kept if not each.follows][-1:] == [120.0]
+    again = read_back(tmp_path)
+    kept = again.window.batches(CoreTimes) or ()
+    assert all(not 110 <= each.mono_s < 120 for each in kept)
+    assert [each.mono_s for each in kept if not each.follows][-1:] == [120.0]
+    assert any("2 damaged or foreign pieces skipped" in note for note in again.notes)
 
 
 def test_the_minutes_still_being_written_are_part_of_it(tmp_path: Path):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from sexton.detect.ledger import suspects
-from sexton.detect.restarts import restarts_in
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
 from sexton.model.row import Row
 from sexton.model.unit import Unit
-from sexton.model.window import Batch, Window
+from sexton.model.window import Batch, Window, columns_of
+from sexton.series import restarts
+from sexton.series.restarts import FIELDS, RestartCount
 from sexton.sources.systemd import show
 from tests.yard.asking import ask
 from tests.yard.yard import Yard
@@ -19,6 +22,11 @@ pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
 _UNIT = "[Unit]\nDefaultDependencies=no\nStartLimitIntervalSec=0\n"
 CRASH = f"{_UNIT}[Service]\nExecStart=/bin/false\nRestart=always\nRestartSec=100ms\n"
+
+
+def restarts_in(read: Sequence[Batch[Unit]]) -> dict[str, RestartCount]:
+    columns = columns_of(read, Unit, FIELDS)
+    return restarts.restarts_in([] if columns is None else [columns])
 
 
 def start(yard: Yard, name: str, text: str) -> None:

@@ -11,8 +11,6 @@ recording.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from sexton.cli.options import add_root, need_recorder, seconds
@@ -21,7 +19,6 @@ from sexton.errors import CommandError
 if TYPE_CHECKING:
     from sexton.model.diagnosis import Cost
     from sexton.model.window import Window
-    from sexton.replay.reader_pool import Crew
     from sexton.replay.span import Span
     from sexton.replay.window import Replay
     from sexton.store.recording import Recording
@@ -134,28 +131,11 @@ def requested_span(args: argparse.Namespace, recording: Recording) -> Span:
     return everything(recording) if wanted is None else between(recording, *wanted)
 
 
-def read_back(recording: Recording, span: Span, crew: Crew | None = None) -> Replay:
-    """The span as a window, with a progress line; read by `crew`, or by a pool of its own."""
-    from sexton.replay.reader_pool import Crew
+def read_back(recording: Recording, span: Span) -> Replay:
+    """The span as a window."""
     from sexton.replay.window import window
 
-    if crew is None:
-        with Crew(recording) as crew:
-            return read_back(recording, span, crew)
-    with show_progress(crew, "reading the recording"):
-        return window(recording, span, crew=crew)
-
-
-@contextmanager
-def show_progress(crew: Crew, doing: str) -> Iterator[None]:
-    """A progress line while the pool works."""
-    from sexton.cli.progress import steps
-
-    try:
-        with steps(doing) as crew.tick:
-            yield
-    finally:
-        crew.tick = None
+    return window(recording, span)
 
 
 def cost_of(window: Window, touched: str) -> Cost:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sexton.detect import kernel_log, nics, paging
+from sexton.detect import kernel_log, nics
 from sexton.detect.detectors.nic_resets import COUNTERS, FAMILIES
-from sexton.detect.restarts import restarts_in
 from sexton.model.cgroup import CgroupCensus, CgroupThrottle
-from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelLog
 from sexton.model.net import NicCounter
-from sexton.model.unit import Unit
 from sexton.model.window import Window
+from sexton.series import paging
+from sexton.series.cores import core_series
+from sexton.series.restarts import restarts
 from sexton.series.steps import span
 
 #: Names of the measures in a plan's `baseline`.
@@ -55,10 +55,10 @@ def measure(
         found[RECLAIM] = scanned
     if (resets := _resets(window)) is not None:
         found[RESETS] = float(resets)
-    restarts = restarts_in(window.batches(Unit) or ())
+    counted_restarts = restarts(window)
     for unit in units:
-        if unit in restarts:
-            found[RESTARTS.format(unit)] = float(restarts[unit].count)
+        if unit in counted_restarts:
+            found[RESTARTS.format(unit)] = float(counted_restarts[unit].count)
     return found
 
 
@@ -108,12 +108,11 @@ def slope_of(points: list[tuple[float, int]]) -> float | None:
 
 def core_shares(window: Window) -> dict[int, float]:
     """System time per core, in percent."""
-    found = {}
-    for core, step in span(window.batches(CoreTimes) or (), lambda row: row.cpu).items():
-        moved = step.delta("system_ms")
-        if moved is not None and isinstance(core, int):
-            found[core] = moved / 10 / step.seconds
-    return found
+    series = core_series(window)
+    if series is None:
+        return {}
+    found = series.over(window.start_mono, window.end_mono)
+    return {core: shares.system for core, shares in found.items()}
 
 
 def _throttled(window: Window) -> float | None:
@@ -138,8 +137,8 @@ def _reclaim(window: Window) -> float | None:
 
 def _resets(window: Window) -> int | None:
     """NIC resets in the window, by kernel log or counters, whichever shows more."""
-    logged = window.batches(KernelLog) is not None
-    counted = window.batches(NicCounter) is not None
+    logged = window.read(KernelLog)
+    counted = window.read(NicCounter)
     if not logged and not counted:
         return 0 if nics.physical(window) == () else None
     moved = sum(

@@ -144,7 +144,7 @@ def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
 
 def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionResult:
     what, source = f"restarts of {printable(unit)}", "systemd NRestarts"
-    if window.batches(Unit) is None:
+    if not window.read(Unit):
         return CriterionResult(
             what, "crash loop", "?", Met.UNKNOWN, source, "systemd did not answer"
         )

@@ -13,14 +13,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
-from sexton.detect.directories import gone
 from sexton.detect.growth import ENOUGH
-from sexton.detect.restarts import RestartCount, restarts_in
 from sexton.detect.spread import median
 from sexton.detect.stems import container, join, path_stem, split
 from sexton.model.cgroup import CgroupDir
 from sexton.model.unit import RestartMark, Timer, Unit
 from sexton.model.window import Window
+from sexton.series.directories import turnover
+from sexton.series.restarts import RestartCount, restarts
 
 
 class Account(NamedTuple):
@@ -40,7 +40,7 @@ class Account(NamedTuple):
 
 
 def units(window: Window) -> Iterator[Account]:
-    counts = restarts_in(window.batches(Unit) or ())
+    counts = restarts(window)
     journal = _journal(window)
     rows = {unit.name: unit for unit in window.latest(Unit) or ()}
     for name in {**counts, **journal}:
@@ -161,11 +161,8 @@ def containers(window: Window, traced: Deaths | None, named: Iterable[str]) -> I
 
 def _vanished(window: Window) -> tuple[Counter[str], float]:
     """Directories of an earlier reading that the next one no longer had."""
-    batches = window.batches(CgroupDir) or ()
-    vanished: Counter[str] = Counter()
-    for earlier, later in pairwise(batches):
-        vanished.update(row.path for row in gone(earlier, later))
-    return vanished, batches[-1].mono_s - batches[0].mono_s if batches else 0.0
+    edges = window.bounds_of(CgroupDir)
+    return turnover(window).gone, edges[1] - edges[0] if edges is not None else 0.0
 
 
 def pattern_of(path: str) -> str:

@@ -7,19 +7,18 @@ counts is never seen, and nothing is known of its release.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
-from sexton.detect.directories import gone
 from sexton.detect.owners import placer
 from sexton.detect.spread import median, variation
 from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
 from sexton.model.cgroup import CgroupCensus, CgroupDir
 from sexton.model.window import Window
+from sexton.series.directories import turnover
 
 _FEWEST_GAPS = 4
 
@@ -107,31 +106,26 @@ def _from_events(window: Window, traced: Deaths) -> Churn:
 
 
 def _from_directories(window: Window) -> Churn | None:
-    batches = window.batches(CgroupDir)
-    if batches is None or len(batches) < 2 or _cut_short(window):
+    edges = window.bounds_of(CgroupDir)
+    if edges is None or edges[0] == edges[1] or _cut_short(window):
         return None
-    families: dict[tuple[str, str], Family] = defaultdict(lambda: Family(""))
-    births = 0
-    for earlier, later in pairwise(batches):
-        births += len(gone(later, earlier))
-        for row in gone(earlier, later):
-            path, name = split(row.path)
-            family = families[path, path_stem(name)]
-            family.path = path
-            family.names.add(name)
-            family.deaths += 1
-    seconds = batches[-1].mono_s - batches[0].mono_s
-    return Churn(_busiest(families.values()), births, seconds, None)
+    moved = turnover(window)
+    families: dict[tuple[str, str], Family] = {}
+    for gone, times in moved.gone.items():
+        path, name = split(gone)
+        family = families.setdefault((path, path_stem(name)), Family(path))
+        family.names.add(name)
+        family.deaths += times
+    return Churn(_busiest(families.values()), moved.births, edges[1] - edges[0], None)
 
 
 def _cut_short(window: Window) -> bool:
     """Were more directories counted than kept? Then a missing one means nothing."""
-    censuses = window.batches(CgroupCensus) or ()
-    counts = {batch.mono_s: batch.rows[0].live for batch in censuses if batch.rows}
-    for directories in window.batches(CgroupDir) or ():
-        live = counts.get(directories.mono_s)  # both are told by one reading
+    listed = turnover(window).counts
+    for batch in window.batches(CgroupCensus) or ():
+        live = batch.rows[0].live if batch.rows else None
         # Some come and go while they are listed; a cut list lacks a good part.
-        if live is not None and len(directories.rows) * 1.1 + 10 < live:
+        if live is not None and listed.get(batch.mono_s, live) * 1.1 + 10 < live:
             return True
     return False
 

@@ -41,7 +41,7 @@ def tally(window: Window, span: tuple[float, float]) -> Tally | None:
 
     A process that was born meanwhile took all it has; one that ended is not known any more.
     """
-    read = _around(window.batches(Process) or (), span)
+    read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
     if len(read) < 2:
         return None
     minor: dict[tuple[int, int], int] = {}

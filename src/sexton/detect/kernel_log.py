@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 def was_read(window: Window) -> bool:
     """Did anything of the log reach us, be it an empty log?"""
-    return window.batches(KernelLog) is not None
+    return window.read(KernelLog)
 
 
 def lacking(window: Window) -> tuple[Missing, ...]:
@@ -103,9 +103,9 @@ class Reach(NamedTuple):
 
 def reach(window: Window) -> Reach | None:
     """How far back the log was seen; `None` where it was not read."""
-    logs = window.all(KernelLog)
-    if logs is None or window.batches(KernelLog) is None:
+    if not window.read(KernelLog):
         return None
+    logs = list(window.changes(KernelLog, ("oldest_mono_us", "lost", "origin")))
     starts = [log.oldest_mono_us for log in logs if log.oldest_mono_us is not None]
     lost = max((log.lost for log in logs), default=0)
     origin = next((log.origin for log in logs if log.origin), "/dev/kmsg")

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
-from sexton.detect.witness import remembered
 from sexton.model.finding import Missing
 from sexton.model.net import Nic, NicCounter, NicQueue
 from sexton.model.window import Window
-from sexton.series.steps import steps
+from sexton.series.rates import totals
 
 _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
+#: In the names of all counters that detectors, links and screens ask for.
+_TELLING = re.compile(r"reset|timeout|wd|miss|starvation|allowance")
 
 
 def physical(window: Window) -> tuple[str, ...] | None:
@@ -71,36 +72,38 @@ class Counter(NamedTuple):
 def counters(window: Window, names: Iterable[str]) -> list[Counter]:
     """The counters of these names, of every interface that has them."""
     wanted = frozenset(names)
-    return [each for each in _counters(window) if each.name in wanted]
+    assert all(map(_TELLING.search, wanted)), "a name that `_TELLING` does not know is not read"
+    return [each for each in _telling(window) if each.name in wanted]
 
 
 def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
     """ENA's per-queue count of transmissions that were not completed in time."""
     found = []
-    for each in _counters(window):
+    for each in _telling(window):
         match = _MISSED.fullmatch(each.name)
         if match is not None and each.value:
             found.append((each.nic, int(match[1]), each))
     return found
 
 
-def _counters(window: Window) -> Iterator[Counter]:
-    batches = window.batches(NicCounter)
-    if batches is None:
+def _telling(window: Window) -> list[Counter]:
+    """Every counter that may tell of a reset or a loss: read once, out of hundreds."""
+    return window.keep("nic counters", lambda: list(_read(window)))
+
+
+def _read(window: Window) -> Iterator[Counter]:
+    rows = [row for row in window.latest(NicCounter) or () if _TELLING.search(row.counter)]
+    if not rows:
         return
-    moved: Mapping[tuple[str, str], int] = _moves(window)
-    for row in batches[-1].rows:
-        yield Counter(row.nic, row.counter, row.value, moved.get((row.nic, row.counter), 0))
-
-
-@remembered
-def _moves(window: Window) -> Mapping[tuple[str, str], int]:
-    moved: dict[tuple[str, str], int] = defaultdict(int)
-    batches = window.batches(NicCounter) or ()
-    for _, step in steps(batches, lambda row: (row.nic, row.counter), over_gaps=True):
-        # A driver that was loaded again counts from zero: that step tells nothing.
-        moved[step.after.nic, step.after.counter] += step.delta("value") or 0
-    return moved
+    # Of the queues' own counters, which are many, only those that ever counted something matter.
+    wanted = {
+        (row.nic, row.counter) for row in rows if row.value or not _MISSED.fullmatch(row.counter)
+    }
+    # A driver that was loaded again counts from zero: that step tells nothing.
+    moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
+    for row in rows:
+        step = moved.get((row.nic, row.counter), {}).get("value", 0.0)
+        yield Counter(row.nic, row.counter, row.value, int(step))
 
 
 class Place(NamedTuple):

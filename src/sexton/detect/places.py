@@ -13,7 +13,7 @@ def cgroups_of(window: Window, pids: Iterable[int], mono_s: float) -> tuple[str,
 
     No other is asked: a pid may be another process by then.
     """
-    batches = window.batches(ProcessCgroup) or ()
+    batches = window.between(ProcessCgroup, mono_s, mono_s)
     before = [batch for batch in batches if batch.mono_s <= mono_s][-1:]
     after = [batch for batch in batches if batch.mono_s > mono_s][:1]
     known: dict[int, str] = {}

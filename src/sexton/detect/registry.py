@@ -49,7 +49,7 @@ class Detector(NamedTuple):
 
     def run(self, window: Window) -> Finding:
         """Its finding with the rows it read, or *unknown* where the window lacks what it needs."""
-        lacking = [kind for kind in self.needs if window.batches(kind) is None]
+        lacking = [kind for kind in self.needs if not window.read(kind)]
         if not lacking:
             seen = witness(window)
             with seen.noting() as noted:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-#: Readings come a little early or late: nine tenths of a limit in seconds is that limit.
-SLACK = 0.9
+from sexton.series.rates import SLACK
+
 #: Of a long stretch only its beginning is looked at closely; it is what a long window keeps whole.
 CLOSE_S = 55.0
 

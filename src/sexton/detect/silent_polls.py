@@ -10,15 +10,17 @@ Any other silence is a question that only a probe can answer.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from sexton.detect import nics
-from sexton.detect.core_steps import core_steps
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount
 from sexton.model.net import NetDevice, NicQueue
 from sexton.model.window import Window
+from sexton.series.cores import CoreSeries, core_series
+from sexton.series.rates import F32, F64, Run, Steps, runs, steps_of
 from sexton.series.steps import Step, delta, steps
 
 #: NET_RX runs that the rest of this window promises at the least; fewer may be chance.
@@ -54,147 +56,107 @@ class Silence(NamedTuple):
         return self.interrupts > 0 or (self.expected >= _EXPECTED and self.packets > 0)
 
 
-class _Move(NamedTuple):
-    """How often something happened between two readings."""
-
-    start: float
-    end: float
-    times: int
-
-
-class _Held(NamedTuple):
-    """Seconds a core spent in system time between two readings."""
-
-    start: float
-    end: float
-    system_s: float
-
-
 def can_tell(window: Window) -> bool:
     """Was everything read that a silence is made of?"""
-    kinds = (CoreTimes, SoftirqCount)
-    twice = all(len(window.batches(kind) or ()) >= 2 for kind in kinds)
-    return twice and window.batches(NicQueue) is not None
+    edges = [window.bounds_of(kind) for kind in (CoreTimes, SoftirqCount)]
+    twice = all(each is not None and each[1] > each[0] for each in edges)
+    return twice and window.read(NicQueue)
 
 
 def silences(window: Window, share_percent: float) -> list[Silence]:
     """Where a queue's core was silent and might have been asked, the longest first."""
     served = nics.serving_cores(window)
-    if not served or not can_tell(window):
+    series = core_series(window)
+    if not served or series is None or not can_tell(window):
         return []
-    fired = _fired(window, {(row.irq, core) for core, rows in served.items() for row in rows})
-    every = steps(window.batches(SoftirqCount) or (), lambda row: row.cpu)
-    served_steps = [step for core, step in every if core in served]
-    polls, received = _polls(served_steps), _received(window)
+    polls = steps_of(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
     found: list[Silence] = []
-    for core, run in _runs(served_steps, _system(window, served), share_percent):
-        start, end = run[0].start_mono, run[-1].end_mono
-        queues = served[core]
-        made = Silence(
-            core=core,
-            start=start,
-            end=end,
-            interrupts=sum(_inside(fired.get((row.irq, core), ()), start, end) for row in queues),
-            packets=sum(
-                _inside(received.get(nic, ()), start, end) for nic in {row.nic for row in queues}
-            ),
-            expected=_least_rate(polls.get(core, ()), start, end) * (end - start),
-            imaginable=(run[0].before.net_rx or 0) / max(start, 1.0) * (end - start),
-            queues=queues,
-        )
-        if made.is_starved or made.imaginable >= _IMAGINABLE:
-            found.append(made)
+    for row, thing in enumerate(polls.things):
+        core = cast("int", thing[0])
+        ran = polls.moved["net_rx"][row]
+        silent = (ran == 0) & (_system(series, core, polls) >= share_percent)
+        for run in runs(polls, silent[None]):
+            made = _silence(window, (core, served[core]), run, polls, ran)
+            if made.is_starved or made.imaginable >= _IMAGINABLE:
+                found.append(made)
     return sorted(found, key=lambda each: -each.seconds)
 
 
-def _inside(moves: Sequence[_Move], start: float, end: float) -> int:
-    """What moved in steps that lie wholly inside. The files are read a moment apart: a step that
-    begins before the silence may hold an interrupt whose poll came in time."""
-    return sum(each.times for each in moves if each.start >= start and each.end <= end)
+def _silence(
+    window: Window, served: tuple[int, tuple[NicQueue, ...]], run: Run, polls: Steps, ran: F64
+) -> Silence:
+    core, queues = served
+    start, end = run.start, run.end
+    before = window.between(SoftirqCount, start, start)[:1]
+    counted = next((row.net_rx or 0 for each in before for row in each.rows if row.cpu == core), 0)
+    outside = (polls.end <= start) | (polls.start >= end)
+    rates = np.nan_to_num(ran[outside]) / polls.seconds[outside]
+    return Silence(
+        core=core,
+        start=start,
+        end=end,
+        interrupts=_interrupts(window, core, queues, run),
+        packets=_packets(window, {row.nic for row in queues}, run),
+        # The fewest and not the average, since traffic comes in bursts; two steps at the least.
+        expected=float(rates.min()) * (end - start) if len(rates) > 1 else 0.0,
+        imaginable=counted / max(start, 1.0) * (end - start),
+        queues=queues,
+    )
 
 
-def _least_rate(moves: Sequence[_Move], start: float, end: float) -> float:
-    """The fewest NET_RX runs a second in the steps outside the silence.
+def _system(series: CoreSeries, core: int, polls: Steps) -> F64:
+    """System time of a core in each step of another table, in per cent of what it was given.
 
-    The fewest and not the average, since traffic comes in bursts; 0 where there are not two steps
-    to compare with.
+    The two files are read a moment apart: each of the core's steps counts by its overlap.
     """
-    outside = [each for each in moves if each.end <= start or each.start >= end]
-    if len(outside) < 2:
-        return 0.0
-    return min(each.times / (each.end - each.start) for each in outside)
+    if core not in series.cores:
+        return np.zeros(len(polls.end))
+    row = series.cores.index(core)
+    spent, given = (
+        _accumulated(series, np.nan_to_num(each[row]), polls)
+        for each in (series.system, series.given)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: F64 = np.nan_to_num(100 * spent / given)
+    return share
 
 
-def _polls(every: Iterable[Step[SoftirqCount]]) -> Mapping[int, list[_Move]]:
-    """NET_RX runs per core."""
-    found: dict[int, list[_Move]] = defaultdict(list)
-    for step in every:
-        times = step.delta("net_rx") or 0
-        found[step.after.cpu].append(_Move(step.start_mono, step.end_mono, times))
-    return found
+def _accumulated(series: CoreSeries, seconds: F32, polls: Steps) -> F64:
+    """Seconds of the core's steps that fall into each step of the other table."""
+    edges = np.concatenate([series.start, series.end])
+    sums = np.concatenate([np.cumsum(seconds) - seconds, np.cumsum(seconds)])
+    order = np.argsort(edges, kind="stable")
+    before, after = (
+        np.interp(each, edges[order], sums[order]) for each in (polls.start, polls.end)
+    )
+    made: F64 = after - before
+    return made
 
 
-def _received(window: Window) -> Mapping[str, list[_Move]]:
-    """Packets received per interface."""
-    found: dict[str, list[_Move]] = defaultdict(list)
-    for _, step in steps(window.batches(NetDevice) or (), lambda row: row.name):
-        times = step.delta("rx_packets") or 0
-        found[step.after.name].append(_Move(step.start_mono, step.end_mono, times))
-    return found
-
-
-def _fired(window: Window, wanted: set[tuple[int, int]]) -> Mapping[tuple[int, int], list[_Move]]:
-    """Interrupts per interrupt and core, of those wanted."""
-    cores: dict[str, list[int]] = defaultdict(list)
-    for irq, core in wanted:
-        cores[str(irq)].append(core)
-    found: dict[tuple[int, int], list[_Move]] = defaultdict(list)
-    for _, step in steps(window.batches(Interrupt) or (), lambda row: row.irq):
+def _interrupts(window: Window, core: int, queues: Sequence[NicQueue], run: Run) -> int:
+    """How often the queues' interrupts fired on the core inside the silence."""
+    irqs = {str(row.irq) for row in queues}
+    total = 0
+    read = window.between(Interrupt, run.start, run.end)
+    for irq, step in steps(read, lambda row: row.irq):
         before, after = step.before, step.after
-        if after.irq not in cores or before.cpus != after.cpus:
-            continue
-        for core in cores[after.irq]:
+        if irq in irqs and before.cpus == after.cpus and _is_inside(step, run):
             counts = zip(after.cpus, before.counts, after.counts, strict=False)
-            for times in (delta(was, now) or 0 for cpu, was, now in counts if cpu == core):
-                found[int(after.irq), core].append(_Move(step.start_mono, step.end_mono, times))
-    return found
+            total += sum(delta(was, now) or 0 for cpu, was, now in counts if cpu == core)
+    return total
 
 
-def _runs(
-    every: Iterable[Step[SoftirqCount]],
-    system: Mapping[int, list[_Held]],
-    share_percent: float,
-) -> Iterator[tuple[int, list[Step[SoftirqCount]]]]:
-    """Neighbouring steps of a core without NET_RX and with the core held, per core."""
-    open_runs: dict[int, list[Step[SoftirqCount]]] = {}
-    for step in every:
-        core = step.after.cpu
-        silent = step.delta("net_rx") == 0
-        if silent and _share(system.get(core, ()), step) >= share_percent:
-            run = open_runs.setdefault(core, [])
-            if run and run[-1].end_mono != step.start_mono:
-                yield core, open_runs.pop(core)
-                run = open_runs.setdefault(core, [])
-            run.append(step)
-        elif core in open_runs:
-            yield core, open_runs.pop(core)
-    yield from open_runs.items()
+def _packets(window: Window, names: Collection[str], run: Run) -> int:
+    """Packets that these interfaces received inside the silence."""
+    read = window.between(NetDevice, run.start, run.end)
+    return sum(
+        step.delta("rx_packets") or 0
+        for name, step in steps(read, lambda row: row.name)
+        if name in names and _is_inside(step, run)
+    )
 
 
-def _share(held: list[_Held] | tuple[()], step: Step[SoftirqCount]) -> float:
-    """System time of the step in per cent; the two files are read a moment apart."""
-    spent = 0.0
-    for each in held:
-        overlap = min(each.end, step.end_mono) - max(each.start, step.start_mono)
-        if overlap > 0:
-            spent += each.system_s * overlap / (each.end - each.start)
-    return 100 * spent / step.seconds
-
-
-def _system(window: Window, cores: Collection[int]) -> Mapping[int, list[_Held]]:
-    found: dict[int, list[_Held]] = defaultdict(list)
-    for step in core_steps(window):
-        spent = step.delta("system_ms") if step.after.cpu in cores else None
-        if spent is not None:
-            found[step.after.cpu].append(_Held(step.start_mono, step.end_mono, spent / 1000))
-    return found
+def _is_inside(step: Step[Any], run: Run) -> bool:
+    """Wholly: a step that begins before the silence may hold an interrupt whose poll came in
+    time, since the files are read a moment apart."""
+    return step.start_mono >= run.start and step.end_mono <= run.end

@@ -9,25 +9,21 @@ from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Evidence
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import span
+from sexton.series.rates import totals
 
 
 def backlog(window: Window) -> Iterator[Evidence]:
     """Drops and cut-short polls of the queues' cores: shown, and no sign of starving."""
-    batches = window.batches(SoftnetCpu)
-    if batches is None:
-        return
     cores = nics.serving_cores(window)
-    moved = [
-        step
-        for step in span(batches, lambda row: row.cpu).values()
-        if not cores or step.after.cpu in cores
-    ]
+    read = window.columns(
+        SoftnetCpu, ("dropped", "time_squeeze"), lambda key: not cores or key[0] in cores
+    )
+    moved = totals(read)
     for field, what, normal in (
         ("dropped", "packets dropped from the backlog", "0"),
         ("time_squeeze", "polls cut short (busy, not starved)", "a few a second"),
     ):
-        total = sum(step.delta(field) or 0 for step in moved)
+        total = int(sum(each[field] for each in moved.values()))
         if moved and (total or field == "dropped"):
             yield Evidence(
                 what,

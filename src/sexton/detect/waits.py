@@ -12,11 +12,15 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Window
+from sexton.model.window import Batch, Key, Window
+
+_FIELDS = ("longest_us", "pending_us")
 
 WAIT = Threshold(
     "wait", 1, "s without a poll", "a busy core polls within 10 ms; a second is no queueing"
@@ -54,46 +58,84 @@ def measured_waits(window: Window, at_least_s: float) -> list[MeasuredWait]:
 
 
 def _waits(window: Window, floor_us: float) -> Iterator[MeasuredWait]:
-    """One pass, in which a row that tells of no long wait costs next to nothing: of those a night
-    has millions."""
     under_way: dict[tuple[int, str], MeasuredWait] = {}
-    for batch in window.batches(SoftirqWait) or ():
-        if not batch.follows:  # what was under way is not seen to end
-            yield from under_way.values()
-            under_way = {}
+    for mono_s, follows, cells in _long_waits(window, floor_us):
         before, under_way = under_way, {}
-        if not batch.follows:  # nobody knows how those went on
+        if not follows:  # what was under way is not seen to end
             yield from before.values()
             before = {}
-        for row in batch.rows:
-            known = before.pop((row.cpu, row.vector), None) if before else None
-            pending_us, longest_us = row.pending_us or 0, row.longest_us or 0
-            if known is not None and row.longest_us is not None:
+        for cell in cells:
+            known = before.pop((cell.core, cell.vector), None)
+            pending_us, longest_us = cell.pending_us or 0, cell.longest_us or 0
+            if known is not None and cell.longest_us is not None:
                 # While one waits none can end there; so the one that was under way has ended.
                 longest_us = max(longest_us, int(known.seconds * 1e6))
             elif known is not None and pending_us < known.seconds * 1e6:
                 yield known  # its end was missed
             if longest_us >= floor_us:
-                yield MeasuredWait(row.cpu, row.vector, longest_us / 1e6, batch.mono_s, True)
+                yield MeasuredWait(cell.core, cell.vector, longest_us / 1e6, mono_s, True)
             if pending_us >= floor_us:
-                still = MeasuredWait(row.cpu, row.vector, pending_us / 1e6, batch.mono_s, False)
-                under_way[row.cpu, row.vector] = still
+                still = MeasuredWait(cell.core, cell.vector, pending_us / 1e6, mono_s, False)
+                under_way[cell.core, cell.vector] = still
         yield from before.values()
     yield from under_way.values()
 
 
+class _Cell(NamedTuple):
+    """One core and vector at one reading."""
+
+    core: int
+    vector: str
+    longest_us: int | None
+    pending_us: int | None
+
+
+def _long_waits(window: Window, floor_us: float) -> Iterator[tuple[float, bool, list[_Cell]]]:
+    """Readings with a wait of that length, and those after one that was under way.
+
+    Found by columns: of rows that tell of no long wait a night has millions.
+    """
+    last: dict[Key, bool] = {}
+    for piece in window.columns(SoftirqWait, _FIELDS):
+        longest, pending = (piece.values[name] for name in _FIELDS)
+        started = np.array([last.get(thing, False) for thing in piece.things], np.bool_)
+        waits = pending >= floor_us
+        after = np.concatenate([started[:, None], waits[:, :-1]], axis=1)
+        telling = (longest >= floor_us) | waits | after
+        last = dict(zip(piece.things, waits[:, -1].tolist(), strict=True))
+        for at in np.flatnonzero(telling.any(axis=0)).tolist():
+            cells = [
+                _cell(piece.things[row], longest[row, at], pending[row, at])
+                for row in np.flatnonzero(telling[:, at]).tolist()
+            ]
+            yield float(piece.mono[at]), bool(piece.follows[at]), cells
+
+
+def _cell(thing: Key, longest: float, pending: float) -> _Cell:
+    core, vector = thing
+    return _Cell(int(str(core)), str(vector), _known(longest), _known(pending))
+
+
+def _known(value: float) -> int | None:
+    return None if np.isnan(value) else int(value)
+
+
 def longest_wait(window: Window) -> MeasuredWait | None:
     """The longest of all, however short."""
-    longest_us, found = -1, None
-    for batch in window.batches(SoftirqWait) or ():
-        for row in batch.rows:
-            for wait_us, is_over in ((row.longest_us, True), (row.pending_us, False)):
-                if wait_us is not None and wait_us > longest_us:
-                    longest_us, found = wait_us, (row, batch.mono_s, is_over)
-    if found is None:
-        return None
-    row, at, is_over = found
-    return MeasuredWait(row.cpu, row.vector, longest_us / 1e6, at, is_over)
+    best: MeasuredWait | None = None
+    for piece in window.columns(SoftirqWait, _FIELDS):
+        for name, is_over in zip(_FIELDS, (True, False), strict=True):
+            value = np.nan_to_num(piece.values[name], nan=-1.0)
+            if not value.size:
+                continue
+            row, at = np.unravel_index(int(value.argmax()), value.shape)
+            wait_s = float(value[row, at]) / 1e6
+            if wait_s >= 0 and (best is None or wait_s > best.seconds):
+                core, vector = piece.things[row]
+                best = MeasuredWait(
+                    int(str(core)), str(vector), wait_s, float(piece.mono[at]), is_over
+                )
+    return best
 
 
 class Watch(NamedTuple):

@@ -1,8 +1,8 @@
 """A window that notes what is read of it: the one place where claims get their rows from.
 
-Whoever judges a window is given a `Witness` of it and asks it as ever; which tables were read, all
-of a table or only its last reading, is noted meanwhile. Only batches are counted, never their rows:
-a window of twelve hours is not walked a second time.
+A detector is given a `Witness` of a window and reads it as usual; which tables were read, all of a
+table or only its last reading, is noted meanwhile. Rows are counted, never walked: a window of
+twelve hours is not read a second time.
 
 >>> from sexton.model.node import Node
 >>> from sexton.model.window import Batch
@@ -16,14 +16,14 @@ a window of twelve hours is not walked a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import TypeVar
 
 from sexton.model.finding import Rows
 from sexton.model.row import Row, table
-from sexton.model.window import Batch, Window
+from sexton.model.window import Batch, Columns, Wanted, Window
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -33,10 +33,13 @@ Noted = dict[type[Row], bool]
 
 
 class Witness(Window):
-    """The same rows as `window`, with its readers remembered."""
+    """The same window as `window`, with what is read of it noted."""
 
     def __init__(self, window: Window) -> None:
-        vars(self).update(vars(window))  # shares every table, copies none
+        self._window = window
+        self.states, self._providers, self._kept = window.states, window._providers, window._kept
+        self.start, self.end = window.start, window.end
+        self.start_mono, self.end_mono = window.start_mono, window.end_mono
         self._notes: list[Noted] = []
         self._whole: dict[type[Row], Rows] = {}
 
@@ -60,29 +63,69 @@ class Witness(Window):
 
     def batches(self, kind: type[R]) -> tuple[Batch[R], ...] | None:
         self.note({kind: True})
-        return super().batches(kind)
+        return self._window.batches(kind)
+
+    def between(self, kind: type[R], start: float, end: float) -> tuple[Batch[R], ...]:
+        self.note({kind: True})
+        return self._window.between(kind, start, end)
+
+    def columns(
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
+    ) -> Iterator[Columns]:
+        self.note({kind: True})
+        return self._window.columns(kind, names, wanted)
+
+    def edges(self, kind: type[R]) -> tuple[Batch[R], Batch[R]] | None:
+        self.note({kind: True})
+        return self._window.edges(kind)
+
+    def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        self.note({kind: True})
+        return self._window.changes(kind, fields)
+
+    def read(self, kind: type[Row]) -> bool:
+        self.note({kind: True})
+        return self._window.read(kind)
 
     def latest(self, kind: type[R]) -> tuple[R, ...] | None:
         self.note({kind: False})
-        items = super().batches(kind)
-        return items[-1].rows if items else None
+        return self._window.latest(kind)
+
+    def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
+        return self._window.bounds_of(kind)
+
+    def row_count(self, kind: type[Row]) -> int:
+        self.note({kind: True})
+        return self._window.row_count(kind)
+
+    def wall(self, mono_s: float) -> float:
+        return self._window.wall(mono_s)
+
+    def mono(self, wall_s: float) -> float:
+        return self._window.mono(wall_s)
+
+    def keep(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Every caller that gets a kept value has read what it was made of."""
+        with self.noting() as noted:
+            found = super().keep(name, make)
+        self.note(super().keep(("rows behind", name), lambda: noted))
+        return found
 
     def rows(self, noted: Noted) -> tuple[Rows, ...]:
-        """What stands behind a claim, by table; what was asked for and never read is not."""
+        """What a claim is based on, by table; tables that were never read are left out."""
         found = (self._rows(kind, whole) for kind, whole in noted.items())
         known = (each for each in found if each is not None)
         return tuple(sorted(known, key=lambda each: each.table))
 
     def _rows(self, kind: type[Row], whole: bool) -> Rows | None:
-        items = super().batches(kind)
-        if not items:
+        edges = self._window.bounds_of(kind)
+        if edges is None:
             return None
-        first, last = items[0], items[-1]
+        first, last = map(self._window.wall, edges)
         if not whole:
-            return Rows(table(kind), len(last.rows), last.wall_s, last.wall_s)
+            return Rows(table(kind), len(self._window.latest(kind) or ()), last, last)
         if kind not in self._whole:
-            number = sum(len(batch.rows) for batch in items)
-            self._whole[kind] = Rows(table(kind), number, first.wall_s, last.wall_s)
+            self._whole[kind] = Rows(table(kind), self._window.row_count(kind), first, last)
         return self._whole[kind]
 
 

@@ -7,19 +7,17 @@ anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
-from typing import TypeVar
+from collections.abc import Collection
 
 from sexton.model.cgroup import CgroupThrottle
 from sexton.model.cpu import SoftnetCpu
-from sexton.model.memory import Pressure, VmCounter
+from sexton.model.memory import VmCounter
 from sexton.model.net import TcpCounters
 from sexton.model.row import Row
 from sexton.model.text import printable
-from sexton.model.window import Window
-from sexton.series.steps import Step, span
-
-R = TypeVar("R", bound=Row)
+from sexton.model.window import Key, Window
+from sexton.series.pressure import between, levels
+from sexton.series.rates import totals
 
 
 def look_alikes(window: Window, told: Collection[str] = ()) -> tuple[str, ...]:
@@ -37,70 +35,64 @@ def look_alikes(window: Window, told: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def _direct_reclaim(window: Window) -> str:
-    step = _counter(window, "pgscan_direct")
-    pages = step.delta("value") if step else None
+    pages = _counter(window, VmCounter, "value", "pgscan_direct")
     if pages is None:
         return ""
-    return "direct reclaim none" if pages == 0 else f"direct reclaim {pages:,} pages scanned"
+    return "direct reclaim none" if not pages else f"direct reclaim {pages:,.0f} pages scanned"
 
 
 def _quota(window: Window) -> str:
-    moved = _moved(window, CgroupThrottle, lambda row: row.path)
+    moved = _moved(window, CgroupThrottle, "throttled")
     if moved is None:
         return ""
-    throttled = {path: step.delta("throttled") or 0 for path, step in moved.items()}
-    worst = max(throttled, key=lambda path: throttled[path], default=None)
-    if worst is None or not throttled[worst]:
+    worst = max(moved, key=lambda thing: moved[thing], default=None)
+    if worst is None or not moved[worst]:
         return "CPU quota none"
-    return f"CPU quota stopped {printable(str(worst))} {throttled[worst]:,} times"
+    return f"CPU quota stopped {printable(str(worst[0]))} {moved[worst]:,.0f} times"
 
 
 def _flood(window: Window) -> str:
-    moved = _moved(window, SoftnetCpu, lambda row: row.cpu)
-    if moved is None:
+    dropped, squeezed = (_moved(window, SoftnetCpu, name) for name in ("dropped", "time_squeeze"))
+    if dropped is None or squeezed is None:
         return ""
-    dropped = sum(step.delta("dropped") or 0 for step in moved.values())
-    squeezed = sum(step.delta("time_squeeze") or 0 for step in moved.values())
-    if not dropped and not squeezed:
+    lost, cut = sum(dropped.values()), sum(squeezed.values())
+    if not lost and not cut:
         return "packet flood no"
-    return f"packet backlog dropped {dropped:,}, squeezed {squeezed:,} times"
+    return f"packet backlog dropped {lost:,.0f}, squeezed {cut:,.0f} times"
 
 
 def _pressure(window: Window) -> str:
-    moved = _moved(window, Pressure, lambda row: (row.resource, row.kind))
-    step = moved.get(("memory", "some")) if moved else None
-    stalled = step.delta("total_us") if step else None
-    if step is None or stalled is None:
-        return ""
-    return f"memory pressure {stalled / 10_000 / step.seconds:.1f} %"
+    found = levels(window)
+    over = between(found[0], found[-1]) if len(found) > 1 else None
+    return "" if over is None else f"memory pressure {over.some:.1f} %"
 
 
 def _faults(window: Window) -> str:
-    step = _counter(window, "pgmajfault")
-    faults = step.delta("value") if step else None
-    if step is None or faults is None:
+    faults = _counter(window, VmCounter, "value", "pgmajfault")
+    edges = window.bounds_of(VmCounter)
+    if faults is None or edges is None:
         return ""
-    return f"major page faults {faults / step.seconds:.0f} a second"
+    return f"major page faults {faults / (edges[1] - edges[0]):.0f} a second"
 
 
 def _loss(window: Window) -> str:
-    moved = _moved(window, TcpCounters, type)
-    step = moved.get(TcpCounters) if moved else None
-    sent = step.delta("out_segments") if step else None
-    again = step.delta("retransmitted_segments") if step else None
+    sent = _counter(window, TcpCounters, "out_segments")
+    again = _counter(window, TcpCounters, "retransmitted_segments")
     if not sent or again is None:
         return ""
     return f"TCP retransmits {100 * again / sent:.1f} %"
 
 
-def _counter(window: Window, name: str) -> Step[VmCounter] | None:
-    moved = _moved(window, VmCounter, lambda row: row.name)
-    return moved.get(name) if moved else None
+def _counter(window: Window, kind: type[Row], field: str, *key: str) -> float | None:
+    return (_moved(window, kind, field, key) or {}).get(key)
 
 
 def _moved(
-    window: Window, kind: type[R], key: Callable[[R], Hashable]
-) -> dict[Hashable, Step[R]] | None:
-    """Each entity's step over the window; `None` where it was not read twice."""
-    batches = window.batches(kind)
-    return span(batches, key) if batches is not None and len(batches) > 1 else None
+    window: Window, kind: type[Row], field: str, only: Key | None = None
+) -> dict[Key, float] | None:
+    """What each thing's counter moved by in the window; `None` where it was not read twice."""
+    edges = window.bounds_of(kind)
+    if edges is None or edges[0] == edges[1]:
+        return None
+    read = window.columns(kind, (field,), None if only is None else only.__eq__)
+    return {thing: each[field] for thing, each in totals(read).items() if field in each}

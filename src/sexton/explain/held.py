@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from sexton.detect.core_steps import share_of
 from sexton.detect.detectors.saturated_core import BY_KIND
 from sexton.detect.stacks import on_cores
 from sexton.explain.families import FUNCTIONS, WALK, WORDS, families, is_named
-from sexton.explain.moments import moved, together
+from sexton.explain.moments import together
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding
 from sexton.model.window import Window
+from sexton.series.cores import core_series
 
 #: A family in half of the held core's samples is what it was doing.
 MOST = 1 / 2
@@ -34,7 +33,6 @@ SLACK_S = 2.0
 _MOSTLY_SYSTEM = 50.0
 #: Kernel threads that never read a file: no reader of statistics, whatever else they do.
 _SOFTIRQ_THREAD = "ksoftirqd/"
-_IN_KERNEL = ("system_ms", "irq_ms", "softirq_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +87,12 @@ def in_softirq(held: Finding) -> bool | None:
 
 def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float | None:
     """How much of a core the kernel took over a span (UNIX), in per cent; `None` if not read."""
-    step = moved(window, CoreTimes, lambda row: row.cpu, span).get(int(core))
-    spent = [step.delta(name) for name in _IN_KERNEL] if step is not None else []
-    known = [each for each in spent if each is not None]
-    if step is None or len(known) < len(_IN_KERNEL):
+    series = core_series(window)
+    if series is None:
         return None
-    return share_of(step, sum(known))
+    start, end = (window.mono(each) for each in span)
+    shares = series.over(start, end, {int(core)}).get(int(core))
+    return None if shares is None else shares.kernel
 
 
 def dead_share(window: Window) -> float | None:

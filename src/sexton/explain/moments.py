@@ -77,13 +77,7 @@ def moved(
 ) -> dict[Hashable, Step[R]]:
     """Each entity's step over the readings around a span (UNIX): the last before it to the first
     after it, so that nothing inside is lost."""
-    batches = window.batches(kind) or ()
-    first = max((n for n, each in enumerate(batches) if each.wall_s <= between[0]), default=0)
-    last = min(
-        (n for n, each in enumerate(batches) if each.wall_s >= between[1]),
-        default=len(batches) - 1,
-    )
-    return span(batches[first : last + 1], key)
+    return span(window.between(kind, *(window.mono(each) for each in between)), key)
 
 
 def clock(wall_s: float | None) -> str:

@@ -13,18 +13,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise, zip_longest
 
 from sexton.detect import kernel_log, nics
-from sexton.detect.core_steps import share_of
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors import nic_resets, soft_lockups
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.kernel_log import Line
-from sexton.detect.restarts import restarts_in
 from sexton.explain.subject import is_named
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
 from sexton.model.recorder import Mark
 from sexton.model.stack import StackCount
@@ -32,10 +28,9 @@ from sexton.model.text import printable, shorten
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
-from sexton.series.steps import Step, steps
+from sexton.series.cores import core_series
+from sexton.series.restarts import restarts
 
-#: Readings come a little early or late.
-_SLACK = 0.9
 #: Two tellings of one happening: the kernel's watchdog and the core's own times.
 _SAME_S = 3.0
 #: Samples of one second on one core: a fifth of it, of 97 in a second.
@@ -67,40 +62,11 @@ def occasions(
         return Occasions(one, many, moments, note, partial=True)
     if moments:
         return Occasions(one, many, moments)
-    told = _inside(window, (window_mono(window, end) for end in _ends_of(window, findings)))
+    told = _inside(window, (window.mono(end) for end in _ends_of(window, findings)))
     if told:
         words = f"finding about {subject.words}", f"findings about {subject.words}"
         return Occasions(*words, told, "taken at the end of what was found")
     return Occasions(one or f"finding about {subject.words}", many, ())
-
-
-@lru_cache(maxsize=1)
-def _clock(window: Window) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """(monotonic, wall) at the readings of the cores, and the same the other way round.
-
-    `Window.wall` looks at every reading of every table for each moment: a unit that ended four
-    thousand times would take minutes.
-    """
-    told = {(each.mono_s, each.wall_s) for each in window.batches(CoreTimes) or ()}
-    told |= {(window.start_mono, window.start), (window.end_mono, window.end)}
-    return sorted(told), sorted((wall, mono) for mono, wall in told)
-
-
-def _across(clock: Sequence[tuple[float, float]], moment: float) -> float:
-    """From one clock to the other, by the reading nearest to it."""
-    at = bisect_left(clock, (moment,))
-    near = min(clock[max(at - 1, 0) : at + 1], key=lambda each: abs(each[0] - moment))
-    return near[1] + (moment - near[0])
-
-
-def window_mono(window: Window, wall_s: float) -> float:
-    """The monotonic moment of a UNIX time."""
-    return _across(_clock(window)[1], wall_s)
-
-
-def window_wall(window: Window, mono_s: float) -> float:
-    """The UNIX time of a monotonic moment."""
-    return _across(_clock(window)[0], mono_s)
 
 
 def _inside(window: Window, found: _Found) -> tuple[Moment, ...]:
@@ -109,7 +75,7 @@ def _inside(window: Window, found: _Found) -> tuple[Moment, ...]:
     for mono in sorted(found):
         if window.start_mono <= mono <= window.end_mono and (not kept or mono > kept[-1]):
             kept.append(mono)
-    return tuple(Moment(mono, window_wall(window, mono)) for mono in kept)
+    return tuple(Moment(mono, window.wall(mono)) for mono in kept)
 
 
 def _nothing(_subject: Subject, _window: Window) -> _Found:
@@ -157,7 +123,7 @@ def _core(line: Line) -> str | None:
 def _mono(window: Window, line: Line) -> float | None:
     if line.event.mono_us is not None:
         return line.event.mono_us / 1e6
-    return None if line.wall_s is None else window_mono(window, line.wall_s)
+    return None if line.wall_s is None else window.mono(line.wall_s)
 
 
 def _held(subject: Subject, window: Window) -> _Found:
@@ -171,44 +137,26 @@ def holds(window: Window, only: str | None = None) -> Iterator[tuple[str, float]
 
     As `saturated_core` sees it, in one respect coarser: a hold ends with the last full step.
     """
-    runs: dict[str, tuple[float, float]] = {}
-    for _, step in steps(window.batches(CoreTimes) or (), lambda row: row.cpu):
-        core = str(step.after.cpu)
-        if only is not None and core != only:
-            continue
-        start, end = runs.pop(core, (step.start_mono, step.start_mono))
-        full = _in_kernel(step) >= KERNEL_SHARE.value
-        if full and end == step.start_mono:
-            runs[core] = (start, step.end_mono)
-            continue
-        if end - start >= HELD.value * _SLACK:
-            yield core, end
-        if full:
-            runs[core] = (step.start_mono, step.end_mono)
-    for core, (start, end) in runs.items():
-        if end - start >= HELD.value * _SLACK:
-            yield core, end
-
-
-def _in_kernel(step: Step[CoreTimes]) -> float:
-    """Per cent of the core; none where its counters went backwards."""
-    spent = [step.delta(field) for field in ("system_ms", "irq_ms", "softirq_ms")]
-    known = [each for each in spent if each is not None]
-    return share_of(step, sum(known)) if len(known) == len(spent) else 0.0
+    series = core_series(window)
+    if series is None:
+        return
+    for run in series.held(KERNEL_SHARE.value):
+        core = str(series.cores[run.row])
+        if run.lasts(HELD.value) and only in (None, core):
+            yield core, run.end
 
 
 def _ends(subject: Subject, window: Window) -> _Found:
     """By systemd's own clock of each run that a reading saw, and by the journal's restarts."""
     exits: set[float] = set()
     delay_s = 0.0
-    for batch in window.batches(Unit) or ():
-        for unit in batch.rows:
-            if printable(unit.name) == subject.name:
-                delay_s = (unit.restart_delay_us or 0) / 1e6
-                exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
+    for unit in window.changes(Unit, ("main_exit_us", "restart_delay_us")):
+        if printable(unit.name) == subject.name:
+            delay_s = (unit.restart_delay_us or 0) / 1e6
+            exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
     marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
     # The journal tells of a restart when its delay is over: the end was that much earlier.
-    told = sorted(window_mono(window, row.wall_s) - delay_s for row in marks)
+    told = sorted(window.mono(row.wall_s) - delay_s for row in marks)
     told = [*told[:1], *(b for a, b in pairwise(told) if b - a > _SAME_S)]
     seen = sorted(exits)
     return [*seen, *(each for each in told if not _is_near(each, seen))]
@@ -216,7 +164,7 @@ def _ends(subject: Subject, window: Window) -> _Found:
 
 def _restarted(subject: Subject, window: Window) -> int:
     """How often the unit was restarted in the window, less one: the last end may lie before it."""
-    counted = restarts_in(window.batches(Unit) or ())
+    counted = restarts(window)
     return next((each.count - 1 for name, each in counted.items()
                  if printable(name) == subject.name), 0)  # fmt: skip
 
@@ -252,7 +200,7 @@ def _marks(subject: Subject, window: Window) -> _Found:
 
 def _moment(subject: Subject, window: Window) -> Occasions:
     """What was typed, or what happened in the minute that was typed."""
-    start = window_mono(window, subject.wall_s or 0.0)
+    start = window.mono(subject.wall_s or 0.0)
     told = [
         *((mono, f"{printable(name or 'a NIC')} was reset") for mono, name in resets(window)),
         *((mono, f"core {core or '?'} locked up") for mono, core in lockups(window)),
@@ -264,5 +212,5 @@ def _moment(subject: Subject, window: Window) -> Occasions:
     if subject.lasts_s and inside:
         mono, what = inside[0]
         note = f"the second of {subject.name} in which {shorten(what, 80)}"
-        return Occasions("moment", "moments", (Moment(mono, window_wall(window, mono)),), note)
+        return Occasions("moment", "moments", (Moment(mono, window.wall(mono)),), note)
     return Occasions("moment", "moments", (Moment(start, subject.wall_s or 0.0),))

@@ -71,24 +71,20 @@ def _named(window: Window) -> Iterator[tuple[str, str]]:
         ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"), ("job", Mark, "text"),
     )  # fmt: skip
     for kind, table, field in columns:
-        values = {getattr(row, field): None for row in _rows(window, table)}
+        values = {getattr(row, field): None for row in window.changes(table, (field,))}
         yield from ((kind, str(value)) for value in values)
-    for queue in _rows(window, NicQueue):
+    for queue in window.changes(NicQueue, ("queue",)):
         if queue.queue is not None:
             yield "queue", f"{queue.nic}:{queue.queue}"
-    called = {row.frames: None for row in _rows(window, StackCount)}
+    called = {row.frames: None for row in window.latest(StackCount) or ()}
     yield from (("function", name) for name in {name for each in called for name in each})
-    threads = {(row.comm, row.pid, row.tid): None for row in _rows(window, Thread)}
-    for comm, pid in {(row.comm, row.pid): None for row in _rows(window, Process)}:
+    threads = {(row.comm, row.pid, row.tid): None for row in window.changes(Thread, ("comm",))}
+    processes = {(row.comm, row.pid): None for row in window.changes(Process, ("comm",))}
+    for comm, pid in processes:
         yield "task", f"{comm}[{pid}]"
     for comm, pid, tid in threads:
         if pid != tid:
             yield "task", f"{comm}[{pid}/{tid}]"
-
-
-def _rows(window: Window, kind: type[R]) -> Iterator[R]:
-    for batch in window.batches(kind) or ():
-        yield from batch.rows
 
 
 def candidates(said: str, names: Names) -> tuple[Subject, ...]:

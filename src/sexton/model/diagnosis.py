@@ -48,7 +48,6 @@ class Replayed(NamedTuple):
 
     recording: str
     notes: tuple[str, ...]
-    condensed: bool
 
 
 @frozen

@@ -17,6 +17,8 @@ class SoftirqWait(Row):
     yet entered has been waiting at the moment of reading, `None` where nothing waits.
     """
 
+    entity = ("cpu", "vector")
+
     cpu: int
     vector: str
     raises: int

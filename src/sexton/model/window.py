@@ -6,9 +6,11 @@ for every source the state it was in. What was not recorded is `None`. **Absent 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from sexton.model.frozen import Frozen, frozen
@@ -17,7 +19,12 @@ from sexton.model.row import Row, fields_of
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
+    F64 = npt.NDArray[np.float64]
+    Bools = npt.NDArray[np.bool_]
+
+T = TypeVar("T")
 R = TypeVar("R", bound=Row)
 
 
@@ -53,14 +60,24 @@ class Batch(Frozen, Generic[R]):
     follows: bool = True
 
 
-@frozen
-class Columns(Frozen):
-    """One table as numpy arrays, each as long as the table, with `time` (monotonic seconds)."""
+Key = tuple[Hashable, ...]
+Wanted = Callable[[Key], bool]
+Pairs = list[tuple[float, float]]
 
-    arrays: Mapping[str, np.ndarray[Any, Any]]
 
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        return self.arrays[name]
+class Columns(NamedTuple):
+    """Some columns of one table: a row per thing, a column per reading.
+
+    `things` are the values of the table's entity fields, numbers in their order. A value is NaN
+    where the kernel did not give it or the thing was not there. `follows` is false where readings
+    are missing before one.
+    """
+
+    mono: F64
+    wall: F64
+    follows: Bools
+    things: list[Key]
+    values: dict[str, F64]
 
 
 class Bounds(NamedTuple):
@@ -97,8 +114,7 @@ class Window:
         self.start, self.end = edges.start, edges.end
         self.start_mono, self.end_mono = edges.start_mono, edges.end_mono
         self._clock = edges.clock
-        #: When something was read, on both clocks; made when it is first asked for.
-        self._readings: list[tuple[float, float]] | None = None
+        self._kept: dict[Hashable, Any] = {}
 
     @property
     def seconds(self) -> float:
@@ -114,6 +130,65 @@ class Window:
     def batches(self, kind: type[R]) -> tuple[Batch[R], ...] | None:
         """Every reading of this row type, oldest first; `None` if it was never read."""
         return cast("tuple[Batch[R], ...] | None", self._batches.get(kind))
+
+    def between(self, kind: type[R], start: float, end: float) -> tuple[Batch[R], ...]:
+        """Readings from the last at or before `start` to the first at or after `end`.
+
+        Monotonic seconds. All that happened in between lies between the first and the last.
+        """
+        items = self.batches(kind) or ()
+        first = max(bisect_right(items, start, key=_mono) - 1, 0)
+        last = bisect_left(items, end, key=_mono)
+        return items[first : last + 1]
+
+    def columns(
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
+    ) -> Iterator[Columns]:
+        """Some columns of a table, in one or several pieces, oldest first; none if never read.
+
+        `wanted` chooses things by their key.
+        """
+        found = columns_of(self._batches.get(kind, ()), kind, names, wanted)
+        if found is not None:
+            yield found
+
+    def edges(self, kind: type[R]) -> tuple[Batch[R], Batch[R]] | None:
+        """Its first and its last reading; `None` if it was never read."""
+        items = self.batches(kind)
+        return (items[0], items[-1]) if items else None
+
+    def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        """Rows of things that are new, or that differ in these fields from when last seen.
+
+        In the order of time; all fields count where none are named.
+        """
+        key_of, values_of = values_getter(kind.entity), values_getter(fields or fields_of(kind))
+        last: dict[Key, tuple[Any, ...]] = {}
+        for batch in self.batches(kind) or ():
+            for row in batch.rows:
+                key, values = key_of(row), values_of(row)
+                if last.get(key) != values:
+                    last[key] = values
+                    yield row
+
+    def read(self, kind: type[Row]) -> bool:
+        """Was it read at all, with or without rows?"""
+        return kind in self._batches
+
+    def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
+        """Its first and its last reading (monotonic seconds); `None` if it was never read."""
+        items = self._batches.get(kind)
+        return (items[0].mono_s, items[-1].mono_s) if items else None
+
+    def row_count(self, kind: type[Row]) -> int:
+        """How many rows of it were read."""
+        return sum(len(batch.rows) for batch in self._batches.get(kind, ()))
+
+    def keep(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What was made of this window under that name before, or made now."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return cast("T", self._kept[name])
 
     def latest(self, kind: type[R]) -> tuple[R, ...] | None:
         """The last reading; `None` if it was never read."""
@@ -133,39 +208,98 @@ class Window:
         )
 
     def wall(self, mono_s: float) -> float:
-        """The UNIX time of a monotonic moment, by the batch read nearest to it.
+        """The UNIX time of a monotonic moment, by the reading nearest to it.
 
         By the nearest and not by one offset: the wall clock may jump inside a window.
         """
-        if self._readings is None:
-            read = ((each.mono_s, each.wall_s) for kept in self._batches.values() for each in kept)
-            first: dict[float, float] = {}
-            for moment, wall in sorted(chain(read, self._clock)):
-                first.setdefault(moment, wall)
-            self._readings = list(first.items())
-        at = bisect_left(self._readings, (mono_s,))
-        near = min(
-            self._readings[max(at - 1, 0) : at + 1],
-            key=lambda each: (abs(each[0] - mono_s), each),
-            default=(mono_s, mono_s),
-        )
-        return near[1] + (mono_s - near[0])
+        return _across(self._clocks()[0], mono_s)
 
-    def columns(self, kind: type[Row]) -> Columns | None:
-        """The table as arrays, for arithmetic over many rows: hours of many cores."""
-        items = self.batches(kind)
-        if items is None:
-            return None
-        import numpy as np
+    def mono(self, wall_s: float) -> float:
+        """The monotonic moment of a UNIX time, by the reading nearest to it."""
+        return _across(self._clocks()[1], wall_s)
 
-        arrays = {
-            name: np.array([getattr(row, name) for batch in items for row in batch.rows])
-            for name in fields_of(kind)
-        }
-        arrays["time"] = np.repeat(
-            [batch.mono_s for batch in items], [len(batch.rows) for batch in items]
-        )
-        return Columns(arrays)
+    def _clocks(self) -> tuple[Pairs, Pairs]:
+        """(monotonic, UNIX) at every reading, and the same the other way round, each sorted."""
+        return self.keep("clocks", self._make_clocks)
+
+    def _make_clocks(self) -> tuple[Pairs, Pairs]:
+        read = ((each.mono_s, each.wall_s) for kept in self._batches.values() for each in kept)
+        first: dict[float, float] = {}
+        for moment, wall in sorted(chain(read, self._clock)):
+            first.setdefault(moment, wall)
+        return list(first.items()), sorted((wall, mono) for mono, wall in first.items())
+
+
+def columns_of(
+    batches: Sequence[Batch[Any]],
+    kind: type[Row],
+    names: Sequence[str],
+    wanted: Wanted | None = None,
+) -> Columns | None:
+    """Rows as columns; of two readings at one moment the later counts."""
+    import numpy as np
+
+    later = [batch.mono_s for batch in batches[1:]] + [inf] if batches else []
+    kept = [batch for batch, after in zip(batches, later, strict=True) if after > batch.mono_s]
+    if not kept:
+        return None
+    key_of, values_of = values_getter(kind.entity), values_getter(names)
+    index: dict[Key, int] = {}
+    cells: list[tuple[int, int]] = []
+    found: list[tuple[Any, ...]] = []
+    for at, batch in enumerate(kept):
+        for row in batch.rows:
+            key = key_of(row)
+            if wanted is None or wanted(key):
+                cells.append((index.setdefault(key, len(index)), at))
+                found.append(values_of(row))
+    things = in_order(index)
+    made = np.full((len(names), len(index), len(kept)), np.nan)
+    if found:
+        rows, readings = np.array(cells).T
+        place = {key: at for at, key in enumerate(things)}
+        rows = np.array([place[key] for key in index])[rows]
+        made[:, rows, readings] = np.array(found, dtype=np.float64).T
+    return Columns(
+        np.array([batch.mono_s for batch in kept]),
+        np.array([batch.wall_s for batch in kept]),
+        np.array([batch.follows for batch in kept]),
+        things,
+        dict(zip(names, made, strict=True)),
+    )
+
+
+def in_order(things: Iterable[Key]) -> list[Key]:
+    """Cores and the like by their numbers, as a recording keeps them; others as they came."""
+    found = list(things)
+    if all(type(part) is int for key in found for part in key):
+        found.sort(key=cast("Any", tuple))
+    return found
+
+
+def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The values of these fields of a row, always as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    if not names:
+        return lambda _: ()
+    only = attrgetter(names[0])
+    return lambda row: (only(row),)
+
+
+def _across(clock: Pairs, moment: float) -> float:
+    """From one clock to the other."""
+    at = bisect_left(clock, (moment,))
+    near = min(
+        clock[max(at - 1, 0) : at + 1],
+        key=lambda each: (abs(each[0] - moment), each),
+        default=(moment, moment),
+    )
+    return near[1] + (moment - near[0])
+
+
+def _mono(batch: Batch[Any]) -> float:
+    return batch.mono_s
 
 
 def bounds_of(tables: Iterable[Sequence[Batch[Any]]]) -> Bounds:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sexton.detect.core_steps import share_of
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.detectors.zombie_memcgs import MANY, RATIO
 from sexton.detect.waits import WAIT
@@ -26,15 +25,14 @@ from sexton.model.row import Row
 from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
-from sexton.series.steps import Step, delta
+from sexton.series.cores import CoreMeter
+from sexton.series.rates import SLACK
 
 LONGEST_S = 600.0
 CALM_S = 600.0
 #: Lines older than this when they are read belong to the time before the recorder.
 _FRESH_S = 30.0
 _FAMILIES = {"nic_reset": "nic_reset", "nic_starved": "nic_reset", "soft_lockup": "soft_lockup"}
-#: Nine tenths of a limit is that limit: readings come a little early or late.
-_SLACK = 0.9
 _SHOWN = 160
 _MOST_LASTING = 1000
 
@@ -56,7 +54,7 @@ class Triggers:
     """Every watch over the readings of one recorder."""
 
     def __init__(self) -> None:
-        self._cores: dict[int, tuple[float, CoreTimes]] = {}
+        self._cores = CoreMeter()
         self._held_since: dict[int, float] = {}
         self._zombies = 0
         self._nics: dict[str, str] = {}
@@ -93,25 +91,19 @@ class Triggers:
         return raised._replace(goes_on=since != raised.mono_s)
 
     def _core_times(self, batch: Batch[CoreTimes]) -> Iterator[Raised]:
-        for row in batch.rows:
-            before = self._cores.get(row.cpu)
-            self._cores[row.cpu] = (batch.mono_s, row)
-            if before is None or batch.mono_s <= before[0]:
+        step = self._cores.add(batch)
+        if step is None:
+            return
+        start_s = float(step.start[-1])
+        shares = step.percent(step.kernel)[:, -1].tolist()
+        for core, share in zip(step.cores, shares, strict=True):
+            if not share >= KERNEL_SHARE.value:  # NaN, which is unknown, is not
+                self._held_since.pop(core, None)
                 continue
-            start_s, was = before
-            spent = [
-                delta(getattr(was, name), getattr(row, name))
-                for name in ("system_ms", "irq_ms", "softirq_ms")
-            ]
-            busy_ms = sum(each for each in spent if each is not None)
-            share = share_of(Step(start_s, batch.mono_s, was, row), busy_ms)
-            if None in spent or share < KERNEL_SHARE.value:
-                self._held_since.pop(row.cpu, None)
-                continue
-            held_s = batch.mono_s - self._held_since.setdefault(row.cpu, start_s)
-            if held_s >= HELD.value * _SLACK:
-                words = f"core {row.cpu} in the kernel for {held_s:.1f} s"
-                yield Raised("held_core", f"core {row.cpu}", words, batch.mono_s)
+            held_s = batch.mono_s - self._held_since.setdefault(core, start_s)
+            if held_s >= HELD.value * SLACK:
+                words = f"core {core} in the kernel for {held_s:.1f} s"
+                yield Raised("held_core", f"core {core}", words, batch.mono_s)
 
     def _kernel_events(self, batch: Batch[KernelEvent]) -> Iterator[Raised]:
         for row in batch.rows:

@@ -10,16 +10,13 @@ from typing import NamedTuple
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.loops import loop_of
 from sexton.explain.query import asked
-from sexton.explain.why import answer
 from sexton.model.why import Subject, Why
-from sexton.replay.reader_pool import Crew
 from sexton.replay.signals import aligned_in
 from sexton.replay.span import Span
-from sexton.replay.unit_ends import unit_ends
 from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
 
-#: Told what is done meanwhile; whoever waits may be shown it.
+#: Shows what is being done meanwhile.
 During = Callable[[str], AbstractContextManager[None]]
 
 
@@ -31,17 +28,15 @@ class Question(NamedTuple):
     quiet: Span
 
 
-def why_in(crew: Crew, question: Question, during: During | None = None) -> tuple[Why, Replay]:
+def why_in(
+    recording: Recording, question: Question, during: During | None = None
+) -> tuple[Why, Replay]:
     """`CommandError` where nothing is called so, `StoreError` where nothing is recorded."""
     during = during or _unseen
     with during("reading back"):
-        found = window(crew.recording, question.span, crew=crew)
-    diagnosis = diagnose(found.window)
-    why = asked(question.what, diagnosis, found.window)
-    if why.about.kind == "unit" and found.condensed:
-        ends = unit_ends(crew.recording, question.span, why.about.name, crew)
-        why = answer(why.about, diagnosis, found.window, why.also, ends)
-    return _aligned(why, crew, question.quiet, during), found
+        found = window(recording, question.span)
+        why = asked(question.what, diagnose(found.window), found.window)
+    return _aligned(why, recording, question.quiet, during), found
 
 
 def boot_of(recording: Recording, span: Span) -> Span:
@@ -50,7 +45,7 @@ def boot_of(recording: Recording, span: Span) -> Span:
     return Span(span.boot_id, mine[0].start, mine[-1].end)
 
 
-def _aligned(why: Why, crew: Crew, span: Span, during: During) -> Why:
+def _aligned(why: Why, recording: Recording, span: Span, during: During) -> Why:
     """With what was different in the seconds before its events, in all of the span."""
     moments = [each.mono_s for each in why.occasions.moments if span.holds(each.mono_s)]
     if not moments:
@@ -59,7 +54,7 @@ def _aligned(why: Why, crew: Crew, span: Span, during: During) -> Why:
     loop = None if why.occasions.partial else loop_of(moments)
     plan = None if loop is None else loop.plan
     with during("comparing every signal with quiet seconds"):
-        aligned = aligned_in(crew.recording, span, moments, plan, crew)
+        aligned = aligned_in(recording, span, moments, plan)
     if loop is not None:
         aligned = replace(aligned, notes=(loop.note, *aligned.notes))
     return replace(why, aligned=aligned)

@@ -1,244 +1,82 @@
-"""Which columns of which tables are signals, and what each is called.
-
-A table is one entry here. What never moved gives no signal, and neither does what was not read.
-"""
+"""The catalogue's metrics as signals. What never moved gives none, nor does what was not read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sexton.model.aligned import F64, Signal
-from sexton.model.cgroup import CgroupThrottle, Controller
-from sexton.model.cpu import CoreTimes, RunQueue, SoftnetCpu
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.net import Conntrack, NetDevice, NicCounter, TcpCounters
+from sexton.model.aligned import Signal
 from sexton.model.row import Row
-from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable
-from sexton.model.unit import Unit
-from sexton.replay.signal_series import F32, Block, Key, Matrix, Series, blocks
-from sexton.replay.span import Span
-from sexton.replay.span_reader import Book
+from sexton.model.window import Columns
+from sexton.replay.span_reader import Near, SpanReader
+from sexton.series.catalogue import METRICS, NIC_COUNTER, Kind, Metric, of_table
+from sexton.series.meter import Meter, end_to_end
+from sexton.series.rates import Floats, Series
 
-_CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
+#: A node may have more of anything than is worth comparing.
+MOST_THINGS = 8_000
 #: A device's counter that falls in so many of its steps is none: it is a level.
 _FALLS = 0.05
-#: Where the number itself says something, beside its change.
-_LEVELS = frozenset({"nr_free_pages", "nr_dirty", "nr_writeback", "nr_isolated_file"})
-#: `/proc/vmstat` calls these as it calls gauges, and counts them up.
-_COUNTS = frozenset(
-    {
-        "nr_dirtied", "nr_written", "nr_throttled_written", "nr_vmscan_write",
-        "nr_vmscan_immediate_reclaim", "nr_foll_pin_acquired", "nr_foll_pin_released",
-    }
-)  # fmt: skip
-
-
-class Field(NamedTuple):
-    """A column: what it is called (with a thing's key filled in), its unit, and what one of it is.
-
-    `how` is "rate" (a counter), "level", or "change" (of a level, in either direction). `largest`
-    gives the largest of all things too: a culprit may be on another core each time. `none` is what
-    the absence of a value means, where it means something.
-    """
-
-    column: str
-    name: str
-    unit: str = _EACH
-    scale: float = 1.0
-    how: str = "rate"
-    largest: bool = False
-    none: float = np.nan
-
-
-class Source(NamedTuple):
-    """A table: its signals' kind, what names a thing, what counts, and what it is about."""
-
-    kind: str
-    row: type[Row]
-    keys: tuple[str, ...]
-    fields: tuple[Field, ...]
-    about: str
-    wanted: Callable[[Key], bool] | None = None
-
-
-def _plain(*columns: str) -> tuple[Field, ...]:
-    return tuple(Field(column, column.replace("_", " ")) for column in columns)
-
-
-def _is_gauge(key: Key) -> bool:
-    name = str(key[0])
-    return (name.startswith("nr_") or name == "workingset_nodes") and name not in _COUNTS
-
-
-def _is_counter(key: Key) -> bool:
-    return not _is_gauge(key)
-
-
-def _is_level(key: Key) -> bool:
-    return key[0] in _LEVELS
-
-
-def _is_memory(key: Key) -> bool:
-    return key[0] == "memory"
-
-
-SOURCES: tuple[Source, ...] = (
-    Source("core", CoreTimes, ("cpu",), (
-        Field("user_ms", "user time", _CORE, 0.1, largest=True),
-        Field("system_ms", "system time", _CORE, 0.1, largest=True),
-        Field("softirq_ms", "softirq time", _CORE, 0.1, largest=True),
-        Field("irq_ms", "interrupt time", _CORE, 0.1),
-        Field("iowait_ms", "waiting for I/O", _CORE, 0.1),
-        Field("steal_ms", "stolen time", _CORE, 0.1),
-    ), "core {0}"),
-    Source("core", RunQueue, ("cpu",), (
-        Field("wait_ns", "tasks waiting to run", _CORE, 1e-7, largest=True),
-    ), "core {0}"),
-    Source("softirq", SoftnetCpu, ("cpu",), _plain(
-        "processed", "dropped", "time_squeeze",
-    ), "core {0}"),
-    Source("softirq", SoftirqWait, ("cpu", "vector"), (
-        Field("total_us", "{1} waiting", _TIME, 1e-4, largest=True),
-        Field("pending_us", "{1} not yet served", "ms", 1e-3, "level", largest=True, none=0.0),
-    ), "core {0}"),
-    Source("pressure", Pressure, ("resource", "kind"), (
-        Field("total_us", "{1} pressure", _TIME, 1e-4),
-    ), "{0}"),
-    Source("memory", VmCounter, ("name",), (Field("value", "{0}"),), "vmstat", _is_counter),
-    Source("memory", VmCounter, ("name",), (
-        Field("value", "change of {0}", how="change"),
-    ), "vmstat", _is_gauge),
-    Source("memory", VmCounter, ("name",), (
-        Field("value", "{0}", "pages", how="level"),
-    ), "vmstat", _is_level),
-    Source("nic", NetDevice, ("name",), _plain(
-        "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
-        "tx_bytes", "tx_packets", "tx_errors", "tx_dropped",
-    ), "{0}"),
-    Source("tcp", TcpCounters, (), _plain(
-        "in_segments", "out_segments", "retransmitted_segments", "established_resets",
-        "attempt_fails", "timeouts", "aborts_on_timeout", "lost_retransmits", "listen_drops",
-        "syn_retransmits",
-    ), "TCP"),
-    Source("tcp", Conntrack, (), (
-        Field("count", "entries", "entries", how="level"),
-        *_plain("drops", "early_drops", "insert_failed"),
-    ), "conntrack"),
-    Source("unit", Unit, ("name",), (Field("restarts", "restarts", "/min", 60.0),), "{0}"),
-    Source("cgroup", CgroupThrottle, ("path",), (
-        Field("throttled_us", "stopped by its quota", _TIME, 1e-4),
-    ), "{0}"),
-    Source("cgroup", Controller, ("name",), (
-        Field("cgroups", "cgroups, the dying among them", "", how="level"),
-        Field("cgroups", "change of cgroups, the dying among them", how="change"),
-    ), "{0}", _is_memory),
-)  # fmt: skip
-
-
 #: Tables in the order in which their signals come.
-TABLES = tuple(dict.fromkeys(source.row for source in SOURCES))
+TABLES = tuple(dict.fromkeys(each.table for each in METRICS if each.compared))
 
 
-def table_signals(row: type[Row], books: Sequence[Book], span: Span) -> Iterator[Signal]:
+def table_signals(table: type[Row], reader: SpanReader, near: Near) -> Iterator[Signal]:
     """Of one of these tables."""
-    table = _Table([each for each in SOURCES if each.row is row])
-    for block in blocks(books, span, row, (table.sources[0].keys, table.columns)):
-        table.add(block)
-    yield from table.signals()
+    metrics = [each for each in of_table(table) if each.compared]
+    for metric, found in zip(metrics, _measured(metrics, reader, near), strict=True):
+        if found is not None:
+            yield from _named(metric, found)
 
 
-#: Things with a column each, and the columns with the rows they are of, in the same order.
-_Choice = tuple[list[Key], list[tuple[Field, list[int]]]]
+def _measured(metrics: Sequence[Metric], reader: SpanReader, near: Near) -> list[Series | None]:
+    meter = Meter(metrics)
+    parts: list[list[Series]] = [[] for _ in metrics]
+    for piece in reader.columns(meter.table, meter.columns, None, near):
+        for mine, made in zip(parts, meter.add(_fewer(piece)), strict=True):
+            mine.append(made)
+    return [end_to_end(each) for each in parts]
 
 
-class _Table:
-    """What is taken of one table; things and columns of the same sort are counted together."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.sources = sources
-        self.columns = list(dict.fromkeys(each.column for s in sources for each in s.fields))
-        self._series = {how: Series(how) for how in ("rate", "change", "level")}
-        #: Of which things and columns the choice below was made: mostly it holds for all segments.
-        self._known: tuple[list[Key], list[str]] = ([], [])
-        self._chosen: dict[str, _Choice] = {}
-
-    def add(self, block: Block) -> None:
-        if self._known != (block.things, list(block.values)):
-            self._known = (block.things, list(block.values))
-            self._chosen = self._choices(block)
-        for how, (things, parts) in self._chosen.items():
-            raw: list[F64] = []
-            for field, rows in parts:
-                some = block.values[field.column]
-                some = some if len(rows) == len(some) else some[rows]
-                raw.append(some if np.isnan(field.none) else np.nan_to_num(some, nan=field.none))
-            self._series[how].add(block.mono, things, np.concatenate(raw))
-
-    def _choices(self, block: Block) -> dict[str, _Choice]:
-        found: dict[str, _Choice] = {}
-        for at, source in enumerate(self.sources):
-            wanted = source.wanted
-            rows = [row for row, key in enumerate(block.things) if wanted is None or wanted(key)]
-            for which, field in enumerate(source.fields):
-                if rows and field.column in block.values:
-                    things, parts = found.setdefault(field.how, ([], []))
-                    things += [(at, which, block.things[row]) for row in rows]
-                    parts.append((field, rows))
-        return found
-
-    def signals(self) -> Iterator[Signal]:
-        for series in self._series.values():
-            matrix = series.matrix()
-            if matrix is None:
-                continue
-            mine: dict[tuple[int, int], list[int]] = {}
-            for row, (at, which, _) in enumerate(cast("list[Any]", matrix.things)):
-                mine.setdefault((at, which), []).append(row)
-            for (at, which), rows in mine.items():
-                keys = [cast("Key", matrix.things[row][2]) for row in rows]
-                some = Matrix(matrix.mono, keys, matrix.values[rows])
-                yield from _named(self.sources[at], self.sources[at].fields[which], some)
+def _fewer(piece: Columns) -> Columns:
+    if len(piece.things) <= MOST_THINGS:
+        return piece
+    values = {name: each[:MOST_THINGS] for name, each in piece.values.items()}
+    return piece._replace(things=piece.things[:MOST_THINGS], values=values)
 
 
-def _named(source: Source, field: Field, matrix: Matrix) -> Iterator[Signal]:
-    values = matrix.values * np.float32(field.scale)
+def _named(metric: Metric, found: Series) -> Iterator[Signal]:
+    """A signal for each thing that moved, and the largest of them where that is one."""
 
-    def signal(about: str, name: str, value: F32) -> Signal:
+    def signal(about: str, name: str, value: Floats) -> Signal:
         names = (printable(about), printable(name))
-        return Signal(source.kind, *names, field.unit, matrix.mono, value)
+        return Signal(metric.subject, *names, metric.unit, found.end, value.astype(np.float32))
 
+    moved = np.fmax.reduce(found.values, axis=1) > np.fmin.reduce(found.values, axis=1)
     largest: dict[str, list[int]] = {}
-    for at, (key, value) in enumerate(zip(matrix.things, values, strict=True)):
-        name = field.name.format(*key)
-        largest.setdefault(name, []).append(at)
-        yield signal(source.about.format(*key), name, value)
-    for name, rows in largest.items() if field.largest else ():
+    for row in np.flatnonzero(moved).tolist():
+        thing = found.things[row]
+        name = metric.help.format(*thing)
+        largest.setdefault(name, []).append(row)
+        yield signal(metric.about.format(*thing), name, found.values[row])
+    for name, rows in largest.items() if metric.worst else ():
         if len(rows) > 1:
-            yield signal("the core with most", name, np.fmax.reduce(values[rows], axis=0))
+            yield signal("the core with most", name, np.fmax.reduce(found.values[rows], axis=0))
 
 
-_DEVICE = Source("nic", NicCounter, ("nic", "counter"), (), "{0}")
-
-
-def device_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
-    """A driver's own statistics: nobody says which of them are counters and which are levels."""
-    series = Series("change")
-    for block in blocks(books, span, NicCounter, (_DEVICE.keys, ("value",))):
-        series.add(block.mono, block.things, block.values["value"])
-    matrix = series.matrix()
-    if matrix is None:
+def device_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
+    """A driver's own statistics: which of them are counters and which are levels is not known."""
+    changes = NIC_COUNTER._replace(kind=Kind.CHANGE)
+    (found,) = _measured([changes], reader, near)
+    if found is None:
         return
-    falls = (matrix.values < 0).sum(axis=1)
-    levels = falls > _FALLS * np.isfinite(matrix.values).sum(axis=1)
-    counts = matrix.values[~levels]
-    counts[counts < 0] = np.nan
-    for field, mine, values in (
-        (Field("value", "{1}"), ~levels, counts),
-        (Field("value", "change of {1}"), levels, matrix.values[levels]),
-    ):
-        things = [matrix.things[at] for at in np.flatnonzero(mine).tolist()]
-        yield from _named(_DEVICE, field, Matrix(matrix.mono, things, values))
+    falls = (found.values < 0).sum(axis=1)
+    levels = falls > _FALLS * np.isfinite(found.values).sum(axis=1)
+    for metric, mine in ((NIC_COUNTER, ~levels), (changes._replace(help="change of {1}"), levels)):
+        values = found.values[mine]
+        if metric.kind is Kind.COUNTER:
+            values = np.where(values < 0, np.nan, values)
+        things = [found.things[at] for at in np.flatnonzero(mine).tolist()]
+        yield from _named(metric, found._replace(things=things, values=values))

@@ -1,26 +1,22 @@
-"""CPU time by task: by name, by process where several share one, and by name and core.
-
-A process that is not there uses no time: where the table was read, that is known, and is zero.
-One that began since the reading before has used all its time since; of one that ended, what it
-used after the last reading it was seen in is lost.
-"""
+"""CPU time by task: by name, by process where several share one, and by name and core."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sexton.model.aligned import F64, Signal
 from sexton.model.row import Row
 from sexton.model.task import Process, Thread
 from sexton.model.text import printable
-from sexton.replay.signal_sums import Readings, Sums, readings
-from sexton.replay.span import Span
-from sexton.replay.span_reader import Book
+from sexton.replay.span_reader import Near, SegmentReader, SpanReader, inside
+from sexton.series.sums import Sums
+from sexton.series.tasks import TaskRows, TaskStepper, TaskUse
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
@@ -32,35 +28,9 @@ _MOST_ON_CORES = 300
 #: A process is followed by itself if it ever used so much of a core, in per cent.
 _BUSY = 1.0
 _WORKER = re.compile(r"(kworker/u?[0-9]+).*", re.DOTALL)
-#: A process may be a little older than the tick it began in says.
-_LATE_MS = 20
 _WIDTH = 1 << 24
 #: Milliseconds since boot in which no two processes of one number begin at once.
 _AGES = 1 << 40
-
-
-class _Rows(NamedTuple):
-    """Readings of processes or threads; `task` tells one from another, `used` is in ms."""
-
-    mono: F64
-    task: Ints
-    pid: Ints
-    start: Ints
-    name: Ints
-    cpu: Ints
-    used: Ints
-
-    def some(self, rows: Any) -> _Rows:
-        return _Rows(*(column[rows] for column in self))
-
-
-class _Used(NamedTuple):
-    """What tasks used up to each reading, in per cent of a core; `at` is the reading's place."""
-
-    when: Readings
-    rows: _Rows
-    at: Ints
-    percent: F64
 
 
 class _Names:
@@ -82,12 +52,12 @@ class _Names:
         return list(self._known)
 
 
-def task_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
+def task_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
     """Of every task that used any time."""
     names = _Names()
     by_name, by_process = Sums(), Sums()
     pids: dict[int, set[int]] = {}
-    for used in _used(books, span, Process, names):
+    for used in _used(reader, near, Process, names):
         pairs = used.rows.name * _WIDTH + used.rows.pid
         for pair in np.unique(pairs[used.percent > 0]).tolist():
             pids.setdefault(pair // _WIDTH, set()).add(pair % _WIDTH)
@@ -105,11 +75,11 @@ def task_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
             yield _signal(f"{called[name]}[{pid}]", "CPU time", mono, value)
 
 
-def core_task_signals(books: Sequence[Book], span: Span) -> Iterator[Signal]:
+def core_task_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
     """Of every task on every core it used time on: where a thread was when it was read."""
     names = _Names()
     sums = Sums()
-    for used in _used(books, span, Thread, names):
+    for used in _used(reader, near, Thread, names):
         told = np.where(used.rows.cpu >= 0, used.percent, 0.0)
         sums.add(used.when, used.rows.name * _WIDTH + np.maximum(used.rows.cpu, 0), used.at, told)
     called = names.listed()
@@ -122,63 +92,35 @@ def _signal(about: str, name: str, mono: F64, value: F64) -> Signal:
     return Signal("task", printable(about), name, "% of a core", mono, value)
 
 
-def _used(books: Sequence[Book], span: Span, kind: type[Row], names: _Names) -> Iterator[_Used]:
-    last: _Rows | None = None
-    for book in books:
-        rows = _read(book, span, kind, names)
-        if rows is None:
-            continue
-        moments = np.unique(rows.mono)
-        if last is not None and moments[0] <= last.mono[0]:
-            last = None
-        yield _stepped(rows, moments, last)
-        last = rows.some(rows.mono == moments[-1])
+def _used(reader: SpanReader, near: Near, kind: type[Row], names: _Names) -> Iterator[TaskUse]:
+    stepper = TaskStepper()
+    for found in reader.each(kind, near, lambda each: _read(each, kind)):
+        if found is not None:
+            rows = _rows(found, kind, names)
+            mask = inside(rows.mono, reader.span, near)
+            if mask.any():
+                yield stepper.add(rows if mask.all() else rows.some(mask))
 
 
-def _read(book: Book, span: Span, kind: type[Row], names: _Names) -> _Rows | None:
-    counted = ["start_ms", "cpu", "user_ms", "system_ms", "pid", *(["tid"] * (kind is Thread))]
-    wanted = (MONO, "comm", *counted)
-    found = book.segment.table(kind, wanted, ["comm"]) if book.segment.rows(kind) else None
-    if found is None or not {*wanted} <= {*found.column_names}:
-        return None
-    told = {name: numbers(found.column(name)).astype(np.int64, copy=False) for name in counted}
-    rows = _Rows(
+def _read(each: SegmentReader, kind: type[Row]) -> pa.Table | None:
+    wanted = (MONO, "comm", *_counted(kind))
+    found = each.segment.table(kind, wanted, ["comm"]) if each.segment.rows(kind) else None
+    return None if found is None or not {*wanted} <= {*found.column_names} else found
+
+
+def _counted(kind: type[Row]) -> list[str]:
+    return ["start_ms", "cpu", "user_ms", "system_ms", "pid", *(["tid"] * (kind is Thread))]
+
+
+def _rows(found: pa.Table, kind: type[Row], names: _Names) -> TaskRows:
+    counted = _counted(kind)
+    column = {name: numbers(found.column(name)).astype(np.int64, copy=False) for name in counted}
+    return TaskRows(
         mono=numbers(found.column(MONO)),
-        task=told[counted[-1]] * _AGES + told["start_ms"] % _AGES,
-        pid=told["pid"],
-        start=told["start_ms"],
+        task=column[counted[-1]] * _AGES + column["start_ms"] % _AGES,
+        pid=column["pid"],
+        start=column["start_ms"],
         name=names.codes(found.column("comm")),
-        cpu=told["cpu"],
-        used=told["user_ms"] + told["system_ms"],
+        cpu=column["cpu"],
+        used=column["user_ms"] + column["system_ms"],
     )
-    inside = (rows.mono >= span.start[0]) & (rows.mono <= span.end[0])
-    if not inside.any():
-        return None
-    if not inside.all():
-        rows = rows.some(inside)
-    ordered = (rows.task[1:] > rows.task[:-1]) | (
-        (rows.task[1:] == rows.task[:-1]) & (rows.mono[1:] > rows.mono[:-1])
-    )
-    return rows if ordered.all() else rows.some(np.lexsort((rows.mono, rows.task)))
-
-
-def _stepped(rows: _Rows, moments: F64, last: _Rows | None) -> _Used:
-    """`rows` and `last` are each in the order of tasks, and of time."""
-    when = readings(moments, None if last is None else float(last.mono[0]))
-    edges = moments - when.spent
-    at = np.searchsorted(moments, rows.mono)
-    since = edges[at]
-    before = np.full(len(at), -1, np.int64)
-    # Seen in the reading before this one: what was used since an older one is not this step's.
-    same = (rows.task[1:] == rows.task[:-1]) & (rows.mono[:-1] == since[1:])
-    before[1:][same] = rows.used[:-1][same]
-    if last is not None:
-        place = np.minimum(np.searchsorted(last.task, rows.task), len(last.task) - 1)
-        carried = (at == 0) & (last.task[place] == rows.task)
-        before[carried] = last.used[place[carried]]
-    used = np.where(before >= 0, rows.used - before, 0)
-    born = (before < 0) & (rows.start + _LATE_MS >= 1000 * since)
-    used[born] = rows.used[born]
-    known = when.known[at] & (used > 0)
-    percent = used[known] / 10 / when.spent[at[known]]
-    return _Used(when, rows.some(known), at[known], percent)

@@ -7,34 +7,34 @@ that are asked for; a table's rates are in memory while its signals are taken, n
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from sexton.explain.aligned import Layout, Measured, Plan, compare, lay_out, prepare
-from sexton.model.aligned import Aligned, Signal
-from sexton.model.cgroup import CgroupEvent
+import numpy as np
+
+from sexton.explain.aligned import Plan, compare, lay_out, prepare
+from sexton.model.aligned import F64, Aligned, Signal
+from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.event import KernelEvent
-from sexton.model.net import NicCounter
 from sexton.model.recorder import Alarm, Mark
-from sexton.model.row import Row
-from sexton.model.task import Process, Thread
+from sexton.model.row import Row, table
+from sexton.model.text import printable
 from sexton.model.window import Batch
-from sexton.replay.reader_pool import Crew
-from sexton.replay.signal_functions import function_signals
-from sexton.replay.signal_marks import death_signals, log_signals
 from sexton.replay.signal_tables import TABLES, device_signals, table_signals
 from sexton.replay.signal_tasks import core_task_signals, task_signals
-from sexton.replay.span import GAP_S, Span
-from sexton.replay.span_reader import Book, Shelf, events
+from sexton.replay.span import Span
+from sexton.replay.span_reader import Near, SegmentReader, SpanReader, inside
+from sexton.replay.stacks import function_signals
+from sexton.series.rates import GAP_S
+from sexton.series.sums import Readings, Sums, readings
+from sexton.store.arrays import numbers, values
 from sexton.store.recording import Recording
+from sexton.store.schema import MONO
 
 Window = tuple[float, float]
 #: Around a window, so that its first step has a reading before it: some tables are read every 10 s.
 _BEFORE_S = 12.0
 _AFTER_S = 11.0
-_MOST_EVENTS = 100_000
 #: Lines of one happening follow one another within this.
 _ONE_S = 10.0
 #: What tells of an event, where its name alone does not.
@@ -50,59 +50,32 @@ def signals_of(
 ) -> Iterator[Signal]:
     """Every signal of the span; or only what is needed of it for these windows, the most important
     first (stacks are read for as many of them as is affordable)."""
-    for part in _parts(recording, span, near):
-        yield from part.signals()
+    reader = SpanReader(recording, span)
+    wanted = None if near is None else _apart(near)
+    for row in TABLES:
+        yield from table_signals(row, reader, wanted)
+    for signals in (device_signals, task_signals, core_task_signals, death_signals, log_signals):
+        yield from signals(reader, wanted)
+    yield from function_signals(recording, span, near)
 
 
-class _Part(NamedTuple):
-    """Signals of one table, read when they are asked for; `rows` says about how long that takes.
-    What stacks there are nobody has counted: they come first, and take no time where there are
-    none."""
-
-    signals: Callable[[], Iterator[Signal]]
-    rows: int
-
-
-def _parts(recording: Recording, span: Span, near: Sequence[Window] | None) -> Iterator[_Part]:
-    books = _books(recording, span, near)
-    found: list[tuple[type[Row], Callable[..., Iterator[Signal]]]] = [
-        *((row, partial(table_signals, row)) for row in TABLES),
-        (NicCounter, device_signals),
-        (Process, task_signals),
-        (Thread, core_task_signals),
-        (CgroupEvent, death_signals),
-        (KernelEvent, log_signals),
-    ]
-    most = 1
-    for row, signals in found:
-        rows = sum(book.segment.rows(row) for book in books)
-        most = max(most, rows)
-        yield _Part(partial(signals, books, span), rows)
-    yield _Part(partial(function_signals, recording, span, near), most)
-
-
-def _books(recording: Recording, span: Span, near: Sequence[Window] | None) -> list[Book]:
-    books = Shelf(recording, span).books
-    if near is None:
-        return books
-    wanted = sorted((start - _BEFORE_S, end + _AFTER_S) for start, end in near)
-    longest = max((end - start for start, end in wanted), default=0.0)
-    starts = [start for start, _ in wanted]
-    found = []
-    for book in books:
-        first, last = book.segment.start[0], book.segment.end[0]
-        some = wanted[bisect_left(starts, first - longest) : bisect_left(starts, last)]
-        if any(end >= first for _, end in some):
-            found.append(book)
+def _apart(windows: Sequence[Window]) -> list[Window]:
+    """What is read for these windows: in order, and apart from one another."""
+    found: list[Window] = []
+    for start, end in sorted((start - _BEFORE_S, end + _AFTER_S) for start, end in windows):
+        if found and start <= found[-1][1] + GAP_S:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
     return found
 
 
 def recorded_in(recording: Recording, span: Span) -> tuple[Window, ...]:
     """Stretches of the span, on the monotonic clock, in which the recorder ran."""
     found: list[Window] = []
-    for book in Shelf(recording, span).books:
-        start = max(book.segment.start[0], span.start[0])
-        end = min(book.segment.end[0], span.end[0])
+    for each in SpanReader(recording, span).segments:
+        start = max(each.segment.start[0], span.start[0])
+        end = min(each.segment.end[0], span.end[0])
         if found and start - found[-1][1] <= GAP_S:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
@@ -117,13 +90,13 @@ def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
     "soft_lockup", …) or an alarm of the recorder ("held_core", "zombie_memcgs", …). Where the log
     tells of something, the alarm that was raised for it says nothing more.
     """
-    shelf = Shelf(recording, span)
+    reader = SpanReader(recording, span)
     if kind in _MARKED:
-        return sorted({each.mono_s for each in _batches(shelf, Mark) if each.rows})
+        return sorted({each.mono_s for each in _batches(reader, Mark) if each.rows})
     families = _FAMILIES.get(kind, (kind,))
     said = {
         row.mono_us / 1e6
-        for batch in _batches(shelf, KernelEvent)
+        for batch in _batches(reader, KernelEvent)
         for row in batch.rows
         if row.family in families and row.mono_us is not None
     }
@@ -131,34 +104,24 @@ def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
     if told:
         return told
     alarms = {
-        batch.mono_s for batch in _batches(shelf, Alarm) for row in batch.rows if row.kind == kind
+        batch.mono_s for batch in _batches(reader, Alarm) for row in batch.rows if row.kind == kind
     }
     return sorted(alarms)
 
 
 def aligned_in(
-    recording: Recording,
-    span: Span,
-    events_mono_s: Sequence[float],
-    plan: Plan | None = None,
-    crew: Crew | None = None,
+    recording: Recording, span: Span, events_mono_s: Sequence[float], plan: Plan | None = None
 ) -> Aligned:
     """What was different before these events: windows first, and then only what they need."""
     plan = plan or Plan()
     layout = lay_out(events_mono_s, plan.recorded or recorded_in(recording, span), plan)
-    parts = list(_parts(recording, span, layout.windows))
-    crew = crew or Crew(recording, 1)
-    weights = [part.rows for part in parts]
-    found = crew.each(partial(_measured, layout), parts, weights=weights)
-    return compare([each for some in found for each in some], plan, layout)
+    return compare(prepare(signals_of(recording, span, layout.windows), layout), plan, layout)
 
 
-def _measured(layout: Layout, part: _Part) -> list[Measured]:
-    return prepare(part.signals(), layout)
-
-
-def _batches(shelf: Shelf, kind: type[Row]) -> Sequence[Batch[Any]]:
-    return events(shelf, kind, _MOST_EVENTS)[0] if shelf.having(kind) else ()
+def _batches(reader: SpanReader, kind: type[Row]) -> Iterator[Batch[Any]]:
+    """Readings that brought something."""
+    rows = sum(each.segment.rows(kind) for each in reader.having(kind))
+    return reader.batches(kind) if rows else iter(())
 
 
 def _each_once(moments: Iterable[float]) -> list[float]:
@@ -169,3 +132,93 @@ def _each_once(moments: Iterable[float]) -> list[float]:
             found.append(each)
         last = each
     return found
+
+
+_MOST_MARKS = 200
+_ALL = "the whole node"
+#: When each happened, and of what, as far as one table tells.
+_Happened = tuple[F64, list[str]]
+
+
+def death_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
+    """Cgroups that died, by the directory they were in, and all of them together."""
+    for about, mono, value in _counted(reader, near, CgroupEvent, _deaths):
+        yield Signal("cgroup", printable(about), "deaths", "/s", mono, value)
+
+
+def log_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
+    """Lines of the kernel's log that are known, by what they tell of."""
+    for about, mono, value in _counted(reader, near, KernelEvent, _lines):
+        if about != _ALL:
+            yield Signal("kernel_log", printable(about), "lines", "/s", mono, value)
+
+
+def _deaths(each: SegmentReader) -> _Happened:
+    names = ("kind", "path")
+    found = each.segment.table(CgroupEvent, (MONO, *names), coded=names)
+    if found is None:
+        return np.empty(0), []
+    died = np.array([kind == "rmdir" for kind in values(found.column("kind"))], np.bool_)
+    paths = values(found.column("path"), np.flatnonzero(died))
+    return numbers(found.column(MONO))[died], [path.rpartition("/")[0] or "/" for path in paths]
+
+
+def _lines(each: SegmentReader) -> _Happened:
+    found = each.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
+    if found is None:
+        return np.empty(0), []
+    # By the kernel's own time: a recorder that starts reads lines that are hours old.
+    read, said = (values(found.column(name)) for name in (MONO, "mono_us"))
+    when = [a if b is None else b / 1e6 for a, b in zip(read, said, strict=True)]
+    return np.array(when, np.float64), values(found.column("family"))
+
+
+def _counted(
+    reader: SpanReader, near: Near, kind: type[Row], happened: Callable[[SegmentReader], _Happened]
+) -> Iterator[tuple[str, F64, F64]]:
+    codes: dict[str, int] = {_ALL: 0}
+    sums = Sums()
+    last: float | None = None
+    for each in reader.each(kind, near, lambda each: each):
+        moments = _moments(each, kind)
+        moments = moments[inside(moments, reader.span, near)]
+        if not len(moments):
+            continue
+        when = _watched(each, readings(moments, last), kind)
+        last = float(moments[-1])
+        times, names = happened(each) if each.segment.rows(kind) else (np.empty(0), [])
+        at = np.searchsorted(moments, times)
+        first = moments[0] - when.spent[0] if when.known[0] else moments[0]
+        these = (times > first) & (at < len(moments))
+        mine = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)[these]
+        at = at[these]
+        rate = np.where(when.known[at], 1 / when.spent[at], 0.0)
+        keys = np.concatenate([mine, np.zeros(len(mine), np.int64)])
+        sums.add(when, keys, np.tile(at, 2), np.tile(rate, 2))
+    called = list(codes)
+    for code, mono, value in sums.largest(_MOST_MARKS):
+        yield called[code], mono, value
+
+
+def _moments(each: SegmentReader, kind: type[Row]) -> F64:
+    """When the table was read. Where nothing was found all the time, to about a second: that is
+    told by the manifest, and no file has to be opened for it."""
+    told = each.segment.manifest["tables"].get(table(kind), {})
+    if each.segment.rows(kind) or "first" not in told:
+        return np.asarray(each.readings(kind).mono, np.float64)
+    return np.linspace(told["first"][0], told["last"][0], int(told["batches"]))
+
+
+def _watched(each: SegmentReader, when: Readings, kind: type[Row]) -> Readings:
+    """Steps in which the trace lost events are not known."""
+    if kind is not CgroupEvent or not each.segment.rows(CgroupEventGap):
+        return when
+    found = each.segment.table(CgroupEventGap, (MONO, "lost"))
+    if found is None:
+        return when
+    lost = numbers(found.column(MONO))[numbers(found.column("lost")) > 0]
+    # The two are read one after the other, at almost the same moment.
+    known = when.known.copy()
+    for moment in lost.tolist():
+        known[int(np.abs(when.mono - moment).argmin())] = False
+    return when._replace(known=known)

@@ -15,11 +15,10 @@ from itertools import pairwise
 
 from sexton.errors import StoreError
 from sexton.model.text import count, seconds
+from sexton.series.rates import GAP_S
 from sexton.store.recording import Recording, Segment
 from sexton.store.schema import MONO, WALL
 
-#: Readings come every second; longer without any, and nobody was recording.
-GAP_S = 15.0
 #: Clocks are slewed by less than this between two readings; more is a jump.
 _JUMP_S = 1.0
 _MOST_NOTES = 3

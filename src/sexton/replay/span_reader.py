@@ -1,155 +1,445 @@
-"""The segments of a span, and single readings taken from them.
+"""The segments of a span, read as batches of rows or as columns.
 
-Every reading has a number within its table, so that it is known of any two whether others lie
-between them: left out by us, lost with a damaged file, or never made. That is what `Batch.follows`
-is made of.
+Files are read one after the other; while one is being worked on, a thread reads the next (Arrow
+releases the interpreter lock). A reading `follows` the one before it unless something is missing in
+between: a segment is lost or damaged, the recorder was not running, or the step is much longer than
+the table's usual one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
-from sexton.model.window import Batch
-from sexton.replay.reader_pool import Crew
-from sexton.replay.span import GAP_S, Span
-from sexton.store.arrays import Array, coded, codes, numbers, values, whole
+from sexton.model.window import Batch, Columns, Key, Wanted, values_getter
+from sexton.replay.matrix import matrix, runs_of
+from sexton.replay.span import Span
+from sexton.series.rates import GAP_S, longest_step
+from sexton.store.arrays import coded, codes, numbers, values, whole
 from sexton.store.recording import Recording, Segment
 from sexton.store.schema import MONO, POSITION, WALL, fields_in, rows_of, texts_of
+from sexton.store.sealed import open_table
 
-A = TypeVar("A")
 T = TypeVar("T")
+F64 = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Interval = tuple[float, float]
+#: Intervals that are read, in order and apart from one another; everything where there are none.
+Near = Sequence[Interval] | None
+
+#: Fewer readings in a segment do not tell how long its usual step is.
+_ENOUGH_READINGS = 3
+#: Segments that are read ahead, and the fewest rows for which that is worth a thread.
+_AHEAD, _MANY_ROWS = 1, 50_000
+#: Fewer row groups are read whole.
+_FEW_GROUPS = 3
+#: Numbers in one piece of columns, so that arithmetic on it needs little memory; and in columns
+#: that are kept for the next detector that wants the same.
+_MOST_CELLS, _LEAST_READINGS = 500_000, 60
+#: Tables of single segments that are kept for the next `between`, in bytes.
+_MOST_KEPT = 32 << 20
 
 
-class Moments(NamedTuple):
-    """The readings of one table in one segment, by time; `rows` is how many each had."""
+class Readings(NamedTuple):
+    """The readings of one table in one segment, by time; `rows` is how many rows each had."""
 
-    mono: Array
-    wall: Array
-    rows: Array
+    mono: F64
+    wall: F64
+    rows: Ints
 
-
-class Pick(NamedTuple):
-    """What is wanted of one table: whole readings, and single things of further ones.
-
-    `things` maps a reading's time to the values of the table's first entity field. Readings in
-    `linked` follow the one before them whatever was left out: nothing happened between them.
-    """
-
-    whole: Collection[float]
-    things: Mapping[float, Collection[Hashable]] = {}
-    linked: Collection[float] = ()
+    def some(self, places: Ints | Bools) -> Readings:
+        return Readings(self.mono[places], self.wall[places], self.rows[places])
 
 
-class Sheet(NamedTuple):
-    """Readings of one table in one segment, and the columns of their rows, which are not made yet:
-    columns go from one process to another ten times as fast.
-
-    A reading is its place among the table's readings in the segment, its two times, and where its
-    rows begin and end.
-    """
-
-    readings: list[tuple[int, float, float, int, int]]
-    columns: list[list[Any]]
-
-    def batches(self, kind: type[Row]) -> Iterator[tuple[int, Batch[Any]]]:
-        """Each with its reading's place."""
-        rows = rows_of(kind, self.columns)
-        for place, mono, wall, start, end in self.readings:
-            yield place, Batch(mono, wall, tuple(rows[start:end]))
+_NO_READINGS = Readings(np.empty(0), np.empty(0), np.empty(0, np.int64))
 
 
 @dataclass(slots=True)
-class Book:
-    """One segment on the shelf; `joined` where nothing is missing between it and the one before."""
+class SegmentReader:
+    """One segment; `joined` where nothing is missing between it and the one before it."""
 
     segment: Segment
     joined: bool
-    _moments: dict[str, Moments] | None = field(default=None)
+    _listed: tuple[list[str], Ints, Readings] | None = field(default=None)
 
-    def __reduce__(self) -> tuple[type[Book], tuple[Segment, bool]]:
-        return Book, (self.segment, self.joined)  # whoever gets it reads what is needed of it
+    def __reduce__(self) -> tuple[type[SegmentReader], tuple[Segment, bool]]:
+        return SegmentReader, (self.segment, self.joined)
 
-    def moments(self, kind: type[Row]) -> Moments:
-        """When this table was read."""
-        if self._moments is None:
-            self._moments = _moments(self.segment)
-        return self._moments.get(table(kind), _NONE)
+    def count(self, kind: type[Row]) -> int:
+        """How many readings of a table there are, by the manifest."""
+        return int(self._described(kind).get("batches", 0))
 
-    def clock(self, start: float, end: float) -> list[tuple[float, float]]:
-        """Both clocks at every reading of any table between two moments."""
-        self.moments(Row)
-        found: set[tuple[float, float]] = set()
-        for each in (self._moments or {}).values():
-            inside = (each.mono >= start) & (each.mono <= end)
-            found.update(zip(each.mono[inside].tolist(), each.wall[inside].tolist(), strict=True))
-        return sorted(found)
+    def bounds(self, kind: type[Row]) -> Interval:
+        """Monotonic times of the table's first and last reading, by the manifest."""
+        described = self._described(kind)
+        return float(described["first"][0]), float(described["last"][0])
 
-    def numbers(self, kind: type[Row]) -> int:
-        """How many readings of it there are, without opening a file."""
-        return int(self.segment.manifest["tables"].get(table(kind), {}).get("batches", 0))
+    def _described(self, kind: type[Row]) -> dict[str, Any]:
+        found: dict[str, Any] = self.segment.manifest["tables"].get(table(kind), {})
+        return found
+
+    def readings(self, kind: type[Row]) -> Readings:
+        """When the table was read, empty readings included. Of two readings at one moment the
+        later counts, as for those who read the table itself."""
+        names, code, every = self._list()
+        if table(kind) not in names:
+            return _NO_READINGS
+        mine = every.some(code == names.index(table(kind)))
+        if (np.diff(mine.mono) > 0).all():
+            return mine
+        order = np.argsort(mine.mono, kind="stable")
+        order = order[np.append(np.diff(mine.mono[order]) > 0, True)]
+        return mine.some(order)
+
+    def clock(self) -> tuple[F64, F64]:
+        """Both clocks at every reading of any table, in order."""
+        _, _, every = self._list()
+        mono, first = np.unique(every.mono, return_index=True)
+        return mono, every.wall[first]
+
+    def _list(self) -> tuple[list[str], Ints, Readings]:
+        if self._listed is None:
+            listed = self.segment.readings(coded=("table",))
+            if listed is None or not listed.num_rows:
+                self._listed = [], np.empty(0, np.int64), _NO_READINGS
+            else:
+                code, names = coded(listed.column("table"))
+                every = (numbers(listed.column(name)) for name in (MONO, WALL, "rows"))
+                self._listed = names, code, Readings(*every)
+        return self._listed
 
 
-_NONE = Moments(np.empty(0), np.empty(0), np.empty(0, np.int64))
+class _Times(NamedTuple):
+    """Readings of a table in one segment: those whose rows were found, and the empty ones; `lost`
+    is true where readings are missing after the last of them."""
+
+    mono: F64
+    wall: F64
+    follows: Bools
+    lost: bool
 
 
-class Shelf:
-    """A span's segments in order; `crew` are those who read them, we alone if `None`."""
+class _Piece(NamedTuple):
+    """A segment's part of a table: its times, and what was made of its rows."""
 
-    def __init__(self, recording: Recording, span: Span, crew: Crew | None = None) -> None:
-        self.span = span
-        self._crew = crew or Crew(recording, 1)
-        self._having: dict[type[Row], list[Book]] = {}
-        self.books: list[Book] = []
+    times: _Times
+    things: list[Key]
+    values: dict[str, F64]
+
+
+class SpanReader:
+    """A span's segments in order."""
+
+    def __init__(self, recording: Recording, span: Span) -> None:
+        self.recording, self.span = recording, span
+        self.segments: list[SegmentReader] = []
         before: Segment | None = None
         for segment in recording.segments:
             if segment.boot_id == span.boot_id:
                 joined = before is not None and _follows(before, segment)
                 if span.touches(segment):
-                    self.books.append(Book(segment, joined))
+                    self.segments.append(SegmentReader(segment, joined))
                 before = segment
+        self._having: dict[type[Row], list[int]] = {}
+        self._kept: dict[tuple[str, type[Row]], pa.Table] = {}
+        #: Things seen in a table, and columns of a few of them.
+        self._things: dict[type[Row], tuple[Key, ...]] = {}
+        self._wanted: dict[Hashable, list[Columns]] = {}
 
-    def having(self, kind: type[Row]) -> list[Book]:
-        """Those in which the table was read, inside the span."""
+    def having(self, kind: type[Row]) -> list[SegmentReader]:
+        """Segments in which the table was read inside the span."""
+        return [self.segments[at] for at in self._places(kind)]
+
+    def _places(self, kind: type[Row]) -> list[int]:
         if kind not in self._having:
-            self._having[kind] = [book for book in self.books if self.reads(kind, book)]
+            self._having[kind] = [
+                at for at, each in enumerate(self.segments) if self._reads(kind, each)
+            ]
         return self._having[kind]
 
-    def reads(self, kind: type[Row], book: Book) -> bool:
-        """Does a reading of it lie in the span? Files are opened only where the span ends."""
-        start, end = book.segment.start[0], book.segment.end[0]
-        if not book.numbers(kind):
+    def _reads(self, kind: type[Row], each: SegmentReader) -> bool:
+        if not each.count(kind):
             return False
-        if self.span.start[0] <= start and end <= self.span.end[0]:
+        first, last = each.bounds(kind)
+        if self.span.holds(first) or self.span.holds(last):
             return True
-        return len(self.inside(kind, book)) > 0
+        return first < self.span.start[0] and len(self.inside(kind, each).mono) > 0
 
-    def each(
-        self, do: Callable[[A], T], items: Sequence[A], weights: Sequence[float] | None = None
+    def inside(self, kind: type[Row], each: SegmentReader) -> Readings:
+        """Readings of a table in a segment that lie in the span."""
+        found = each.readings(kind)
+        mask = (found.mono >= self.span.start[0]) & (found.mono <= self.span.end[0])
+        return found if mask.all() else found.some(mask)
+
+    def row_count(self, kind: type[Row]) -> int:
+        """Rows of the table in the span; files are opened only at its ends."""
+        total = 0
+        for each in self.having(kind):
+            if all(map(self.span.holds, each.bounds(kind))):
+                total += each.segment.rows(kind)
+            else:
+                total += int(self.inside(kind, each).rows.sum())
+        return total
+
+    def bounds(self, kind: type[Row]) -> Interval | None:
+        """The first and the last reading of the table in the span, monotonic."""
+        having = self.having(kind)
+        if not having:
+            return None
+        first, last = having[0].bounds(kind)[0], having[-1].bounds(kind)[1]
+        if not self.span.holds(first):
+            first = float(self.inside(kind, having[0]).mono[0])
+        if not self.span.holds(last):
+            last = float(self.inside(kind, having[-1]).mono[-1])
+        return first, last
+
+    def columns(
+        self,
+        kind: type[Row],
+        names: Sequence[str],
+        wanted: Wanted | None = None,
+        near: Near = None,
+    ) -> Iterator[Columns]:
+        """Some columns of a table, a piece per segment."""
+        if wanted is not None and near is None:
+            yield from self._few(kind, tuple(names), wanted)
+            return
+        places = [at for at in self._places(kind) if near is None or self._touches(at, kind, near)]
+        yield from self._pieces(kind, names, wanted, (places, near))
+
+    def _few(self, kind: type[Row], names: tuple[str, ...], wanted: Wanted) -> Iterator[Columns]:
+        """Columns of some things: several detectors want the same few, which are kept."""
+        known = self._things.get(kind)
+        if known is not None:
+            key = (kind, names, frozenset(filter(wanted, known)))
+            if key in self._wanted:
+                yield from self._wanted[key]
+                return
+        seen: dict[Key, bool] = {}
+
+        def decide(thing: Key) -> bool:
+            if thing not in seen:
+                seen[thing] = wanted(thing)
+            return seen[thing]
+
+        found = []
+        cells = 0
+        for piece in self._pieces(kind, names, decide, (self._places(kind), None)):
+            cells += len(piece.things) * len(piece.mono) * len(names)
+            found += [piece] * (cells <= _MOST_CELLS)
+            yield piece
+        self._things[kind] = tuple(seen)
+        if cells <= _MOST_CELLS:
+            self._wanted[kind, names, frozenset(each for each in seen if seen[each])] = found
+
+    def _pieces(
+        self,
+        kind: type[Row],
+        names: Sequence[str],
+        wanted: Wanted | None,
+        where: tuple[Sequence[int], Near],
+    ) -> Iterator[Columns]:
+        places, near = where
+        joins = _Joins(self, kind)
+
+        def read(at: int) -> _Piece | None:
+            return _columns(self.segments[at], kind, names, wanted)
+
+        for at, piece in zip(places, self._ahead(read, places, kind), strict=True):
+            if piece is None:
+                joins.lose()
+                continue
+            times, kept = joins.add(at, piece.times, near)
+            found = piece.values
+            if len(kept) < len(piece.times.mono):
+                found = {name: value[:, kept] for name, value in found.items()}
+            width = max(_MOST_CELLS // max(len(piece.things) * len(names), 1), _LEAST_READINGS)
+            for start in range(0, len(kept), width):
+                some = slice(start, start + width)
+                cut = {name: value[:, some] for name, value in found.items()}
+                mono, wall, follows = times
+                yield Columns(mono[some], wall[some], follows[some], piece.things, cut)
+
+    def each(self, kind: type[Row], near: Near, read: Callable[[SegmentReader], T]) -> Iterator[T]:
+        """What is read of the segments in which a table was read."""
+        places = [at for at in self._places(kind) if near is None or self._touches(at, kind, near)]
+        return self._ahead(lambda at: read(self.segments[at]), places, kind)
+
+    def _touches(self, at: int, kind: type[Row], near: Sequence[Interval]) -> bool:
+        first, last = self.segments[at].bounds(kind)
+        return any(start <= last and end >= first for start, end in near)
+
+    def _ahead(
+        self, read: Callable[[int], T], places: Sequence[int], kind: type[Row]
     ) -> Iterator[T]:
-        """The same for every segment, or whatever there is one of for each, in their order. What
-        `do` may be is said in `Crew.each`."""
-        return self._crew.each(do, items, weights)
+        """What is read of these segments, in order; where that is much, a thread is ahead of us."""
+        rows = sum(self.segments[at].segment.rows(kind) for at in places)
+        if len(places) < 2 or rows < _MANY_ROWS:
+            yield from map(read, places)
+            return
+        with ThreadPoolExecutor(1, "sexton-read") as reader:
+            coming: deque[Future[T]] = deque()
+            for at in places:
+                coming.append(reader.submit(read, at))
+                if len(coming) > _AHEAD:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
 
-    def first_numbers(self, kind: type[Row]) -> list[int]:
-        """Per segment, the number of its first reading; a missing stretch counts as one."""
-        found, number = [], 0
-        for book in self.books:
-            number += not book.joined
-            found.append(number)
-            number += book.numbers(kind)
+    def batches(
+        self, kind: type[Row], start: float = -inf, end: float = inf
+    ) -> Iterator[Batch[Any]]:
+        """Readings of a table from one moment to another, oldest first."""
+        near = ((start, end),)
+        places = [at for at in self._places(kind) if self._touches(at, kind, near)]
+        joins = _Joins(self, kind)
+
+        def read(at: int) -> pa.Table | None:
+            return self._table(self.segments[at], kind, (start, end))
+
+        for at, found in zip(places, self._ahead(read, places, kind), strict=True):
+            each = self.segments[at]
+            if found is None and each.segment.rows(kind):
+                joins.lose()
+                continue
+            mono = np.empty(0) if found is None else np.unique(numbers(found.column(MONO)))
+            times, kept = joins.add(at, _times(each, kind, mono), near)
+            if len(kept):
+                inside = (times[0][0], times[0][-1])
+                yield from _batches(kind, found, times, inside)
+
+    def _table(self, each: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
+        """All columns of a table in a segment, of readings in an interval at least. Small tables
+        are kept, since the next question is likely near."""
+        if not each.segment.rows(kind):
+            return None
+        key = (each.segment.name, kind)
+        if key in self._kept:
+            return self._kept[key]
+        columns = (MONO, POSITION, *fields_of(kind))
+        every = part == (-inf, inf)
+        found = None if every else _part(each.segment, kind, columns, part)
+        if found is not None:
+            return found
+        found = each.segment.table(kind, columns, texts_of(kind))
+        if found is not None and not every:
+            self._kept[key] = found
+            while len(self._kept) > 1 and sum(map(_size, self._kept.values())) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
         return found
 
-    def inside(self, kind: type[Row], book: Book) -> Array:
-        """Times of its readings that lie in the span."""
-        mono = book.moments(kind).mono
-        return mono[(mono >= self.span.start[0]) & (mono <= self.span.end[0])]
+    def between(self, kind: type[Row], start: float, end: float) -> tuple[Batch[Any], ...]:
+        """Readings from the last at or before `start` to the first at or after `end`."""
+        having = [(each, *each.bounds(kind)) for each in self.having(kind)]
+        for each, first, _ in reversed(having):
+            mono = self.inside(kind, each).mono
+            if first <= start and len(mono) and mono[0] <= start:
+                start = float(mono[np.searchsorted(mono, start, "right") - 1])
+                break
+        for each, _, last in having:
+            mono = self.inside(kind, each).mono
+            if last >= end and len(mono) and mono[-1] >= end:
+                end = float(mono[np.searchsorted(mono, end)])
+                break
+        return tuple(self.batches(kind, start, end))
+
+    def latest(self, kind: type[Row]) -> Batch[Any] | None:
+        """The last reading that can be read."""
+        for each in reversed(self.having(kind)):
+            first, last = each.bounds(kind)
+            if not self.span.holds(last):
+                last = float(self.inside(kind, each).mono[-1])
+            for start in (last, first):
+                found = list(self.batches(kind, start, last))
+                if found:
+                    return found[-1]
+        return None
+
+    def first(self, kind: type[Row]) -> Batch[Any] | None:
+        """The first reading that can be read."""
+        edges = self.bounds(kind)
+        if edges is None:
+            return None
+        found = tuple(self.batches(kind, edges[0], edges[0]))
+        return found[0] if found else next(self.batches(kind), None)
+
+    def changes(self, kind: type[Row], fields: Sequence[str]) -> Iterator[Row]:
+        """Rows of things that are new, or that differ in these fields from when last seen, in the
+        order of time. Rows are made of those only."""
+        last: dict[Key, tuple[Any, ...]] = {}
+        for found in self.each(kind, None, lambda each: self._table(each, kind, (-inf, inf))):
+            if found is None:
+                continue
+            mono = numbers(found.column(MONO))
+            rows = np.flatnonzero(inside(mono, self.span, None))
+            starts, things = runs_of(found, kind.entity)
+            length = np.diff(np.append(starts, found.num_rows))
+            place = {key: at for at, key in enumerate(dict.fromkeys(things))}
+            thing = np.repeat(np.array([place[key] for key in things], np.int64), length)
+            rows = rows[np.lexsort((mono[rows], thing[rows]))]
+            yield from _changed(kind, found.take(pa.array(rows)), fields, (thing[rows], last))
+
+    def longest_step(self, kind: type[Row], mono: F64) -> float:
+        """Longer between two readings of a table is a gap; `mono` are those of one segment."""
+        if len(mono) >= _ENOUGH_READINGS:
+            return longest_step(mono)
+        spans = [(each.count(kind), *each.bounds(kind)) for each in self.having(kind)]
+        steps = [(last - first) / (n - 1) for n, first, last in spans if n > 1]
+        steps += [b[1] - a[2] for a, b in pairwise(spans)]
+        return longest_step(np.cumsum([0.0, *steps]))
+
+
+class _Joins:
+    """Which reading follows the one before it, over the segments of one table."""
+
+    def __init__(self, reader: SpanReader, kind: type[Row]) -> None:
+        self._reader, self._kind = reader, kind
+        self._last: tuple[int, float] | None = None
+        self._begun = self._lost = False
+
+    def lose(self) -> None:
+        """The next segment's table cannot be read."""
+        self._lost = True
+
+    def add(self, at: int, times: _Times, near: Near) -> tuple[tuple[F64, F64, Bools], Ints]:
+        """Times and follows of the readings that are wanted, and their places."""
+        mono, wall, follows = times.mono, times.wall, times.follows.copy()
+        longest = self._reader.longest_step(self._kind, mono)
+        follows[1:] &= np.diff(mono) <= longest
+        mask = inside(mono, self._reader.span, near)
+        kept = np.flatnonzero(mask)
+        if len(kept):
+            cut = np.diff(kept, prepend=kept[0] - 1) != 1
+            follows = follows[kept] & ~cut
+            follows[0] = not self._begun or (kept[0] == 0 and self._goes_on(at, mono[0], longest))
+            self._begun = True
+            self._lost = times.lost
+            whole = kept[-1] == len(mono) - 1
+            self._last = (at, float(mono[-1])) if whole else None
+            mono, wall = mono[kept], wall[kept]
+        else:
+            self._lost = self._begun  # readings before the first that is wanted are not missed
+        return (mono, wall, follows), kept
+
+    def _goes_on(self, at: int, mono: float, longest: float) -> bool:
+        if self._last is None or self._lost:
+            return False
+        before, last = self._last
+        joined = all(each.joined for each in self._reader.segments[before + 1 : at + 1])
+        return joined and 0 < mono - last <= longest
 
 
 def _follows(before: Segment, segment: Segment) -> bool:
@@ -157,177 +447,210 @@ def _follows(before: Segment, segment: Segment) -> bool:
     return near and segment.sequence == before.last_sequence + 1
 
 
-def _moments(segment: Segment) -> dict[str, Moments]:
-    listed = segment.readings(coded=("table",))
-    if listed is None or not listed.num_rows:
-        return {}
-    code, names = coded(listed.column("table"))
-    mono, wall, rows = (numbers(listed.column(name)) for name in (MONO, WALL, "rows"))
-    order = np.lexsort((mono, code))
-    # Readings of one moment are one, the last, as for whoever reads the table itself.
-    other = (np.diff(code[order]) != 0) | (np.diff(mono[order]) != 0)
-    order = order[np.append(other, True)]
-    starts = np.searchsorted(code[order], np.arange(len(names) + 1)).tolist()
-    mono, wall, rows = mono[order], wall[order], rows[order]
-    return {
-        name: Moments(*(column[start:end] for column in (mono, wall, rows)))
-        for name, start, end in zip(names, starts, starts[1:], strict=False)
-    }
+def inside(mono: F64, span: Span, near: Near) -> Bools:
+    """Which of these moments lie in the span, and near enough."""
+    mask: Bools = (mono >= span.start[0]) & (mono <= span.end[0])
+    if near is not None:
+        edges = np.array(near).reshape(-1, 2)
+        place = np.searchsorted(edges[:, 0], mono, "right") - 1
+        mask &= (place >= 0) & (mono <= np.append(edges[:, 1], -inf)[place])
+    return mask
 
 
-def take(
-    shelf: Shelf, wanted: Mapping[type[Row], Mapping[int, Pick]]
-) -> dict[type[Row], list[Batch[Any]]]:
-    """The picked readings of each table, by the segment's place on the shelf."""
-    places = sorted({place for picks in wanted.values() for place in picks})
-    items = []
-    for place in places:
-        mine = {kind: picks[place] for kind, picks in wanted.items() if place in picks}
-        # What follows what is settled here, and who reads need not know it.
-        items.append(
-            (shelf.books[place], {k: pick._replace(linked=()) for k, pick in mine.items()})
-        )
-    first = {kind: shelf.first_numbers(kind) for kind in wanted}
-    found: dict[type[Row], list[Batch[Any]]] = {kind: [] for kind in wanted}
-    before: dict[type[Row], int] = {}
-    weights = [sum(map(book.segment.rows, mine)) for book, mine in items]
-    for place, sheets in zip(places, shelf.each(_sheets, items, weights), strict=True):
-        for kind, sheet in sheets.items():
-            linked = wanted[kind][place].linked
-            for index, batch in sheet.batches(kind):
-                number = first[kind][place] + index
-                follows = number == before.get(kind, number - 1) + 1 or batch.mono_s in linked
-                found[kind].append(batch if follows else replace(batch, follows=False))
-                before[kind] = number
-    return found
+def _times(each: SegmentReader, kind: type[Row], mono: F64) -> _Times:
+    """Readings that had rows, by time, and with them those that had none."""
+    listed = each.readings(kind)
+    known = np.isin(mono, listed.mono)
+    if not known.all():  # the list is damaged: the rows themselves have the time too
+        listed = _from_rows(each, kind)
+    if len(mono) == len(listed.mono):
+        follows = np.ones(len(mono), np.bool_)
+        return _Times(mono, listed.wall, follows, False)
+    there = np.isin(listed.mono, mono)
+    kept = np.flatnonzero(there | (listed.rows == 0))
+    lost = listed.mono[~there & (listed.rows > 0)]
+    every = listed.mono[kept]
+    follows = np.ones(len(every) + 1, np.bool_)
+    follows[np.searchsorted(every, lost)] = False
+    return _Times(every, listed.wall[kept], follows[:-1], not follows[-1])
 
 
-def _sheets(item: tuple[Book, Mapping[type[Row], Pick]]) -> dict[type[Row], Sheet]:
-    book, picks = item
-    return {kind: _sheet(book, kind, pick) for kind, pick in picks.items()}
+def _from_rows(each: SegmentReader, kind: type[Row]) -> Readings:
+    found = each.segment.table(kind, (MONO, WALL))
+    if found is None:
+        return _NO_READINGS
+    mono, first, number = np.unique(
+        numbers(found.column(MONO)), return_index=True, return_counts=True
+    )
+    return Readings(mono, numbers(found.column(WALL))[first], number)
 
 
-def _sheet(book: Book, kind: type[Row], pick: Pick) -> Sheet:
-    moments = book.moments(kind)
-    wanted = np.union1d(np.fromiter(pick.whole, float), np.fromiter(pick.things, float))
-    index = np.flatnonzero(np.isin(moments.mono, wanted))
+def _batches(
+    kind: type[Row], found: pa.Table | None, times: tuple[F64, F64, Bools], inside: Interval
+) -> Iterator[Batch[Any]]:
     places: dict[float, tuple[int, int]] = {}
-    columns: list[list[Any]] = []
-    if moments.rows[index].any():
-        names = (MONO, POSITION, *fields_of(kind))
-        found = book.segment.table(kind, names, coded=texts_of(kind))
-        if found is not None:
-            places, columns = grouped(kind, found, pick)
-    readings = []
-    for at in index.tolist():
-        mono = float(moments.mono[at])
-        if mono in places or not moments.rows[at]:
-            readings.append((at, mono, float(moments.wall[at]), *places.get(mono, (0, 0))))
-    return Sheet(readings, columns)
-
-
-def _chosen(kind: type[Row], found: pa.Table, pick: Pick) -> Array:
-    """Which rows may be among those picked."""
-    mono = numbers(found.column(MONO))
-    mask: Array = np.isin(mono, np.fromiter(pick.whole, float))
-    if pick.things:
-        some = np.isin(mono, np.fromiter(pick.things, float))
-        mask |= some & _is_any(found, key_of(kind), set().union(*pick.things.values()))
-    return np.flatnonzero(mask)
-
-
-def _is_any(found: pa.Table, name: str, keys: Collection[Hashable]) -> Array:
-    column = whole(found.column(name))
-    if not (pa.types.is_dictionary(column.type) or pa.types.is_string(column.type)):
-        return np.isin(numbers(column), np.array(list(keys)))
-    code, words = coded(column)
-    # One more for those that have no name.
-    wanted: Array = np.array([*(word in keys for word in words), None in keys], np.bool_)
-    return wanted[code]
-
-
-def key_of(kind: type[Row]) -> str:
-    """The column by which single things of a table are picked."""
-    return kind.entity[0] if kind.entity else "cpu"
+    rows: list[Row] = []
+    if found is not None:
+        mono = numbers(found.column(MONO))
+        chosen = np.flatnonzero((mono >= inside[0]) & (mono <= inside[1]))
+        places, columns = grouped(kind, found, chosen)
+        rows = rows_of(kind, columns)
+    for mono_s, wall_s, follows in zip(*(each.tolist() for each in times), strict=True):
+        start, end = places.get(mono_s, (0, 0))
+        yield Batch(mono_s, wall_s, tuple(rows[start:end]), follows)
 
 
 def grouped(
-    kind: type[Row], found: pa.Table, pick: Pick | None = None
+    kind: type[Row], found: pa.Table, chosen: Ints | None = None
 ) -> tuple[dict[float, tuple[int, int]], list[list[Any]]]:
     """By the time of each reading where its rows begin and end in the columns, which follow; each
-    reading in its own order; all where none is picked.
-
-    Values are made of those rows only that are wanted: a table may hold a thousand times as many.
-    """
-    chosen = np.arange(found.num_rows) if pick is None else _chosen(kind, found, pick)
+    reading in its own order. Values are made of the chosen rows only, of all where none are."""
+    if chosen is None:
+        chosen = np.arange(found.num_rows)
     if not len(chosen):
         return {}, []
     mono, position = (numbers(found.column(name))[chosen] for name in (MONO, POSITION))
     order = np.lexsort((position, mono))
-    chosen, mono = chosen[order], mono[order]
-    times = np.unique(mono)
-    if pick is not None and pick.things:
-        entire = frozenset(pick.whole)
-        pairs = zip(mono.tolist(), values(found.column(key_of(kind)), chosen), strict=True)
-        kept = [time in entire or key in pick.things[time] for time, key in pairs]
-        chosen, mono = chosen[kept], mono[kept]
-    starts, ends = (np.searchsorted(mono, times, side).tolist() for side in ("left", "right"))
-    places = dict(zip(times.tolist(), zip(starts, ends, strict=True), strict=True))
-    return places, fields_in(kind, found, chosen)
+    mono = mono[order]
+    times, starts = np.unique(mono, return_index=True)
+    ends = [*starts[1:].tolist(), len(mono)]
+    places = dict(zip(times.tolist(), zip(starts.tolist(), ends, strict=True), strict=True))
+    return places, fields_in(kind, found, chosen[order])
 
 
-def events(shelf: Shelf, kind: type[Row], most: int) -> tuple[list[Batch[Any]], bool]:
-    """Readings that brought something, and the edges; whether older ones were left out.
-
-    Not more than about `most` rows, the newest: whole segments, so that nothing is missing between
-    the first and the last.
-    """
-    books = shelf.having(kind)
-    kept: list[Book] = []
-    for book in reversed(books):
-        most -= book.segment.rows(kind)
-        if kept and most < 0:
-            break
-        kept.append(book)
-    kept.reverse()
-    found: dict[float, Batch[Any]] = {}
-    for order, which in ((kept, 0), (kept[::-1], -1)):
-        for book in order:  # the first of them, unless its list is damaged
-            inside = shelf.inside(kind, book)
-            if len(inside):
-                moments = book.moments(kind)
-                at = int(np.searchsorted(moments.mono, inside[which]))
-                mono, wall = float(moments.mono[at]), float(moments.wall[at])
-                found[mono] = Batch(mono, wall, ())
-                break
-    full = [book for book in kept if book.segment.rows(kind)]
-    for sheet in shelf.each(partial(_eventful, shelf.span, kind), full):
-        found |= {batch.mono_s: batch for _, batch in sheet.batches(kind)}
-    return [found[mono] for mono in sorted(found)], len(kept) < len(books)
-
-
-def _eventful(span: Span, kind: type[Row], book: Book) -> Sheet:
-    found = book.segment.table(kind, coded=texts_of(kind))
-    if found is None:
-        return Sheet([], [])
-    mono, wall = (numbers(found.column(name)).tolist() for name in (MONO, WALL))
-    walls = dict(zip(mono, wall, strict=True))
-    places, columns = grouped(kind, found)
-    mine = [at for at in places if span.holds(at)]
-    return Sheet([(0, at, walls[at], *places[at]) for at in mine], columns)
+def _changed(
+    kind: type[Row],
+    found: pa.Table,
+    fields: Sequence[str],
+    known: tuple[Ints, dict[Key, tuple[Any, ...]]],
+) -> list[Row]:
+    """The same of one segment, whose rows are sorted by thing and time."""
+    thing, last = known
+    fresh = np.append(True, thing[1:] != thing[:-1])[: len(thing)]
+    differs = fresh.copy()
+    for name in fields:
+        if name in found.column_names:
+            differs[1:] |= _unlike_before(whole(found.column(name)))
+    picked = np.flatnonzero(differs)
+    ends = np.flatnonzero(np.append(fresh[1:], True)) if len(thing) else picked
+    wanted = np.union1d(picked, ends)
+    rows = rows_of(kind, fields_in(kind, found, wanted))
+    is_picked = np.isin(wanted, picked).tolist()
+    mono, position = (numbers(found.column(name))[wanted].tolist() for name in (MONO, POSITION))
+    made: list[tuple[float, int, Row]] = []
+    key_of, values_of = values_getter(kind.entity), values_getter(fields)
+    for row, picks, *when in zip(rows, is_picked, mono, position, strict=True):
+        key, value = key_of(row), values_of(row)
+        if picks and last.get(key) != value:
+            made.append((when[0], when[1], row))
+        last[key] = value
+    made.sort(key=lambda each: each[:2])
+    return [row for _, _, row in made]
 
 
-def columns(book: Book, kind: type[Row], names: Sequence[str]) -> dict[str, Array] | None:
-    """Some columns as arrays, with `MONO` first; an absent value is -1."""
-    found = book.segment.table(kind, (MONO, *names)) if book.segment.rows(kind) else None
-    if found is None or any(name not in found.column_names for name in (MONO, *names)):
-        return None
-    return {name: array_of(found.column(name)) for name in (MONO, *names)}
-
-
-def array_of(column: pa.ChunkedArray) -> Array:
-    """One column; text becomes codes that tell one from another within this table."""
-    array = whole(column)
+def _unlike_before(array: pa.Array) -> Bools:
+    """Which values differ from the one before them, from the second on."""
+    if pa.types.is_list(array.type):
+        every = values(array)
+        return np.array([a != b for a, b in pairwise(every)], np.bool_)
     if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
-        return codes(array)
-    return numbers(array, False if pa.types.is_boolean(array.type) else -1)
+        code = codes(array)
+        unlike: Bools = code[1:] != code[:-1]
+        return unlike
+    number = numbers(array)
+    unlike = number[1:] != number[:-1]
+    if array.null_count:
+        there = np.asarray(array.is_valid())
+        unlike |= there[1:] != there[:-1]
+    return unlike
+
+
+def _columns(
+    each: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
+) -> _Piece | None:
+    """A segment's part of a table as columns; `None` where its file cannot be read."""
+    found = None
+    if each.segment.rows(kind):
+        found = _rows(each.segment, kind, names, wanted)
+        if found is None:
+            return None
+    listed = each.readings(kind)
+    if found is None or (not found.num_rows and len(listed.mono)):
+        mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
+        times = _times(each, kind, mono)
+        return _Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
+    made = matrix(found, kind.entity, names, wanted)
+    mono = made.mono
+    if wanted is not None:  # other things may have been there when none of the wanted was
+        mono = np.union1d(mono, listed.mono[listed.rows > 0])
+    times = _times(each, kind, mono)
+    if len(times.mono) == len(made.mono):
+        return _Piece(times, made.things, made.values)
+    spread = {}
+    place = np.searchsorted(times.mono, made.mono)
+    for name, value in made.values.items():
+        spread[name] = np.full((len(made.things), len(times.mono)), np.nan)
+        spread[name][:, place] = value
+    return _Piece(times, made.things, spread)
+
+
+def _rows(
+    segment: Segment, kind: type[Row], names: Sequence[str], wanted: Wanted | None
+) -> pa.Table | None:
+    """Some columns of a table. Where it is large and a few things are wanted, the rest of it is not
+    decoded: row groups hold one thing after the other."""
+    keys = [name for name in kind.entity if name in texts_of(kind)]
+    columns = (MONO, *kind.entity, *names)
+    source = None
+    if wanted is not None and kind.entity and segment.sealed:
+        with suppress(StoreError):
+            source = open_table(segment.path, table(kind), segment.manifest, keys)
+    if wanted is None or source is None or source.num_row_groups < _FEW_GROUPS:
+        return segment.table(kind, columns, keys)
+    there = [name for name in columns if name in source.schema_arrow.names]
+    named = [name for name in kind.entity if name in there]
+    parts: list[pa.Table] = []
+    try:
+        for group in range(source.num_row_groups):
+            found = source.read_row_group(group, columns=named, use_threads=False)
+            starts, things = runs_of(found, kind.entity)
+            ends = [*starts[1:].tolist(), found.num_rows]
+            some = [
+                (start, end - start)
+                for start, end, thing in zip(starts.tolist(), ends, things, strict=True)
+                if wanted(thing)
+            ]
+            if some or (not parts and group == source.num_row_groups - 1):
+                found = source.read_row_group(group, columns=there, use_threads=False)
+                parts += [found.slice(*each) for each in some] or [found.slice(0, 0)]
+        return pa.concat_tables(parts)
+    except (OSError, pa.ArrowException):
+        return segment.table(kind, columns, keys)
+
+
+def _part(
+    segment: Segment, kind: type[Row], columns: Sequence[str], part: Interval
+) -> pa.Table | None:
+    """Readings in an interval of a table with several row groups, one group at a time; `None` where
+    it has few or cannot be read so."""
+    try:
+        known = texts_of(kind)
+        name = table(kind)
+        source = open_table(segment.path, name, segment.manifest, known) if segment.sealed else None
+        if source is None or source.num_row_groups < 2:
+            return None
+        there = [each for each in columns if each in source.schema_arrow.names]
+        parts = []
+        for group in range(source.num_row_groups):
+            mono = numbers(source.read_row_group(group, columns=[MONO], use_threads=False)[MONO])
+            rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
+            if len(rows) or not group:
+                found = source.read_row_group(group, columns=there, use_threads=False)
+                parts.append(found.take(pa.array(rows)))
+        return pa.concat_tables(parts)
+    except (StoreError, OSError, pa.ArrowException):
+        return None
+
+
+def _size(found: pa.Table) -> int:
+    return int(found.nbytes)

@@ -1,179 +1,295 @@
 """A recording read back as a window, for the same detectors that judge live.
 
-A short span holds every reading exactly as it was made. A long one is condensed, see
-`sexton.replay.condense`. Either way the window begins and ends with the span, and older readings
-of the same boot stand in where the span has none: the hourly ones, and the kernel's and the
-services' lines, which are the node's memory (live, the kernel's ring would still hold them).
+Nothing is read before it is needed. `columns` goes through a table segment by segment, `between`
+and `latest` read single segments, `batches` makes rows of everything and is meant for events and
+small tables.
+
+The window begins and ends with the span. Older readings of the same boot stand in where the span
+has none: the hourly ones, and the kernel's and the services' lines, which are the node's memory
+(live, the kernel's ring would still hold them).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf, nextafter
-from typing import Any, NamedTuple
+from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from sexton.errors import StoreError
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent, KernelLog, ServiceEvent
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
-from sexton.model.row import Row
+from sexton.model.row import Row, fields_of
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.stack import StackCount
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.unit import RestartMark
-from sexton.model.window import Batch, Window, bounds_of
-from sexton.replay.condense import condense
-from sexton.replay.reader_pool import Crew
-from sexton.replay.replayed_stacks import stacks_in
+from sexton.model.window import Batch, Bounds, Columns, Wanted, Window, columns_of
 from sexton.replay.span import Span
-from sexton.replay.span_reader import Pick, Shelf, events, take
+from sexton.replay.span_reader import SegmentReader, SpanReader
+from sexton.replay.stacks import stacks_in
 from sexton.store.recording import Recording, Segment
-from sexton.store.schema import tables
 
-#: A span with more rows than this is condensed.
-MOST_ROWS = 400_000
-#: What a node remembers of before the span.
+R = TypeVar("R", bound=Row)
+_Batches = tuple[Batch[Any], ...]
+
+#: What a node remembers of the time before the span, and how many rows of that are read.
 _MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent)
 _MOST_REMEMBERED = 100_000
-#: Rows about a moment, which tell nothing of a later one.
+#: Rows about a moment, which say nothing about a later one.
 _OF_A_MOMENT: tuple[type[Row], ...] = (
     CoreTimes, Thread, CgroupEvent, CgroupEventGap, SoftirqWait, ProbeCost, StackCount,
     Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY,
 )  # fmt: skip
-
-_Batches = dict[type[Row], list[Batch[Any]]]
-
-
-class Replay(NamedTuple):
-    """A window, what its reader should know, and whether it is a selection."""
-
-    window: Window
-    notes: tuple[str, ...]
-    condensed: bool
+#: A table with more rows than this is not kept in memory as rows.
+_MOST_KEPT = 200_000
+#: As in `sexton.replay.span`: clocks are slewed by less than this between two readings.
+_JUMP_S = 1.0
 
 
-def window(
-    recording: Recording,
-    span: Span,
-    most_rows: int = MOST_ROWS,
-    crew: Crew | None = None,
-) -> Replay:
-    """The span as a window, read by a crew. With more than `most_rows` rows it is condensed."""
-    shelf = Shelf(recording, span, crew)
-    if not shelf.books:
-        raise StoreError(f"{recording.path}: nothing is recorded in this span")
-    notes = list(span.notes)
-    rows = _estimate(shelf)
-    clock: tuple[tuple[float, float], ...] = ()
-    if rows <= most_rows:
-        batches = _everything(shelf)
-    else:
-        chosen = condense(shelf)
-        batches, clock = chosen.batches, chosen.clock
-        notes += [_selected(rows), *chosen.notes]
-    bounds = bounds_of(batches.values())
-    turns = (bounds.start, bounds.end, *span.turns)
-    bounds = bounds._replace(start=min(turns), end=max(turns), clock=clock)
-    _remember(recording, span, batches)
-    for kind in _MEMORY:
-        if kind in batches:
-            batches[kind] = _once(batches[kind])
-    if KernelLog in batches:
-        batches[KernelLog] = list(_reaching(recording, shelf, batches[KernelLog]))
-    stacks, told = stacks_in(recording, span)
-    if stacks is not None:
-        batches[StackCount] = [stacks]
-        notes += told
-    last = shelf.books[-1].segment
-    if recording.problems:
-        pieces = count(len(recording.problems), "damaged or foreign piece")
-        notes.append(f"{pieces} skipped; sexton recording verify {recording.path} names them")
-    made = Window(batches, last.states, last.providers, bounds)
-    return Replay(made, tuple(notes), rows > most_rows)
+class Replay:
+    """A span read back: its window, and what a reader of the verdict should know about it."""
+
+    def __init__(self, recorded: RecordedWindow) -> None:
+        self.window: Window = recorded
+        self._recorded = recorded
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Complete once the window was judged: damage is met as it is read."""
+        return self._recorded.notes
 
 
-def _selected(rows: float) -> str:
-    return (
-        f"{rows / 1e6:.1f} million rows: every stall, event and counter counts, of the rest a"
-        " selection (docs/recording.md)"
-    )
+def window(recording: Recording, span: Span) -> Replay:
+    """The span as a window; `StoreError` where nothing is recorded in it."""
+    return Replay(RecordedWindow(recording, span))
 
 
-def _estimate(shelf: Shelf) -> float:
-    """How many rows, by the manifests; of a segment that is only touched its share."""
-    total = 0.0
-    for book in shelf.books:
-        start, end = book.segment.start[0], book.segment.end[0]
-        inside = min(end, shelf.span.end[0]) - max(start, shelf.span.start[0])
-        share = inside / (end - start) if end > start else 1.0
-        total += sum(map(book.segment.rows, tables().values())) * max(share, 0.0)
-    return total
+class RecordedWindow(Window):
+    """A span of a recording; `notes` are what a reader of the verdict should know about it."""
+
+    def __init__(self, recording: Recording, span: Span) -> None:
+        self._reader = SpanReader(recording, span)
+        if not self._reader.segments:
+            raise StoreError(f"{recording.path}: nothing is recorded in this span")
+        self._recording = recording
+        self._before = _before(recording, span)
+        last = self._reader.segments[-1].segment
+        super().__init__({}, last.states, last.providers, _bounds(self._reader))
+        self._notes = list(span.notes)
+        self._rows: dict[type[Row], _Batches | None] = {}
+        #: Every segment of the boot: a moment before the span has a wall time too.
+        whole = Span(span.boot_id, (-inf, 0.0), (inf, 0.0))
+        self._clock_reader = SpanReader(recording, whole)
+        stacks, notes = stacks_in(recording, span)
+        self._notes += notes
+        if stacks is not None:
+            self._rows[StackCount] = (stacks,)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Other boots, gaps, clock jumps; and damage, as far as it was met so far."""
+        problems = len(self._recording.problems)
+        if not problems:
+            return tuple(self._notes)
+        pieces = count(problems, "damaged or foreign piece")
+        names = f"sexton recording verify {self._recording.path} names them"
+        return (*self._notes, f"{pieces} skipped; {names}")
+
+    def batches(self, kind: type[R]) -> tuple[Batch[R], ...] | None:
+        if kind in self._rows:
+            return cast("tuple[Batch[R], ...] | None", self._rows[kind])
+        found = self._made(kind)
+        if sum(len(batch.rows) for batch in found or ()) <= _MOST_KEPT:
+            self._rows[kind] = found
+        return cast("tuple[Batch[R], ...] | None", found)
+
+    def _made(self, kind: type[Row]) -> _Batches | None:
+        found = list(self._reader.batches(kind))
+        if kind in _MEMORY:
+            found = _once([*self._older_events(kind), *found])
+        elif kind is KernelLog:
+            found = list(self._reaching([*self._older_edges(kind), *found]))
+        elif not found and (older := self._stand_in(kind)) is not None:
+            found = [older]
+        return tuple(found) or None
+
+    def _held(self, kind: type[Row]) -> bool:
+        """Is the table more than its readings in the span, or other than them?"""
+        more = kind in _MEMORY or kind is KernelLog or (kind is StackCount and kind in self._rows)
+        return more or not self._reader.having(kind)
+
+    def between(self, kind: type[R], start: float, end: float) -> tuple[Batch[R], ...]:
+        if kind in self._rows or self._held(kind):
+            return super().between(kind, start, end)
+        return self._reader.between(kind, start, end)
+
+    def columns(
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
+    ) -> Iterator[Columns]:
+        if not self._held(kind):
+            yield from self._reader.columns(kind, names, wanted)
+            return
+        found = columns_of(self.batches(kind) or (), kind, names, wanted)
+        if found is not None:
+            yield found
+
+    def edges(self, kind: type[R]) -> tuple[Batch[R], Batch[R]] | None:
+        if kind in self._rows or self._held(kind):
+            return super().edges(kind)
+        ends = self.keep(("edges", kind), lambda: (self._reader.first(kind), self._last(kind)))
+        return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+
+    def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        if self._held(kind):
+            return super().changes(kind, fields)
+        return cast("Iterator[R]", self._reader.changes(kind, fields or fields_of(kind)))
+
+    def read(self, kind: type[Row]) -> bool:
+        return bool(self._reader.having(kind)) or self.batches(kind) is not None
+
+    def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
+        if not self._held(kind):
+            return self._reader.bounds(kind)
+        items = self.batches(kind)
+        return (items[0].mono_s, items[-1].mono_s) if items else None
+
+    def row_count(self, kind: type[Row]) -> int:
+        if not self._held(kind):
+            return self._reader.row_count(kind)
+        return sum(len(batch.rows) for batch in self.batches(kind) or ())
+
+    def latest(self, kind: type[R]) -> tuple[R, ...] | None:
+        if kind in self._rows or self._held(kind):
+            return super().latest(kind)
+        last = self._last(kind)
+        return None if last is None else last.rows
+
+    def _last(self, kind: type[Row]) -> Batch[Any] | None:
+        return self.keep(("last", kind), lambda: self._reader.latest(kind))
+
+    def wall(self, mono_s: float) -> float:
+        """By the reading nearest to it, of any table; only that segment's list is opened."""
+        segments = self._clock_reader.segments
+        at = bisect_right(segments, mono_s, key=lambda each: each.segment.start[0]) - 1
+        near = [each.segment.start for each in segments[at + 1 : at + 2]]
+        if at >= 0:
+            near.append(segments[at].segment.end)
+            if mono_s < segments[at].segment.end[0]:
+                mono, wall = segments[at].clock()
+                place = int(np.searchsorted(mono, mono_s))
+                some = slice(max(place - 1, 0), place + 1)
+                near += zip(mono[some].tolist(), wall[some].tolist(), strict=True)
+        nearest = min(near, key=lambda each: (abs(each[0] - mono_s), each))
+        return nearest[1] + (mono_s - nearest[0])
+
+    def mono(self, wall_s: float) -> float:
+        """The other way round. The wall clock may jump inside a segment, and not come back."""
+        near: list[tuple[float, float]] = []
+        for each in self._clock_reader.segments:
+            ends = (each.segment.start, each.segment.end)
+            near += ((wall, mono) for mono, wall in ends)
+            low, high = sorted(wall for _, wall in ends)
+            jumped = abs((high - low) - (ends[1][0] - ends[0][0])) > _JUMP_S
+            if jumped or low <= wall_s <= high:
+                mono, wall = each.clock()
+                place = int(np.abs(wall - wall_s).argmin())
+                near.append((float(wall[place]), float(mono[place])))
+        nearest = min(near, key=lambda each: (abs(each[0] - wall_s), each))
+        return nearest[1] + (wall_s - nearest[0])
+
+    def _older_events(self, kind: type[Row]) -> list[Batch[Any]]:
+        """Readings before the span that brought something, and its edges: the newest."""
+        if self._before is None:
+            return []
+        most, start = _MOST_REMEMBERED, inf
+        for each in reversed(self._before.having(kind)):
+            most -= each.segment.rows(kind)
+            if start < inf and most < 0:
+                break
+            start = each.bounds(kind)[0]
+        found = list(self._before.batches(kind, start)) if start < inf else []
+        last = len(found) - 1
+        return [batch for at, batch in enumerate(found) if batch.rows or at in (0, last)]
+
+    def _older_edges(self, kind: type[Row]) -> list[Batch[Any]]:
+        """The first reading before the span and the last."""
+        if self._before is None or (edges := self._before.bounds(kind)) is None:
+            return []
+        ends = (self._before.between(kind, edge, edge) for edge in dict.fromkeys(edges))
+        return [batch for found in ends for batch in found[:1]]
+
+    def _stand_in(self, kind: type[Row]) -> Batch[Any] | None:
+        if kind in _OF_A_MOMENT or self._before is None:
+            return None
+        return self._before.latest(kind)
+
+    def _reaching(self, batches: Iterable[Batch[KernelLog]]) -> Iterator[Batch[KernelLog]]:
+        """The log reaches back to where its lines were read; those segments may be deleted now."""
+        begins = _begins(self._recording, self._reader.segments[-1].segment)
+        lines = 0
+        for batch in batches:
+            for row in batch.rows:
+                if row.lines < lines:
+                    begins = None  # a new recorder has read the ring again, all of it
+                lines = row.lines
+            if begins is not None:
+                floor = int(begins * 1e6)
+                rows = tuple(
+                    row
+                    if row.oldest_mono_us is None or row.oldest_mono_us >= floor
+                    else replace(row, oldest_mono_us=floor)
+                    for row in batch.rows
+                )
+                batch = replace(batch, rows=rows)
+            yield batch
 
 
-def _everything(shelf: Shelf) -> _Batches:
-    wanted: dict[type[Row], dict[int, Pick]] = {}
-    for kind in tables().values():
-        picks = {
-            place: Pick(mono.tolist())
-            for place, book in enumerate(shelf.books)
-            if book.numbers(kind) and len(mono := shelf.inside(kind, book))
-        }
-        if picks:
-            wanted[kind] = picks
-    return take(shelf, wanted)
-
-
-def _remember(recording: Recording, span: Span, batches: _Batches) -> None:
-    """What was known when the span began."""
+def _before(recording: Recording, span: Span) -> SpanReader | None:
+    """What was recorded of the same boot before the span."""
     mine = [each for each in recording.segments if each.boot_id == span.boot_id]
     until = (nextafter(span.start[0], -inf), span.start[1])
     if not mine or mine[0].start[0] > until[0]:
-        return
-    before = Shelf(recording, Span(span.boot_id, mine[0].start, until))
-    for kind in _MEMORY:
-        older, _ = events(before, kind, _MOST_REMEMBERED)
-        if older:
-            batches[kind] = [*older, *batches.get(kind, ())]
-    logs = _edges(before, KernelLog)
-    if logs:
-        batches[KernelLog] = [*logs, *batches.get(KernelLog, ())]
-    for kind in tables().values():
-        if kind not in _OF_A_MOMENT and not batches.get(kind):
-            batches[kind] = _edges(before, kind)[-1:]
+        return None
+    return SpanReader(recording, Span(span.boot_id, mine[0].start, until))
 
 
-def _edges(shelf: Shelf, kind: type[Row]) -> list[Batch[Any]]:
-    """The first reading and the last."""
-    places = [place for place, book in enumerate(shelf.books) if shelf.reads(kind, book)]
-    picks: dict[int, set[float]] = defaultdict(set)
-    for order, which in ((places, 0), (places[::-1], -1)):
-        for place in order:  # the first of them, unless its list is damaged
-            inside = shelf.inside(kind, shelf.books[place])
-            if len(inside):
-                picks[place].add(float(inside[which]))
-                break
-    if not picks:
-        return []
-    return take(shelf, {kind: {place: Pick(each) for place, each in picks.items()}})[kind]
+def _bounds(reader: SpanReader) -> Bounds:
+    """From the first to the last reading in the span, whatever was read."""
+    span, first, last = reader.span, reader.segments[0], reader.segments[-1]
+    start, end = first.segment.start, last.segment.end
+    if not span.holds(start[0]):
+        start = next((each for each in _clock(first) if span.holds(each[0])), span.start)
+    if not span.holds(end[0]):
+        end = next((each for each in _clock(last)[::-1] if span.holds(each[0])), span.end)
+    walls = (start[1], end[1], *span.turns)
+    return Bounds(min(walls), max(walls), start[0], end[0])
+
+
+def _clock(each: SegmentReader) -> list[tuple[float, float]]:
+    mono, wall = each.clock()
+    return list(zip(mono.tolist(), wall.tolist(), strict=True))
 
 
 def _once(batches: Iterable[Batch[Any]]) -> list[Batch[Any]]:
-    """A recorder that was started anew reads again what the log still holds: it was said once."""
-    told: set[Hashable] = set()
+    """A recorder that was restarted reads again what the log still holds: each line counts once."""
+    known: set[Hashable] = set()
     made = []
     for batch in batches:
-        fresh = tuple(row for row in batch.rows if _line(row) not in told)
-        told.update(key for row in fresh if (key := _line(row)) is not None)
+        fresh = tuple(row for row in batch.rows if _line(row) not in known)
+        known.update(key for row in fresh if (key := _line(row)) is not None)
         made.append(batch if len(fresh) == len(batch.rows) else replace(batch, rows=fresh))
     return made
 
 
 def _line(row: Row) -> Hashable:
-    """What makes two log lines the same one; `None` where nothing dates it."""
+    """What makes two log lines the same one; `None` where it has no date."""
     if isinstance(row, KernelEvent):
         # The wall time is reckoned anew by each reader, the kernel's own is not.
         when = row.wall_s if row.mono_us is None else row.mono_us
@@ -181,29 +297,6 @@ def _line(row: Row) -> Hashable:
     if isinstance(row, ServiceEvent):
         return None if row.wall_s is None else (row.wall_s, row.speaker, row.message)
     return row
-
-
-def _reaching(
-    recording: Recording, shelf: Shelf, batches: Iterable[Batch[KernelLog]]
-) -> Iterator[Batch[KernelLog]]:
-    """The log reaches back to where its lines were read, and those segments may be gone since."""
-    begins = _begins(recording, shelf.books[-1].segment)
-    lines = 0
-    for batch in batches:
-        for row in batch.rows:
-            if row.lines < lines:
-                begins = None  # a new recorder has read the ring again, all of it
-            lines = row.lines
-        if begins is not None:
-            floor = int(begins * 1e6)
-            rows = tuple(
-                row
-                if row.oldest_mono_us is None or row.oldest_mono_us >= floor
-                else replace(row, oldest_mono_us=floor)
-                for row in batch.rows
-            )
-            batch = replace(batch, rows=rows)
-        yield batch
 
 
 def _begins(recording: Recording, last: Segment) -> float | None:

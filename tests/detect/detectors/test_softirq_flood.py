@@ -35,8 +35,10 @@ FLOOD = Load()
 CALM = Load(20, 30, 900, 0, 900)
 
 
-def times(core: int, softirq_ms: int, system_ms: int) -> CoreTimes:
-    return CoreTimes(core, 0, 0, system_ms, 9000, 0, 0, softirq_ms, 0)
+def times(core: int, softirq_ms: int, system_ms: int, second: int) -> CoreTimes:
+    """A core that is idle in what is left of each second."""
+    idle_ms = 90_000 + 1000 * second - softirq_ms - system_ms
+    return CoreTimes(core, 0, 0, system_ms, idle_ms, 0, 0, softirq_ms, 0)
 
 
 def readings(seconds: Sequence[Load], more: Sequence[Row] = ()) -> list[tuple[float, list[Row]]]:
@@ -44,8 +46,8 @@ def readings(seconds: Sequence[Load], more: Sequence[Row] = ()) -> list[tuple[fl
     made: list[tuple[float, list[Row]]] = []
     for number, load in enumerate([Load(0, 0, 0, 0, 0, 0), *seconds]):
         total = Load(*(one + two for one, two in zip(total, load, strict=True)))
-        rows: list[Row] = [times(0, 100 + number, 100 + number)]
-        rows.append(times(5, total.softirq_ms, total.system_ms))
+        rows: list[Row] = [times(0, 100 + number, 100 + number, number)]
+        rows.append(times(5, total.softirq_ms, total.system_ms, number))
         rows.append(SoftnetCpu(5, total.packets, total.dropped, 0, 0, 0, 0))
         rows.append(NetDevice("eth0", 0, total.received, 0, 0, 0, 0, 0, 0))
         rows.append(Thread(33, 33, "ksoftirqd/5", "R", 1, 0, total.daemon_ms, 5))
@@ -132,7 +134,14 @@ def test_without_the_backlogs_counters_it_tells_less_and_says_so():
 
 def test_two_flooded_cores_are_both_named():
     made = [
-        (at, [*rows, times(6, 900 * int(at), 100), SoftnetCpu(6, 90_000 * int(at), 0, 0, 0, 0, 0)])
+        (
+            at,
+            [
+                *rows,
+                times(6, 900 * int(at), 100, int(at)),
+                SoftnetCpu(6, 90_000 * int(at), 0, 0, 0, 0, 0),
+            ],
+        )
         for at, rows in readings([FLOOD] * 5)
     ]
     finding = detect(make_window(made))
@@ -142,7 +151,7 @@ def test_two_flooded_cores_are_both_named():
 
 def test_readings_that_were_left_out_do_not_join_two_bursts():
     def batch(at: float, softirq_ms: int, follows: bool = True) -> Batch[CoreTimes]:
-        return Batch(at, EPOCH + at, (times(5, softirq_ms, 0),), follows)
+        return Batch(at, EPOCH + at, (times(5, softirq_ms, 0, int(at)),), follows)
 
     batches = [batch(0, 0), batch(2, 1900), batch(100, 90_000, False), batch(102, 91_900)]
     finding = detect(Window({CoreTimes: batches}, (), providers()))
@@ -154,7 +163,7 @@ def test_a_short_look_cannot_tell():
 
 
 def test_counters_that_went_back_are_no_reading():
-    made = [(0.0, [times(5, 9000, 9000)]), (5.0, [times(5, 10, 10)])]
+    made = [(0.0, [times(5, 9000, 9000, 0)]), (5.0, [times(5, 10, 10, 5)])]
     assert detect(make_window(made)).verdict is Verdict.UNKNOWN
 
 

@@ -57,7 +57,8 @@ class Live:
     def _read(self, at: float) -> None:
         device = NetDevice("eth0", 0, self.packets, 0, 0, 0, 0, 0, 0)
         interrupt = Interrupt("61", "eth0-Tx-Rx-5", (0, 5), (7, self.fired))
-        core = CoreTimes(5, 0, 0, self.system_ms, 0, 0, 0, 0, 0)
+        idle_ms = int(1000 * at) - self.system_ms + 10**9
+        core = CoreTimes(5, 0, 0, self.system_ms, idle_ms, 0, 0, 0, 0)
         softirq = SoftirqCount(5, 0, 0, self.polls, 0, 0, 0, 0, 0)
         # Sources are read one after the other, never at the same instant.
         self.readings.append((at, [ETH0, Q5, interrupt, log()]))

@@ -117,6 +117,7 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     from dataclasses import replace
     from pathlib import Path
 
+    from sexton.cli.progress import working
     from sexton.cli.window import cost_of, read_back, requested_span
     from sexton.explain.diagnosis import diagnose
     from sexton.model.diagnosis import Replayed
@@ -125,8 +126,9 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
     recording = Recording(Path(args.recording))
     found = read_back(recording, requested_span(args, recording))
-    diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
-    told = Replayed(args.recording, found.notes, found.condensed)
+    with working("reading the recording"):
+        diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
+    told = Replayed(args.recording, found.notes)
     # What the detectors took counts too: a night of readings is theirs to look at.
     cost = cost_of(found.window, "replayed from a recording")
     return replace(diagnosis, cost=cost, replayed=told)

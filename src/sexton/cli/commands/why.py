@@ -92,13 +92,12 @@ def _live(args: argparse.Namespace, said: str) -> Why:
 def _recorded(args: argparse.Namespace, said: str) -> Why:
     import gc
     from dataclasses import replace
-    from functools import partial
     from pathlib import Path
 
-    from sexton.cli.window import cost_of, show_progress
+    from sexton.cli.progress import working
+    from sexton.cli.window import cost_of
     from sexton.model.diagnosis import Replayed
     from sexton.replay.query import Question, boot_of, why_in
-    from sexton.replay.reader_pool import Crew
     from sexton.replay.span import edges
     from sexton.store.recording import Recording
 
@@ -108,11 +107,8 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     moment = _moment(said, edges(recording))
     span = _span(args, recording, moment)
     quiet = span if args.window else boot_of(recording, span)
-    with Crew(recording) as crew:
-        why, found = why_in(
-            crew, Question(moment or said, span, quiet), partial(show_progress, crew)
-        )
-    told = Replayed(args.recording, found.notes, found.condensed)
+    why, found = why_in(recording, Question(moment or said, span, quiet), working)
+    told = Replayed(args.recording, found.notes)
     cost = cost_of(found.window, "replayed from a recording")
     diagnosis = replace(why.diagnosis, cost=cost, replayed=told)
     return replace(why, diagnosis=diagnosis, next=tuple(_next(why, args.recording, found.window)))

@@ -12,10 +12,10 @@ from sexton.detect.nics import counters, physical
 from sexton.model.cpu import CoreTimes
 from sexton.model.net import NetDevice
 from sexton.model.task import Process, Thread
-from sexton.model.window import Window
+from sexton.model.window import Window, columns_of
+from sexton.series.cores import PARTS, from_columns
 from sexton.series.steps import Step, steps
 
-_TIMES = ("user_ms", "nice_ms", "system_ms", "idle_ms", "iowait_ms", "irq_ms", "softirq_ms")
 #: Counters of drivers that say that a device was reset, or why.
 RESETS = (
     "total_resets",
@@ -30,7 +30,7 @@ RESETS = (
 
 
 class CoreLoad(NamedTuple):
-    """Shares of one core's time, 0 to 1."""
+    """Shares of the time one core was given, 0 to 1."""
 
     cpu: int
     user: float
@@ -80,24 +80,14 @@ class NicLoad(NamedTuple):
 
 def core_loads(window: Window) -> tuple[CoreLoad, ...] | None:
     """By core number; `None` until there are two readings."""
-    batches = (window.batches(CoreTimes) or ())[-2:]
-    if len(batches) < 2:
+    columns = columns_of((window.batches(CoreTimes) or ())[-2:], CoreTimes, PARTS)
+    series = None if columns is None else from_columns((columns,))
+    if series is None:
         return None
-    found = [_core(step) for _, step in steps(batches, lambda row: row.cpu)]
-    return tuple(sorted((each for each in found if each), key=lambda each: each.cpu))
-
-
-def _core(step: Step[CoreTimes]) -> CoreLoad | None:
-    # iowait may go down; a core's time is what it spent on everything it can tell.
-    moved = {name: step.delta(name) or 0 for name in (*_TIMES, "steal_ms")}
-    total = sum(moved.values())
-    if total <= 0:
-        return None
-    return CoreLoad(
-        step.after.cpu,
-        (moved["user_ms"] + moved["nice_ms"]) / total,
-        (moved["system_ms"] + moved["irq_ms"]) / total,
-        moved["softirq_ms"] / total,
+    last = series.over(float(series.start[-1]), float(series.end[-1]))
+    return tuple(
+        CoreLoad(core, shares.user / 100, shares.system / 100, shares.softirq / 100)
+        for core, shares in sorted(last.items())
     )
 
 

@@ -190,7 +190,7 @@ def _of(seen: Churn, family: Family) -> Evidence:
 
 def _cannot_tell(window: Window) -> Finding:
     lacking = [missing(window.why_missing(CgroupEvent))]
-    if window.batches(CgroupDir) is None:
+    if not window.read(CgroupDir):
         lacking.append(missing(window.why_missing(CgroupDir)))
     else:
         lacking.append(

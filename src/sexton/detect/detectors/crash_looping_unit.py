@@ -32,12 +32,12 @@ from typing import NamedTuple
 
 from sexton.detect.protected import protected
 from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.restarts import RestartCount, restarts_in
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count, seconds
 from sexton.model.unit import RestartMark, ServiceManager, Unit
-from sexton.model.window import Batch, Window
+from sexton.model.window import Window
+from sexton.series.restarts import RestartCount, restarts
 
 AGAIN = Threshold("again", 2, "restarts in the window", "once may be an upgrade or a passing fault")
 WAITING = Threshold(
@@ -121,19 +121,19 @@ class _Loop(NamedTuple):
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""
     manager = next(iter(window.latest(ServiceManager) or ()), None)
-    batches = window.batches(Unit)
     if manager is None or manager.name != "systemd":
         who = f"PID 1 is {manager.name}" if manager is not None else "none answered"
         return not_applicable(NAME, f"no service manager that restarts units here ({who})")
-    if batches is None:
+    if not window.read(Unit):
         state = window.why_missing(Unit)
         return unknown(NAME, "systemd answered, but its units were not read", (missing(state),))
-    counts = restarts_in(batches)
+    counts = restarts(window)
     marks = _journal(window)
-    ended = _ended(batches)
-    rows = {unit.name: unit for batch in batches for unit in batch.rows}
+    states = list(window.changes(Unit))
+    ended = _ended(states)
+    rows = {unit.name: unit for unit in states}
     rows |= {name: _unlisted(name) for name, mark in marks.items() if mark[0] and name not in rows}
-    if rows and not counts and window.batches(RestartMark) is None:
+    if rows and not counts and not window.read(RestartMark):
         state = window.why_missing(RestartMark)
         text = "this systemd counts no restarts (before 235), and no journal was read"
         return unknown(NAME, text, (missing(state),))
@@ -173,12 +173,11 @@ def _unlisted(name: str) -> Unit:
     )  # fmt: skip
 
 
-def _ended(batches: Sequence[Batch[Unit]]) -> dict[str, Unit]:
+def _ended(states: Sequence[Unit]) -> dict[str, Unit]:
     """Per unit, the last reading that saw a whole run of it, one that failed if there is any."""
     whole = [
         unit
-        for batch in batches
-        for unit in batch.rows
+        for unit in states
         if unit.main_start_us and unit.main_exit_us and unit.main_exit_us >= unit.main_start_us
     ]
     failed = {unit.name: unit for unit in whole if not _without_fault(unit)}

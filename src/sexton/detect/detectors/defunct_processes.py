@@ -42,13 +42,14 @@ _SHOWN = 5
 @detector(needs=(Process,), thresholds=(NOTED, MANY))
 def detect(window: Window) -> Finding:
     """How many stay defunct, and whose they are."""
-    batches = window.batches(Process) or ()
-    last = batches[-1].rows
+    edges = window.edges(Process)
+    assert edges is not None
+    first, last = edges[0], edges[1].rows
     # A leader that ended before its threads shows Z too, and is nobody's to reap yet.
     defunct = [row for row in last if row.state == "Z" and row.threads <= 1]
-    twice = batches[-1].mono_s > batches[0].mono_s
+    twice = edges[1].mono_s > first.mono_s
     if twice:
-        before = {(row.pid, row.start_ms) for row in batches[0].rows if row.state == "Z"}
+        before = {(row.pid, row.start_ms) for row in first.rows if row.state == "Z"}
         defunct = [row for row in defunct if (row.pid, row.start_ms) in before]
     names = {row.pid: row.comm for row in last}
     parents = Counter(row.ppid for row in defunct).most_common(_SHOWN)

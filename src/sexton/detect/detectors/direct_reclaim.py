@@ -34,14 +34,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from sexton.detect import paging, pressure
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
-from sexton.detect.paging import PagingStep, Reading
 from sexton.detect.places import cgroups_of
-from sexton.detect.pressure import HURTS, LASTS
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, thread_name
+from sexton.detect.stalls import HURTS, LASTS
+from sexton.detect.stalls import stalled as stalled_runs
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
@@ -49,6 +48,8 @@ from sexton.model.stack import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series import paging, pressure
+from sexton.series.paging import PagingStep, Reading
 
 NOTED = Threshold(
     "scanned", 1_000, "pages/s", "4 MB a second; a log that fills its page cache stays below"
@@ -117,7 +118,7 @@ def detect(window: Window) -> Finding:
     moved = paging.steps(found)
     counts = any(step.by_tasks is not None for step in moved)
     ordered = _on_order(window)
-    run, stalled = worst(moved, pressure.stalled(window), ordered)
+    run, stalled = worst(moved, stalled_runs(window), ordered)
     stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
     if run is not None or (stacks is not None and stacks.samples >= CAUGHT.value):
         return _reclaiming(_Seen(window, run, stalled, stacks), found)

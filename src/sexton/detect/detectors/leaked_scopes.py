@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.directories import identity
 from sexton.detect.registry import detector, missing
 from sexton.detect.stems import container, join, path_stem, pattern, split
 from sexton.detect.threshold import Threshold
@@ -37,6 +36,7 @@ from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.task import ProcessCgroup
 from sexton.model.text import count
 from sexton.model.window import Window
+from sexton.series.directories import identity
 
 EMPTY = Threshold(
     "empty", 100, "scopes without processes", "a closed scope goes within a second: a node has none"
@@ -144,13 +144,16 @@ def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
 
 def _deserted(window: Window) -> list[str]:
     """Leaf scopes that were there in the first and the last count, and in no reading had one."""
-    batches = window.batches(CgroupDir) or ()
-    key = identity(batches[0], batches[-1])
-    first = {key(row) for row in batches[0].rows}
-    occupied = {row.path for row in window.all(ProcessCgroup) or () if not row.deleted}
+    edges = window.edges(CgroupDir)
+    if edges is None:
+        return []
+    key = identity(*edges)
+    first = {key(row) for row in edges[0].rows}
+    lived = window.changes(ProcessCgroup, ("path", "deleted"))
+    occupied = {row.path for row in lived if not row.deleted}
     return [
         row.path
-        for row in batches[-1].rows
+        for row in edges[1].rows
         if key(row) in first and not row.children and row.path not in occupied and _is_scope(row)
     ]
 

@@ -31,19 +31,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sexton.detect import paging, pressure
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.paging import PagingStep, Reading
-from sexton.detect.pressure import HURTS, LASTS, Level, Stall
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.stalls import HURTS, LASTS
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series import paging, pressure
+from sexton.series.paging import PagingStep, Reading
+from sexton.series.pressure import Level, Levels, Stall
 
 NOTED = Threshold("noted", 5, "% some", "kswapd alone keeps a full page cache below this")
 NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
@@ -142,7 +143,7 @@ def _without_pressure(
     if found:
         lacking = (Missing("two readings of /proc/pressure/memory", AGAIN),)
     if len(counted) < 2:
-        if window.batches(VmCounter) is None:
+        if not window.read(VmCounter):
             lacking += (missing(window.why_missing(VmCounter)),)
         return unknown(NAME, "nothing tells whether tasks waited for memory", lacking)
     whole = paging.between(counted[0], counted[-1])
@@ -164,7 +165,7 @@ def _without_pressure(
     return unknown(NAME, f"{what}; whether tasks waited only PSI tells", lacking)
 
 
-def _calm(window: Window, counted: Sequence[Reading], found: Sequence[Level]) -> Finding:
+def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
     steps = pressure.stalls(found)
     # A total that went back leaves its parts.
     whole = pressure.between(found[0], found[-1]) or max(steps, key=lambda each: each.some)

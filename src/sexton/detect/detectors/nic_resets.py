@@ -125,7 +125,7 @@ def detect(window: Window) -> Finding:
             lacking.append(nics.hidden(window) or missing(window.why_missing(Nic)))
         what = "no kernel log, and no driver here counts its resets"
         return unknown("nic_resets", what, tuple(lacking))
-    if window.batches(NicCounter) is None and real is not None:
+    if not window.read(NicCounter) and real is not None:
         lacking.append(missing(window.why_missing(NicCounter)))
     told = _tell(window, counters)
     if told.total == 0 and told.in_window == 0:
@@ -260,7 +260,7 @@ def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
     moved = any(each.moved for each in told.counters)
     start = min(recent, default=window.start if moved else None)
     end = window.end if moved else max(recent, default=None)
-    if places and not any(place.cores for place in places) and window.batches(NicQueue) is None:
+    if places and not any(place.cores for place in places) and not window.read(NicQueue):
         lacking.append(missing(window.why_missing(NicQueue)))
     return Finding(
         "nic_resets",

@@ -34,18 +34,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sexton.detect import paging, pressure
 from sexton.detect.detectors import saturated_core
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_fault
 from sexton.detect.faulting import Faulting, Tally, holder, tally
-from sexton.detect.kernel_time import held
-from sexton.detect.paging import PagingStep, Reading
 from sexton.detect.places import cgroups_of
-from sexton.detect.pressure import HURTS, LASTS
 from sexton.detect.registry import detector, missing, unknown
-from sexton.detect.runs import SLACK, Run, runs
+from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.stalls import HURTS, LASTS, stalled
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -54,6 +51,10 @@ from sexton.model.stack import StackCount
 from sexton.model.task import Process
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series import paging
+from sexton.series.paging import PagingStep, Reading
+from sexton.series.pressure import Stall
+from sexton.series.rates import SLACK
 
 MINOR = Threshold(
     "faults",
@@ -128,7 +129,7 @@ def detect(window: Window) -> Finding:
     found = paging.readings(window)
     moved = paging.steps(found)
     cores = cores_of(window)
-    storm = worst(moved, cores, pressure.stalled(window))
+    storm = worst(moved, cores, stalled(window))
     burnt = None if storm is not None and storm.stalled else _burnt(window)
     if burnt is not None:
         run, held_cores = burnt
@@ -158,7 +159,7 @@ def cores_of(window: Window) -> int | None:
 
 
 def worst(
-    moved: Sequence[PagingStep], cores: int | None, stalls: Sequence[Run[pressure.Stall]]
+    moved: Sequence[PagingStep], cores: int | None, stalls: Sequence[Run[Stall]]
 ) -> Storm | None:
     """Major faults under pressure, else whichever kind is furthest above its limit."""
     best: tuple[float, float, Storm] | None = None
@@ -198,7 +199,7 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
     long = sorted((run for run in found if run.lasts(LASTING.value)), key=_heaviest)
     for run in long[:_SHOWN]:
         together = {each.steps[0].core for each in long if each.overlap(run) >= LASTING.value}
-        seconds = held(window, together | {run.steps[0].core}, run.close_up)
+        seconds = longest_holds(window, together | {run.steps[0].core}, run.close_up)
         if seconds[run.steps[0].core] >= HELD.value * SLACK:
             return run, {
                 core: seconds[core]
@@ -214,7 +215,7 @@ def _heaviest(run: Run[_Second]) -> tuple[int, float, int]:
 
 def _by_the_holder(window: Window) -> Finding | None:
     """Without stacks: a core was held, by a process that took faults meanwhile. Noted, no more."""
-    if window.batches(StackCount) is not None or window.batches(CoreTimes) is None:
+    if window.read(StackCount) or not window.read(CoreTimes):
         return None
     core = saturated_core.detect(window)
     found = holder(window, core, HOLDER.value)
@@ -238,9 +239,9 @@ def _by_the_holder(window: Window) -> Finding | None:
 
 
 def _calm(window: Window, found: Sequence[Reading], cores: int | None) -> Finding:
-    if not any("faults" in step.moved for step in paging.steps(found)):
+    if not any("faults" in step.moved for step in paging.steps(paging.readings(window))):
         lack = Missing("two readings of /proc/vmstat", AGAIN)
-        if window.batches(VmCounter) is None:
+        if not window.read(VmCounter):
             lack = missing(window.why_missing(VmCounter))
         return unknown(NAME, "no two readings of /proc/vmstat that count faults", (lack,))
     whole = paging.between(found[0], found[-1])
@@ -326,9 +327,9 @@ def _blamed(seen: _Seen) -> list[Faulting]:
 
 def _lacking(window: Window, cores: int | None) -> list[Missing]:
     lacking = []
-    if window.batches(StackCount) is None:
+    if not window.read(StackCount):
         lacking.append(Missing("on which core the faults are handled", WITH_STACKS))
-    if window.batches(Process) is None:
+    if not window.read(Process):
         lacking.append(missing(window.why_missing(Process)))
     if cores is None:
         lacking.append(missing(window.why_missing(CoreTimes)))

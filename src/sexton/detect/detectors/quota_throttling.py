@@ -30,10 +30,10 @@ rise together, something else makes them.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from sexton.detect.registry import detector, not_applicable, unknown
 from sexton.detect.stems import unit_of
@@ -43,8 +43,17 @@ from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
-from sexton.model.window import Batch, Window
-from sexton.series.steps import Step
+from sexton.model.window import Window
+from sexton.series.rates import (
+    SLACK,
+    Born,
+    Stepper,
+    Steps,
+    runs,
+    steps_of,
+    stretches,
+    sums,
+)
 
 NAME = "quota_throttling"
 OFTEN = Threshold(
@@ -66,8 +75,11 @@ LASTING = Threshold(
 STRETCH = Threshold(
     "stretch", 30, "s", "long enough to tell a stop from a start, short enough not to average it"
 )
-#: Readings come a little early or late: nine tenths of a limit is that limit.
-_SLACK = 0.9
+_COUNTERS = ("periods", "throttled", "throttled_us")
+#: Cgroups that are looked at closely: those stopped longest.
+_MOST = 50
+#: Stretches of each that are weighed one by one.
+_WEIGHED = 50
 _SHOWN = 8
 #: The kernel's default, and by far the commonest.
 _PERIOD_S = 0.1
@@ -103,61 +115,91 @@ class _Stretch(NamedTuple):
 
     @property
     def hurts(self) -> bool:
-        lasts = self.seconds >= LASTING.value * _SLACK
+        lasts = self.seconds >= LASTING.value * SLACK
         return lasts and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
 
 
 @detector(needs=(CgroupThrottle,), thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH))
 def detect(window: Window) -> Finding:
     """Who is stopped by its quota, the one that is stopped longest first."""
-    batches = window.batches(CgroupThrottle) or ()
-    if not any(batch.rows for batch in batches):
+    if not window.row_count(CgroupThrottle):
         return not_applicable(NAME, "no cgroup here has run under a CPU quota")
-    moved = _moved(batches)
-    if not moved:
-        return _seen_once(batches)
-    worst = [found for each in moved.values() if (found := _worst(each)) is not None]
+    worst = list(_worst_of_each(window))
+    if not worst:
+        return _seen_once(window)
     noted = sorted(
         (each for each in worst if each.is_noted),
         key=lambda each: (not each.hurts, -each.stopped, each.path),
     )
     if not noted:
         return _free(window, worst)
-    return _throttled(window, noted, _around(moved[noted[0].path], noted[0]))
+    return _throttled(window, noted, _around(_moved(window, {noted[0].path}), noted[0]))
 
 
-def _moved(batches: Sequence[Batch[CgroupThrottle]]) -> dict[str, list[Step[CgroupThrottle]]]:
-    """Every cgroup's steps between neighbouring readings, from its birth on where that was seen."""
-    moved: dict[str, list[Step[CgroupThrottle]]] = defaultdict(list)
-    for earlier, later in pairwise(batches):
-        if not later.follows or later.mono_s <= earlier.mono_s:
-            continue
-        known = {row.path: row for row in earlier.rows}
-        for row in later.rows:
-            before = known.get(row.path) or _born(row, later.mono_s - earlier.mono_s)
-            if before is not None:
-                moved[row.path].append(Step(earlier.mono_s, later.mono_s, before, row))
-    return moved
+def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
+    """What cgroups counted between neighbouring readings, from their birth on where that was seen.
 
-
-def _born(row: CgroupThrottle, within_s: float) -> CgroupThrottle | None:
-    """What a cgroup that was not there `within_s` ago had counted by then: nothing.
-
-    `None` where it has counted more than can have been since: then it had a quota before, that was
-    taken from it and given back, and how much of it is new is not known.
+    One that has counted more than can have been since had a quota before, that was taken from it
+    and given back.
     """
-    if row.periods * _PERIOD_S > within_s + _PERIOD_S:
-        return None
-    return CgroupThrottle(row.path, 0, 0, 0)
+    read = window.columns(
+        CgroupThrottle, _COUNTERS, None if paths is None else lambda key: key[0] in paths
+    )
+    return steps_of(read, Born("periods", 1 / _PERIOD_S))
 
 
-def _seen_once(batches: Sequence[Batch[CgroupThrottle]]) -> Finding:
+def _worst_of_each(window: Window) -> Iterator[_Stretch]:
+    """Of every cgroup the stretch that hurts most, or in which it was stopped longest.
+
+    Hours of many cgroups are gone through piece by piece, and only those stopped longest as a
+    whole.
+    """
+    stopped: dict[str, float] = {}
+    stepper = Stepper(Born("periods", 1 / _PERIOD_S))
+    for piece in window.columns(CgroupThrottle, _COUNTERS):
+        steps = stepper.add(piece)
+        known = ~np.isnan(steps.moved["periods"])
+        total = np.nansum(steps.moved["throttled_us"], axis=1)
+        for row in np.flatnonzero(known.any(axis=1)).tolist():
+            path = str(steps.things[row][0])
+            stopped[path] = stopped.get(path, 0.0) + float(total[row])
+    longest = sorted(stopped, key=lambda path: (-stopped[path], path))[:_MOST]
+    moved = _moved(window, frozenset(longest))
+    for row, thing in enumerate(moved.things):
+        yield _worst(moved, row, str(thing[0]))
+
+
+def _worst(moved: Steps, row: int, path: str) -> _Stretch:
+    # A counter that went back is of a cgroup made anew under the same path: it counts nothing.
+    known = ~np.isnan(np.stack([each[row] for each in moved.moved.values()])).all(axis=0)
+    start, end = moved.start[known], moved.end[known]
+    first = stretches(start, end, STRETCH.value)
+    periods, throttled, stopped_us = (
+        sums(moved.moved[name][row][known], first) for name in _COUNTERS
+    )
+    some = np.argsort(-stopped_us, kind="stable")[:_WEIGHED].tolist()
+    some += np.argsort(-throttled, kind="stable")[:_WEIGHED].tolist()
+    made = (
+        _Stretch(
+            path,
+            float(start[first[at]]),
+            float(end[at]),
+            int(periods[at]),
+            int(throttled[at]),
+            float(stopped_us[at]) / 1e6,
+        )
+        for at in sorted(set(some))
+    )
+    return max(made, key=lambda each: (each.hurts, each.stopped_s))
+
+
+def _seen_once(window: Window) -> Finding:
     """No cgroup was read twice: one that is still there may have been stopped at any time before,
     one that is gone was not there for long."""
-    if any(row.throttled for row in batches[-1].rows):
+    if any(row.throttled for row in window.latest(CgroupThrottle) or ()):
         lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
         return unknown(NAME, "one reading cannot tell when a cgroup was throttled", (lacking,))
-    rows = {row.path: row for batch in batches for row in batch.rows}
+    rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
     most = max(rows.values(), key=lambda row: (row.throttled, row.path))
     share = 100 * most.throttled / most.periods
     told = "in one reading only: too short to be stopped for long"
@@ -181,43 +223,13 @@ def _seen_once(batches: Sequence[Batch[CgroupThrottle]]) -> Finding:
     )
 
 
-def _worst(found: Sequence[Step[CgroupThrottle]]) -> _Stretch | None:
-    """The stretch that hurts most, or in which the cgroup was stopped for the longest time."""
-    best: _Stretch | None = None
-    first = 0
-    for last, step in enumerate(found):
-        if last and found[last - 1].end_mono != step.start_mono:
-            first = last  # readings between the two are missing
-        while first < last and step.end_mono - found[first].start_mono > STRETCH.value:
-            first += 1
-        made = _stretch(found[first : last + 1])
-        if best is None or (made.hurts, made.stopped_s) > (best.hurts, best.stopped_s):
-            best = made
-    return best
-
-
-def _stretch(some: Sequence[Step[CgroupThrottle]]) -> _Stretch:
-    return _Stretch(
-        some[0].after.path,
-        some[0].start_mono,
-        some[-1].end_mono,
-        # A counter that went back is of a cgroup made anew under the same path.
-        sum(each.delta("periods") or 0 for each in some),
-        sum(each.delta("throttled") or 0 for each in some),
-        sum(each.delta("throttled_us") or 0 for each in some) / 1e6,
-    )
-
-
-def _around(found: Sequence[Step[CgroupThrottle]], worst: _Stretch) -> tuple[float, float]:
+def _around(moved: Steps, worst: _Stretch) -> tuple[float, float]:
     """From when to when it went on without a break, the worst stretch among it."""
-    start, end = worst.start, worst.end
-    for each in reversed(found):
-        if each.end_mono == start and _stretch((each,)).share >= NOTED.value:
-            start = each.start_mono
-    for each in found:
-        if each.start_mono == end and _stretch((each,)).share >= NOTED.value:
-            end = each.end_mono
-    return start, end
+    periods, throttled = (np.nan_to_num(moved.moved[name][0]) for name in _COUNTERS[:2])
+    often = (periods > 0) & (100 * throttled >= NOTED.value * periods)
+    often |= (moved.start >= worst.start) & (moved.end <= worst.end)
+    touching = [run for run in runs(moved, often[None]) if run.overlap(worst.start, worst.end) > 0]
+    return (touching[0].start, touching[-1].end) if touching else (worst.start, worst.end)
 
 
 def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, float]) -> Finding:

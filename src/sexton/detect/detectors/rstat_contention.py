@@ -30,12 +30,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+import numpy as np
+
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_rstat, is_spinning
-from sexton.detect.kernel_time import Slice, held, slices
 from sexton.detect.places import cgroups_of
 from sexton.detect.registry import detector, not_applicable, reason, unknown
-from sexton.detect.runs import SLACK, Run, runs
+from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes
@@ -44,6 +45,8 @@ from sexton.model.stack import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.cores import CoreSeries, core_series
+from sexton.series.rates import SLACK
 
 SEVERAL = Threshold("cores", 2, "in one second", "one core that flushes waits for nobody")
 CAUGHT = Threshold("caught", 10, "samples/s and core", "a tenth of a core at 97 Hz")
@@ -94,28 +97,26 @@ def detect(window: Window) -> Finding:
     return _contended(window, max(found, key=_samples_of))
 
 
-def busiest_pair(made: dict[int, list[Slice]]) -> Pair | None:
+def busiest_pair(series: CoreSeries) -> Pair | None:
     """The step in which two cores were most in the kernel, both."""
-    by_step: dict[tuple[float, float], list[Slice]] = defaultdict(list)
-    for each in made.values():
-        for step in each:
-            by_step[step.start, step.end].append(step)
-    best: Pair | None = None
-    for span in sorted(by_step):
-        two = sorted(by_step[span], key=lambda each: (-each.share, each.core))[:2]
-        if len(two) == 2 and (best is None or two[1].share > best.share):
-            best = Pair((two[0].core, two[1].core), two[1].share)
-    return best
+    percent = np.nan_to_num(series.percent(series.kernel), nan=-1.0)
+    if len(percent) < 2:
+        return None
+    lesser = np.partition(percent, -2, axis=0)[-2]
+    step = int(lesser.argmax())
+    if lesser[step] < 0:
+        return None
+    two = np.argsort(-percent[:, step], kind="stable")[:2].tolist()
+    return Pair((series.cores[two[0]], series.cores[two[1]]), float(lesser[step]))
 
 
 def _without_stacks(window: Window) -> Finding:
     """Two cores that were never busy together cannot have fought."""
     lacking = (Missing("kernel stacks: in what the cores were", WITH_STACKS),)
-    batches = window.batches(CoreTimes)
-    if not batches:
+    if not window.read(CoreTimes):
         return unknown(NAME, reason(window.why_missing(StackCount)), lacking)
-    cores = {row.cpu for batch in batches for row in batch.rows}
-    pair = busiest_pair(slices(window, cores, (window.start_mono, window.end_mono)))
+    series = core_series(window)
+    pair = None if series is None else busiest_pair(series)
     if pair is None:
         again = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
         return unknown(NAME, "no two readings of two cores", (*lacking, again))
@@ -181,7 +182,7 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
         often.update(step.cores)
     cores = [core for core, _ in sorted(often.items(), key=lambda each: (-each[1], each[0]))]
     mostly = [core for core in cores if stacks.share(core) >= MOSTLY.value]
-    long = held(window, mostly, run.close_up)
+    long = longest_holds(window, mostly, run.close_up)
     burnt = [core for core in mostly if long[core] >= HELD.value * SLACK]
     leading = stacks.leading()
     tasks = [thread_name(*each) for each in leading]
@@ -202,7 +203,7 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
         start=window.wall(run.start),
         end=window.wall(run.end),
         evidence=tuple(evidence),
-        missing=() if window.batches(CoreTimes) else _lacks_times(window),
+        missing=() if window.read(CoreTimes) else _lacks_times(window),
     )
 
 

@@ -28,11 +28,11 @@ task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from sexton.detect.core_steps import WHOLE, core_steps, share_of
+import numpy as np
+
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
 from sexton.detect.threshold import Threshold
@@ -42,8 +42,10 @@ from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Window
-from sexton.series.steps import Step, steps
+from sexton.model.window import Window
+from sexton.series.cores import WHOLE, CoreSeries, Shares, core_series
+from sexton.series.rates import F32, SLACK
+from sexton.series.steps import steps
 
 KERNEL_SHARE = Threshold(
     "kernel share", 90, "% of a core", "the walk of the incident held its core at 100 % system"
@@ -55,78 +57,29 @@ GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and o
 BLAME = Threshold(
     "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
 )
-#: Readings come a little early or late: nine tenths of a limit is that limit.
-_SLACK = 0.9
 #: The evidence that tells system time from softirq ends so; its number is the system's share.
 BY_KIND = "by kind"
 _SHOWN = 8
+#: Cores are read a moment before or after whatever a span was measured by.
+_AROUND_S = 1.5
 
 
-class _Slice(NamedTuple):
-    """One core between two readings, in milliseconds."""
+class Hold(NamedTuple):
+    """One core above the limit: `start` and `end` include the kernel time of the steps around it,
+    `shares` are of the steps that were surely held."""
 
     core: int
     start: float
     end: float
-    user_ms: int
-    system_ms: int
-    irq_ms: int
-    #: In the kernel, in per cent of what the core was given.
-    share: float
-
-    @property
-    def kernel_ms(self) -> int:
-        return self.system_ms + self.irq_ms
-
-    @property
-    def given_s(self) -> float:
-        """Seconds the core had; all of them unless ticks were lost."""
-        return self.kernel_ms / 10 / self.share if self.share else self.end - self.start
-
-
-@dataclass(slots=True)
-class _Run:
-    """Neighbouring slices of one core above the limit; `before` and `after` are what the kernel
-    took of the slices at its edges, in seconds."""
-
-    slices: list[_Slice]
-    before: float = 0.0
-    after: float = 0.0
-
-    @property
-    def core(self) -> int:
-        return self.slices[0].core
-
-    @property
-    def start(self) -> float:
-        return self.slices[0].start - self.before
-
-    @property
-    def end(self) -> float:
-        return self.slices[-1].end + self.after
-
-    @property
-    def full(self) -> float:
-        """Seconds that were surely held."""
-        return self.slices[-1].end - self.slices[0].start
+    shares: Shares
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
 
-    def share(self, field: str) -> float:
-        """Of the surely held time that the core was given, in per cent."""
-        spent: int = sum(getattr(each, field) for each in self.slices)
-        return spent / 10 / self.given_s
-
-    @property
-    def given_s(self) -> float:
-        """Of the surely held seconds those that the core was given."""
-        return sum(each.given_s for each in self.slices)
-
     @property
     def is_softirq(self) -> bool:
-        return self.share("irq_ms") > self.share("system_ms")
+        return self.shares.softirq > self.shares.system
 
 
 class _Blame(NamedTuple):
@@ -140,74 +93,78 @@ class _Blame(NamedTuple):
 @remembered
 def detect(window: Window) -> Finding:
     """The longest time any core was held in the kernel."""
-    batches = window.batches(CoreTimes) or ()
-    watched = batches[-1].mono_s - batches[0].mono_s
-    if watched < HELD.value * _SLACK:
+    batches = window.bounds_of(CoreTimes)
+    watched = batches[1] - batches[0] if batches is not None else 0.0
+    if watched < HELD.value * SLACK:
         lacking = Missing(
             f"readings at least {HELD.value:.0f} s apart", "sexton diagnose --seconds 10"
         )
         summary = f"{duration(watched)} of readings cannot tell a stall from a spike"
         return unknown("saturated_core", summary, (lacking,))
-    slices = [made for step in core_steps(window) if (made := _slice(step)) is not None]
-    if not slices:
+    series = core_series(window)
+    if series is None or np.isnan(series.system).all():
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
         return unknown("saturated_core", "every core's counters went backwards", (lacking,))
-    held = sorted(
-        (run for run in _runs(slices) if run.full >= HELD.value * _SLACK),
-        key=lambda run: -run.seconds,
+    held = sorted(holds(series), key=lambda hold: -hold.seconds)
+    return _held(held, window) if held else _calm(series, watched)
+
+
+def holds(series: CoreSeries) -> Iterator[Hold]:
+    """Every time a core was held in the kernel for long enough to count."""
+    kernel = series.kernel
+    for run in series.held(KERNEL_SHARE.value):
+        shares = series.shares(run.row, slice(run.first, run.last + 1))
+        if shares is not None and run.lasts(HELD.value):
+            before = _edge(series, kernel[run.row], run.first - 1, run.first)
+            after = _edge(series, kernel[run.row], run.last + 1, run.last)
+            yield Hold(series.cores[run.row], run.start - before, run.end + after, shares)
+
+
+def longest_holds(
+    window: Window, cores: Collection[int], span: tuple[float, float]
+) -> dict[int, float]:
+    """Per core, the longest time in a row that it was held around a span (monotonic seconds)."""
+    found = dict.fromkeys(cores, 0.0)
+    series = core_series(window)
+    if series is None:
+        return found
+    start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
+    near = slice(
+        int(np.searchsorted(series.start, start)), int(np.searchsorted(series.end, end, "right"))
     )
-    return _held(held, window) if held else _calm(slices, watched)
+    for run in series.part(near).held(KERNEL_SHARE.value):
+        core = series.cores[run.row]
+        if core in found:
+            found[core] = max(found[core], run.seconds)
+    return found
 
 
-def _slice(step: Step[CoreTimes]) -> _Slice | None:
-    user, nice = step.delta("user_ms"), step.delta("nice_ms")
-    system, irq, softirq = step.delta("system_ms"), step.delta("irq_ms"), step.delta("softirq_ms")
-    if user is None or nice is None or system is None or irq is None or softirq is None:
-        return None  # the core went offline and came back: its counters started again
-    share = share_of(step, system + irq + softirq)
-    return _Slice(
-        step.after.cpu, step.start_mono, step.end_mono, user + nice, system, irq + softirq, share
-    )
+def _edge(series: CoreSeries, kernel: F32, at: int, beside: int) -> float:
+    """Kernel seconds of the step next to a hold, which are likely the same hold."""
+    if not 0 <= at < len(kernel) or np.isnan(kernel[at]):
+        return 0.0
+    touches = series.end[min(at, beside)] == series.start[max(at, beside)]
+    return float(kernel[at]) if touches else 0.0
 
 
-def _runs(slices: Iterable[_Slice]) -> Iterator[_Run]:
-    """Per core, slices above the limit that touch each other."""
-    open_runs: dict[int, _Run] = {}
-    previous: dict[int, _Slice] = {}
-    for each in slices:
-        last = previous.get(each.core)
-        touches = last is not None and last.end == each.start
-        run = open_runs.get(each.core)
-        if run is not None and not touches:  # it was offline, or one reading of it was lost
-            yield open_runs.pop(each.core)
-            run = None
-        if each.share >= KERNEL_SHARE.value:
-            if run is None:
-                edge = last.kernel_ms / 1000 if last is not None and touches else 0.0
-                run = open_runs[each.core] = _Run([], before=edge)
-            run.slices.append(each)
-        elif run is not None:
-            run.after = each.kernel_ms / 1000
-            yield open_runs.pop(each.core)
-        previous[each.core] = each
-    yield from open_runs.values()
-
-
-def _calm(slices: Sequence[_Slice], watched: float) -> Finding:
-    worst = max(slices, key=lambda each: each.share)
-    coarse = max(each.end - each.start for each in slices)
-    blurred = max((each.kernel_ms for each in slices), default=0) / 1000
+def _calm(series: CoreSeries, watched: float) -> Finding:
+    percent = series.percent(series.kernel)
+    row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
+    known = ~np.isnan(series.system).all(axis=0)
+    coarse = float((series.end - series.start)[known].max())
+    blurred = float(np.nanmax(series.kernel))
     lacking: tuple[Missing, ...] = ()
     if coarse > 2 * HELD.value and blurred >= HELD.value:
         what = f"readings {duration(coarse)} apart average away a stall that is shorter"
         lacking = (Missing(what, "sexton diagnose --seconds 10"),)
-    share = min(worst.share, 100.0)
+    share = float(percent[row, step])
+    lasted = float(series.end[step] - series.start[step])
     return Finding(
         "saturated_core",
         Verdict.ABSENT,
         Severity.INFO,
-        f"no core held in the kernel; busiest there: core {worst.core}, {share:.0f} % "
-        f"over {duration(worst.end - worst.start)}",
+        f"no core held in the kernel; busiest there: core {series.cores[row]}, {share:.0f} % "
+        f"over {duration(lasted)}",
         evidence=(
             Evidence(
                 "worst core in the kernel, one step",
@@ -223,24 +180,24 @@ def _calm(slices: Sequence[_Slice], watched: float) -> Finding:
     )
 
 
-def _held(held: Sequence[_Run], window: Window) -> Finding:
-    by_core: dict[int, list[_Run]] = defaultdict(list)
+def _held(held: Sequence[Hold], window: Window) -> Finding:
+    by_core: dict[int, list[Hold]] = defaultdict(list)
     for run in held:  # longest first, so the first of each core is its worst
         by_core[run.core].append(run)
     worst = held[0]
     longest = {core: runs[0] for core, runs in by_core.items()}
-    threads = window.batches(Thread)
-    blamed = _blame(longest, threads) if threads is not None else {}
+    threads = window.read(Thread)
+    blamed = _blame(longest, window) if threads else {}
     evidence = [_seconds_held(runs) for runs in list(by_core.values())[:_SHOWN]]
     evidence.append(_by_kind(worst))
-    if worst.given_s < WHOLE * worst.full:
+    if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
     span = (window.wall(worst.start), window.wall(worst.end))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
         evidence.append(_function(worst.core, *function))
     lacking: list[Missing] = []
-    if threads is None:
+    if not threads:
         lacking.append(missing(window.why_missing(Thread)))
     elif worst.core not in blamed:
         what = f"no single thread accounts for core {worst.core}"
@@ -251,7 +208,7 @@ def _held(held: Sequence[_Run], window: Window) -> Finding:
     return Finding(
         "saturated_core",
         Verdict.PRESENT,
-        Severity.CRITICAL if worst.seconds >= GRAVE.value * _SLACK else Severity.WARNING,
+        Severity.CRITICAL if worst.seconds >= GRAVE.value * SLACK else Severity.WARNING,
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
         entities={
             "core": tuple(str(core) for core in longest),
@@ -264,7 +221,7 @@ def _held(held: Sequence[_Run], window: Window) -> Finding:
     )
 
 
-def _seconds_held(runs: Sequence[_Run]) -> Evidence:
+def _seconds_held(runs: Sequence[Hold]) -> Evidence:
     run = runs[0]
     times = f", {len(runs)} times" if len(runs) > 1 else ""
     return Evidence(
@@ -278,21 +235,21 @@ def _seconds_held(runs: Sequence[_Run]) -> Evidence:
     )
 
 
-def _by_kind(run: _Run) -> Evidence:
+def _by_kind(run: Hold) -> Evidence:
     return Evidence(
         f"core {run.core} {BY_KIND}",
-        f"user {run.share('user_ms'):.0f} % · system {run.share('system_ms'):.0f} %"
-        f" · softirq {run.share('irq_ms'):.0f} %",
+        f"user {run.shares.user:.0f} % · system {run.shares.system:.0f} %"
+        f" · softirq {run.shares.softirq:.0f} %",
         "mostly idle or user",
         "% of a core",
         "/proc/stat",
-        run.share("system_ms"),
+        run.shares.system,
         "a flood of packets shows as softirq, a walk or reclaim as system",
     )
 
 
-def _given(run: _Run) -> Evidence:
-    share = 100 * run.given_s / run.full
+def _given(run: Hold) -> Evidence:
+    share = 100 * run.shares.given_s / run.shares.seconds
     return Evidence(
         f"core {run.core} had the time",
         f"{share:.0f} %",
@@ -328,40 +285,38 @@ def _function(core: int, name: str, share: float) -> Evidence:
     )
 
 
-def _blame(runs: Mapping[int, _Run], batches: Sequence[Batch[Thread]]) -> dict[int, _Blame]:
+def _blame(held: Mapping[int, Hold], window: Window) -> dict[int, _Blame]:
     """Per held core, the thread whose own time moved most on it while it was held.
 
     Threads are read a moment after the cores, and a thread is first seen when its process has
-    already moved: of a step counts what fits into its overlap with the run, and a thread is
-    measured against the time it was seen, which must be half of the run at least.
+    already moved: of a step counts what fits into its overlap with the hold, and a thread is
+    measured against the time it was seen, which must be half of the hold at least.
     """
-    spent: dict[int, dict[tuple[int, int], float]] = defaultdict(lambda: defaultdict(float))
-    seen: dict[tuple[int, tuple[int, int]], float] = defaultdict(float)
-    names: dict[tuple[int, int], str] = {}
-    for _, step in steps(batches, lambda row: (row.pid, row.tid, row.start_ms)):
-        task = (step.after.pid, step.after.tid)
-        used = ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 1000
-        for core in {step.before.cpu, step.after.cpu}:
-            run = runs.get(core) if core is not None else None
-            if run is None:
+    blamed = {}
+    for core, hold in held.items():
+        spent: dict[tuple[int, int], float] = defaultdict(float)
+        seen: dict[tuple[int, int], float] = defaultdict(float)
+        names: dict[tuple[int, int], str] = {}
+        read = window.between(Thread, hold.start, hold.end)
+        for _, step in steps(read, lambda row: (row.pid, row.tid, row.start_ms)):
+            if core not in (step.before.cpu, step.after.cpu):
                 continue
-            overlap = min(step.end_mono, run.end) - max(step.start_mono, run.start)
+            overlap = min(step.end_mono, hold.end) - max(step.start_mono, hold.start)
             if overlap <= 0:
                 continue
+            task = (step.after.pid, step.after.tid)
+            used = ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 1000
             # A thread that came or went inside the step spent an unknown part of it here.
             here = 1.0 if step.before.cpu == step.after.cpu else 0.5
-            spent[run.core][task] += min(used * here, overlap)
-            seen[run.core, task] += overlap
+            spent[task] += min(used * here, overlap)
+            seen[task] += overlap
             names[task] = step.after.comm
-    blamed = {}
-    for core, run in runs.items():
-        tasks = spent.get(core)
-        if not tasks:
+        if not spent:
             continue
-        task = max(tasks, key=lambda each: tasks[each])
-        watched = seen[core, task]
-        share = min(100 * tasks[task] / watched, 100.0)
-        if share >= BLAME.value and watched >= BLAME.value / 100 * run.full * _SLACK:
+        task = max(spent, key=lambda each: spent[each])
+        share = min(100 * spent[task] / seen[task], 100.0)
+        enough = BLAME.value / 100 * hold.shares.seconds * SLACK
+        if share >= BLAME.value and seen[task] >= enough:
             pid, tid = task
             suffix = f"{pid}" if pid == tid else f"{pid}/{tid}"
             blamed[core] = _Blame(f"{names[task]}[{suffix}]", share)

@@ -28,11 +28,12 @@ time may make a core look full. An interface of another network namespace cannot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from sexton.detect import nics
-from sexton.detect.core_steps import core_steps
 from sexton.detect.registry import detector, missing, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes, SoftnetCpu
@@ -41,7 +42,9 @@ from sexton.model.net import NetDevice, NicQueue
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Window
+from sexton.model.window import Window
+from sexton.series.cores import CoreSeries, Shares, core_series
+from sexton.series.rates import SLACK, Run, Steps, runs, steps_of
 from sexton.series.steps import Step, steps
 
 NAME = "softirq_flood"
@@ -59,25 +62,10 @@ PACKETS = Threshold(
 BROUGHT = Threshold(
     "brought", 50, "% of the packets", "an interface that brought less is not the one to name"
 )
-#: Readings come a little early or late: nine tenths of a limit is that limit.
-_SLACK = 0.9
+#: Tables are read every ten seconds at the least often: around a flood is at most this far.
+AROUND_S = 10.5
 _SHOWN = 8
-
-
-class _Slice(NamedTuple):
-    """One core between two readings, in milliseconds."""
-
-    core: int
-    start: float
-    end: float
-    softirq_ms: int
-    system_ms: int
-    user_ms: int
-
-    @property
-    def share(self) -> float:
-        """In softirq, in per cent of the core."""
-        return self.softirq_ms / 10 / (self.end - self.start)
+_BACKLOG = ("processed", "dropped", "time_squeeze")
 
 
 class _Net(NamedTuple):
@@ -93,31 +81,18 @@ class _Net(NamedTuple):
         return self.processed / self.seconds if self.seconds else 0.0
 
 
-class _Run(NamedTuple):
-    """Neighbouring slices of one core above a limit."""
+class _Flood(NamedTuple):
+    """Neighbouring steps of one core above a limit."""
 
-    slices: tuple[_Slice, ...]
+    core: int
+    start: float
+    end: float
+    shares: Shares
     net: _Net | None
-
-    @property
-    def core(self) -> int:
-        return self.slices[0].core
-
-    @property
-    def start(self) -> float:
-        return self.slices[0].start
-
-    @property
-    def end(self) -> float:
-        return self.slices[-1].end
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
-
-    def share(self, field: str) -> float:
-        spent: int = sum(getattr(each, field) for each in self.slices)
-        return spent / 10 / self.seconds
 
     @property
     def is_packets(self) -> bool:
@@ -127,108 +102,94 @@ class _Run(NamedTuple):
     @property
     def hurts(self) -> bool:
         drops = self.net is not None and self.net.dropped >= DROPPED.value
-        return self.is_packets and (drops or self.share("softirq_ms") >= FLOODED.value)
+        return self.is_packets and (drops or self.shares.softirq >= FLOODED.value)
 
 
 @detector(needs=(CoreTimes,), thresholds=(NOTED, FLOODED, LASTING, DROPPED, PACKETS, BROUGHT))
 def detect(window: Window) -> Finding:
     """The core that was flooded most, by which interface."""
-    watched = _watched(window.batches(CoreTimes) or ())
-    if watched < LASTING.value * _SLACK:
+    series = core_series(window)
+    watched = 0.0 if series is None else longest_stretch(series)
+    if watched < LASTING.value * SLACK:
         lacking = Missing(
             f"readings at least {LASTING.value:.0f} s apart", "sexton diagnose --seconds 10"
         )
         summary = f"{duration(watched)} of readings cannot tell a flood from a burst"
         return unknown(NAME, summary, (lacking,))
-    slices = list(_slices(window))
-    if not slices:
+    if series is None or np.isnan(series.softirq).all():
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
         return unknown(NAME, "every core's counters went backwards", (lacking,))
-    net = _backlog(window)
+    percent = series.percent(series.softirq)
     # A flood inside a longer busy stretch counts by itself: the stretch's mean would hide it.
-    found = [
-        _Run(run, _meanwhile(net[run[0].core], run))
+    busy = [
+        run
         for limit in (FLOODED.value, NOTED.value)
-        for run in _runs(slices, limit)
-        if run[-1].end - run[0].start >= LASTING.value * _SLACK
+        for run in runs(series.times, percent >= limit)
+        if run.lasts(LASTING.value)
     ]
-    found.sort(key=lambda run: (not run.hurts, -run.share("softirq_ms") * run.seconds))
-    worst: dict[int, _Run] = {}
+    net = _backlog(window, {series.cores[run.row] for run in busy})
+    found = [made for run in busy if (made := _flood(series, run, net)) is not None]
+    found.sort(key=lambda run: (not run.hurts, -run.shares.softirq * run.seconds))
+    worst: dict[int, _Flood] = {}
     for run in found:
         worst.setdefault(run.core, run)
-    lacking_net = [] if window.batches(SoftnetCpu) else [missing(window.why_missing(SoftnetCpu))]
+    lacking_net = [] if window.read(SoftnetCpu) else [missing(window.why_missing(SoftnetCpu))]
     if not worst:
-        return _calm(window, slices, lacking_net)
+        return _calm(window, series, lacking_net)
     return _flooded(window, list(worst.values()), lacking_net)
 
 
-def _watched(batches: Sequence[Batch[CoreTimes]]) -> float:
-    """The longest time with no reading left out: what was left out tells nothing."""
-    longest, start = 0.0, batches[0].mono_s
-    for batch in batches:
-        start = start if batch.follows else batch.mono_s
-        longest = max(longest, batch.mono_s - start)
-    return longest
+def longest_stretch(series: CoreSeries) -> float:
+    """The longest time with no reading missing in it."""
+    every = np.atleast_2d(~np.isnan(series.softirq).all(axis=0))
+    return max((run.seconds for run in runs(series.times, every)), default=0.0)
 
 
-def _slices(window: Window) -> Iterator[_Slice]:
-    for step in core_steps(window):
-        softirq, system = step.delta("softirq_ms"), step.delta("system_ms")
-        if softirq is not None and system is not None:
-            user = (step.delta("user_ms") or 0) + (step.delta("nice_ms") or 0)
-            core = step.after.cpu
-            yield _Slice(core, step.start_mono, step.end_mono, softirq, system, user)
-
-
-def _runs(slices: Iterable[_Slice], limit: float) -> Iterator[tuple[_Slice, ...]]:
-    """Per core, slices at or above the limit that touch each other."""
-    going: dict[int, list[_Slice]] = {}
-    for each in slices:
-        if each.share < limit:
-            continue
-        run = going.get(each.core)
-        if run is not None and run[-1].end != each.start:
-            yield tuple(going.pop(each.core))
-        going.setdefault(each.core, []).append(each)
-    yield from map(tuple, going.values())
-
-
-def _backlog(window: Window) -> dict[int, list[Step[SoftnetCpu]]]:
-    found: dict[int, list[Step[SoftnetCpu]]] = defaultdict(list)
-    for _, step in steps(window.batches(SoftnetCpu) or (), lambda row: row.cpu):
-        found[step.after.cpu].append(step)
-    return found
-
-
-def _meanwhile(found: Sequence[Step[SoftnetCpu]], run: Sequence[_Slice]) -> _Net | None:
-    """Steps that lie in the run by half and more: both tables are read a moment apart."""
-    inside = [each for each in found if _inside(each.start_mono, each.end_mono, run)]
-    if not inside:
+def _flood(series: CoreSeries, run: Run, net: Steps) -> _Flood | None:
+    shares = series.shares(run.row, slice(run.first, run.last + 1))
+    if shares is None:
         return None
-    return _Net(
-        sum(each.seconds for each in inside),
-        sum(each.delta("processed") or 0 for each in inside),
-        sum(each.delta("dropped") or 0 for each in inside),
-        sum(each.delta("time_squeeze") or 0 for each in inside),
+    core = series.cores[run.row]
+    return _Flood(core, run.start, run.end, shares, _meanwhile(net, core, run))
+
+
+def _backlog(window: Window, cores: Collection[int]) -> Steps:
+    """What the network stack counted on these cores."""
+    return steps_of(window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores))
+
+
+def _meanwhile(net: Steps, core: int, run: Run) -> _Net | None:
+    """Steps that lie in the run by half and more: both tables are read a moment apart."""
+    if (core,) not in net.things:
+        return None
+    overlap = np.minimum(net.end, run.end) - np.maximum(net.start, run.start)
+    row = net.things.index((core,))
+    inside = (overlap >= net.seconds / 2) & ~np.isnan(net.moved[_BACKLOG[0]][row])
+    if not inside.any():
+        return None
+    processed, dropped, squeezed = (
+        int(np.nansum(net.moved[name][row, inside])) for name in _BACKLOG
     )
+    return _Net(float(net.seconds[inside].sum()), processed, dropped, squeezed)
 
 
-def _inside(start: float, end: float, run: Sequence[_Slice]) -> bool:
-    return min(end, run[-1].end) - max(start, run[0].start) >= (end - start) / 2
+def _inside(step: Step[Any], run: _Flood) -> bool:
+    overlap = min(step.end_mono, run.end) - max(step.start_mono, run.start)
+    return overlap >= step.seconds / 2
 
 
-def _flooded(window: Window, worst: Sequence[_Run], lacking: list[Missing]) -> Finding:
+def _flooded(window: Window, worst: Sequence[_Flood], lacking: list[Missing]) -> Finding:
     run = worst[0]
     queues = [row for each in worst for row in _queues(window, each)]
     daemons = [task for each in worst if (task := _ksoftirqd(window, each)) is not None]
-    if run.is_packets and not queues and window.batches(NicQueue) is None:
+    if run.is_packets and not queues and not window.read(NicQueue):
         lacking.append(missing(window.why_missing(NicQueue)))
     others = f" (and {count(len(worst) - 1, 'more core')})" if len(worst) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if run.hurts else Severity.INFO,
-        f"core {run.core}{others} spent {min(run.share('softirq_ms'), 100):.0f} % of"
+        f"core {run.core}{others} spent {min(run.shares.softirq, 100):.0f} % of"
         f" {duration(run.seconds)} in softirq{_packets(run, queues)}",
         entities={
             "core": tuple(str(each.core) for each in worst),
@@ -248,7 +209,7 @@ def _flooded(window: Window, worst: Sequence[_Run], lacking: list[Missing]) -> F
     )
 
 
-def _packets(run: _Run, queues: Sequence[NicQueue]) -> str:
+def _packets(run: _Flood, queues: Sequence[NicQueue]) -> str:
     if run.net is None:
         return ""
     if not run.is_packets:
@@ -258,7 +219,7 @@ def _packets(run: _Run, queues: Sequence[NicQueue]) -> str:
     return f": {run.net.rate:,.0f} packets a second{through}{lost}"
 
 
-def _queues(window: Window, run: _Run) -> Sequence[NicQueue]:
+def _queues(window: Window, run: _Flood) -> Sequence[NicQueue]:
     """The queues whose interrupts fire on that core, of interfaces that brought the packets."""
     if run.net is None or not run.is_packets:
         return ()
@@ -271,12 +232,13 @@ def _queues(window: Window, run: _Run) -> Sequence[NicQueue]:
     ]
 
 
-def _received(window: Window, run: _Run) -> list[tuple[str, float]]:
+def _received(window: Window, run: _Flood) -> list[tuple[str, float]]:
     """Packets a second that came in through each interface meanwhile, the busiest first."""
     spans: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for _, step in steps(window.batches(NetDevice) or (), lambda row: row.name):
+    read = window.between(NetDevice, run.start - AROUND_S, run.end + AROUND_S)
+    for _, step in steps(read, lambda row: row.name):
         moved = step.delta("rx_packets")
-        if moved is not None and _inside(step.start_mono, step.end_mono, run.slices):
+        if moved is not None and _inside(step, run):
             spans[step.after.name].append((moved, step.seconds))
     rates = {
         name: sum(moved for moved, _ in some) / sum(each for _, each in some)
@@ -285,30 +247,29 @@ def _received(window: Window, run: _Run) -> list[tuple[str, float]]:
     return sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _ksoftirqd(window: Window, run: _Run) -> tuple[str, float] | None:
+def _ksoftirqd(window: Window, run: _Flood) -> tuple[str, float] | None:
     """The core's softirq daemon, and its share of the run in per cent, where it ran."""
     spent = seen = 0.0
     name = ""
     comm = f"ksoftirqd/{run.core}"
-    for _, step in steps(
-        window.batches(Thread) or (), lambda row: (row.pid, row.tid, row.start_ms)
-    ):
-        if step.after.comm == comm and _inside(step.start_mono, step.end_mono, run.slices):
+    read = window.between(Thread, run.start - AROUND_S, run.end + AROUND_S)
+    for _, step in steps(read, lambda row: (row.pid, row.tid, row.start_ms)):
+        if step.after.comm == comm and _inside(step, run):
             spent += (step.delta("system_ms") or 0) / 10
             seen += step.seconds
             name = f"{comm}[{step.after.pid}]"
     return (name, min(spent / seen, 100.0)) if spent else None
 
 
-def _evidence(run: _Run) -> Iterable[Evidence]:
+def _evidence(run: _Flood) -> Iterable[Evidence]:
     yield Evidence(
         f"core {run.core} in softirq",
-        f"softirq {run.share('softirq_ms'):.0f} % · system {run.share('system_ms'):.0f} %"
-        f" · user {run.share('user_ms'):.0f} %",
+        f"softirq {run.shares.softirq:.0f} % · system {run.shares.system:.0f} %"
+        f" · user {run.shares.user:.0f} %",
         f"softirq < {NOTED.value:.0f} %",
         f"% of a core over {duration(run.seconds)}",
         "/proc/stat",
-        run.share("softirq_ms"),
+        run.shares.softirq,
         "time is counted by ticks, and the hypervisor's steal is in none of them",
     )
     net = run.net
@@ -342,7 +303,7 @@ def _of_daemon(name: str, share: float) -> Evidence:
     )
 
 
-def _interfaces(window: Window, run: _Run) -> Iterable[Evidence]:
+def _interfaces(window: Window, run: _Flood) -> Iterable[Evidence]:
     received = _received(window, run)
     if received and run.is_packets:
         name, rate = received[0]
@@ -357,15 +318,17 @@ def _interfaces(window: Window, run: _Run) -> Iterable[Evidence]:
         )
 
 
-def _calm(window: Window, slices: Sequence[_Slice], lacking: Sequence[Missing]) -> Finding:
-    worst = max(slices, key=lambda each: each.share)
-    share = min(worst.share, 100.0)
+def _calm(window: Window, series: CoreSeries, lacking: Sequence[Missing]) -> Finding:
+    percent = series.percent(series.softirq)
+    row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
+    share = float(percent[row, step])
+    lasted = float(series.end[step] - series.start[step])
     return Finding(
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
-        f"no core flooded; most in softirq: core {worst.core}, {share:.0f} % over"
-        f" {duration(worst.end - worst.start)}",
+        f"no core flooded; most in softirq: core {series.cores[row]}, {share:.0f} % over"
+        f" {duration(lasted)}",
         evidence=(
             Evidence(
                 "worst core in softirq, one step",

@@ -136,7 +136,7 @@ def _unasked(silence: Silence, lacking: Sequence[Missing]) -> Finding:
 
 
 def _lacks_live(window: Window) -> list[Missing]:
-    unread = [kind for kind in (NicQueue, SoftirqCount) if window.batches(kind) is None]
+    unread = [kind for kind in (NicQueue, SoftirqCount) if not window.read(kind)]
     if unread:
         return [missing(window.why_missing(kind)) for kind in unread]
     return [Missing("two readings of softirqs and core times", "sexton diagnose --seconds 10")]

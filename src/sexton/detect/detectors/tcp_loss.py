@@ -25,8 +25,10 @@ that did not poll (`starved_napi`), too many packets (`softirq_flood`), a full t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from sexton.detect.registry import detector, unknown
 from sexton.detect.threshold import Threshold
@@ -35,7 +37,7 @@ from sexton.model.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import Step, steps
+from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 LASTING = Threshold("lasting", 3, "s", "a switch that overflows for a moment loses less long")
@@ -67,6 +69,12 @@ GIVEN_UP = Threshold(
 _ALL = (LASTING, STRETCH, SOME, NOTED, BUSY, LOSSY, CUT_OFF, MANY, GIVEN_UP)
 #: Readings come a little early or late.
 EARLY, LATE = 0.9, 1.1
+#: Stretches that are weighed one by one, of each sort.
+_WEIGHED = 200
+_COUNTERS = (
+    "out_segments", "retransmitted_segments", "syn_retransmits", "aborts_on_timeout",
+    "attempt_fails", "timeouts", "lost_retransmits",
+)  # fmt: skip
 _SOURCE = "/proc/net/snmp, /proc/net/netstat"
 
 
@@ -108,80 +116,113 @@ class _Stretch(NamedTuple):
 @detector(needs=(TcpCounters,), thresholds=_ALL)
 def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""
-    batches = window.batches(TcpCounters) or ()
-    found = [step for _, step in steps(batches, type)]
-    if not found:
+    found = _losses(window)
+    if not len(found.end):
         lacking = Missing("two readings of TCP's counters", "sexton diagnose --seconds 10")
         return unknown(NAME, "one reading cannot tell what was lost when", (lacking,))
-    worst = max(_stretches(found), key=lambda each: each.weight)
-    whole = _sum([step for _, step in steps(batches, type, over_gaps=True)])
+    worst = max((_worst(found, length.value) for length in (LASTING, STRETCH)),
+                key=lambda each: each.weight)  # fmt: skip
+    whole = _whole(window, found)
     if not worst.is_noted:
         return _sound(window, whole, worst)
     start, end = _around(found, worst)
+    inside = (found.start >= start) & (found.start < end)
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if worst.hurts else Severity.INFO,
-        _summary(worst, sum(_given_up(each) for each in found if start <= each.start_mono < end)),
+        _summary(worst, int(found.given_up[inside].sum())),
         start=window.wall(start),
         end=window.wall(end),
         evidence=tuple(_evidence(worst, whole, found)),
     )
 
 
-def _stretches(found: Sequence[Step[TcpCounters]]) -> Iterable[_Stretch]:
-    """Of every reading the three and the ten seconds up to it, as far as none is missing."""
-    for length in (LASTING.value, STRETCH.value):
-        first = 0
-        for last, step in enumerate(found):
-            if last and found[last - 1].end_mono != step.start_mono:
-                first = last
-            while first < last and step.end_mono - found[first].start_mono > length * LATE:
-                first += 1
-            yield _sum(found[first : last + 1])
+class _Losses(NamedTuple):
+    """Every step: segments sent and sent again on connections that stood, and established
+    connections given up, at least. `moved` has the counters themselves."""
+
+    start: F64
+    end: F64
+    sent: F64
+    again: F64
+    given_up: F64
+    moved: Mapping[str, F64]
 
 
-def _sum(some: Sequence[Step[TcpCounters]]) -> _Stretch:
-    return _Stretch(
-        some[0].start_mono,
-        some[-1].end_mono,
-        sum(each.delta("out_segments") or 0 for each in some),
-        sum(map(_again, some)),
-        _total(some, "timeouts"),
-        sum(map(_given_up, some)),
+def _losses(window: Window) -> _Losses:
+    steps = steps_of(window.columns(TcpCounters, _COUNTERS))
+    if not steps.things:
+        nothing = np.empty(0)
+        return _Losses(nothing, nothing, nothing, nothing, nothing, {})
+    known = ~np.isnan(np.stack([each[0] for each in steps.moved.values()])).all(axis=0)
+    moved = {name: each[0][known] for name, each in steps.moved.items()}
+    counted = {name: np.nan_to_num(each) for name, each in moved.items()}
+    return _Losses(
+        steps.start[known],
+        steps.end[known],
+        counted["out_segments"],
+        # Knocks at a closed door are counted among those sent again, as far as anybody counts them.
+        np.maximum(counted["retransmitted_segments"] - counted["syn_retransmits"], 0),
+        # One that was never made is counted as a failed attempt too.
+        np.maximum(counted["aborts_on_timeout"] - counted["attempt_fails"], 0),
+        moved,
     )
 
 
-def _again(step: Step[TcpCounters]) -> int:
-    """Segments sent again on connections that stood, as far as that is counted apart."""
-    every = step.delta("retransmitted_segments") or 0
-    return max(every - (step.delta("syn_retransmits") or 0), 0)
+def _worst(found: _Losses, length: float) -> _Stretch:
+    """Of every reading the seconds up to it, as far as none is missing: the heaviest of them."""
+    first = stretches(found.start, found.end, length * LATE)
+    sent, again, given_up = (
+        sums(each, first) for each in (found.sent, found.again, found.given_up)
+    )
+    timeouts = sums(found.moved["timeouts"], first)
+    # Most stretches are nowhere near: only the heaviest of each sort are weighed one by one.
+    weight = again * again / np.maximum(sent + again, 1)
+    some = np.argsort(-weight, kind="stable")[:_WEIGHED].tolist()
+    some += np.argsort(-given_up, kind="stable")[:_WEIGHED].tolist()
+    some += np.argsort(-again, kind="stable")[:_WEIGHED].tolist()
+    counted = not np.isnan(found.moved["timeouts"]).all()
+    made = (
+        _Stretch(
+            float(found.start[first[at]]),
+            float(found.end[at]),
+            int(sent[at]),
+            int(again[at]),
+            int(timeouts[at]) if counted else None,
+            int(given_up[at]),
+        )
+        for at in sorted(set(some))
+    )
+    return max(made, key=lambda each: each.weight)
 
 
-def _given_up(step: Step[TcpCounters]) -> int:
-    """Established connections given up, at least: one that was never made is counted as a failed
-    attempt too."""
-    return max((step.delta("aborts_on_timeout") or 0) - (step.delta("attempt_fails") or 0), 0)
+def _whole(window: Window, found: _Losses) -> _Stretch:
+    """All that was read."""
+    edges = window.bounds_of(TcpCounters) or (0.0, 0.0)
+    timeouts = found.moved["timeouts"]
+    return _Stretch(
+        *edges,
+        int(found.sent.sum()),
+        int(found.again.sum()),
+        None if np.isnan(timeouts).all() else int(np.nansum(timeouts)),
+        int(found.given_up.sum()),
+    )
 
 
-def _total(some: Iterable[Step[TcpCounters]], field: str) -> int | None:
-    moved = [delta for each in some if (delta := each.delta(field)) is not None]
-    return sum(moved) if moved else None
-
-
-def _around(found: Sequence[Step[TcpCounters]], worst: _Stretch) -> tuple[float, float]:
+def _around(found: _Losses, worst: _Stretch) -> tuple[float, float]:
     """From when to when it went on without a break, the worst stretch among it."""
-    lost = [each for each in found if _sum((each,)).share >= NOTED.value or _given_up(each)]
-    inside = [each for each in lost if worst.start <= each.start_mono < worst.end]
-    start = inside[0].start_mono if inside else worst.start
-    end = inside[-1].end_mono if inside else worst.end
-    for each in reversed(lost):
-        if each.end_mono == start:
-            start = each.start_mono
-    for each in lost:
-        if each.start_mono == end:
-            end = each.end_mono
-    return start, end
+    share = 100 * found.again / np.maximum(found.sent + found.again, 1)
+    lost = (share >= NOTED.value) | (found.given_up > 0)
+    touching = [run for run in runs(_times(found), lost[None])
+                if run.overlap(worst.start, worst.end) > 0]  # fmt: skip
+    if not touching:
+        return worst.start, worst.end
+    return touching[0].start, touching[-1].end
+
+
+def _times(found: _Losses) -> Steps:
+    return Steps(found.start, found.end, found.end, [], {})
 
 
 def _summary(worst: _Stretch, given_up: int) -> str:
@@ -196,20 +237,18 @@ def _digits(share: float) -> int:
     return 0 if share >= 10 else 1 if share >= 1 else 2
 
 
-def _evidence(
-    worst: _Stretch, whole: _Stretch, found: Sequence[Step[TcpCounters]]
-) -> Iterable[Evidence]:
+def _evidence(worst: _Stretch, whole: _Stretch, found: _Losses) -> Iterable[Evidence]:
     yield _shares("segments sent again, worst stretch", worst)
     if whole.end - whole.start > 2 * (worst.end - worst.start):
         yield _shares("segments sent again, all readings", whole)
-    inside = [each for each in found if worst.start <= each.start_mono < worst.end]
+    inside = (found.start >= worst.start) & (found.start < worst.end)
     rest = f"in {duration(worst.end - worst.start)}"
     for field, what, normal, wrong_if in (
         ("timeouts", "retransmission time-outs", "a few", "a peer was switched off"),
         ("lost_retransmits", "segments lost when sent again", "0", "it was reordered, not lost"),
         ("syn_retransmits", "knocks at a closed door (SYN again)", "a few", "a peer was down"),
     ):
-        number = _total(inside, field)
+        number = int(np.nansum(found.moved[field][inside]))
         if number:
             yield Evidence(what, f"{number:,}", normal, rest, _SOURCE, number, wrong_if)
     if whole.given_up:

@@ -301,7 +301,7 @@ def _names_missing(window: Window) -> list[Missing]:
     lacking = [
         missing(window.why_missing(kind))
         for kind in (CgroupEvent, OfflineMemcg)
-        if window.batches(kind) is None
+        if not window.read(kind)
     ]
     if lacking:
         return lacking

@@ -87,8 +87,8 @@ def _evidence(gave_up: int | None) -> tuple[Evidence, ...]:
 def _before(window: Window, at: float, gave_up: int | None) -> tuple[str, ...]:
     """As many time-outs a second in the calm before it."""
     calm = _counted(window, (at - CALM_S - BEFORE_S, at - BEFORE_S), _GAVE_UP)
-    earlier = [each.wall_s for each in window.batches(TcpCounters) or () if each.wall_s < at]
-    if not gave_up or calm is None or not earlier or at - earlier[0] < CALM_S:
+    edges = window.edges(TcpCounters)
+    if not gave_up or calm is None or edges is None or at - edges[0].wall_s < CALM_S:
         return ()
     if calm / CALM_S < gave_up / (BEFORE_S + AFTER_S) / 2:
         return ()

@@ -28,7 +28,8 @@ from sexton.model.window import Window
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The first death after a reset."""
-    if len(window.batches(TcpCounters) or ()) > 1:
+    read = window.bounds_of(TcpCounters)
+    if read is not None and read[1] > read[0]:
         return None
     deaths = marks(effect, window)
     waits = [follows((at, at), deaths) for at in resets(cause, window)]

@@ -10,7 +10,6 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.lane import Marked
 from sexton.model.why import Subject, Why
 from sexton.replay.query import Question, boot_of, why_in
-from sexton.replay.reader_pool import Crew
 from sexton.replay.span import around, between, everything
 from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
@@ -43,8 +42,7 @@ def why_then(recording: Recording, wall_s: float) -> Why:
 
 
 def _why(recording: Recording, question: Question) -> Why:
-    """By nobody but us: whoever serves has threads, and those are not forked."""
-    why, found = why_in(Crew(recording, 1), question)
+    why, found = why_in(recording, question)
     return replace(why, diagnosis=_told(recording, why.diagnosis, found))
 
 
@@ -93,4 +91,4 @@ def _entity(finding: Finding) -> str:
 
 
 def _told(recording: Recording, diagnosis: Diagnosis, found: Replay) -> Diagnosis:
-    return replace(diagnosis, replayed=Replayed(str(recording.path), found.notes, found.condensed))
+    return replace(diagnosis, replayed=Replayed(str(recording.path), found.notes))

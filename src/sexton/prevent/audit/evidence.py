@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sexton.detect.restarts import RestartCount, restarts_in
 from sexton.detect.stems import unit_of
 from sexton.errors import SourceError
 from sexton.host.host import Host
@@ -22,6 +21,7 @@ from sexton.model.node import Node
 from sexton.model.task import Process, ProcessCgroup
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
+from sexton.series.restarts import RestartCount, restarts
 from sexton.sources.services import Relations, last_logged, relations
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
 
@@ -103,7 +103,7 @@ def gather(host: Host, window: Window) -> Evidence:
         manager=managers[0].name if managers else None,
         units=None if not managers else {unit.name: unit for unit in units or ()},
         timers={timer.name: timer for timer in window.latest(Timer) or ()},
-        restarts=restarts_in(window.batches(Unit) or ()),
+        restarts=restarts(window),
         usage=_usage(window),
         vendor=node.vendor if node else None,
         partial=bool(node and node.container),

@@ -45,7 +45,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         if diagnosis.replayed is None
         else {
             "recording": printable(diagnosis.replayed.recording),
-            "condensed": diagnosis.replayed.condensed,
+            "condensed": False,  # kept for readers of the schema: every reading is judged
             "notes": [printable(each) for each in diagnosis.replayed.notes],
         },
     }

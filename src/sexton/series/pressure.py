@@ -7,22 +7,17 @@ low one may still be all of one task's time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.paging import NEAR_S
-from sexton.detect.runs import Run, runs
-from sexton.detect.threshold import Threshold
-from sexton.detect.witness import remembered
-from sexton.model.memory import Pressure
-from sexton.model.window import Batch, Window
-from sexton.series.steps import delta
+import numpy as np
 
-HURTS = Threshold(
-    "stalled", 10, "% some", "a tenth of the working time lost; Android's killer acts from 7 %"
-)
-LASTS = Threshold("stalled for", 5, "s in a row", "starting a large program stalls for less")
+from sexton.model.memory import Pressure
+from sexton.model.window import Window
+from sexton.series.paging import NEAR_S
+from sexton.series.steps import delta
 
 
 class Level(NamedTuple):
@@ -47,28 +42,43 @@ class Stall(NamedTuple):
         return self.end - self.start
 
 
-@remembered
-def levels(window: Window) -> list[Level]:
-    """Every reading of the memory's pressure, oldest first; none where the kernel does not tell."""
-    return list(levels_of(window.batches(Pressure) or ()))
+class Levels(list[Level]):
+    """Readings, oldest first, with the shares between neighbours."""
+
+    @cached_property
+    def stalls(self) -> list[Stall]:
+        """Made once: several detectors go through a night of them."""
+        made = (
+            between(before, after)
+            for before, after in pairwise(self)
+            if after.follows and after.mono_s > before.mono_s
+        )
+        return [each for each in made if each is not None]
 
 
-def levels_of(batches: Iterable[Batch[Pressure]]) -> Iterator[Level]:
-    """The same of batches."""
-    for batch in batches:
-        told = {row.kind: row.total_us for row in batch.rows if row.resource == "memory"}
-        if told:
-            yield Level(batch.mono_s, batch.follows, told.get("some"), told.get("full"))
+def levels(window: Window) -> Levels:
+    """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
+    return window.keep("memory pressure", lambda: Levels(_levels(window)))
 
 
-def stalls(found: Sequence[Level]) -> list[Stall]:
+def _levels(window: Window) -> Iterator[Level]:
+    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == "memory"):
+        rows = {kind: piece.values["total_us"][at] for at, (_, kind) in enumerate(piece.things)}
+        nothing = np.full(len(piece.mono), np.nan)
+        kinds = (rows.get("some", nothing).tolist(), rows.get("full", nothing).tolist())
+        times = zip(piece.mono.tolist(), piece.follows.tolist(), *kinds, strict=True)
+        for mono, follows, some, full in times:
+            if some == some or full == full:  # not NaN
+                yield Level(mono, follows, _known(some), _known(full))
+
+
+def _known(value: float) -> int | None:
+    return int(value) if value == value else None
+
+
+def stalls(found: Levels) -> list[Stall]:
     """The shares between neighbours."""
-    made = (
-        between(before, after)
-        for before, after in pairwise(found)
-        if after.follows and after.mono_s > before.mono_s
-    )
-    return [each for each in made if each is not None]
+    return found.stalls
 
 
 def between(before: Level, after: Level) -> Stall | None:
@@ -94,14 +104,3 @@ def over(found: Sequence[Level], start: float, end: float) -> Stall | None:
     last = min(found, key=lambda each: abs(each.mono_s - end))
     away = max(abs(first.mono_s - start), abs(last.mono_s - end))
     return between(first, last) if last.mono_s > first.mono_s and away <= NEAR_S else None
-
-
-def stalled(window: Window) -> list[Run[Stall]]:
-    """Stretches in which tasks stood still for memory, for long enough to hurt."""
-    return stalled_in(levels(window))
-
-
-def stalled_in(found: Sequence[Level]) -> list[Run[Stall]]:
-    """The same of readings."""
-    found_runs = runs(stalls(found), lambda each: each.some >= HURTS.value)
-    return [run for run in found_runs if run.lasts(LASTS.value)]

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.restarts import RestartCount, restarts_in
 from sexton.model.unit import Unit
-from sexton.model.window import Batch
+from sexton.model.window import Batch, columns_of
+from sexton.series import restarts
+from sexton.series.restarts import FIELDS, RestartCount
 
 
 def unit(restarts: int | None, main_start_us: int | None = None, name: str = "a.service") -> Unit:
@@ -22,6 +23,11 @@ def unit(restarts: int | None, main_start_us: int | None = None, name: str = "a.
 
 def batches(*readings: Sequence[Unit]) -> list[Batch[Unit]]:
     return [Batch(float(second), 1e9 + second, tuple(rows)) for second, rows in enumerate(readings)]
+
+
+def restarts_in(read: Sequence[Batch[Unit]]) -> dict[str, RestartCount]:
+    columns = columns_of(read, Unit, FIELDS)
+    return restarts.restarts_in([] if columns is None else [columns])
 
 
 def counted(*readings: tuple[int | None, int | None]) -> RestartCount:

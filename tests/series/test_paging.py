@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect import paging, pressure
+from sexton.detect.detectors.saturated_core import longest_holds
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
-from sexton.detect.kernel_time import held
 from sexton.detect.places import cgroups_of
 from sexton.detect.runs import CLOSE_S, Run, runs
 from sexton.detect.stacks import caught
 from sexton.model.cpu import CoreTimes
 from sexton.model.memory import VmCounter
 from sexton.model.task import ProcessCgroup
+from sexton.series import paging, pressure
 from sexton.sources.procfs.vmstat import parse
 from tests.support.fixtures import FIXTURES
 from tests.support.memory import FAULT, KSWAPD, RECLAIM, Machine, sample
@@ -159,5 +159,5 @@ def test_a_core_is_held_for_as_long_as_it_is_in_a_row_and_near_the_span():
     machine = Machine(cores=2)
     for share in (99, 99, 99, 10, 99, 99, 10, 10, 10, 99, 99, 99, 99, 99):
         machine.second(kernel=(float(share), 1.0))
-    assert held(machine.window(), {0, 1}, (1.0, 7.0)) == {0: pytest.approx(3.0), 1: 0.0}
-    assert held(machine.window(without=[CoreTimes]), {0}, (1.0, 7.0)) == {0: 0.0}
+    assert longest_holds(machine.window(), {0, 1}, (1.0, 7.0)) == {0: pytest.approx(3.0), 1: 0.0}
+    assert longest_holds(machine.window(without=[CoreTimes]), {0}, (1.0, 7.0)) == {0: 0.0}

@@ -14,14 +14,16 @@ cgroups' share.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.witness import remembered
+import numpy as np
+
 from sexton.model.memory import VmCounter
-from sexton.model.window import Batch, Window
+from sexton.model.window import Key, Window
+from sexton.series.rates import F64
 from sexton.series.steps import delta
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
@@ -64,20 +66,19 @@ class Reading(NamedTuple):
 
 
 class PagingStep(NamedTuple):
-    """Between two readings, how much each group moved; one that went back is not in it."""
+    """Between two readings, how much each group moved; one that went back is not in it.
+
+    `by_tasks` are pages that tasks scanned themselves, for the machine or for their cgroup.
+    """
 
     start: float
     end: float
     moved: Mapping[str, int]
+    by_tasks: int | None
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
-
-    @property
-    def by_tasks(self) -> int | None:
-        """Pages that tasks scanned themselves, for the machine or for their cgroup."""
-        return _by_tasks(self.moved, "")
 
     @property
     def freed_by_tasks(self) -> int | None:
@@ -99,31 +100,61 @@ def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
     return max(0, moved[f"every{what}"] - threads)
 
 
-@remembered
-def readings(window: Window) -> list[Reading]:
+class Readings(list[Reading]):
+    """Readings, oldest first, with the steps between neighbours."""
+
+    @cached_property
+    def steps(self) -> list[PagingStep]:
+        """Made once: several detectors go through a night of them."""
+        return [
+            between(before, after)
+            for before, after in pairwise(self)
+            if after.follows and after.mono_s > before.mono_s
+        ]
+
+
+def readings(window: Window) -> Readings:
     """Every reading of the counters, oldest first."""
-    return list(readings_of(window.batches(VmCounter) or ()))
+    return window.keep("paging", lambda: Readings(_readings(window)))
 
 
-def readings_of(batches: Iterable[Batch[VmCounter]]) -> Iterator[Reading]:
-    """The same of batches."""
-    for batch in batches:
-        sums: dict[str, int] = {}
-        for row in batch.rows:
-            group = group_of(row.name)
-            if group is not None:
-                sums[group] = sums.get(group, 0) + row.value
-        if sums:
-            yield Reading(batch.mono_s, batch.follows, sums)
+def _readings(window: Window) -> Iterator[Reading]:
+    def wanted(key: Key) -> bool:
+        return group_of(str(key[0])) is not None
+
+    for piece in window.columns(VmCounter, ("value",), wanted):
+        of = [group_of(str(thing[0])) for thing in piece.things]
+        groups = [group for group in GROUPS if group in of]
+        value = piece.values["value"]
+        sums = np.empty((len(groups), len(piece.mono)))
+        for at, group in enumerate(groups):
+            sums[at] = _sum(value[[row for row, mine in enumerate(of) if mine == group]])
+        times = zip(piece.mono.tolist(), piece.follows.tolist(), strict=True)
+        if not np.isnan(sums).any():  # by far the commonest, and it may be a night
+            counts = sums.astype(np.int64).T.tolist()
+            for (mono, follows), each in zip(times, counts, strict=True):
+                yield Reading(mono, follows, dict(zip(groups, each, strict=True)))
+            continue
+        for (mono, follows), some in zip(times, sums.T.tolist(), strict=True):
+            found = {
+                group: int(number)
+                for group, number in zip(groups, some, strict=True)
+                if number == number  # not NaN
+            }
+            if found:
+                yield Reading(mono, follows, found)
 
 
-def steps(found: Sequence[Reading]) -> list[PagingStep]:
+def _sum(rows: F64) -> F64:
+    """Counters of one group added up; NaN where none of them is there."""
+    known = ~np.isnan(rows)
+    made: F64 = np.where(known.any(axis=0), np.where(known, rows, 0).sum(axis=0), np.nan)
+    return made
+
+
+def steps(found: Readings) -> list[PagingStep]:
     """What moved between neighbours."""
-    return [
-        between(before, after)
-        for before, after in pairwise(found)
-        if after.follows and after.mono_s > before.mono_s
-    ]
+    return found.steps
 
 
 def between(before: Reading, after: Reading) -> PagingStep:
@@ -133,7 +164,7 @@ def between(before: Reading, after: Reading) -> PagingStep:
         for group, value in after.sums.items()
         if (step := delta(before.sums.get(group), value)) is not None
     }
-    return PagingStep(before.mono_s, after.mono_s, moved)
+    return PagingStep(before.mono_s, after.mono_s, moved, _by_tasks(moved, ""))
 
 
 def over(found: Sequence[Reading], start: float, end: float) -> PagingStep | None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.model.aligned import F64
-from sexton.replay.signal_series import longest_step
+from sexton.series.rates import longest_step
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -1,0 +1,216 @@
+"""Where each core's time went: the one definition of a core's shares.
+
+A virtual core may get less than all the time, and not every hypervisor reports that as steal time:
+ticks are lost then, and the parts of a step do not add up to it. A share is therefore a share of
+the time the core was *given*, as mpstat computes it: a core that was in the kernel whenever it ran
+did nothing else. Over several steps it is the time spent over the time given, not a mean of shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.model.cpu import CoreTimes
+from sexton.model.window import Batch, Columns, Key, Window, columns_of
+from sexton.series.rates import F32, F64, Run, Series, Stepper, Steps, runs
+
+#: Less than WHOLE of a step is accounted for only where ticks were lost; less than ENOUGH, and too
+#: few ticks are left to judge by.
+WHOLE, ENOUGH = 0.85, 0.2
+USER = ("user_ms", "nice_ms")
+SYSTEM = ("system_ms",)
+SOFTIRQ = ("irq_ms", "softirq_ms")
+WAIT = ("iowait_ms", "steal_ms")
+IDLE = ("idle_ms",)
+KERNEL = (*SYSTEM, *SOFTIRQ)
+PARTS = (*USER, *SYSTEM, *SOFTIRQ, *WAIT, *IDLE)
+#: Idle and iowait step back a little now and then: such a part is left out, not the core.
+_NEEDED = (*USER, *KERNEL)
+
+
+class Shares(NamedTuple):
+    """Of one core over a span, in per cent of the `given_s` seconds it was given."""
+
+    user: float
+    system: float
+    softirq: float
+    wait: float
+    given_s: float
+    seconds: float
+
+    @property
+    def kernel(self) -> float:
+        return self.system + self.softirq
+
+    @property
+    def busy(self) -> float:
+        return self.user + self.kernel
+
+
+class CoreSeries(NamedTuple):
+    """Seconds of every core by kind, and those it was given: a row per core, a column per step."""
+
+    start: F64
+    end: F64
+    wall: F64
+    cores: list[int]
+    user: F32
+    system: F32
+    softirq: F32
+    wait: F32
+    given: F32
+
+    @property
+    def kernel(self) -> F32:
+        """Seconds in the kernel: system time and interrupts."""
+        return self.system + self.softirq
+
+    @property
+    def things(self) -> list[Key]:
+        return [(core,) for core in self.cores]
+
+    def percent(self, seconds: F32) -> F32:
+        """Seconds by step as per cent of what each core was given."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            made: F32 = np.minimum(100 * seconds / self.given, np.float32(100))
+        return made
+
+    def spent(self, columns: Sequence[str]) -> F32:
+        """Seconds by step of one kind, by the columns it is made of."""
+        kinds = {USER: self.user, SYSTEM: self.system, SOFTIRQ: self.softirq, WAIT: self.wait}
+        return self.kernel if tuple(columns) == KERNEL else kinds[tuple(columns)]
+
+    def held(self, limit: float) -> list[Run]:
+        """Stretches in which a core spent `limit` per cent or more in the kernel."""
+        return list(runs(self.times, self.percent(self.kernel) >= limit))
+
+    @property
+    def times(self) -> Series:
+        """Its steps, for `runs`."""
+        return Series(self.start, self.end, self.wall, [], self.given)
+
+    def part(self, steps: slice) -> CoreSeries:
+        """The same cores over some of the steps."""
+        times = (self.start[steps], self.end[steps], self.wall[steps])
+        kinds = (self.user, self.system, self.softirq, self.wait, self.given)
+        user, system, softirq, wait, given = (each[:, steps] for each in kinds)
+        return CoreSeries(*times, self.cores, user, system, softirq, wait, given)
+
+    def shares(self, row: int, steps: slice) -> Shares | None:
+        """One core over some steps; `None` where nothing is known of them."""
+        known = ~np.isnan(self.system[row, steps])
+        if not known.any():
+            return None
+
+        def spent(part: F32) -> float:
+            return float(part[row, steps][known].sum(dtype=np.float64))
+
+        given = spent(self.given)
+        if given <= 0:
+            return None
+        kinds = (self.user, self.system, self.softirq, self.wait)
+        user, system, softirq, wait = (min(100 * spent(each) / given, 100.0) for each in kinds)
+        seconds = float((self.end - self.start)[steps][known].sum())
+        return Shares(user, system, softirq, wait, given, seconds)
+
+    def over(
+        self, start: float, end: float, cores: Collection[int] | None = None
+    ) -> dict[int, Shares]:
+        """Every core over a span (monotonic seconds): the steps that touch it, whole."""
+        steps = self.times.inside(start, end)
+        found = {}
+        for row, core in enumerate(self.cores):
+            if cores is None or core in cores:
+                shares = self.shares(row, steps)
+                if shares is not None:
+                    found[core] = shares
+        return found
+
+
+class CoreMeter:
+    """Makes the step that leads to each reading, as readings come in."""
+
+    def __init__(self) -> None:
+        self._stepper = Stepper()
+
+    def add(self, batch: Batch[CoreTimes]) -> CoreSeries | None:
+        """The step up to this reading; `None` of the first one."""
+        columns = columns_of((batch,), CoreTimes, PARTS)
+        if columns is None:
+            return None
+        made = from_steps(self._stepper.add(columns))
+        return made if len(made.end) else None
+
+
+def core_series(window: Window) -> CoreSeries | None:
+    """Of every step of the window; `None` where cores were never read twice."""
+    return window.keep("core_series", lambda: from_columns(window.columns(CoreTimes, PARTS)))
+
+
+def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
+    """The same of columns that come in pieces."""
+    stepper = Stepper()
+    parts = [from_steps(stepper.add(each)) for each in pieces]
+    parts = [each for each in parts if len(each.end)]
+    return _joined(parts) if parts else None
+
+
+def from_steps(steps: Steps) -> CoreSeries:
+    """Seconds by kind of the steps of core times."""
+    moved, seconds = steps.moved, steps.seconds
+
+    def part(names: Sequence[str]) -> F64:
+        found: F64 = moved[names[0]] / 1000
+        for name in names[1:]:
+            found += moved[name] / 1000
+        return found
+
+    user, system, softirq = part(USER), part(SYSTEM), part(SOFTIRQ)
+    needed = user + system + softirq  # NaN where one of them is unknown
+    known = ~np.isnan(needed)
+    wait = sum(np.nan_to_num(moved[name]) for name in WAIT) / 1000
+    spent = needed + wait + sum(np.nan_to_num(moved[name]) for name in IDLE) / 1000
+    lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
+    given = np.where(lost, spent, seconds)
+    parts = (np.where(known, each, np.nan) for each in (user, system, softirq, wait))
+    cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
+    return CoreSeries(
+        steps.start,
+        steps.end,
+        steps.wall,
+        cores,
+        *(each.astype(np.float32) for each in (*parts, given)),
+    )
+
+
+def _joined(parts: list[CoreSeries]) -> CoreSeries:
+    if len(parts) == 1:
+        return parts[0]
+    cores = sorted({core for part in parts for core in part.cores})
+    rows = [np.searchsorted(cores, part.cores) for part in parts]
+    number = sum(len(part.end) for part in parts)
+    start = np.concatenate([part.start for part in parts])
+    end = np.concatenate([part.end for part in parts])
+    wall = np.concatenate([part.wall for part in parts])
+    kinds: list[list[F32]] = [
+        [part.user for part in parts],
+        [part.system for part in parts],
+        [part.softirq for part in parts],
+        [part.wait for part in parts],
+        [part.given for part in parts],
+    ]
+    parts.clear()  # twelve hours would be there twice
+
+    def stitched(pieces: list[F32]) -> F32:
+        made = np.full((len(cores), number), np.nan, np.float32)
+        at = 0
+        for mine, piece in zip(rows, pieces, strict=True):
+            made[mine, at : at + piece.shape[1]] = piece
+            at += piece.shape[1]
+        pieces.clear()
+        return made
+
+    return CoreSeries(start, end, wall, cores, *map(stitched, kinds))

@@ -1,0 +1,112 @@
+"""From readings to the values of metrics, of whole windows and of pieces that stream in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from sexton.model.window import Columns, Window
+from sexton.series.catalogue import Kind, Metric
+from sexton.series.cores import PARTS, from_steps
+from sexton.series.rates import F64, Floats, Series, Stepper, Steps
+
+
+class Meter:
+    """Some metrics of one table, piece by piece in the order of time.
+
+    A counter that restarts or a gap in the readings is unknown (NaN) in its step.
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = tuple(metrics)
+        self.table = self.metrics[0].table
+        shares = any(each.kind is Kind.SHARE for each in self.metrics)
+        named = [name for each in self.metrics for name in each.columns]
+        self.columns = PARTS if shares else tuple(dict.fromkeys(named))
+        self._counters, self._gauges = Stepper(), Stepper(may_fall=True)
+        self._last = -np.inf
+
+    def add(self, columns: Columns) -> list[Series]:
+        """What these readings add, a series for each metric; a step leads to each reading."""
+        kinds = {each.kind for each in self.metrics}
+        counted = self._counters.add(columns) if kinds & {Kind.COUNTER, Kind.SHARE} else None
+        moved = self._gauges.add(columns) if Kind.CHANGE in kinds else None
+        before, self._last = self._last, float(columns.mono[-1])
+        made = []
+        for each in self.metrics:
+            if each.kind is Kind.GAUGE:
+                made.append(_gauge(each, columns, before))
+            elif each.kind is Kind.CHANGE and moved is not None:
+                made.append(_rate(each, moved))
+            elif each.kind is Kind.SHARE and counted is not None:
+                made.append(_share(each, counted))
+            elif counted is not None:
+                made.append(_rate(each, counted))
+        return made
+
+
+def _rows(metric: Metric, things: Sequence[tuple[object, ...]]) -> list[int]:
+    wanted = metric.wanted
+    return [at for at, thing in enumerate(things) if wanted is None or wanted(thing)]
+
+
+def _share(metric: Metric, counted: Steps) -> Series:
+    made = from_steps(counted)
+    value = made.percent(made.spent(metric.columns))
+    return Series(made.start, made.end, made.wall, made.things, value)
+
+
+def _rate(metric: Metric, steps: Steps) -> Series:
+    rows = _rows(metric, steps.things)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate: Floats = _added(metric, steps.moved, rows) * metric.scale / steps.seconds
+    return Series(steps.start, steps.end, steps.wall, [steps.things[at] for at in rows], rate)
+
+
+def _gauge(metric: Metric, columns: Columns, before: float) -> Series:
+    """A gauge speaks of the time since the reading before, and of nothing where there is none."""
+    rows = _rows(metric, columns.things)
+    value = _added(metric, columns.values, rows) * metric.scale
+    if metric.absent is not None:
+        value = np.nan_to_num(value, nan=metric.absent)
+    first = before if columns.follows[0] and before > -np.inf else columns.mono[0]
+    start = np.concatenate([[first], columns.mono[:-1]])
+    start = np.where(columns.follows, start, columns.mono)
+    return Series(start, columns.mono, columns.wall, [columns.things[at] for at in rows], value)
+
+
+def _added(metric: Metric, values: dict[str, F64], rows: Sequence[int]) -> F64:
+    first, *others = (values[name][rows] for name in metric.columns)
+    for each in others:
+        first = first + each
+    return first
+
+
+def series(window: Window, metric: Metric) -> Series | None:
+    """One metric over a whole window; `None` where its table was never read."""
+    return window.keep(("series", metric.name), lambda: _whole(window, metric))
+
+
+def _whole(window: Window, metric: Metric) -> Series | None:
+    meter = Meter((metric,))
+    read = window.columns(metric.table, meter.columns, metric.wanted)
+    return end_to_end(meter.add(each)[0] for each in read)
+
+
+def end_to_end(parts: Iterable[Series]) -> Series | None:
+    """Pieces put together; a thing that is missing in one is unknown there."""
+    found = [each for each in parts if len(each.end)]
+    if len(found) < 2:
+        return found[0] if found else None
+    places = {
+        thing: at for at, thing in enumerate({t: None for each in found for t in each.things})
+    }
+    values = np.full((len(places), sum(len(each.end) for each in found)), np.nan, np.float32)
+    at = 0
+    for each in found:
+        rows = [places[thing] for thing in each.things]
+        values[rows, at : at + len(each.end)] = each.values
+        at += len(each.end)
+    start, end, wall = (np.concatenate([each[field] for each in found]) for field in range(3))
+    return Series(start, end, wall, list(places), values)

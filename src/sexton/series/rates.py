@@ -1,0 +1,327 @@
+"""Counters become amounts and rates here, and nowhere else.
+
+A step leads from one reading of a table to the next. What a counter moved by in it is unknown,
+never zero and never "everything since boot", where
+
+- the counter went backwards: it was reset, it wrapped, or its id was reused;
+- readings are missing in between: the recorder paused, a segment is damaged (`Columns.follows`);
+- the thing was not there at both ends.
+
+Unknown is NaN in arrays and `None` in single numbers.
+
+>>> import numpy as np
+>>> from sexton.model.window import Columns
+>>> def read(*values, follows=True):
+...     mono = np.arange(len(values), dtype=float)
+...     kept = np.array([follows] * len(values))
+...     return Columns(mono, mono, kept, [("a",)], {"n": np.array([values], dtype=float)})
+>>> steps_of([read(5, 9, 2, 3)]).moved["n"].tolist()
+[[4.0, nan, 1.0]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.model.window import Columns, Key
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.int64]
+#: Readings come a little early or late: nine tenths of a limit in seconds is that limit.
+SLACK = 0.9
+#: Readings come every second; longer without any, and nothing was recorded. Of a table that is read
+#: less often, a step so many times as long as the usual one is a gap.
+GAP_S, _GAP_STEPS = 15.0, 2.5
+
+
+def longest_step(mono: F64) -> float:
+    """Longer between two of these readings is a gap."""
+    if len(mono) < 2:
+        return GAP_S
+    steps = np.sort(np.diff(mono))  # `np.median` takes ten times as long for so few
+    usual = float(steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
+    return max(GAP_S, _GAP_STEPS * usual)
+
+
+class Steps(NamedTuple):
+    """What counters moved by: a row per thing, a column per step from `start` to `end`.
+
+    Monotonic seconds; `wall` is the UNIX time of the step's end.
+    """
+
+    start: F64
+    end: F64
+    wall: F64
+    things: list[Key]
+    moved: dict[str, F64]
+
+    @property
+    def seconds(self) -> F64:
+        return self.end - self.start
+
+
+class Born(NamedTuple):
+    """When a thing that was not there at the reading before has counted from zero since: where
+    `field` is no more than `rate` a second could have made of it. A larger one is older. One whose
+    `field` went back was made anew under the same name: of that step nothing is counted."""
+
+    field: str
+    rate: float
+
+
+class Stepper:
+    """Makes steps of columns that come in pieces: carries the last reading of each piece over.
+
+    What falls was reset, unless it `may_fall`: a level.
+    """
+
+    def __init__(self, born: Born | None = None, may_fall: bool = False) -> None:
+        self._last: Columns | None = None
+        self._born = born
+        self._may_fall = may_fall
+
+    def add(self, columns: Columns) -> Steps:
+        """The steps that lead to each of these readings, from the last one of the piece before."""
+        before = self._last
+        self._last = with_last(columns)
+        joined = before is not None and bool(columns.follows[0])
+        joined = joined and before is not None and before.mono[0] < columns.mono[0]
+        if joined and before is not None:
+            columns = prepend(before, columns)
+        follows = columns.follows
+        moved = {name: self._moved(value, follows) for name, value in columns.values.items()}
+        if self._born is not None:
+            _count_births(columns, moved, self._born)
+        return Steps(columns.mono[:-1], columns.mono[1:], columns.wall[1:], columns.things, moved)
+
+    def rates(self, columns: Columns) -> dict[str, F64]:
+        """By the second, for each of these readings since the one before it."""
+        steps = self.add(columns)
+        first = len(columns.mono) - len(steps.end)
+        made = {}
+        for name, moved in steps.moved.items():
+            made[name] = np.full((len(moved), len(columns.mono)), np.nan)
+            made[name][:, first:] = moved / steps.seconds
+        return made
+
+    def _moved(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
+        moved: F64 = np.diff(value, axis=1)
+        if not self._may_fall:
+            moved[moved < 0] = np.nan
+        moved[:, ~follows[1:]] = np.nan
+        return moved
+
+
+def _count_births(columns: Columns, moved: dict[str, F64], born: Born) -> None:
+    value = columns.values[born.field]
+    seconds = np.diff(columns.mono)
+    new = np.isnan(value[:, :-1]) & (value[:, 1:] <= born.rate * seconds + 1)
+    new &= columns.follows[1:]
+    anew = (value[:, 1:] < value[:, :-1]) & columns.follows[1:]
+    for name, each in columns.values.items():
+        moved[name][new] = each[:, 1:][new]
+        moved[name][anew] = 0.0
+
+
+def with_last(columns: Columns) -> Columns:
+    """Its last reading alone, as a copy that keeps nothing else in memory."""
+    return Columns(
+        columns.mono[-1:],
+        columns.wall[-1:],
+        columns.follows[-1:],
+        columns.things,
+        {name: value[:, -1:].copy() for name, value in columns.values.items()},
+    )
+
+
+def prepend(before: Columns, columns: Columns) -> Columns:
+    """The same readings with the last one before them in front."""
+    if before.things == columns.things:
+        first = before.values
+    else:
+        known = {thing: at for at, thing in enumerate(before.things)}
+        at = np.array([known.get(thing, -1) for thing in columns.things], np.int64)
+        first = {}
+        for name, value in before.values.items():
+            padded = np.append(value[:, 0], np.nan)  # the one at -1: a thing that is new
+            first[name] = padded[at][:, None]
+    return Columns(
+        np.concatenate([before.mono, columns.mono]),
+        np.concatenate([before.wall, columns.wall]),
+        np.concatenate([[True], columns.follows]),
+        columns.things,
+        {name: np.concatenate([first[name], value], axis=1)
+         for name, value in columns.values.items()},
+    )  # fmt: skip
+
+
+def steps_of(pieces: Iterable[Columns], born: Born | None = None) -> Steps:
+    """All steps at once; a thing that is not in a piece is unknown there."""
+    stepper = Stepper(born)
+    return joined([stepper.add(each) for each in pieces])
+
+
+def joined(parts: Sequence[Steps]) -> Steps:
+    """Pieces put end to end; a thing that is missing in one is unknown there."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Steps(np.empty(0), np.empty(0), np.empty(0), [], {})
+    index: dict[Key, int] = {}
+    for part in parts:
+        for thing in part.things:
+            index.setdefault(thing, len(index))
+    names = list(dict.fromkeys(name for part in parts for name in part.moved))
+    total = sum(len(part.end) for part in parts)
+    made = {name: np.full((len(index), total), np.nan) for name in names}
+    at = 0
+    for part in parts:
+        rows = np.array([index[thing] for thing in part.things], np.int64)
+        width = len(part.end)
+        for name, moved in part.moved.items():
+            made[name][rows, at : at + width] = moved
+        at += width
+    return Steps(
+        _end_to_end([part.start for part in parts]),
+        _end_to_end([part.end for part in parts]),
+        _end_to_end([part.wall for part in parts]),
+        list(index),
+        made,
+    )
+
+
+def _end_to_end(parts: Sequence[F64]) -> F64:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
+    """What every counter moved by in all, over missing readings too; a step back counts nothing.
+
+    A counter that was not read twice, or only went back, is not in it.
+    """
+    found: dict[Key, dict[str, float]] = {}
+    last: dict[str, dict[Key, float]] = {}
+    for piece in pieces:
+        for name, value in piece.values.items():
+            ends = last.setdefault(name, {})
+            before = np.array([ends.get(thing, np.nan) for thing in piece.things])
+            filled = carried(np.concatenate([before[:, None], value], axis=1))
+            moved = np.diff(filled, axis=1)
+            rises = moved >= 0
+            sums = np.where(rises, moved, 0.0).sum(axis=1).tolist()
+            # A value that stands still because it was not read is no step of zero.
+            steps = np.asarray((rises & ~np.isnan(value)).any(axis=1))
+            for thing, total, known, end in zip(
+                piece.things, sums, steps, filled[:, -1].tolist(), strict=True
+            ):
+                if known:
+                    mine = found.setdefault(thing, {})
+                    mine[name] = mine.get(name, 0.0) + total
+                ends[thing] = end
+    return found
+
+
+def carried(values: F64) -> F64:
+    """Unknown values as the last known before them; NaN where there is none."""
+    known = ~np.isnan(values)
+    if known.all():
+        return values
+    at = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
+    made: F64 = np.take_along_axis(values, at, axis=1)
+    return made
+
+
+def stretches(start: F64, end: F64, longest_s: float) -> Ints:
+    """Per step, the first of those that make up at most so many seconds with it, unbroken."""
+    number = np.arange(len(end))
+    breaks = np.append(True, start[1:] != end[:-1])
+    unbroken = np.maximum.accumulate(np.where(breaks, number, 0))
+    first = np.searchsorted(start, end - longest_s, "left")
+    made: Ints = np.minimum(np.maximum(first, unbroken), number)
+    return made
+
+
+def sums(values: Floats, first: Ints) -> F64:
+    """Per step, the sum of what is known from its stretch's first step to itself."""
+    total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values), dtype=np.float64)])
+    made: F64 = total[1:] - total[first]
+    return made
+
+
+class Run(NamedTuple):
+    """Neighbouring steps of one thing at or above a limit: its columns `first` to `last`."""
+
+    row: int
+    first: int
+    last: int
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    def lasts(self, seconds: float) -> bool:
+        """At least so long, as far as readings can tell."""
+        return self.seconds >= seconds * SLACK
+
+    def overlap(self, start: float, end: float) -> float:
+        """Seconds that it shares with a span."""
+        return max(0.0, min(self.end, end) - max(self.start, start))
+
+
+class Series(NamedTuple):
+    """One metric of many things over time: `values` has a row per thing, a column per step."""
+
+    start: F64
+    end: F64
+    wall: F64
+    things: list[Key]
+    values: Floats
+
+    @property
+    def seconds(self) -> F64:
+        return self.end - self.start
+
+    def row(self, *key: Hashable) -> Floats | None:
+        """The values of one thing; `None` where it was never there."""
+        return self.values[self.things.index(key)] if key in self.things else None
+
+    def runs(self, limit: float, lasting: float = 0.0) -> list[Run]:
+        """Stretches at or above a limit, thing by thing, that last so many seconds."""
+        return [run for run in runs(self, self.values >= limit) if run.lasts(lasting)]
+
+    def inside(self, start: float, end: float) -> slice:
+        """The steps that touch a span, from the one it begins in to the one it ends in."""
+        first = int(np.searchsorted(self.end, start, "right"))
+        last = int(np.searchsorted(self.start, end, "left"))
+        return slice(first, max(last, first))
+
+
+def runs(times: Series | Steps, above: npt.NDArray[np.bool_]) -> Iterator[Run]:
+    """Stretches of neighbouring steps that are marked, thing by thing."""
+    touches = np.append(False, times.start[1:] == times.end[:-1])
+    if not above.any():
+        return
+    begins = above & ~np.pad(above[:, :-1] & touches[1:], ((0, 0), (1, 0)))
+    rows, firsts = np.nonzero(begins)
+    ends = above & ~np.pad(above[:, 1:] & touches[1:], ((0, 0), (0, 1)))
+    _, lasts = np.nonzero(ends)
+    found = zip(rows.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
+    for row, first, last in found:
+        yield Run(row, first, last, float(times.start[first]), float(times.end[last]))
+
+
+def total(values: Floats) -> float | None:
+    """The sum of what is known; `None` where nothing is."""
+    known = values[~np.isnan(values)]
+    return float(known.sum()) if len(known) else None
+
+
+Derive = Callable[[Steps], Floats]

@@ -1,0 +1,96 @@
+"""How often each unit restarted while we looked, by rules that `NRestarts` needs.
+
+`NRestarts` counts automatic restarts only, is cleared by ``systemctl reset-failed`` and by a manual
+start after a stop, and so can go down. The rules:
+
+- a decrease is a new baseline, never a negative step and never "everything since zero";
+- a step counts only if the main process was started anew meanwhile (`main_start_us` moved), where
+  that is known: a counter that moved without it belongs to a start that never came to be;
+- a manual restart moves the start time and not the counter: it does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.model.unit import Unit
+from sexton.model.window import Columns, Key, Window
+from sexton.series.rates import F64, carried
+
+FIELDS = ("restarts", "main_start_us")
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCount:
+    """Restarts of one unit: `count` between its first and last reading, `seconds` apart.
+
+    `since_boot` is the counter's last value: since boot, or since it was last cleared. `rebased`
+    says that it went down in between, so that `count` is a lower bound.
+    """
+
+    count: int
+    since_boot: int
+    rebased: bool
+    seconds: float
+
+
+def restarts(window: Window) -> Mapping[str, RestartCount]:
+    """By unit name; units whose counter was never read are not in it."""
+    return window.keep("restarts", lambda: restarts_in(window.columns(Unit, FIELDS)))
+
+
+def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
+    """The same of columns that come in pieces.
+
+    >>> from sexton.model.window import Batch, columns_of
+    >>> def unit(restarts, start):
+    ...     return Unit("a.service", "loaded", "activating", "auto-restart", None, restarts,
+    ...                 None, None, start, None, None, None, None, None, "")
+    >>> readings = [(3, 10), (5, 20), (0, 30), (2, 40)]
+    >>> read = [Batch(t, t, (unit(*r),)) for t, r in enumerate(readings)]
+    >>> restarts_in([columns_of(read, Unit, FIELDS)])["a.service"]
+    RestartCount(count=4, since_boot=2, rebased=True, seconds=3.0)
+    """
+    found: dict[str, RestartCount] = {}
+    last: dict[Key, tuple[float, float]] = {}
+    began: dict[Key, float] = {}
+    nothing = RestartCount(0, 0, False, 0.0)
+    for piece in pieces:
+        counters, starts = (piece.values[name] for name in FIELDS)
+        known = ~np.isnan(counters)
+        before = np.array([last.get(thing, (np.nan, np.nan)) for thing in piece.things])
+        before = before.reshape(len(piece.things), 2)
+        # Where the counter was not read, counter and start stand as they were last read.
+        read = np.where(known, starts, np.nan)
+        counter = carried(np.concatenate([before[:, :1], counters], axis=1))
+        start = _at(np.concatenate([before[:, 1:], read], axis=1), before[:, 0], known)
+        moved = np.diff(counter, axis=1)
+        same = np.diff(start, axis=1) == 0  # false where it is not known
+        counts = np.where((moved > 0) & ~same, moved, 0).sum(axis=1).tolist()
+        fell = np.asarray((moved < 0).any(axis=1))
+        firsts, lasts = known.argmax(axis=1), known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+        for row in np.flatnonzero(known.any(axis=1)).tolist():
+            thing = piece.things[row]
+            name = str(thing[0])
+            so_far = found.get(name, nothing)
+            first = began.setdefault(thing, float(piece.mono[firsts[row]]))
+            found[name] = RestartCount(
+                count=so_far.count + int(counts[row]),
+                since_boot=int(counter[row, -1]),
+                rebased=so_far.rebased or bool(fell[row]),
+                seconds=float(piece.mono[lasts[row]]) - first,
+            )
+            last[thing] = float(counter[row, -1]), float(start[row, -1])
+    return found
+
+
+def _at(starts: F64, before: F64, known: npt.NDArray[np.bool_]) -> F64:
+    """The start at the last reading at which the counter was known, unknown or not."""
+    there = np.concatenate([~np.isnan(before)[:, None], known], axis=1)
+    at = np.maximum.accumulate(np.where(there, np.arange(starts.shape[1]), 0), axis=1)
+    made: F64 = np.take_along_axis(starts, at, axis=1)
+    return made
