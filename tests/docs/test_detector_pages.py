@@ -21,7 +21,7 @@ def _never(window: Window) -> Finding:
 
 
 def made(doc: str, **rest) -> Detector:
-    return Detector("odd_clock", doc, rest.get("needs", ()), rest.get("thresholds", ()), _never)
+    return Detector(id="odd_clock", doc=doc, detect=_never, title="odd clock", **rest)
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -95,14 +95,14 @@ def test_one_cause_is_no_contest_and_a_detour_is_no_rival():
     assert [(each.cause, each.chosen) for each in contest.rivals] == [("b", True), ("x", False)]
 
 
-RISING = ("memory_pressure", "direct_reclaim", "quota_throttling")
+RISING = ("direct_reclaim", "memory_pressure", "quota_throttling")
 
 
 def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
     findings = [finding(name) for name in RISING]
     (found,) = coincide(findings, [link("memory_pressure", "direct_reclaim", POSSIBLE)])
     assert found.findings == RISING
-    assert found.sentence.startswith("memory pressure, direct reclaim and CPU throttling were")
+    assert found.sentence.startswith("direct reclaim, memory pressure and CPU quota throttling were")
     assert "00:01:40 UTC" in found.sentence
     assert "--stacks" in found.would_prove
     proven = [link("memory_pressure", "direct_reclaim")]

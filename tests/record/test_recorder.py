@@ -27,8 +27,8 @@ from sexton.record.schedule import TABLES_S
 from sexton.replay import span_reader
 from sexton.replay.span import everything
 from sexton.replay.window import window as replayed
-from sexton.series import rates
 from sexton.reports.json.diagnosis import diagnosis_json
+from sexton.series import rates
 from sexton.store.layout import is_locked
 from sexton.store.marks import leave_mark, remark_now
 from sexton.store.pins import pins_in

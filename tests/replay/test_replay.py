@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.synthetic import Plan, write
 from sexton.detect.kernel_log import reach
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose

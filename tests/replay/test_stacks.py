@@ -10,8 +10,8 @@ import pytest
 
 from lab.synthetic import Plan, write
 from sexton.model.stack import StackCount
-from sexton.replay.stacks import stacks_in
 from sexton.replay.span import Span, between, everything
+from sexton.replay.stacks import stacks_in
 from sexton.replay.window import window
 from sexton.store.recording import Recording
 from tests.support.annexes import WALK, annex, samples, with_stacks

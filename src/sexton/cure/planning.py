@@ -33,6 +33,16 @@ from sexton.cure.standing import Standing
 from sexton.cure.stopped import outlasting, stops_churning
 from sexton.cure.unit_files import enabling
 from sexton.cure.units import UnitBefore, unit_state
+from sexton.detect.detectors import (
+    cgroup_churn,
+    crash_looping_unit,
+    leaked_scopes,
+    memory_pressure,
+    saturated_core,
+    slow_memcg_stats,
+    softirq_flood,
+    zombie_memcgs,
+)
 from sexton.detect.detectors.zombie_memcgs import SHARE
 from sexton.detect.owners import Owner, owners
 from sexton.errors import CommandError, SourceError
@@ -98,21 +108,21 @@ def make_plan(diagnosis: Diagnosis, window: Window, ground: Ground) -> Plan:
     _same_boot(diagnosis, boot_id)
     draft = _Draft(ground, probes)
     problems = {each.id: each for each in diagnosis.findings if each.is_problem}
-    if "crash_looping_unit" in problems:
-        _stop_units(draft, problems["crash_looping_unit"], _leavers(diagnosis))
-    if "zombie_memcgs" in problems:
+    if crash_looping_unit.NAME in problems:
+        _stop_units(draft, problems[crash_looping_unit.NAME], _leavers(diagnosis))
+    if zombie_memcgs.NAME in problems:
         _free(draft, window, problems)
-    if problems.keys() & {"zombie_memcgs", "leaked_scopes", "slow_memcg_stats"}:
-        _remove_leftovers(draft, needed="leaked_scopes" in problems)
-    if "zombie_memcgs" in problems:
+    if problems.keys() & {zombie_memcgs.NAME, leaked_scopes.NAME, slow_memcg_stats.NAME}:
+        _remove_leftovers(draft, needed=leaked_scopes.NAME in problems)
+    if zombie_memcgs.NAME in problems:
         _drop_caches(draft, window)
         _last_resort(draft, diagnosis)
     for name in _UNTREATED:
-        if name == "cgroup_churn" and stops_churning(window, draft.stopped):
+        if name == cgroup_churn.NAME and stops_churning(window, draft.stopped):
             continue
         if name in problems:
             draft.notes.append(f"{problems[name].summary}: {_UNTREATED[name]}")
-    saturated = problems.get("saturated_core")
+    saturated = problems.get(saturated_core.NAME)
     cores = [int(each) for each in saturated.entities.get("core", ())] if saturated else []
     baseline = measures.plain(measures.measure(window, cores, draft.stopped))
     baseline["cores"] = " ".join(map(str, cores))
@@ -254,7 +264,7 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
             "under which parent they died is not known: sudo sexton zombies --watch names it"
         )
     source, after = next(iter(draft.stopped.items()), ("", ""))
-    if not source and "crash_looping_unit" in problems:
+    if not source and crash_looping_unit.NAME in problems:
         draft.notes.append("what leaves zombies is not stopped by this plan: more will come")
     weighed: list[tuple[Stakes, reclaim_zombies.Reason]] = []
     for owner in chosen[:MOST_PARENTS]:
@@ -365,7 +375,7 @@ def _cached(window: Window) -> int | None:
 
 #: Problems that a plan does not treat, and who does.
 _UNTREATED = {
-    "cgroup_churn": "containers or timers come and go; mend what starts them (kubectl, crontab)",
-    "softirq_flood": "a plan cannot stop a flood; see DO NOW of sexton diagnose",
-    "memory_pressure": "freeing zombies will not cure it; see DO NOW of sexton diagnose",
+    cgroup_churn.NAME: "containers or timers come and go; mend what starts them (kubectl, crontab)",
+    softirq_flood.NAME: "a plan cannot stop a flood; see DO NOW of sexton diagnose",
+    memory_pressure.NAME: "freeing zombies will not cure it; see DO NOW of sexton diagnose",
 }

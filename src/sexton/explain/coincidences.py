@@ -8,28 +8,19 @@ is never caused by reclaim: a quota is used up by running, and reclaim makes a t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from sexton.detect.detectors.direct_reclaim import is_ordered
-from sexton.detect.detectors.page_fault_storm import MAJOR
+from sexton.detect.registry import detector_of, title_of
 from sexton.explain.held import SLACK_S
 from sexton.explain.moments import clock, together
 from sexton.model.chain import Coincidence, Link, Strength
 from sexton.model.finding import Finding, Verdict
 
-#: Those that are taken for each other's cause, and what they are called.
-TOGETHER: Mapping[str, str] = {
-    "memory_pressure": "memory pressure",
-    "direct_reclaim": "direct reclaim",
-    "page_fault_storm": "major page faults",
-    "quota_throttling": "CPU throttling",
-}
-
 
 def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coincidence, ...]:
     """One for each group that rises together and that stacks do not join."""
     present = [each for each in findings if each.verdict is Verdict.PRESENT and _rises(each)]
-    present.sort(key=lambda each: list(TOGETHER).index(each.id))
+    present.sort(key=lambda each: each.id)
     groups: list[list[Finding]] = []
     for finding in present:
         touching = [group for group in groups if _touches(finding, group)]
@@ -39,18 +30,21 @@ def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coinci
 
 
 def _rises(finding: Finding) -> bool:
-    """Minor faults are ordinary work: only those that read from disk are taken for pressure. So is
-    reclaim that somebody ordered."""
-    if finding.id not in TOGETHER or is_ordered(finding):
+    detector = detector_of(finding.id)
+    if detector is None or not detector.rises_with:
         return False
-    if finding.id != "page_fault_storm":
-        return True
-    rates = (each.number for each in finding.evidence if each.what == "major page faults")
-    return any(rate is not None and rate >= MAJOR.value for rate in rates)
+    return detector.rises_if is None or detector.rises_if(finding)
+
+
+def _group(finding: Finding) -> str:
+    detector = detector_of(finding.id)
+    return "" if detector is None else detector.rises_with
 
 
 def _touches(finding: Finding, group: Iterable[Finding]) -> bool:
-    return any(together(finding, each, SLACK_S) for each in group)
+    return any(
+        _group(finding) == _group(each) and together(finding, each, SLACK_S) for each in group
+    )
 
 
 def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
@@ -64,7 +58,7 @@ def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
 
 
 def _told(group: Sequence[Finding]) -> Coincidence:
-    names = [TOGETHER[each.id] for each in group]
+    names = [title_of(each.id) for each in group]
     words = f"{', '.join(names[:-1])} and {names[-1]}"
     start = max(each.start for each in group if each.start is not None)
     return Coincidence(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from sexton.detect.detectors import job_deaths, nic_resets, tcp_loss
 from sexton.explain.moments import clock, day, marks, resets
 from sexton.explain.registry import rule_of
 from sexton.explain.weigh import by_stacks
@@ -32,7 +33,7 @@ _EDGE_S = 1.5
 #: Where they were taken they have said what they can.
 _STACKS = "--stacks"
 #: The chain comes as far as the network, and nobody told of a job.
-_JOB_NEXT = ("nic_resets", "tcp_loss")
+_JOB_NEXT = (nic_resets.NAME, tcp_loss.NAME)
 
 
 def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def _step(link: Link, seen: str, when: str) -> str:
 
 def _moment(finding: Finding, window: Window, before: float | None) -> float | None:
     """When it began; of what happened more than once, the time that follows what is told before."""
-    every = {"nic_resets": resets, "job_deaths": marks}.get(finding.id)
+    every = {nic_resets.NAME: resets, job_deaths.NAME: marks}.get(finding.id)
     if every is None or before is None:
         return finding.start
     later = [each for each in every(finding, window) if each >= before]
@@ -120,6 +121,6 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     )
     if proofs:
         yield f"Not seen, and would prove more: {'; '.join(proofs)}."
-    job = findings.get("job_deaths")
+    job = findings.get(job_deaths.NAME)
     if chain.symptom in _JOB_NEXT and (job is None or job.verdict is Verdict.NOT_APPLICABLE):
         yield "Whether a job died of it nobody has told (sexton recording mark)."

@@ -18,16 +18,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from sexton.detect.registry import all_detectors, title_of
 from sexton.explain.held import SLACK_S
 from sexton.explain.moments import together
 from sexton.model.chain import Chain, Contest, Link, Rival, Strength
 from sexton.model.finding import Finding, Verdict
 
-#: Other causes of one symptom that a link without stacks cannot see for itself; each has counters
-#: of its own, so that it can be told absent.
-LOOK_ALIKES: Mapping[str, tuple[str, ...]] = {
-    "saturated_core": ("direct_reclaim", "page_fault_storm", "softirq_flood"),
-}
+
+def look_alikes(symptom: str) -> tuple[str, ...]:
+    """Other causes of a symptom that look the same while there are no kernel stacks; each has
+    counters of its own, so it can be ruled out."""
+    return tuple(each.id for each in all_detectors() if each.mimics == symptom)
 
 
 def weigh(links: Iterable[Link], findings: Mapping[str, Finding]) -> tuple[Link, ...]:
@@ -42,14 +43,15 @@ def weigh(links: Iterable[Link], findings: Mapping[str, Finding]) -> tuple[Link,
 
 
 def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
-    if link.strength is not Strength.LIKELY or link.cause in LOOK_ALIKES.get(link.effect, ()):
+    others = look_alikes(link.effect)
+    if link.strength is not Strength.LIKELY or link.cause in others:
         return link
     if by_stacks(link):
         return link  # they have told the look-alikes apart
     doubts = []
-    for name in LOOK_ALIKES.get(link.effect, ()):
+    for name in others:
         other = findings.get(name)
-        words = name.replace("_", " ")
+        words = title_of(name)
         if other is None:
             continue
         if other.verdict is Verdict.UNKNOWN:

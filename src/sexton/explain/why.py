@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
 from sexton.explain.held import MUCH
 from sexton.explain.occasions import occasions
 from sexton.explain.story import tell
 from sexton.explain.subject import concerns, is_named
 from sexton.model.chain import Chain, Link
-from sexton.model.diagnosis import ESSENTIAL, Diagnosis
+from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Missing, Verdict
 from sexton.model.text import printable
 from sexton.model.why import Subject, Why
@@ -26,18 +27,6 @@ from sexton.model.window import Window
 
 #: How near to a moment something must have been.
 NEAR_S = 60.0
-#: Which findings would tell of a thing, by its kind; without the first there is no answer.
-QUESTIONS: Mapping[str, tuple[str, ...]] = {
-    "core": ("saturated_core", "soft_lockups", "softirq_flood", "rstat_contention"),
-    "task": ("saturated_core", "soft_lockups", "direct_reclaim", "page_fault_storm"),
-    "nic": ("nic_resets", "starved_napi"),
-    "queue": ("nic_resets", "starved_napi"),
-    "irq": ("nic_resets", "starved_napi"),
-    "unit": ("crash_looping_unit", "cgroup_churn", "zombie_memcgs", "quota_throttling"),
-    "cgroup": ("zombie_memcgs", "cgroup_churn", "leaked_scopes", "quota_throttling"),
-    "job": ("job_deaths", "tcp_loss", "nic_resets"),
-    "function": ("saturated_core", "soft_lockups"),
-}
 
 
 def answer(
@@ -65,7 +54,7 @@ def answer(
         diagnosis=diagnosis,
         findings=names,
         asked=asked,
-        decisive=ESSENTIAL if subject.kind == "moment" else asked[:1],
+        decisive=essentials() if subject.kind == "moment" else asked[:1],
         chains=chains,
         story=tell(chains[0], diagnosis.by_id, window) if chains else (),
         contests=tuple(each for each in diagnosis.contests if each.symptom in told),
@@ -168,8 +157,8 @@ def _asked(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
         return (subject.name,)
     known = diagnosis.by_id
     if subject.kind == "moment":
-        return (*ESSENTIAL, *(name for name in known if name not in ESSENTIAL))
-    first, *rest = QUESTIONS[subject.kind]
+        return (*essentials(), *(name for name in known if name not in essentials()))
+    first, *rest = answering(subject.kind)
     return (first, *(name for name in rest if name in known))
 
 

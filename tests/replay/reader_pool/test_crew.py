@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sexton.replay.unit_ends import unit_ends
 
 from lab.incident import INCIDENTS
 from sexton.model.cpu import CoreTimes
@@ -22,7 +23,6 @@ from sexton.replay.reader_pool import Crew
 from sexton.replay.signals import aligned_in, events_in
 from sexton.replay.span import everything
 from sexton.replay.span_reader import Book, Shelf
-from sexton.replay.unit_ends import unit_ends
 from sexton.sources import allowance
 from sexton.store.recording import Recording
 from tests.replay.reader_pool.together import both_there, read_back, square, told

@@ -29,13 +29,17 @@ from typing import NamedTuple
 
 from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
+from sexton.detect.detectors import crash_looping_unit
 from sexton.detect.growth import ENOUGH, confirms, growth
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import READS, Advice, Stage, detector, missing, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.text import count, seconds
+from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
+
+NAME = "cgroup_churn"
 
 OFTEN = Threshold("often", 0.05, "deaths a second", "one per 20 s: 30,000 a week if each stays")
 REPEATED = Threshold("repeated", 3, "deaths in the window", "two may be chance, three are a habit")
@@ -46,12 +50,31 @@ BY_THE_CLOCK = Threshold(
 MANY = Threshold(
     "many", 500, "dying", "fewer, left irregularly, are page cache that goes when memory is needed"
 )
-NAME = "cgroup_churn"
 _MOST = 5
 _ALL = (OFTEN, REPEATED, KEPT, BY_THE_CLOCK, MANY, GRACE, ENOUGH)
 
 
-@detector(thresholds=_ALL)
+def _find_creator(finding: Finding, window: Window) -> list[Step]:
+    """Which container comes back, where a container runtime can say."""
+    seen = churn(window)
+    places = finding.entities.get("cgroup", ())
+    known = seen.families if seen is not None else ()
+    if not any(each.container and printable(each.path) in places for each in known):
+        return []
+    why = "which container comes back; stop whatever recreates it"
+    return [Step("crictl ps -a 2>/dev/null || docker ps -a", why, READS)]
+
+
+@detector(
+    thresholds=_ALL,
+    title="cgroup churn",
+    story="Cgroups were created and removed in a loop",
+    lanes=("memcgs", "restarts"),
+    about=("cgroup", "unit"),
+    answers={"cgroup": 2, "unit": 2},
+    advice=Advice(Stage.STOP, _find_creator),
+    yields_to=crash_looping_unit.NAME,
+)
 def detect(window: Window) -> Finding:
     """The families that die in a loop, if any does."""
     seen = churn(window)

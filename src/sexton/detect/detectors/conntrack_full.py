@@ -33,16 +33,19 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import detector, missing, not_applicable, unknown
+from sexton.detect.registry import READS, Advice, Stage, detector, missing, not_applicable, unknown
 from sexton.detect.threshold import Threshold
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.net import NOT_TRACKING, Conntrack
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import Step, steps
+from sexton.series.steps import Step as Interval
+from sexton.series.steps import steps
 
 NAME = "conntrack_full"
+
 FULL = Threshold(
     "full", 95, "% of nf_conntrack_max", "from here on the kernel itself throws out entries early"
 )
@@ -66,7 +69,7 @@ class _Told(NamedTuple):
     undated: Sequence[Line]
     older: Sequence[Line]
     while_watched: Sequence[Line]
-    steps: Sequence[Step[Conntrack]]
+    steps: Sequence[Interval[Conntrack]]
     fullest: Conntrack | None
     fill: float | None
     allowance: Sequence[nics.Counter]
@@ -101,7 +104,20 @@ class _Told(NamedTuple):
         return Severity.INFO if told else None
 
 
-@detector(thresholds=(FULL, NEAR, RECENT))
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    command = "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"
+    why = "how full it is; raise the maximum, or shorten the timeouts of what fills it"
+    return [Step(command, why, READS)]
+
+
+@detector(
+    thresholds=(FULL, NEAR, RECENT),
+    title="full conntrack table",
+    story="New connections were dropped",
+    lanes=("tcp", "events"),
+    about=("nic",),
+    advice=Advice(Stage.LOOK, _look),
+)
 def detect(window: Window) -> Finding:
     """Is it full, was it, and what did that cost?"""
     told = _tell(window)

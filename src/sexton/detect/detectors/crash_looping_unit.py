@@ -28,16 +28,20 @@ re-creates shows no restart at all: see *cgroup_churn*.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from sexton.detect.protected import protected
-from sexton.detect.registry import detector, missing, not_applicable, unknown
+from sexton.detect.registry import Advice, Stage, detector, missing, not_applicable, unknown
 from sexton.detect.threshold import Threshold
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count, seconds
 from sexton.model.unit import RestartMark, ServiceManager, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
+
+NAME = "crash_looping_unit"
 
 AGAIN = Threshold("again", 2, "restarts in the window", "once may be an upgrade or a passing fault")
 WAITING = Threshold(
@@ -54,7 +58,6 @@ LIMIT = Threshold(
 SEEN = Threshold(
     "seen", 5, "restarts in the window", "enough to tell its period by; else its settings tell"
 )
-NAME = "crash_looping_unit"
 _STARTS = 5
 #: With these a unit that ended cleanly would not have been started again.
 _ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
@@ -117,7 +120,36 @@ class _Loop(NamedTuple):
         return Severity.CRITICAL if lasting and not self.clean else Severity.WARNING
 
 
-@detector(needs=(ServiceManager,), thresholds=_ALL)
+def _stop(finding: Finding, _window: Window) -> list[Step]:
+    """Read its log, then stop it; units that a node cannot run without are never stopped."""
+    steps = []
+    for unit in finding.entities.get("unit", ())[:3]:
+        log = Step(f"journalctl -u {quote(unit)} -n 50", f"why {unit} dies", "none: reads the log")
+        if (needed_for := protected(unit)) is not None:
+            steps.append(Step(log.do, f"{log.why}; do not disable it: {needed_for}", log.risk))
+            continue
+        steps.append(log)
+        steps.append(
+            Step(
+                f"systemctl disable --now {quote(unit)} && systemctl mask {quote(unit)}",
+                "if nothing here uses it: stops the source; undo with unmask and enable",
+                "anything that depends on it loses it",
+            )
+        )
+    return steps
+
+
+@detector(
+    needs=(ServiceManager,),
+    thresholds=_ALL,
+    title="crash-looping unit",
+    story="A unit crashes and restarts",
+    lanes=("restarts", "memcgs"),
+    about=("unit", "cgroup"),
+    answers={"unit": 1},
+    essential=4,
+    advice=Advice(Stage.STOP, _stop),
+)
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""
     manager = next(iter(window.latest(ServiceManager) or ()), None)

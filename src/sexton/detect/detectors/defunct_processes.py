@@ -30,6 +30,8 @@ from sexton.model.task import Process
 from sexton.model.text import count
 from sexton.model.window import Window
 
+NAME = "defunct_processes"
+
 NOTED = Threshold(
     "noted", 20, "defunct processes", "a busy build shows a handful at any moment, not twenty"
 )
@@ -39,7 +41,14 @@ MANY = Threshold(
 _SHOWN = 5
 
 
-@detector(needs=(Process,), thresholds=(NOTED, MANY))
+@detector(
+    needs=(Process,),
+    thresholds=(NOTED, MANY),
+    title="defunct processes",
+    story="Processes ended and were never reaped",
+    lanes=("events",),
+    about=("task",),
+)
 def detect(window: Window) -> Finding:
     """How many stay defunct, and whose they are."""
     edges = window.edges(Process)
@@ -66,7 +75,7 @@ def detect(window: Window) -> Finding:
     )
     if len(defunct) < NOTED.value:
         return Finding(
-            "defunct_processes",
+            NAME,
             Verdict.ABSENT,
             Severity.INFO,
             f"{count(len(defunct), 'defunct process', 'defunct processes')} of {len(last):,}",
@@ -75,7 +84,7 @@ def detect(window: Window) -> Finding:
     worst, held = parents[0]
     blamed = _task(worst, names)
     return Finding(
-        "defunct_processes",
+        NAME,
         Verdict.PRESENT,
         Severity.WARNING if len(defunct) >= MANY.value else Severity.INFO,
         f"{len(defunct):,} defunct processes (not dead cgroups), {held:,} of them"

@@ -34,12 +34,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from sexton.detect.counters import counted
+from sexton.detect.detectors import saturated_core
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.places import cgroups_of
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.detect.stalls import stalled as stalled_runs
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -51,6 +53,8 @@ from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading
 
+NAME = "direct_reclaim"
+
 NOTED = Threshold(
     "scanned", 1_000, "pages/s", "4 MB a second; a log that fills its page cache stays below"
 )
@@ -60,7 +64,6 @@ CAUGHT = Threshold(
 )
 CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be worth a word")
 
-NAME = "direct_reclaim"
 #: What evidence calls reclaim that nobody had to do.
 ORDERED = "reclaim that was ordered"
 AGAIN = "sexton diagnose --seconds 10"
@@ -111,7 +114,27 @@ def _most_first(each: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int,
     return -each[1], each[0]
 
 
-@detector(needs=(VmCounter,), thresholds=(NOTED, LASTING, HURTS, LASTS, CAUGHT, CAUGHT_FOR))
+def _ruled_out(window: Window) -> str:
+    pages = counted(window, VmCounter, "value", "pgscan_direct")
+    if pages is None:
+        return ""
+    return f"direct reclaim ({pages:,.0f} pages scanned)" if pages else "direct reclaim"
+
+
+@detector(
+    needs=(VmCounter,),
+    thresholds=(NOTED, LASTING, HURTS, LASTS, CAUGHT, CAUGHT_FOR),
+    title="direct reclaim",
+    story="Tasks had to free memory themselves",
+    lanes=("pressure", "cores"),
+    about=("core", "task", "cgroup"),
+    answers={"task": 3},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, biggest_processes),
+    mimics=saturated_core.NAME,
+    rises_with=SHORTAGE,
+    rises_if=lambda finding: not is_ordered(finding),
+)
 def detect(window: Window) -> Finding:
     """The stretch that cost tasks most, by the counters; by stacks where those show more."""
     found = paging.readings(window)

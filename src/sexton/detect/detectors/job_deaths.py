@@ -37,6 +37,7 @@ from sexton.model.text import count, shorten
 from sexton.model.window import Window
 
 NAME = "job_deaths"
+
 #: Words for an end, by their beginnings ("killed", "crashing"), and names that hold one.
 _END = r"(?:died|dies|dead\b|death|kill|crash|fail|lost\b|abort|hung|hang|stuck|gone\b|evict|oom)"
 _ENDED = re.compile(
@@ -70,7 +71,13 @@ class _Remark(NamedTuple):
         return _JOB.search(self.text) is not None and _NOT.search(self.text) is None
 
 
-@detector()
+@detector(
+    title="job deaths",
+    story="A job died",
+    lanes=("events", "tcp"),
+    about=("job",),
+    answers={"job": 1},
+)
 def detect(window: Window) -> Finding:
     """Every death that somebody told of, the oldest first."""
     remarks = [

@@ -27,16 +27,19 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.registry import detector, missing
+from sexton.detect.registry import READS, Advice, Stage, detector, missing
 from sexton.detect.stems import container, join, path_stem, pattern, split
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupDir
+from sexton.model.diagnosis import Step
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.task import ProcessCgroup
 from sexton.model.text import count
 from sexton.model.window import Window
 from sexton.series.directories import identity
+
+NAME = "leaked_scopes"
 
 EMPTY = Threshold(
     "empty", 100, "scopes without processes", "a closed scope goes within a second: a node has none"
@@ -47,7 +50,6 @@ FULL = Threshold(
 CROWD = Threshold(
     "crowd", 1_000, "directories under one parent", "a large node has some hundreds in all"
 )
-NAME = "leaked_scopes"
 INIT = "/init.scope"
 _MOST = 5
 
@@ -64,7 +66,21 @@ class _Group(NamedTuple):
         return join(self.path, self.names)
 
 
-@detector(needs=(CgroupDir,), thresholds=(EMPTY, FULL, CROWD))
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    why = "which sessions do not close; end them with loginctl terminate-session"
+    return [Step("loginctl list-sessions | grep closing", why, READS)]
+
+
+@detector(
+    needs=(CgroupDir,),
+    thresholds=(EMPTY, FULL, CROWD),
+    title="leaked scopes",
+    story="Empty cgroups were never removed",
+    lanes=("memcgs",),
+    about=("cgroup",),
+    answers={"cgroup": 3},
+    advice=Advice(Stage.LOOK, _look),
+)
 def detect(window: Window) -> Finding:
     """Empty scopes first, crowded parents second."""
     rows = window.latest(CgroupDir) or ()

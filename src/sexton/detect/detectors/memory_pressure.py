@@ -32,10 +32,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
@@ -46,6 +46,8 @@ from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading
 from sexton.series.pressure import Level, Stall
 
+NAME = "memory_pressure"
+
 NOTED = Threshold("noted", 5, "% some", "kswapd alone keeps a full page cache below this")
 NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
 ALL_STALL = Threshold("all stalled", 5, "% full", "a twentieth of the time nothing ran at all")
@@ -53,7 +55,6 @@ GRAVE = Threshold("grave", 40, "% full", "systemd-oomd begins to kill at 60 %, o
 GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, users do not")
 _THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
 
-NAME = "memory_pressure"
 AGAIN = "sexton diagnose --seconds 10"
 #: What tells of reclaim or thrashing, in words.
 _SIGNS = {
@@ -84,7 +85,22 @@ class Worst(NamedTuple):
     machine: bool | None = True
 
 
-@detector(thresholds=_THRESHOLDS)
+def _ruled_out(window: Window) -> str:
+    found = pressure.levels(window)
+    over = pressure.between(found[0], found[-1]) if len(found) > 1 else None
+    return "" if over is None else f"memory pressure ({over.some:.1f} %)"
+
+
+@detector(
+    thresholds=_THRESHOLDS,
+    title="memory pressure",
+    story="Memory was short",
+    lanes=("pressure", "cores"),
+    about=("core", "task"),
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, biggest_processes),
+    rises_with=SHORTAGE,
+)
 def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""
     counted = paging.readings(window)

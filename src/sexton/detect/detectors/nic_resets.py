@@ -38,6 +38,8 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
+NAME = "nic_resets"
+
 RECENT = Threshold(
     "recent", DAY_S, "s", "a reset today still explains a job that died today; older ones do not"
 )
@@ -110,12 +112,20 @@ class _Told:
         return Severity.WARNING if self.day or self.undated else Severity.INFO
 
 
-@detector(thresholds=(RECENT, MANY, ONE_RESET))
+@detector(
+    thresholds=(RECENT, MANY, ONE_RESET),
+    title="NIC resets",
+    story="The network card was reset",
+    lanes=("nic_faults", "events", "softirq_wait", "tcp"),
+    about=("nic", "queue", "core", "irq"),
+    answers={"nic": 1, "queue": 1, "irq": 1, "job": 3},
+    essential=3,
+)
 def detect(window: Window) -> Finding:
     """How often, when, why and on which queue."""
     real = nics.physical(window)
     if real == ():
-        return not_applicable("nic_resets", "no physical network interface here")
+        return not_applicable(NAME, "no physical network interface here")
     counters = [
         each for each in nics.counters(window, COUNTERS) if real is None or each.nic in real
     ]
@@ -124,7 +134,7 @@ def detect(window: Window) -> Finding:
         if real is None:
             lacking.append(nics.hidden(window) or missing(window.why_missing(Nic)))
         what = "no kernel log, and no driver here counts its resets"
-        return unknown("nic_resets", what, tuple(lacking))
+        return unknown(NAME, what, tuple(lacking))
     if not window.read(NicCounter) and real is not None:
         lacking.append(missing(window.why_missing(NicCounter)))
     told = _tell(window, counters)
@@ -243,7 +253,7 @@ def _none(
     since = "since boot" if counters or reach is None else reach.words
     which = f" of {', '.join(real)}" if real else ""
     return Finding(
-        "nic_resets",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"0 resets{which} {since}",
@@ -263,7 +273,7 @@ def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
     if places and not any(place.cores for place in places) and not window.read(NicQueue):
         lacking.append(missing(window.why_missing(NicQueue)))
     return Finding(
-        "nic_resets",
+        NAME,
         Verdict.PRESENT,
         told.severity,
         _summary(told, names, places),

@@ -34,17 +34,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sexton.detect.counters import counted
 from sexton.detect.detectors import saturated_core
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_fault
 from sexton.detect.faulting import Faulting, Tally, holder, tally
 from sexton.detect.places import cgroups_of
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import READS, Advice, Stage, detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS, stalled
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, stalled
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import VmCounter
 from sexton.model.stack import StackCount
@@ -55,6 +57,8 @@ from sexton.series import paging
 from sexton.series.paging import PagingStep, Reading
 from sexton.series.pressure import Stall
 from sexton.series.rates import SLACK
+
+NAME = "page_fault_storm"
 
 MINOR = Threshold(
     "faults",
@@ -80,7 +84,6 @@ HOLDER = Threshold(
 )
 BLAME = Threshold("blame", 20, "% of the faults", "who took fewer did not make the storm")
 
-NAME = "page_fault_storm"
 AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
@@ -123,7 +126,38 @@ class _Seen(NamedTuple):
 _LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
 
 
-@detector(thresholds=_LIMITS)
+def _ruled_out(window: Window) -> str:
+    faults = counted(window, VmCounter, "value", "pgmajfault")
+    edges = window.bounds_of(VmCounter)
+    if faults is None or edges is None:
+        return ""
+    return f"page faults ({faults / (edges[1] - edges[0]):.0f} major per second)"
+
+
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    why = "which process maps and unmaps: an allocator that returns memory at once, or a loop of "
+    return [Step("pidstat -r 1 5", why + "short-lived processes", READS)]
+
+
+def _is_major(finding: Finding) -> bool:
+    """Minor faults are ordinary work; only faults that read from disk go with a shortage."""
+    rates = (each.number for each in finding.evidence if each.what == "major page faults")
+    return any(rate is not None and rate >= MAJOR.value for rate in rates)
+
+
+@detector(
+    thresholds=_LIMITS,
+    title="page fault storm",
+    story="Pages were faulted in, again and again",
+    lanes=("cores", "pressure"),
+    about=("core", "task", "cgroup"),
+    answers={"task": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    mimics=saturated_core.NAME,
+    rises_with=SHORTAGE,
+    rises_if=_is_major,
+)
 def detect(window: Window) -> Finding:
     """Major faults with pressure, a core that was held by faults, or the highest rate."""
     found = paging.readings(window)

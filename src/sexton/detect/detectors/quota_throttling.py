@@ -31,16 +31,20 @@ rise together, something else makes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import detector, not_applicable, unknown
+from sexton.detect.counters import moved
+from sexton.detect.registry import READS, Advice, Stage, detector, not_applicable, unknown
+from sexton.detect.stalls import SHORTAGE
 from sexton.detect.stems import unit_of
 from sexton.detect.threshold import Threshold
-from sexton.model.cgroup import CgroupThrottle
+from sexton.model.cgroup import CgroupThrottle, Mount
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.text import count
+from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.window import Window
@@ -56,6 +60,7 @@ from sexton.series.rates import (
 )
 
 NAME = "quota_throttling"
+
 OFTEN = Threshold(
     "often", 10, "throttled periods in a stretch", "a second's worth; fewer nobody notices"
 )
@@ -119,7 +124,41 @@ class _Stretch(NamedTuple):
         return lasts and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
 
 
-@detector(needs=(CgroupThrottle,), thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH))
+def _ruled_out(window: Window) -> str:
+    throttled = moved(window, CgroupThrottle, "throttled")
+    if throttled is None:
+        return ""
+    worst = max(throttled, key=lambda thing: throttled[thing], default=None)
+    if worst is None or not throttled[worst]:
+        return "CPU quota"
+    return f"CPU quota ({printable(str(worst[0]))} throttled {throttled[worst]:,.0f} times)"
+
+
+def _look(finding: Finding, window: Window) -> list[Step]:
+    units = finding.entities.get("unit", ())
+    why = "how much CPU it may use; raise the quota, or run fewer threads"
+    if units:
+        return [Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, READS)]
+    path = next(iter(finding.entities.get("cgroup", ())), "")
+    first = [each for each in window.latest(Mount) or () if "cpu" in each.super_options]
+    if first:
+        top = min((each.mount_point for each in first), key=len)
+        return [Step(f"cat {quote(printable(f'{top}{path}/cpu.cfs_quota_us'))}", why, READS)]
+    return [Step(f"cat {quote(f'/sys/fs/cgroup{path}/cpu.max')}", why, READS)]
+
+
+@detector(
+    needs=(CgroupThrottle,),
+    thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH),
+    title="CPU quota throttling",
+    story="A cgroup ran out of its CPU quota",
+    lanes=("cores",),
+    about=("cgroup", "unit"),
+    answers={"unit": 4, "cgroup": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    rises_with=SHORTAGE,
+)
 def detect(window: Window) -> Finding:
     """Who is stopped by its quota, the one that is stopped longest first."""
     if not window.row_count(CgroupThrottle):

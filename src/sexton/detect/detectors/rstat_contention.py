@@ -48,6 +48,8 @@ from sexton.model.window import Window
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.rates import SLACK
 
+NAME = "rstat_contention"
+
 SEVERAL = Threshold("cores", 2, "in one second", "one core that flushes waits for nobody")
 CAUGHT = Threshold("caught", 10, "samples/s and core", "a tenth of a core at 97 Hz")
 LASTING = Threshold("for", 2, "s in a row", "as long as a core must be held to be worth a word")
@@ -58,7 +60,6 @@ TOGETHER = Threshold(
     "together", 50, "% in the kernel", "who waits for a lock by spinning burns more than half"
 )
 
-NAME = "rstat_contention"
 WITH_STACKS = "sudo sexton diagnose --stacks  # recorded: sexton record --stacks"
 _SHOWN = 8
 
@@ -78,7 +79,14 @@ class Pair(NamedTuple):
     share: float
 
 
-@detector(thresholds=(SEVERAL, CAUGHT, LASTING, MOSTLY, KERNEL_SHARE, HELD, TOGETHER))
+@detector(
+    thresholds=(SEVERAL, CAUGHT, LASTING, MOSTLY, KERNEL_SHARE, HELD, TOGETHER),
+    title="rstat contention",
+    story="Cores waited for each other to update cgroup statistics",
+    lanes=("cores", "stacks"),
+    about=("core", "task", "cgroup"),
+    answers={"core": 4},
+)
 def detect(window: Window) -> Finding:
     """The stretch in which most samples of several cores flushed."""
     rows = window.latest(CoreTimes)

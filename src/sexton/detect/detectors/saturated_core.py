@@ -33,11 +33,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
 from sexton.detect.threshold import Threshold
 from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.task import Thread
 from sexton.model.text import count
@@ -46,6 +47,8 @@ from sexton.model.window import Window
 from sexton.series.cores import WHOLE, CoreSeries, Shares, core_series
 from sexton.series.rates import F32, SLACK
 from sexton.series.steps import steps
+
+NAME = "saturated_core"
 
 KERNEL_SHARE = Threshold(
     "kernel share", 90, "% of a core", "the walk of the incident held its core at 100 % system"
@@ -89,7 +92,30 @@ class _Blame(NamedTuple):
     share: float
 
 
-@detector(needs=(CoreTimes,), thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME))
+def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
+    if not finding.entities.get("core") or any("perf" in each.source for each in finding.evidence):
+        return []
+    core = finding.entities["core"][0]
+    return [
+        Step(
+            f"perf record -C {core} -g -- sleep 10 && perf report --stdio | head -50",
+            f"which kernel function holds core {core}",
+            "negligible: samples one core",
+        )
+    ]
+
+
+@detector(
+    needs=(CoreTimes,),
+    thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME),
+    title="saturated core",
+    story="That core was held in the kernel",
+    lanes=("cores", "stacks"),
+    about=("core", "task"),
+    answers={"core": 1, "task": 1, "function": 1},
+    essential=2,
+    advice=Advice(Stage.PROVE, _record_stacks),
+)
 @remembered
 def detect(window: Window) -> Finding:
     """The longest time any core was held in the kernel."""
@@ -100,11 +126,11 @@ def detect(window: Window) -> Finding:
             f"readings at least {HELD.value:.0f} s apart", "sexton diagnose --seconds 10"
         )
         summary = f"{duration(watched)} of readings cannot tell a stall from a spike"
-        return unknown("saturated_core", summary, (lacking,))
+        return unknown(NAME, summary, (lacking,))
     series = core_series(window)
     if series is None or np.isnan(series.system).all():
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
-        return unknown("saturated_core", "every core's counters went backwards", (lacking,))
+        return unknown(NAME, "every core's counters went backwards", (lacking,))
     held = sorted(holds(series), key=lambda hold: -hold.seconds)
     return _held(held, window) if held else _calm(series, watched)
 
@@ -160,7 +186,7 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
     return Finding(
-        "saturated_core",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"no core held in the kernel; busiest there: core {series.cores[row]}, {share:.0f} % "
@@ -206,7 +232,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     where = "in softirq" if worst.is_softirq else "in the kernel"
     others = f" (and {count(len(longest) - 1, 'more core')})" if len(longest) > 1 else ""
     return Finding(
-        "saturated_core",
+        NAME,
         Verdict.PRESENT,
         Severity.CRITICAL if worst.seconds >= GRAVE.value * SLACK else Severity.WARNING,
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",

@@ -32,16 +32,24 @@ from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.text import count, seconds
 from sexton.model.window import Window
 
+NAME = "slow_memcg_stats"
+
 NORMAL = Threshold("normal", 0.01, "s", "a healthy read takes 0.03 to 0.06 ms, 10 ms is generous")
 WORTH_A_LINE = Threshold("worth a line", 0.1, "s", "readers come every few seconds: 1 % of a core")
 SLOW = Threshold("slow", 1, "s", "a core held for a second delays everything that is bound to it")
 GRAVE = Threshold("grave", 5, "s", "ENA and other drivers reset a queue that waited for 5 s")
 #: The files that periodic readers read; `lru_gen` walks too, but nobody reads it by the clock.
 _READ_BY_OTHERS = "memory."
-NAME = "slow_memcg_stats"
 
 
-@detector(needs=(WalkCost,), thresholds=(NORMAL, WORTH_A_LINE, SLOW, GRAVE))
+@detector(
+    needs=(WalkCost,),
+    thresholds=(NORMAL, WORTH_A_LINE, SLOW, GRAVE),
+    title="slow memcg statistics",
+    story="Reading memory statistics took long",
+    lanes=("cores", "memcgs"),
+    about=(),
+)
 def detect(window: Window) -> Finding:
     """The dearest of the files that others read."""
     walks = sorted(

@@ -33,6 +33,8 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
+NAME = "soft_lockups"
+
 RECENT = Threshold(
     "recent", DAY_S, "s", "a lockup today may be what broke the job; an older one is history"
 )
@@ -44,7 +46,15 @@ FAMILIES = {"soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_sta
 _SHOWN = 8
 
 
-@detector(needs=(KernelLog,), thresholds=(RECENT, ONE_STALL))
+@detector(
+    needs=(KernelLog,),
+    thresholds=(RECENT, ONE_STALL),
+    title="soft lockups",
+    story="A core was locked up",
+    lanes=("cores", "events"),
+    about=("core", "task"),
+    answers={"core": 2, "task": 2, "function": 2},
+)
 def detect(window: Window) -> Finding:
     """Which cores hung, how long, and what ran on them."""
     reach = kernel_log.reach(window) or Reach(None, False, 0, "kernel log")
@@ -59,7 +69,7 @@ def detect(window: Window) -> Finding:
     severity = Severity.CRITICAL if recent else Severity.WARNING if undated else Severity.INFO
     dated = [line for line in said if line.wall_s is not None]
     return Finding(
-        "soft_lockups",
+        NAME,
         Verdict.PRESENT,
         severity,
         _summary(shown, bool(recent), bool(undated)),
@@ -72,7 +82,7 @@ def detect(window: Window) -> Finding:
 
 def _none(reach: Reach) -> Finding:
     return Finding(
-        "soft_lockups",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"0 lockups or RCU stalls {reach.words}",

@@ -29,14 +29,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sexton.detect import nics
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.counters import moved
+from sexton.detect.detectors import saturated_core
+from sexton.detect.registry import READS, Advice, Stage, detector, missing, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.cpu import CoreTimes, SoftnetCpu
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import NetDevice, NicQueue
 from sexton.model.task import Thread
@@ -45,9 +49,11 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import CoreSeries, Shares, core_series
 from sexton.series.rates import SLACK, Run, Steps, runs, steps_of
-from sexton.series.steps import Step, steps
+from sexton.series.steps import Step as Interval
+from sexton.series.steps import steps
 
 NAME = "softirq_flood"
+
 NOTED = Threshold("noted", 50, "% of a core", "a busy interface's core; less is everyday's work")
 FLOODED = Threshold(
     "flooded", 80, "% of a core", "what is left is not enough for whatever else is bound to it"
@@ -105,7 +111,37 @@ class _Flood(NamedTuple):
         return self.is_packets and (drops or self.shares.softirq >= FLOODED.value)
 
 
-@detector(needs=(CoreTimes,), thresholds=(NOTED, FLOODED, LASTING, DROPPED, PACKETS, BROUGHT))
+def _ruled_out(window: Window) -> str:
+    dropped, squeezed = (moved(window, SoftnetCpu, name) for name in ("dropped", "time_squeeze"))
+    if dropped is None or squeezed is None:
+        return ""
+    lost, cut = sum(dropped.values()), sum(squeezed.values())
+    if not lost and not cut:
+        return "packet flood"
+    return f"packet flood (backlog dropped {lost:,.0f}, squeezed {cut:,.0f} times)"
+
+
+def _look(finding: Finding, _window: Window) -> list[Step]:
+    nic = next(iter(finding.entities.get("nic", ())), None)
+    spread = "spread them over more cores (ethtool -X, rps_cpus)"
+    if nic is None:
+        return [Step("sar -n DEV 1 5", f"which interface receives them; {spread}", READS)]
+    command = f"ethtool -S {quote(nic)} | grep -iE 'drop|packets'"
+    return [Step(command, f"which queue receives them; {spread}", READS)]
+
+
+@detector(
+    needs=(CoreTimes,),
+    thresholds=(NOTED, FLOODED, LASTING, DROPPED, PACKETS, BROUGHT),
+    title="softirq flood",
+    story="Packets flooded a core",
+    lanes=("cores", "softirq_wait", "nics"),
+    about=("core", "nic", "queue", "irq", "task"),
+    answers={"core": 3},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    mimics=saturated_core.NAME,
+)
 def detect(window: Window) -> Finding:
     """The core that was flooded most, by which interface."""
     series = core_series(window)
@@ -173,7 +209,7 @@ def _meanwhile(net: Steps, core: int, run: Run) -> _Net | None:
     return _Net(float(net.seconds[inside].sum()), processed, dropped, squeezed)
 
 
-def _inside(step: Step[Any], run: _Flood) -> bool:
+def _inside(step: Interval[Any], run: _Flood) -> bool:
     overlap = min(step.end_mono, run.end) - max(step.start_mono, run.start)
     return overlap >= step.seconds / 2
 

@@ -50,6 +50,8 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
+NAME = "starved_napi"
+
 HELD = Threshold(
     "held core", 90, "% in system time", "less leaves the softirq room to run in between"
 )
@@ -86,12 +88,19 @@ class _Seen(NamedTuple):
         return longest if longest.seconds >= told.seconds else None
 
 
-@detector(thresholds=(WAIT, GRAVE, HELD))
+@detector(
+    thresholds=(WAIT, GRAVE, HELD),
+    title="starved NAPI",
+    story="The card's packets waited for a core",
+    lanes=("softirq_wait", "cores", "events"),
+    about=("nic", "queue", "core", "irq"),
+    answers={"nic": 2, "queue": 2, "irq": 2},
+)
 def detect(window: Window) -> Finding:
     """The longest wait measured or told of, or the longest silence seen."""
     real = nics.physical(window)
     if real == ():
-        return not_applicable("starved_napi", "no physical network interface here")
+        return not_applicable(NAME, "no physical network interface here")
     counters = nics.counters(window, (COUNTER,))
     live = silent_polls.can_tell(window)
     watched = waits.watch(window)
@@ -102,7 +111,7 @@ def detect(window: Window) -> Finding:
         if real is None:
             lacking.append(missing(window.why_missing(Nic)))
         what = "no kernel log, no driver counter and no live view of the polls"
-        return unknown("starved_napi", what, tuple(lacking))
+        return unknown(NAME, what, tuple(lacking))
     told = told_waits(window)
     held = [
         each
@@ -132,7 +141,7 @@ def _unasked(silence: Silence, lacking: Sequence[Missing]) -> Finding:
         f" {row.nic}:{row.queue} once; whether a packet waited cannot be told"
     )
     probe = Missing("how long every single poll waits, while it happens", PROBE)
-    return unknown("starved_napi", summary, (*lacking, probe))
+    return unknown(NAME, summary, (*lacking, probe))
 
 
 def _lacks_live(window: Window) -> list[Missing]:
@@ -193,7 +202,7 @@ def _fed(
     if lost:
         summary += f"; {len(lost)} waited for an interrupt that did not come, which is not starving"
     return Finding(
-        "starved_napi",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         summary,
@@ -226,7 +235,7 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
     if not seen.measured and (seen.silent or not seen.told):
         lacking.append(Missing("how long every single poll waited", PROBE))
     return Finding(
-        "starved_napi",
+        NAME,
         Verdict.PRESENT,
         _severity(seen),
         _summary(seen, places),

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.detect.counters import counted
 from sexton.detect.registry import detector, unknown
 from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -40,6 +41,7 @@ from sexton.model.window import Window
 from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums, totals
 
 NAME = "tcp_loss"
+
 LASTING = Threshold("lasting", 3, "s", "a switch that overflows for a moment loses less long")
 STRETCH = Threshold(
     "stretch", 10, "s", "an interface that is reset is away for seconds; a minute averages it away"
@@ -113,7 +115,24 @@ class _Stretch(NamedTuple):
         return self.hurts, self.is_noted, self.again * self.share, self.given_up
 
 
-@detector(needs=(TcpCounters,), thresholds=_ALL)
+def _ruled_out(window: Window) -> str:
+    sent = counted(window, TcpCounters, "out_segments")
+    again = counted(window, TcpCounters, "retransmitted_segments")
+    return (
+        f"TCP loss ({100 * again / sent:.1f} % retransmits)" if sent and again is not None else ""
+    )
+
+
+@detector(
+    needs=(TcpCounters,),
+    thresholds=_ALL,
+    title="TCP loss",
+    story="Connections lost packets",
+    lanes=("tcp", "nics", "events"),
+    about=(),
+    answers={"job": 2},
+    ruled_out=_ruled_out,
+)
 def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""
     found = _losses(window)

@@ -27,16 +27,22 @@ again. Those held by tmpfs files go when the files are deleted; a reboot frees t
 
 from __future__ import annotations
 
+from shlex import quote
+
 from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
 from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
-from sexton.detect.registry import detector, missing
+from sexton.detect.registry import Advice, Stage, detector, missing
 from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
+from sexton.model.chain import Strength
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.text import count, seconds, size
+from sexton.model.text import count, printable, seconds, size
 from sexton.model.window import Window
+
+NAME = "zombie_memcgs"
 
 NORMAL = Threshold("normal", 50, "dying", "a quiet node has some dozens, held by page cache")
 MANY = Threshold(
@@ -57,7 +63,6 @@ GRAVE_RATIO = Threshold(
 #: Owners with a smaller part of the dead are left to `sexton zombies`.
 SHARE = Threshold("share", 5, "% of the dead", "one who left so few did not make the heap")
 
-NAME = "zombie_memcgs"
 HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
@@ -67,7 +72,46 @@ _MOST = 8
 _ALL = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
 
 
-@detector(needs=(CgroupCensus,), thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, ID_WALL, COST_WALL))
+def _free(_finding: Finding, window: Window) -> list[Step]:
+    census = window.latest(CgroupCensus)
+    if not census or census[0].mount_point is None:
+        return []
+    known = [each for each in owners(window) if each.strength is not Strength.POSSIBLE]
+    path = known[0].path if known else "/"
+    parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
+    if path == "/":
+        return [
+            Step(
+                "sudo sexton zombies --watch",
+                "names their owners as they die; stop those, then free on their parent",
+                "none: follows events",
+            )
+        ]
+    if census[0].version == 2:
+        command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
+        risk = "evicts cache of live siblings too; needs 5.19 or later; repeat while it frees"
+    else:
+        order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
+        command = f"timeout 5 sh -c {quote(order)}"
+        risk = (
+            "reclaims live siblings' cache too; some 0.3 ms of one core per zombie it cannot free"
+        )
+    what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
+    what += " (those held by files on tmpfs go when the files are deleted)"
+    return [Step(command, what, risk)]
+
+
+@detector(
+    needs=(CgroupCensus,),
+    thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, ID_WALL, COST_WALL),
+    title="zombie memcgs",
+    story="Removed memory cgroups stayed in memory",
+    lanes=("memcgs", "cores"),
+    about=("cgroup", "unit"),
+    answers={"cgroup": 1, "unit": 3},
+    essential=1,
+    advice=Advice(Stage.FREE, _free),
+)
 def detect(window: Window) -> Finding:
     """The last count that could be made, judged against the live set."""
     census = _census(window)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sexton.detect.detectors import job_deaths
+from sexton.detect.registry import detector_of, title_of
 from sexton.explain.moments import clock
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Contest, Rival
@@ -47,13 +49,14 @@ def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
 
 
 def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
-    """Is this churn a crash loop that a chain begins with, seen by its cgroups?"""
-    if cause != "cgroup_churn" or "crash_looping_unit" not in (
-        chain.root for chain in diagnosis.chains
-    ):
+    """Does a chain begin with the same problem, named more precisely? Churn may be the cgroups of
+    a crash loop."""
+    detector = detector_of(cause)
+    precise = "" if detector is None else detector.yields_to
+    if precise not in (chain.root for chain in diagnosis.chains):
         return False
     units = diagnosis.by_id[cause].entities.get("unit", ())
-    looping = diagnosis.by_id["crash_looping_unit"].entities.get("unit", ())
+    looping = diagnosis.by_id[precise].entities.get("unit", ())
     return bool(units) and set(units) <= set(looping)
 
 
@@ -80,7 +83,7 @@ def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
     others = [each for each in others if not is_twin(each.cause, diagnosis)]
     if not others:
         return ""
-    words = f"{_words(contest.symptom)}: {_words(first.cause)} ({first.strength})"
+    words = f"{title_of(contest.symptom)}: {title_of(first.cause)} ({first.strength})"
     even = [each for each in others if each.strength is first.strength]
     less = [each for each in others if each.strength is not first.strength]
     if even:
@@ -92,7 +95,7 @@ def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
 
 def _rival(rival: Rival) -> str:
     why = f": {rival.against[0]}" if rival.against else ""
-    return f"{_words(rival.cause)} ({rival.strength}{why})"
+    return f"{title_of(rival.cause)} ({rival.strength}{why})"
 
 
 def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -113,7 +116,7 @@ def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """That somebody marked a death on a node that is not sick, and what there is to say of it."""
-    death = diagnosis.by_id.get("job_deaths")
+    death = diagnosis.by_id.get(job_deaths.NAME)
     if death is None or death.verdict is not Verdict.PRESENT:
         return
     told = f"{death.summary}, at {clock(death.end)} UTC."
@@ -125,7 +128,3 @@ def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if death.id not in diagnosis.unexplained:
         yield from story(diagnosis, width)
     yield ""
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -12,8 +12,15 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from shlex import quote
 
+from sexton.detect.detectors import (
+    crash_looping_unit,
+    job_deaths,
+    leaked_scopes,
+    zombie_memcgs,
+)
+from sexton.detect.registry import title_of
 from sexton.model.chain import Chain
-from sexton.model.diagnosis import ESSENTIAL, Diagnosis, Exit
+from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
@@ -33,7 +40,7 @@ EXITS = {
 _FACT = 19
 _MOST_LINES = 6
 #: What `sexton fix plan` has steps for.
-_TREATED = ("crash_looping_unit", "zombie_memcgs", "leaked_scopes")
+_TREATED = (crash_looping_unit.NAME, zombie_memcgs.NAME, leaked_scopes.NAME)
 _NARROW = 15
 _ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
 _WIDE_ENOUGH = 72
@@ -198,12 +205,10 @@ def _cut(text: str, width: int) -> str:
 
 
 def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    known = diagnosis.by_id
     yield from died(diagnosis, width)
-    for name in ESSENTIAL:
-        if name in known:
-            yield from _fact(known[name], width)
-    others = [each for each in diagnosis.findings if each.id not in ESSENTIAL]
+    for finding in diagnosis.essential:
+        yield from _fact(finding, width)
+    others = [each for each in diagnosis.findings if not each.essential]
     clean = [each.id for each in others if each.verdict is Verdict.ABSENT]
     if clean:
         # A container's own processes and cgroups may be clean while the node's are not.
@@ -213,7 +218,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     room = width - _FACT - 2
     yield from labelled("noted", [_cut(each, room) for each in _noted(diagnosis)[:2]], width, _FACT)
     unasked = [each for each in others if each.verdict is Verdict.UNKNOWN]
-    names = ", ".join(each.id for each in unasked).replace("_", " ")
+    names = ", ".join(title_of(each.id) for each in unasked)
     if diagnosis.exit is Exit.CANNOT_TELL:
         yield from labelled("not checked", [names] if names else [], width, _FACT)
         yield ""
@@ -228,7 +233,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def _some(names: list[str], width: int) -> str:
     """As many names as a line holds, and how many more there are."""
-    told = [name.replace("_", " ") for name in names]
+    told = [title_of(name) for name in names]
     for most in range(len(told), 0, -1):
         more = f" and {len(told) - most} more" if most < len(told) else ""
         text = ", ".join(told[:most]) + more
@@ -238,7 +243,7 @@ def _some(names: list[str], width: int) -> str:
 
 
 def _fact(finding: Finding, width: int) -> Iterator[str]:
-    label = finding.id.replace("_", " ")
+    label = title_of(finding.id)
     prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
     text = prefix.get(finding.verdict, "") + finding.summary
     yield from labelled(label, [text], width, _FACT)
@@ -246,7 +251,7 @@ def _fact(finding: Finding, width: int) -> Iterator[str]:
 
 def _noted(diagnosis: Diagnosis) -> list[str]:
     """Present, but only worth a line, and told nowhere else."""
-    told = {"job_deaths"}
+    told = {job_deaths.NAME}
     if diagnosis.exit is Exit.PROBLEM:
         told |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
     return [
@@ -298,9 +303,9 @@ def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
     """What is missing by what would grant it: what the verdict hangs on first, each but once."""
     asking = [each for each in diagnosis.findings if each.verdict in _ASKING]
-    asking.sort(key=lambda each: each.id not in ESSENTIAL or each.verdict is Verdict.PRESENT)
+    asking.sort(key=lambda each: not each.essential or each.verdict is Verdict.PRESENT)
     if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
-        asking = [each for each in asking if each.id in ESSENTIAL]
+        asking = [each for each in asking if each.essential]
     grants: dict[str, str] = {}
     for finding in asking:
         for lack in finding.missing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from sexton.detect.registry import title_of
 from sexton.explain.moments import clock, day
 from sexton.model.chain import Chain, Contest, Link, Strength
 from sexton.model.diagnosis import Exit
@@ -216,11 +217,11 @@ def _rivals(why: Why, width: int) -> Iterator[str]:
 
 
 def _contest(contest: Contest, width: int) -> Iterator[str]:
-    symptom = contest.symptom.replace("_", " ")
+    symptom = title_of(contest.symptom)
     yield from block(f"COMPETING CAUSES of {symptom} (● is in the chain)", width, "   ", first=" ")
     for rival in contest.rivals:
         sign = "●" if rival.chosen else "○"
-        cause = rival.cause.replace("_", " ")
+        cause = title_of(rival.cause)
         yield from _hung(
             f"   {sign} ", f"{cause}, {rival.strength}: {printable(rival.sentence)}", width
         )
@@ -234,7 +235,7 @@ def _facts(why: Why, width: int) -> Iterator[str]:
     if not why.findings:
         some = why.asked[:6] if why.about.kind != "symptom" else ()
         told = [known[name] for name in some if name in known]
-        texts = [f"{each.id.replace('_', ' ')}: {_verdict(each)}" for each in told]
+        texts = [f"{title_of(each.id)}: {_verdict(each)}" for each in told]
         yield from labelled("LOOKED AT", texts, width)
         return
     rows: list[tuple[str, str, str]] = []
