@@ -36,8 +36,10 @@ class Witness(Window):
     """The same window as `window`, with what is read of it noted."""
 
     def __init__(self, window: Window) -> None:
-        vars(self).update(vars(window))  # its edges, its states and what was kept of it
         self._window = window
+        self.states, self._providers, self._kept = window.states, window._providers, window._kept
+        self.start, self.end = window.start, window.end
+        self.start_mono, self.end_mono = window.start_mono, window.end_mono
         self._notes: list[Noted] = []
         self._whole: dict[type[Row], Rows] = {}
 

@@ -25,7 +25,7 @@ from sexton.model.cpu import CoreTimes, RunQueue, SoftnetCpu
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.net import Conntrack, NetDevice, NicCounter, TcpCounters
 from sexton.model.row import Row
-from sexton.model.softirq import SoftirqWait
+from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.unit import Unit
 from sexton.model.window import Key
 from sexton.series import cores
@@ -136,6 +136,14 @@ SOFTIRQ_LONGEST = Metric(
     "softirq_longest_wait_ms", SoftirqWait, ("longest_us",), Kind.GAUGE, "ms",
     "longest wait of {1} that ended", "softirq", "< 10 ms", 1e-3,
 )  # fmt: skip
+SOFTIRQ_WAITS = Metric(
+    "softirq_waits", SoftirqWait, ("waits",), Kind.GAUGE, "", "waits of {1} since the probe began",
+    "softirq",
+)  # fmt: skip
+PROBE_WATCHED = Metric(
+    "softirq_probe_watched", ProbeCost, ("watched",), Kind.GAUGE, "", "the probe was watching",
+    "softirq",
+)  # fmt: skip
 PRESSURE = Metric(
     "pressure_percent", Pressure, ("total_us",), Kind.COUNTER, _TIME, "{1} pressure", "pressure",
     "< 10 %", 1e-4,
@@ -169,7 +177,8 @@ LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "", "live memo
 METRICS: tuple[Metric, ...] = (
     CORE_KERNEL, CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT, RUN_QUEUE_WAIT,
     *_counters(SoftnetCpu, "softnet", "softirq", "processed", "dropped", "time_squeeze"),
-    SOFTIRQ_WAIT, SOFTIRQ_PENDING, SOFTIRQ_LONGEST, PRESSURE, VMSTAT, VMSTAT_CHANGE, VMSTAT_LEVEL,
+    SOFTIRQ_WAIT, SOFTIRQ_PENDING, SOFTIRQ_LONGEST, SOFTIRQ_WAITS, PROBE_WATCHED, PRESSURE,
+    VMSTAT, VMSTAT_CHANGE, VMSTAT_LEVEL,
     *_counters(NetDevice, "nic", "nic", "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
                "tx_bytes", "tx_packets", "tx_errors", "tx_dropped"),
     NIC_COUNTER,

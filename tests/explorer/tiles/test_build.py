@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.explorer.tiles.build import Clock, Counters, Part, Rows, places
+from sexton.explorer.tiles.build import Clock, Metrics, Part, Rows, places
 from sexton.model.cpu import CoreTimes
-from sexton.replay.span_reader import Book
+from sexton.replay.span_reader import SegmentReader
+from sexton.series.catalogue import Kind, Metric
 from sexton.store.recording import Recording
 from tests.support.recordings import WALL_S, cores, write_sealed
+
+
+def _counter(*columns: str) -> Metric:
+    return Metric("user_ms", CoreTimes, columns, Kind.COUNTER, "ms/s", "for a test", "core")
 
 
 def claimed(start: list[float], end: list[float]) -> dict[int, list[int]]:
@@ -60,10 +65,10 @@ def test_rates_go_on_from_segment_to_segment_and_end_at_a_gap(tmp_path: Path):
     write_sealed(tmp_path, [{CoreTimes: [cores(10.0), cores(11.0)]}], 1)
     write_sealed(tmp_path, [{CoreTimes: [cores(12.0), cores(13.0)]}], 2)
     write_sealed(tmp_path, [{CoreTimes: [cores(100.0), cores(101.0)]}], 3)
-    counters = Counters(CoreTimes, ("cpu",), ("user_ms",))
+    counters = Metrics(_counter("user_ms"))
     told = []
     for segment in Recording(tmp_path).segments:
-        taken = counters.take(Part(Book(segment, False), Clock(segment)))
+        taken = counters.take(Part(SegmentReader(segment, False), Clock(segment)))
         assert taken is not None
         assert taken.things == [(0,), (1,)]
         told.append(taken.values["user_ms"][0].tolist())
@@ -74,18 +79,18 @@ def test_rates_go_on_from_segment_to_segment_and_end_at_a_gap(tmp_path: Path):
 
 def test_the_same_segment_fed_twice_adds_nothing(tmp_path: Path):
     write_sealed(tmp_path, [{CoreTimes: [cores(10.0), cores(11.0)]}], 1)
-    counters = Counters(CoreTimes, ("cpu",), ("user_ms",))
+    counters = Metrics(_counter("user_ms"))
     (segment,) = Recording(tmp_path).segments
-    part = Part(Book(segment, False), Clock(segment))
+    part = Part(SegmentReader(segment, False), Clock(segment))
     assert counters.take(part) is not None
     assert counters.take(part) is None
 
 
 def test_columns_that_belong_together_are_added_up(tmp_path: Path):
     write_sealed(tmp_path, [{CoreTimes: [cores(10.0), cores(11.0)]}], 1)
-    counters = Counters(CoreTimes, ("cpu",), (("user_ms", "system_ms"),))
+    counters = Metrics(_counter("user_ms", "system_ms"))
     (segment,) = Recording(tmp_path).segments
-    taken = counters.take(Part(Book(segment, False), Clock(segment)))
+    taken = counters.take(Part(SegmentReader(segment, False), Clock(segment)))
     assert taken is not None
     assert taken.values["user_ms"][:, 1].tolist() == [2000.0, 2000.0]
     assert taken.end.tolist() == pytest.approx([WALL_S + 10, WALL_S + 11])

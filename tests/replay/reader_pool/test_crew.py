@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sexton.replay.unit_ends import unit_ends
 
-from lab.incident import INCIDENTS
-from sexton.model.cpu import CoreTimes
-from sexton.model.stack import StackCount
-from sexton.model.unit import Unit
 from sexton.replay import reader_pool as crews
-from sexton.replay import window as replay
 from sexton.replay.reader_pool import Crew
-from sexton.replay.signals import aligned_in, events_in
-from sexton.replay.span import everything
-from sexton.replay.span_reader import Book, Shelf
 from sexton.sources import allowance
-from sexton.store.recording import Recording
-from tests.replay.reader_pool.together import both_there, read_back, square, told
+from sexton.store.recording import Recording, Segment
+from tests.replay.reader_pool.together import both_there, square
 
 
 def test_two_work_at_the_same_time(recording: Recording, tmp_path: Path):
@@ -128,114 +117,10 @@ def test_where_no_process_is_to_be_had_we_do_it_alone(
 
 def test_segments_go_by_their_place_and_are_those_of_the_recording(node: Path):
     recording = Recording(node)
-    shelf = Shelf(recording, everything(recording))
-    names = [book.segment.name for book in shelf.books]
+    names = [segment.name for segment in recording.segments]
     with Crew(recording, 3) as crew:
-        assert list(crew.each(name_of, shelf.books)) == names
+        assert list(crew.each(name_of, recording.segments)) == names
 
 
-def name_of(book: Book) -> str:
-    return book.segment.name
-
-
-def test_three_find_what_one_finds(node: Path):
-    alone = read_back(node, 1)
-    assert len(Recording(node).segments) >= 16
-    assert {"CoreTimes", "Unit", "StackCount", "KernelEvent"} <= alone[0]["_batches"].keys()
-    assert read_back(node, 3) == alone
-
-
-def test_three_compare_what_one_compares(node: Path):
-    found = []
-    for number in (1, 3):
-        recording = Recording(node)
-        span = everything(recording)
-        events = events_in(recording, span, "nic_reset")
-        with Crew(recording, number) as crew:
-            found.append(aligned_in(recording, span, events, None, crew))
-    assert found[0].tested > 100
-    assert {"function", "task", "core"} <= {each.kind for each in found[0].ranked}
-    assert found[1] == found[0] == aligned_in(recording, span, events)
-
-
-def test_two_find_every_end_that_one_finds(node: Path):
-    recording = Recording(node)
-    alone = unit_ends(recording, everything(recording), "ecs.service")
-    assert len(alone) > 50
-    with Crew(recording, 2) as crew:
-        assert unit_ends(recording, everything(recording), "ecs.service", crew) == alone
-
-
-REAL = ("whole_chain-6.18-v1", "whole_chain-6.1-v2", "packet_flood-6.18-v1", "leaked_scopes-6.1-v2")
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_two_find_in_a_real_recording_what_one_finds(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(crews, "_LEAST", 1)
-    monkeypatch.setattr(crews, "_PIECE", 1)
-    place = INCIDENTS / name / "recording"
-    found: list[Any] = []
-    for number in (1, 2):
-        recording = Recording(place)
-        span = everything(recording)
-        with Crew(recording, number) as crew:
-            whole = replay.window(recording, span, crew=crew)
-            condensed = replay.window(recording, span, 0, crew=crew)
-            middle = (span.start[0] + span.end[0]) / 2
-            aligned = aligned_in(recording, span, [middle], None, crew)
-            assert len(crew._workers) == number - 1
-        assert condensed.condensed
-        assert aligned.tested > 10
-        found.append((told(whole.window), told(condensed.window), condensed.notes, aligned))
-    assert found[0] == found[1]
-
-
-def flip(segment: Path) -> None:
-    path = segment / "core_times.parquet"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def lose_a_file(segment: Path) -> None:
-    (segment / "unit.parquet").unlink()
-
-
-def lose_the_list(segment: Path) -> None:
-    (segment / "reading.parquet").write_bytes(b"")
-
-
-@pytest.mark.parametrize("damage", [flip, lose_a_file, lose_the_list])
-def test_damage_is_told_once_and_the_same_whoever_met_it(
-    node: Path, tmp_path: Path, damage: Callable[[Path], None]
-):
-    copy = Path(shutil.copytree(node, tmp_path / "node"))
-    for segment in sorted((copy / "segments").iterdir())[2::3]:
-        damage(segment)
-    alone = read_back(copy, 1)
-    assert len(alone[-1]) >= 5
-    assert any("damaged or foreign" in note for note in alone[1])
-    assert read_back(copy, 3) == alone
-
-
-def test_a_segment_that_retires_meanwhile_is_missed_by_all_alike(node: Path, tmp_path: Path):
-    found = []
-    for number in (1, 2):
-        copy = Path(shutil.copytree(node, tmp_path / str(number)))
-        recording = Recording(copy)
-        with Crew(recording, number) as crew:
-            assert len(list(crew.each(name_of_segment, recording.segments))) >= 16  # forked by now
-            shutil.rmtree(recording.segments[0].path)
-            shutil.rmtree(recording.segments[9].path)
-            window, *rest = replay.window(recording, everything(recording), 0, crew=crew)
-        found.append((told(window), sorted(recording.problems)))
-        assert len(recording.problems) > 2
-        assert len(window.batches(CoreTimes)) > 2
-        assert window.batches(Unit)
-        assert window.batches(StackCount)
-        assert rest[1]
-    assert found[0] == found[1]
-
-
-def name_of_segment(segment: Any) -> str:
-    return str(segment.name)
+def name_of(segment: Segment) -> str:
+    return segment.name

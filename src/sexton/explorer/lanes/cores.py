@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, Rows, places, put_at
+from sexton.explorer.tiles.build import Metrics, Part, Rows, places, put_at
 from sexton.explorer.tiles.lines import Lines, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.words import clock, level_for, tiles_of
 from sexton.model.cpu import CoreTimes
 from sexton.model.lane import COLUMNS, Marked, Table
+from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, CORE_WAIT
 
 CHANNELS = ("user", "system", "softirq", "iowait_steal")
-_COLUMNS = (
-    ("user_ms", "nice_ms"),
-    ("system_ms",),
-    ("softirq_ms", "irq_ms"),
-    ("iowait_ms", "steal_ms"),
-)
+_METRICS = (CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT)
 SYSTEM, SOFTIRQ = 1, 2
-#: Milliseconds in a second, as half percents.
-_HALVES = 0.2
 #: All of a core's time.
 WHOLE = 200
 _AVERAGE = ("user", "system", "softirq")
@@ -46,7 +40,7 @@ class Builder:
     def __init__(self) -> None:
         self.pyramid = Pyramid(HEAT, len(CHANNELS), hot=(SYSTEM, SOFTIRQ))
         self._average = _Average()
-        self._counters = Counters(CoreTimes, ("cpu",), _COLUMNS)
+        self._counters = Metrics(*_METRICS)
         self._rows = Rows()
 
     def ahead(self, part: Part) -> None:
@@ -54,13 +48,12 @@ class Builder:
 
     def feed(self, part: Part) -> None:
         taken = self._counters.take(part)
-        if taken is None or len(taken.values) < len(_COLUMNS):
+        if taken is None:
             return
         cores = [key[0] for key in taken.things]
-        share = np.stack(list(taken.values.values()))
-        share *= np.float32(_HALVES)
-        average = np.stack([known_mean(each) for each in share[: len(_AVERAGE)]]) / 2
-        np.minimum(share, np.float32(WHOLE), out=share)
+        share = np.stack(list(taken.values.values()))  # per cent
+        average = np.stack([known_mean(each) for each in share[: len(_AVERAGE)]])
+        share *= np.float32(2)
         share += np.float32(0.5)
         np.nan_to_num(share, copy=False, nan=HEAT.absent)
         halves = share.astype(np.uint8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from sexton.detect.stems import join, path_stem, split, unit_of
-from sexton.explorer.tiles.build import Counters, Part, Rows, Taken, put
+from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, put
 from sexton.explorer.tiles.lines import Lines, stacked
 from sexton.explorer.tiles.pyramid import LINES, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
@@ -18,8 +18,8 @@ from sexton.model.aligned import F64
 from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.row import table
 from sexton.model.text import printable
-from sexton.replay.signal_series import F32
-from sexton.series.rates import GAP_S
+from sexton.series.catalogue import DYING, LIVE
+from sexton.series.rates import F32, GAP_S
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
@@ -40,14 +40,15 @@ class Builder(Lines):
 
     def __init__(self) -> None:
         super().__init__()
-        self._census = Counters(CgroupCensus, (), ("live", "dying"), "level")
+        self._census = Metrics(LIVE, DYING)
         self.owners = _Owners()
 
     def feed(self, part: Part) -> None:
         self.owners.feed(part)
         taken = self._census.take(part)
-        if taken is not None and len(taken.values) == 2:
-            put(self.pyramid, taken, stacked([taken.values["live"][0], taken.values["dying"][0]]))
+        if taken is not None:
+            counted = [taken.values[each.name][0] for each in (LIVE, DYING)]
+            put(self.pyramid, taken, stacked(counted))
 
     def settle(self) -> None:
         super().settle()

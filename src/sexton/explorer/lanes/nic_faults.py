@@ -10,22 +10,23 @@ import re
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, Rows, Taken, put
+from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, put
 from sexton.explorer.tiles.devices import Devices
 from sexton.explorer.tiles.lines import Lines, known_sum
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.net import NetDevice, NicCounter
 from sexton.model.text import printable
-from sexton.replay.signal_series import Key
+from sexton.model.window import Key
+from sexton.series.catalogue import NIC_COUNTER, metric
 
 #: Lines that are shown: those that moved most.
 MOST = 10
 _DEVICE = {
-    "rx_dropped": "rx dropped",
-    "tx_dropped": "tx dropped",
-    "rx_errors": "rx errors",
-    "tx_errors": "tx errors",
+    "nic_rx_dropped": "rx dropped",
+    "nic_tx_dropped": "tx dropped",
+    "nic_rx_errors": "rx errors",
+    "nic_tx_errors": "tx errors",
 }
 #: Where less went wrong these are shown, so that it is seen that they are zero.
 _TELLING, _LEAST = ("resets", "missed tx", "rx dropped", "tx dropped"), 4
@@ -50,8 +51,9 @@ class Builder(Lines):
         super().__init__()
         self._devices = Devices()
         self._groups: dict[str, str | None] = {}
-        self._device = Counters(NetDevice, ("name",), tuple(_DEVICE), wanted=self._devices.wanted)
-        self._driver = Counters(NicCounter, ("nic", "counter"), ("value",), wanted=self._named)
+        wanted = self._devices.wanted
+        self._device = Metrics(*(metric(name)._replace(wanted=wanted) for name in _DEVICE))
+        self._driver = Metrics(NIC_COUNTER._replace(wanted=self._named))
         self._rows = Rows()
         self._moved: dict[tuple[str, str], float] = {}
 
@@ -79,12 +81,12 @@ class Builder(Lines):
                     lines[str(key[0]), _DEVICE[column]] = value
             self._put(taken, lines)
         taken = self._driver.take(part)
-        if taken is not None and "value" in taken.values:
+        if taken is not None:
             several: dict[tuple[str, str], list[int]] = {}
             for at, key in enumerate(taken.things):
                 group = self._group_of(str(key[1])) or ""
                 several.setdefault((str(key[0]), group), []).append(at)
-            values = taken.values["value"]
+            values = taken.values[NIC_COUNTER.name]
             self._put(taken, {line: known_sum(values[rows]) for line, rows in several.items()})
 
     def _put(self, taken: Taken, lines: dict[tuple[str, str], Array]) -> None:

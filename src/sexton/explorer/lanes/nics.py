@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, Rows, put
+from sexton.explorer.tiles.build import Metrics, Part, Rows, put
 from sexton.explorer.tiles.devices import Devices
 from sexton.explorer.tiles.lines import Lines
 from sexton.explorer.tiles.registry import lane
 from sexton.model.net import NetDevice
 from sexton.model.text import printable
+from sexton.series.catalogue import metric
 
 #: Interfaces that are shown.
 MOST = 4
 #: Bytes as megabits.
 _MEGABITS = 8e-6
-_WAYS = (("rx_bytes", "received"), ("tx_bytes", "sent"))
+_WAYS = ((metric("nic_rx_bytes"), "received"), (metric("nic_tx_bytes"), "sent"))
 
 
 @lane(kind="lines", unit="Mbit/s", order=70, needs=(NetDevice,))
@@ -29,18 +30,18 @@ class Builder(Lines):
     def __init__(self) -> None:
         super().__init__()
         self._devices = Devices()
-        columns = tuple(name for name, _ in _WAYS)
-        self._counters = Counters(NetDevice, ("name",), columns, wanted=self._devices.wanted)
+        wanted = self._devices.wanted
+        self._counters = Metrics(*(each._replace(wanted=wanted) for each, _ in _WAYS))
         self._rows = Rows()
         self._carried: dict[str, float] = {}
 
     def feed(self, part: Part) -> None:
         self._devices.feed(part)
         taken = self._counters.take(part)
-        if taken is None or len(taken.values) < len(_WAYS):
+        if taken is None:
             return
         devices = [str(key[0]) for key in taken.things]
-        rates = np.stack([taken.values[name] for name, _ in _WAYS]) * np.float32(_MEGABITS)
+        rates = np.stack([taken.values[each.name] for each, _ in _WAYS]) * np.float32(_MEGABITS)
         for name, total in zip(devices, np.nansum(rates, axis=(0, 2)).tolist(), strict=True):
             self._carried[name] = self._carried.get(name, 0.0) + total
         things = [(device, way) for _, way in _WAYS for device in devices]

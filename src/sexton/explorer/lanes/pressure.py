@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, Rows, put
+from sexton.explorer.tiles.build import Metrics, Part, Rows, put
 from sexton.explorer.tiles.lines import Lines
 from sexton.explorer.tiles.registry import lane
 from sexton.model.memory import Pressure
-from sexton.replay.signal_series import Key
+from sexton.model.window import Key
+from sexton.series.catalogue import PRESSURE
 
-#: Microseconds in a second, as percents.
-_PERCENT = 1e-4
 _RESOURCES = ("cpu", "io", "memory")
 
 
@@ -28,15 +27,15 @@ class Builder(Lines):
 
     def __init__(self) -> None:
         super().__init__()
-        self._counters = Counters(Pressure, ("resource", "kind"), ("total_us",), wanted=_is_some)
+        self._counters = Metrics(PRESSURE._replace(wanted=_is_some))
         self._rows = Rows()
 
     def feed(self, part: Part) -> None:
         taken = self._counters.take(part)
-        if taken is not None and "total_us" in taken.values:
+        if taken is not None:
             things = [key[0] for key in taken.things]
             # Under load a reading is stamped tens of milliseconds after the kernel counted.
-            values = np.minimum(taken.values["total_us"][None] * _PERCENT, np.float32(100))
+            values = np.minimum(taken.values[PRESSURE.name][None], np.float32(100))
             put(self.pyramid, taken, self._rows.spread(things, values, self.pyramid.form.absent))
 
     def shown(self) -> list[tuple[int, str]]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, Rows, put
+from sexton.explorer.tiles.build import Metrics, Part, Rows, put
 from sexton.explorer.tiles.lines import Lines
 from sexton.explorer.tiles.registry import lane
 from sexton.model.text import printable
 from sexton.model.unit import Unit
+from sexton.series.catalogue import UNIT_RESTARTS
 
 #: Units that are shown.
 MOST = 6
@@ -27,17 +28,17 @@ class Builder(Lines):
 
     def __init__(self) -> None:
         super().__init__(fill=0.0)
-        self._counters = Counters(Unit, ("name",), ("restarts",))
+        self._counters = Metrics(UNIT_RESTARTS)
         self._rows = Rows()
         self._rows.of([_LOOKED])
         self._restarts: dict[str, float] = {}
 
     def feed(self, part: Part) -> None:
         taken = self._counters.take(part)
-        if taken is None or "restarts" not in taken.values:
+        if taken is None:
             return
-        rates = taken.values["restarts"]
-        total = np.nansum(rates * (taken.end - taken.start).astype(np.float32), axis=1)
+        rates = taken.values[UNIT_RESTARTS.name]  # a minute
+        total = np.nansum(rates / 60 * (taken.end - taken.start).astype(np.float32), axis=1)
         for at in np.flatnonzero(total > 0).tolist():
             name = str(taken.things[at][0])
             if name in self._restarts or len(self._restarts) < _MOST_KEPT:
@@ -45,7 +46,7 @@ class Builder(Lines):
         kept = [at for at, key in enumerate(taken.things) if str(key[0]) in self._restarts]
         looked = np.where(np.isnan(rates).all(axis=0), np.float32(np.nan), np.float32(0))
         things = [_LOOKED, *(str(taken.things[at][0]) for at in kept)]
-        values = np.concatenate([looked[None], rates[kept] * np.float32(60)])[None]
+        values = np.concatenate([looked[None], rates[kept]])[None]
         put(self.pyramid, taken, self._rows.spread(things, values, np.nan))
 
     def shown(self) -> list[tuple[int, str]]:

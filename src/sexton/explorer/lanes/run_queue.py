@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, put
+from sexton.explorer.tiles.build import Metrics, Part, put
 from sexton.explorer.tiles.lines import Lines, known_mean, stacked
 from sexton.explorer.tiles.registry import lane
 from sexton.model.cpu import RunQueue
-
-#: Nanoseconds in a second, as percents.
-_PERCENT = 1e-7
+from sexton.series.catalogue import RUN_QUEUE_WAIT
 
 
 @lane(kind="lines", unit="% of a core", order=90, needs=(RunQueue,))
@@ -23,15 +21,15 @@ class Builder(Lines):
 
     def __init__(self) -> None:
         super().__init__()
-        self._counters = Counters(RunQueue, ("cpu",), ("wait_ns",))
+        self._counters = Metrics(RUN_QUEUE_WAIT)
 
     def ahead(self, part: Part) -> None:
         self._counters.ahead(part)
 
     def feed(self, part: Part) -> None:
         taken = self._counters.take(part)
-        if taken is not None and "wait_ns" in taken.values:
-            waited = taken.values["wait_ns"] * np.float32(_PERCENT)
+        if taken is not None:
+            waited = taken.values[RUN_QUEUE_WAIT.name]
             put(self.pyramid, taken, stacked([known_mean(waited), np.fmax.reduce(waited)]))
 
     def shown(self) -> list[tuple[int, str]]:

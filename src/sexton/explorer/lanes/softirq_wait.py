@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Counters, Part, Taken, places, put
+from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
 from sexton.explorer.tiles.lines import Lines, stacked
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.softirq import ProbeCost, SoftirqWait
+from sexton.model.softirq import SoftirqWait
+from sexton.series.catalogue import (
+    PROBE_WATCHED,
+    SOFTIRQ_LONGEST,
+    SOFTIRQ_PENDING,
+    SOFTIRQ_WAITS,
+)
 
 _VECTORS = ("NET_RX", "NET_TX")
-_MS = 1e-3
 #: A row is of the second before it; none is written where nothing was raised.
 _REACH_S = 1.2
 
@@ -27,28 +32,28 @@ class Builder(Lines):
 
     def __init__(self) -> None:
         super().__init__()
-        columns = ("longest_us", "pending_us", "waits")
-        self._waits = Counters(SoftirqWait, ("cpu", "vector"), columns, "level")
-        self._probe = Counters(ProbeCost, (), ("watched",), "level")
+        self._waits = Metrics(SOFTIRQ_LONGEST, SOFTIRQ_PENDING._replace(absent=None), SOFTIRQ_WAITS)
+        self._probe = Metrics(PROBE_WATCHED)
 
     def feed(self, part: Part) -> None:
         probe = self._probe.take(part)
-        if probe is not None and "watched" in probe.values:
-            quiet = np.where(probe.values["watched"][0] > 0, np.float32(0), np.float32(np.nan))
+        if probe is not None:
+            quiet = np.where(
+                probe.values[PROBE_WATCHED.name][0] > 0, np.float32(0), np.float32(np.nan)
+            )
             put(self.pyramid, probe.at_most(_REACH_S), stacked([quiet] * len(_VECTORS)))
         taken = self._waits.take(part)
-        if taken is None or len(taken.values) < 3:
+        if taken is None:
             return
         longest, pending, waits = (
-            taken.values[name] for name in ("longest_us", "pending_us", "waits")
+            taken.values[each.name] for each in (SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS)
         )
         waited = np.fmax(longest, pending)
         waited[np.isnan(waited) & ~np.isnan(waits)] = 0  # a row, and nothing waited
         vectors = np.array([str(key[1]) for key in taken.things])
         none = np.full((1, len(taken.end)), np.nan, np.float32)
         lines = [
-            np.fmax.reduce(np.concatenate([none, waited[vectors == name]])) * np.float32(_MS)
-            for name in _VECTORS
+            np.fmax.reduce(np.concatenate([none, waited[vectors == name]])) for name in _VECTORS
         ]
         put_over(self, taken.at_most(_REACH_S), stacked(lines))
 

@@ -6,18 +6,17 @@ From ``/proc/net/snmp`` and ``/proc/net/netstat``, once a second.
 
 from __future__ import annotations
 
-import numpy as np
-
-from sexton.explorer.tiles.build import Counters, Part, put
+from sexton.explorer.tiles.build import Metrics, Part, put
 from sexton.explorer.tiles.lines import Lines, stacked
 from sexton.explorer.tiles.registry import lane
 from sexton.model.net import TcpCounters
+from sexton.series.catalogue import metric
 
 _LINES = {
-    "retransmitted_segments": "retransmitted segments",
-    "timeouts": "timeouts",
-    "established_resets": "connections reset",
-    "listen_drops": "listen drops",
+    "tcp_retransmitted_segments": "retransmitted segments",
+    "tcp_timeouts": "timeouts",
+    "tcp_established_resets": "connections reset",
+    "tcp_listen_drops": "listen drops",
 }
 
 
@@ -27,19 +26,12 @@ class Builder(Lines):
 
     def __init__(self) -> None:
         super().__init__()
-        self._counters = Counters(TcpCounters, (), tuple(_LINES))
+        self._counters = Metrics(*map(metric, _LINES))
 
     def feed(self, part: Part) -> None:
         taken = self._counters.take(part)
         if taken is not None:
-            none = np.full(len(taken.end), np.nan, np.float32)
-            put(
-                self.pyramid,
-                taken,
-                stacked(
-                    [taken.values[name][0] if name in taken.values else none for name in _LINES]
-                ),
-            )
+            put(self.pyramid, taken, stacked([taken.values[name][0] for name in _LINES]))
 
     def shown(self) -> list[tuple[int, str]]:
         return list(enumerate(_LINES.values()))

@@ -1,14 +1,14 @@
 """From counters to columns of one second.
 
-A reading tells of the time since the one before it. Of a counter that is its rate, made by
-`signal_series.Series`, which knows resets and gaps; of a level it is the level. The second whose
+A reading tells of the time since the one before it: the value of a metric in that step, made by
+`sexton.series.meter`, which knows resets and gaps. The second whose
 middle lies in that time takes the value; a reading that came so early that no second's middle lies
 in it shares the second with its neighbour, and the higher of the two is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -18,20 +18,14 @@ import numpy.typing as npt
 from sexton.explorer.tiles.pyramid import Array, Ints, Pyramid, as_slice
 from sexton.model.aligned import F64
 from sexton.model.row import Row
-from sexton.replay.signal_series import (
-    F32,
-    MOST_THINGS,
-    Block,
-    Key,
-    Series,
-    longest_step,
-    read_block,
-)
-from sexton.replay.span import Span
-from sexton.replay.span_reader import Book
+from sexton.model.window import Columns, Key, Wanted
+from sexton.replay.span_reader import SegmentReader, matrix
+from sexton.series.catalogue import Metric
+from sexton.series.meter import Meter
+from sexton.series.rates import F32, Floats, longest_step
 from sexton.store.arrays import numbers
 from sexton.store.recording import Segment
-from sexton.store.schema import MONO, WALL
+from sexton.store.schema import MONO, WALL, texts_of
 
 #: Between the clocks at a segment's begin and its end: more, and the wall clock jumped inside.
 _DRIFT_S = 0.05
@@ -39,7 +33,10 @@ _DRIFT_S = 0.05
 MOST_S = 1e11
 #: No table is read less often than every hour: a reading tells of no more than this.
 _REACH_S = 4096.0
-_ALWAYS = Span("", (-inf, 0.0), (inf, 0.0))
+
+
+#: A node may have more of anything than anyone wants to see drawn.
+MOST_THINGS = 8_000
 
 
 class Clock:
@@ -74,7 +71,7 @@ class Clock:
 class Part(NamedTuple):
     """One segment, with its clock: what builders are fed."""
 
-    book: Book
+    book: SegmentReader
     clock: Clock
 
 
@@ -96,113 +93,91 @@ class Taken(NamedTuple):
         return self._replace(start=np.maximum(self.start, self.end - seconds))
 
 
-class Counters:
-    """Some columns of a table, segment by segment and in the order of time.
+class Metrics:
+    """Some metrics of one table, segment by segment and in the order of time."""
 
-    Columns that stand together in a tuple are added up and go by the name of the first. `how` is
-    "rate", "change" or "level", see `Series`; `wanted` chooses among things.
-    """
+    def __init__(self, *metrics: Metric) -> None:
+        self._metrics = metrics
+        self._meter = Meter(metrics)
+        self._boot, self._last = "", -inf
+        self._read: dict[str, Columns | None] = {}
 
-    def __init__(
-        self,
-        kind: type[Row],
-        keys: Sequence[str],
-        columns: Sequence[str | tuple[str, ...]],
-        how: str = "rate",
-        wanted: Callable[[Key], bool] | None = None,
-    ) -> None:
-        self.kind = kind
-        self._keys, self._how = tuple(keys), how
-        groups = [(each,) if isinstance(each, str) else each for each in columns]
-        self._groups = {group[0]: group for group in groups}
-        self._columns = [name for group in groups for name in group]
-        self._wanted = wanted
-        self._boot = ""
-        self._last = -inf
-        self._series = Series(how)
-        self._read: dict[str, Block | None] = {}
-        #: Of which things the choice below was made: mostly it holds for all segments.
-        self._known: tuple[list[Key], list[str]] = ([], [])
-        self._chosen: tuple[list[int], list[Key], list[Key]] = ([], [], [])
+    @property
+    def table(self) -> type[Row]:
+        return self._meter.table
 
     def take(self, part: Part) -> Taken | None:
         """What a segment adds to what was taken before; `None` where that is nothing."""
         segment = part.book.segment
         read = self._read.pop(segment.name, None)
         if segment.boot_id != self._boot:
-            self._boot, self._last, self._series = segment.boot_id, -inf, Series(self._how)
-        if not segment.rows(self.kind) or segment.end[0] <= self._last:
+            self._boot, self._last, self._meter = segment.boot_id, -inf, Meter(self._metrics)
+        if not segment.rows(self.table) or segment.end[0] <= self._last:
             return None
-        block = _since(read or self._block(part), self._last)
-        if block is None or not np.isfinite(block.mono).all():
+        columns = self._since(read or self._columns(part))
+        if columns is None or not columns.things:
             return None
-        block = self._added(block)
-        rows, things, series = self._choice(block)
-        spent = np.diff(block.mono, prepend=self._last)
-        self._last = float(block.mono[-1])
-        if not rows:
-            return None
-        raw = [each if len(rows) == len(each) else each[rows] for each in block.values.values()]
-        found = self._rates(block.mono, series, np.concatenate(raw))
-        longest = min(longest_step(block.mono), _REACH_S)
+        longest = min(longest_step(columns.mono), _REACH_S)
+        spent = np.diff(columns.mono, prepend=self._last)
+        columns = columns._replace(follows=spent <= longest)
+        self._last = float(columns.mono[-1])
+        made = self._meter.add(columns)
+        number = len(columns.mono)
+        values = {
+            metric.name: _padded(each.values, number)
+            for metric, each in zip(self._metrics, made, strict=True)
+        }
         spent[spent > longest] = min(1.0, longest)
-        end = part.clock.wall(block.mono)
-        shaped = found.reshape(len(block.values), len(rows), -1)
-        return Taken(end - spent, end, things, dict(zip(block.values, shaped, strict=True)))
+        return Taken(columns.wall - spent, columns.wall, made[0].things, values)
 
     def ahead(self, part: Part) -> None:
-        """Read what `take` will need of a later segment: from another thread, while Arrow and numpy
-        leave the interpreter to us."""
-        if part.book.segment.rows(self.kind):
-            self._read[part.book.segment.name] = self._block(part)
+        """Read what `take` will need of a later segment, from another thread: Arrow and numpy
+        release the interpreter's lock."""
+        if part.book.segment.rows(self.table):
+            self._read[part.book.segment.name] = self._columns(part)
 
-    def _block(self, part: Part) -> Block | None:
-        return read_block(part.book, _ALWAYS, self.kind, self._keys, self._columns)
+    def _columns(self, part: Part) -> Columns | None:
+        wanted = self._metrics[0].wanted
+        found = read_columns(part.book, self.table, self._meter.columns, wanted)
+        if found is None or not np.isfinite(found.mono).all():
+            return None
+        return found._replace(wall=part.clock.wall(found.mono))
 
-    def _added(self, block: Block) -> Block:
-        """Columns that belong together as one; where one is missing there is none."""
-        if len(self._groups) == len(self._columns):
-            return block
-        made: dict[str, F64] = {}
-        for name, group in self._groups.items():
-            if all(each in block.values for each in group):
-                made[name] = block.values[name]
-                for other in group[1:]:
-                    made[name] += block.values[other]
-        return Block(block.mono, block.things, made)
-
-    def _choice(self, block: Block) -> tuple[list[int], list[Key], list[Key]]:
-        """Which rows are wanted, what they are, and what their columns are to the series."""
-        columns = list(block.values)
-        if self._known != (block.things, columns):
-            self._known = (block.things, columns)
-            wanted = self._wanted
-            rows = [at for at, key in enumerate(block.things) if wanted is None or wanted(key)]
-            rows = rows[: MOST_THINGS // max(len(columns), 1)] if columns else []
-            things = [block.things[at] for at in rows]
-            self._chosen = (rows, things, [(name, *key) for name in columns for key in things])
-        return self._chosen
-
-    def _rates(self, mono: F64, series: list[Key], raw: F64) -> F32:
-        self._series.add(mono, series, raw)
-        found = self._series.drain()
-        if found is None:  # too many came and went: those of now are begun anew
-            self._series = Series(self._how)
-            self._series.add(mono, series, raw)
-            found = self._series.drain()
-        assert found is not None
-        return found
+    def _since(self, columns: Columns | None) -> Columns | None:
+        """Only readings that were not taken before."""
+        if columns is None or columns.mono[0] > self._last:
+            return columns
+        later = columns.mono > self._last
+        if not later.any():
+            return None
+        values = {name: each[:, later] for name, each in columns.values.items()}
+        return columns._replace(mono=columns.mono[later], wall=columns.wall[later], values=values)
 
 
-def _since(block: Block | None, last: float) -> Block | None:
-    """Only readings after a moment."""
-    if block is None or block.mono[0] > last:
-        return block
-    later = block.mono > last
-    if not later.any():
+def read_columns(
+    reader: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
+) -> Columns | None:
+    """Some columns of one segment's table; `None` where there is nothing to read."""
+    keys = kind.entity
+    named = [name for name in keys if name in texts_of(kind)]
+    found = reader.segment.table(kind, (MONO, *keys, *names), coded=named)
+    if found is None or not {MONO, *keys} <= {*found.column_names} or not found.num_rows:
         return None
-    values = {name: each[:, later] for name, each in block.values.items()}
-    return Block(block.mono[later], block.things, values)
+    made = matrix(found, keys, [name for name in names if name in found.column_names], wanted)
+    unknown = np.full((len(made.things), len(made.mono)), np.nan)
+    values = {name: made.values.get(name, unknown) for name in names}
+    follows = np.ones(len(made.mono), np.bool_)
+    things, values = made.things[:MOST_THINGS], {k: v[:MOST_THINGS] for k, v in values.items()}
+    return Columns(made.mono, made.mono, follows, things, values)
+
+
+def _padded(values: Floats, number: int) -> F32:
+    """A value for every reading: the first of all has no step that leads to it."""
+    made = values.astype(np.float32, copy=False)
+    if made.shape[1] == number:
+        return made
+    unknown = np.full((len(made), number - made.shape[1]), np.nan, np.float32)
+    return np.concatenate([unknown, made], axis=1)
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sexton.explorer.tiles.build import Clock, Part
 from sexton.explorer.tiles.registry import Builder
-from sexton.replay.span_reader import Book
+from sexton.replay.span_reader import SegmentReader
 from sexton.store.recording import Recording, Segment
 
 #: Segments whose annexes are looked for again: stacks are decoded some minutes later.
@@ -77,7 +77,7 @@ class Built:
 
     def _parts(self, wanted: list[Segment]) -> Iterator[Part]:
         """One after the other; of many the next ones are read while one is worked on."""
-        parts = [Part(Book(segment, False), Clock(segment)) for segment in wanted]
+        parts = [Part(SegmentReader(segment, False), Clock(segment)) for segment in wanted]
         if len(parts) < _FEW or self._alone:
             yield from parts
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sexton.explorer.tiles.build import Part
 from sexton.model.net import Nic
-from sexton.replay.signal_series import Key
+from sexton.model.window import Key
 from sexton.store.arrays import numbers, values
 
 #: A node of containers has thousands; without a device behind them these many are counted.
