@@ -32,8 +32,8 @@ class SourceState(NamedTuple):
     """How a source fared: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
 
     `detail` says what happened in one line; `grant` is what would give us the source, as a
-    command where there is one. `reads` and `spent_s` are its own cost; `asked` is true where
-    somebody asked for it by an option, so that its failure must be said.
+    command where there is one. `reads` and `spent_s` are its own cost; `requested` is true if an
+    option enabled it, so that its failure must be reported.
     """
 
     id: str
@@ -43,7 +43,7 @@ class SourceState(NamedTuple):
     grant: str = ""
     reads: int = 0
     spent_s: float = 0.0
-    asked: bool = False
+    requested: bool = False
 
 
 @frozen
@@ -253,9 +253,7 @@ def columns_of(
             if wanted is None or wanted(key):
                 cells.append((index.setdefault(key, len(index)), at))
                 found.append(values_of(row))
-    things = list(index)
-    if all(type(part) is int for key in things for part in key):
-        things.sort(key=cast("Any", tuple))  # cores and the like, as a recording keeps them
+    things = in_order(index)
     made = np.full((len(names), len(index), len(kept)), np.nan)
     if found:
         rows, readings = np.array(cells).T
@@ -269,6 +267,14 @@ def columns_of(
         things,
         dict(zip(names, made, strict=True)),
     )
+
+
+def in_order(things: Iterable[Key]) -> list[Key]:
+    """Cores and the like by their numbers, as a recording keeps them; others as they came."""
+    found = list(things)
+    if all(type(part) is int for key in found for part in key):
+        found.sort(key=cast("Any", tuple))
+    return found
 
 
 def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

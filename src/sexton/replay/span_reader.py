@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
-from sexton.model.window import Batch, Columns, Key, Wanted, values_getter
+from sexton.model.window import Batch, Columns, Key, Wanted, in_order, values_getter
 from sexton.replay.span import Span
 from sexton.series.rates import GAP_S, longest_step
 from sexton.store.arrays import coded, codes, floats, numbers, values, whole
@@ -119,10 +119,6 @@ class SegmentReader:
                 every = (numbers(listed.column(name)) for name in (MONO, WALL, "rows"))
                 self._listed = names, code, Readings(*every)
         return self._listed
-
-
-#: The explorer's name for it, until its lanes take columns.
-Book = SegmentReader
 
 
 class _Times(NamedTuple):
@@ -447,7 +443,7 @@ class _Joins:
 
 def _follows(before: Segment, segment: Segment) -> bool:
     near = segment.start[0] - before.end[0] <= GAP_S
-    return near and segment.sequence == getattr(before, "last_sequence", before.sequence) + 1
+    return near and segment.sequence == before.last_sequence + 1
 
 
 def inside(mono: F64, span: Span, near: Near) -> Bools:
@@ -676,7 +672,8 @@ def matrix(
         made = {name: _regular(found, name, rows, number) for name in names}
         return Matrix(moments, [things[row] for row in rows], made)
     moments, at = np.unique(mono, return_inverse=True)
-    index = {key: row for row, key in enumerate(dict.fromkeys(things[row] for row in rows))}
+    distinct = in_order(dict.fromkeys(things[row] for row in rows))
+    index = {key: row for row, key in enumerate(distinct)}
     length = np.diff(np.append(starts, len(mono)))
     thing = np.repeat(np.array([index.get(key, -1) for key in things], np.int64), length)
     kept = np.flatnonzero(thing >= 0)
