@@ -102,7 +102,9 @@ def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
     findings = [finding(name) for name in RISING]
     (found,) = coincide(findings, [link("memory_pressure", "direct_reclaim", POSSIBLE)])
     assert found.findings == RISING
-    assert found.sentence.startswith("direct reclaim, memory pressure and CPU quota throttling were")
+    assert found.sentence.startswith(
+        "direct reclaim, memory pressure and CPU quota throttling were"
+    )
     assert "00:01:40 UTC" in found.sentence
     assert "--stacks" in found.would_prove
     proven = [link("memory_pressure", "direct_reclaim")]
