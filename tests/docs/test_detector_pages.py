@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.detect.registry import Detector, all_detectors
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Detector, Threshold, all_detectors
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
 from sexton.model.window import Window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.explain.families import families
+from sexton.explain.held import families
 from sexton.explain.links import (
     burnt_core_locks_up,
     faults_burn_core,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.explain.chains import find_chains
-from sexton.explain.coincidences import coincide
-from sexton.explain.weigh import contests, standing, weigh
+from sexton.explain.weigh import coincide, contests, standing, weigh
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity, Verdict
 from tests.explain.making import finding, told

@@ -19,8 +19,8 @@ from sexton.detect.detectors import (
     page_fault_storm,
     rstat_contention,
 )
+from sexton.detect.detectors.page_fault_storm import tally
 from sexton.detect.families import is_rstat
-from sexton.detect.faulting import tally
 from sexton.detect.stacks import caught
 from sexton.host.host import open_host
 from sexton.model.cpu import CoreTimes

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence
 from sexton.model.text import seconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.window import Window
 

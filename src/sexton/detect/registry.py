@@ -32,7 +32,6 @@ from functools import cache
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import sexton.detect.detectors
-from sexton.detect.threshold import Threshold
 from sexton.detect.witness import witness
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Missing, Severity, Verdict
@@ -43,6 +42,18 @@ Detect = Callable[[Window], Finding]
 _PACKAGE = "sexton.detect.detectors."
 #: The risk of a step that changes nothing.
 READS = "none: reads only"
+
+
+class Threshold(NamedTuple):
+    """A number that turns a verdict, its unit, and why it is that number and no other."""
+
+    name: str
+    value: float
+    unit: str
+    why: str
+
+    def __float__(self) -> float:
+        return self.value
 
 
 class Stage(IntEnum):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sexton.detect.registry import READS
+from sexton.detect.registry import READS, Threshold
 from sexton.detect.runs import Run, runs
-from sexton.detect.threshold import Threshold
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding
 from sexton.model.window import Window

@@ -8,9 +8,8 @@ from sexton.detect.registry import all_detectors, run_all
 from sexton.detect.witness import witness
 from sexton.explain.advice import advise
 from sexton.explain.chains import find_chains, find_links, unexplained
-from sexton.explain.coincidences import coincide
 from sexton.explain.story import tell
-from sexton.explain.weigh import contests
+from sexton.explain.weigh import coincide, contests
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.diagnosis import Cost, Diagnosis
 from sexton.model.finding import Finding, Verdict

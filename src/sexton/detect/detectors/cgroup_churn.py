@@ -31,8 +31,7 @@ from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
 from sexton.detect.detectors import crash_looping_unit
 from sexton.detect.growth import ENOUGH, confirms, growth
-from sexton.detect.registry import READS, Advice, Stage, detector, missing, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict

@@ -33,8 +33,16 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import READS, Advice, Stage, detector, missing, not_applicable, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import (
+    READS,
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    missing,
+    not_applicable,
+    unknown,
+)
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.net import NOT_TRACKING, Conntrack

@@ -32,8 +32,15 @@ from shlex import quote
 from typing import NamedTuple
 
 from sexton.detect.protected import protected
-from sexton.detect.registry import Advice, Stage, detector, missing, not_applicable, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import (
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    missing,
+    not_applicable,
+    unknown,
+)
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count, seconds

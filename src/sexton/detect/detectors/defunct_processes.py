@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sexton.detect.registry import detector
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.task import Process
 from sexton.model.text import count

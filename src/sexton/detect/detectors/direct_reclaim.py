@@ -37,13 +37,11 @@ from typing import NamedTuple
 from sexton.detect.counters import counted
 from sexton.detect.detectors import saturated_core
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
-from sexton.detect.places import cgroups_of
-from sexton.detect.registry import Advice, Stage, detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
-from sexton.detect.stacks import SLACK_S, Caught, caught, thread_name
+from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
 from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.detect.stalls import stalled as stalled_runs
-from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.stack import StackCount

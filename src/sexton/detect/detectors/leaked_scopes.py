@@ -27,9 +27,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.registry import READS, Advice, Stage, detector, missing
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing
 from sexton.detect.stems import container, join, path_stem, pattern, split
-from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupDir
 from sexton.model.diagnosis import Step
 from sexton.model.event import KernelEvent

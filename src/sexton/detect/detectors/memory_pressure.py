@@ -32,11 +32,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.registry import Advice, Stage, detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
-from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.text import count

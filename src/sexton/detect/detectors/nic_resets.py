@@ -30,8 +30,7 @@ from dataclasses import dataclass, field
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import DAY_S, Burst
-from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicCounter, NicQueue
 from sexton.model.text import count

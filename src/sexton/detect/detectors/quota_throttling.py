@@ -37,10 +37,17 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.counters import moved
-from sexton.detect.registry import READS, Advice, Stage, detector, not_applicable, unknown
+from sexton.detect.registry import (
+    READS,
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    not_applicable,
+    unknown,
+)
 from sexton.detect.stalls import SHORTAGE
 from sexton.detect.stems import unit_of
-from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupThrottle, Mount
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict

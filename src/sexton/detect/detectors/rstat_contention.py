@@ -34,11 +34,9 @@ import numpy as np
 
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_rstat, is_spinning
-from sexton.detect.places import cgroups_of
-from sexton.detect.registry import detector, not_applicable, reason, unknown
+from sexton.detect.registry import Threshold, detector, not_applicable, reason, unknown
 from sexton.detect.runs import Run, runs
-from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.threshold import Threshold
+from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.stack import StackCount

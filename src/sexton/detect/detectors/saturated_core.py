@@ -33,9 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import Advice, Stage, detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
-from sexton.detect.threshold import Threshold
 from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step

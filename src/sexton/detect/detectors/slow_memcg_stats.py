@@ -25,8 +25,7 @@ they are alive. Until then lengthen the period of whoever reads them (cAdvisor's
 from __future__ import annotations
 
 from sexton.detect.ceilings import cost, is_bound
-from sexton.detect.registry import detector, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector, unknown
 from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.text import count, seconds

@@ -25,8 +25,7 @@ from collections.abc import Callable, Sequence
 
 from sexton.detect import kernel_log
 from sexton.detect.kernel_log import DAY_S, Burst, Line, Reach
-from sexton.detect.registry import detector
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector
 from sexton.model.event import KernelLog
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count

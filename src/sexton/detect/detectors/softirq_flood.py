@@ -37,8 +37,7 @@ import numpy as np
 from sexton.detect import nics
 from sexton.detect.counters import moved
 from sexton.detect.detectors import saturated_core
-from sexton.detect.registry import READS, Advice, Stage, detector, missing, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict

@@ -36,13 +36,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sexton.detect import kernel_log, nics, silent_polls, waits
-from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.silent_polls import Silence
-from sexton.detect.softnet import backlog
-from sexton.detect.threshold import Threshold
-from sexton.detect.told_waits import ToldWait, told_waits
-from sexton.detect.waits import GRAVE, WAIT, MeasuredWait, Watch
+from sexton.detect import kernel_log, nics, waits
+from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
+from sexton.detect.waits import (
+    GRAVE,
+    WAIT,
+    MeasuredWait,
+    Silence,
+    ToldWait,
+    Watch,
+    backlog,
+    told_waits,
+)
 from sexton.model.cpu import SoftirqCount
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicQueue
@@ -102,7 +107,7 @@ def detect(window: Window) -> Finding:
     if real == ():
         return not_applicable(NAME, "no physical network interface here")
     counters = nics.counters(window, (COUNTER,))
-    live = silent_polls.can_tell(window)
+    live = waits.can_tell(window)
     watched = waits.watch(window)
     lacking = list(kernel_log.lacking(window))
     if not live:
@@ -115,7 +120,7 @@ def detect(window: Window) -> Finding:
     told = told_waits(window)
     held = [
         each
-        for each in silent_polls.silences(window, HELD.value)
+        for each in waits.silences(window, HELD.value)
         if each.seconds >= WAIT.value * 0.9 and not watched.saw(each.start, each.end)
     ]
     seen = _Seen(

@@ -31,8 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.counters import counted
-from sexton.detect.registry import detector, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import TcpCounters
 from sexton.model.text import count

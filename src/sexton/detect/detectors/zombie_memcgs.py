@@ -33,8 +33,7 @@ from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
 from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
-from sexton.detect.registry import Advice, Stage, detector, missing
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step

@@ -8,11 +8,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sexton.explain.aligned.chance import Sizes, Tested, judge, smallest_p, strata_known
-from sexton.explain.aligned.effect import effects_of, lead_of
-from sexton.explain.aligned.layout import Layout, lay_out
+from sexton.explain.aligned.chance import (
+    Sizes,
+    Tested,
+    effects_of,
+    judge,
+    lead_of,
+    smallest_p,
+    strata_known,
+)
+from sexton.explain.aligned.layout import LEAST_EVENTS, Layout, Plan, lay_out
 from sexton.explain.aligned.measure import Measured, measured
-from sexton.explain.aligned.plan import LEAST_EVENTS, Plan
 from sexton.model.aligned import Aligned, Ranked, Signal
 from sexton.model.text import count
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sexton.detect.detectors.softirq_flood import PACKETS
-from sexton.explain.families import NETWORK
-from sexton.explain.held import SLACK_S, core_of, in_softirq, judge, work_of
+from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
 from sexton.explain.moments import moved, together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.direct_reclaim import is_ordered
 from sexton.detect.stacks import caught
-from sexton.explain.families import LIMIT, RECLAIM, SHORTAGE, families
-from sexton.explain.held import FEWEST, SLACK_S
+from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
 from sexton.explain.moments import together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

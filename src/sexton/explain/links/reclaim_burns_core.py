@@ -14,8 +14,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.explain.families import ORDERED, RECLAIM, WALK
-from sexton.explain.held import dead_share, judge, may_walk_the_dead, work_of
+from sexton.explain.held import (
+    ORDERED,
+    RECLAIM,
+    WALK,
+    dead_share,
+    judge,
+    may_walk_the_dead,
+    work_of,
+)
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.explain.families import RSTAT
-from sexton.explain.held import core_of, judge, work_of
+from sexton.explain.held import RSTAT, core_of, judge, work_of
 from sexton.explain.registry import link
 from sexton.model.chain import Link
 from sexton.model.finding import Finding

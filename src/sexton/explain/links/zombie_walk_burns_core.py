@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from sexton.detect.ceilings import cost as walk_cost
 from sexton.detect.ceilings import is_bound
-from sexton.explain.families import WALK, WORDS
 from sexton.explain.held import (
     HARDLY,
     MOST,
     MUCH,
+    WALK,
+    WORDS,
     Work,
     core_of,
     dead_share,

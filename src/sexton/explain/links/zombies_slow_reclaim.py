@@ -11,8 +11,7 @@ that, and none without stacks: no counter tells what reclaim goes over.
 from __future__ import annotations
 
 from sexton.detect.stacks import on_cores
-from sexton.explain.families import ORDERED, RECLAIM, WALK, families
-from sexton.explain.held import FEWEST, MOST, MUCH, dead_share
+from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dead_share, families
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Evidence, Finding

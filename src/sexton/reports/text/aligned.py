@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from sexton.explain.aligned.plan import LEAST_EVENTS
+from sexton.explain.aligned.layout import LEAST_EVENTS
 from sexton.model.aligned import Aligned, Ranked
 from sexton.model.text import count, printable, shorten
 from sexton.model.why import Occasions
