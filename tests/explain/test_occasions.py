@@ -100,7 +100,7 @@ def test_of_a_loop_quicker_than_the_readings_only_some_ends_are_known_and_that_i
     quick = Window({CoreTimes: cores_read, Unit: seen(restarts=9)})
     told = occasions(Subject("unit", "a.service"), quick, ())
     assert told.partial
-    assert told.note == "449 restarts were counted; only of these was an end read"
+    assert told.note == "449 restarts were counted; end times are known only for these"
     slow = Window({CoreTimes: cores_read, Unit: [
         replace(batch, rows=(replace(batch.rows[0], restarts=number),))
         for number, batch in enumerate(seen(restarts=1))
@@ -130,7 +130,7 @@ def test_where_nothing_dates_it_the_findings_do():
     lasting = Finding("y", Verdict.PRESENT, Severity.WARNING, "y", {}, 5000.0, 5020.0)
     found = occasions(Subject("task", "a"), window, (told, lasting))
     assert [each.mono_s for each in found.moments] == [106.0]
-    assert "end of what was found" in found.note
+    assert "end of the finding" in found.note
 
 
 def test_a_time_is_itself():

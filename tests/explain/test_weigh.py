@@ -44,7 +44,7 @@ def test_a_look_alike_that_is_there_or_not_judged_leaves_it_possible(name):
     (calm,) = weigh([WALK], known(HELD, *QUIET))
     assert (calm.strength, calm.against) == (LIKELY, ())
     cases = {
-        "was there in the same seconds": finding(name),
+        "was present in the same seconds": finding(name),
         "could not be judged": replace(finding(name), verdict=Verdict.UNKNOWN),
     }
     for words, other in cases.items():
@@ -102,7 +102,7 @@ def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
     (found,) = coincide(findings, [link("memory_pressure", "direct_reclaim", POSSIBLE)])
     assert found.findings == RISING
     assert found.sentence.startswith(
-        "direct reclaim, memory pressure and CPU quota throttling were"
+        "direct reclaim, memory pressure and CPU quota throttling rose"
     )
     assert "00:01:40 UTC" in found.sentence
     assert "--stacks" in found.would_prove
@@ -112,9 +112,7 @@ def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
 
 
 def test_reclaim_that_was_ordered_coincides_with_nothing():
-    ordered = finding(
-        "direct_reclaim", evidence=[told("kernel samples in reclaim that was ordered")]
-    )
+    ordered = finding("direct_reclaim", evidence=[told("kernel samples in reclaim on request")])
     assert coincide([ordered, finding("quota_throttling")], []) == ()
 
 

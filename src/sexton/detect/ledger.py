@@ -201,10 +201,13 @@ def pattern_of(path: str) -> str:
 
 
 CLOSE = Threshold(
-    "match", 20, "%", "restarts that leave nothing and zombies freed meanwhile cost that much"
+    "match",
+    20,
+    "%",
+    "restarts that leave nothing and zombies freed meanwhile account for that much",
 )
 SHARE = Threshold(
-    "share", 20, "% of the named dead", "less, and somebody else is the owner of the most"
+    "share", 20, "% of those with a known path", "below this another owner has most of them"
 )
 PART = Threshold("part", 5, "% of a sum", "a smaller share would match with or without it")
 
@@ -351,14 +354,14 @@ def _reasons(
     account: Account, match: _Match, ratio: float | None, here: int | None
 ) -> Iterator[str]:
     if match.own:
-        yield f"{count(match.own, 'dead cgroup')} with its own path"
+        yield f"{count(match.own, 'dying cgroup')} with its own path"
     noun = {"unit": "restarts", "timer": "runs"}.get(account.kind, "deaths")
     if ratio is not None and (match.number or match.growth):
-        yield f"{noun} match dead cgroups {ratio:.2f} : 1"
+        yield f"{noun} match dying cgroups {ratio:.2f} : 1"
     elif account.total and here:
-        yield f"{account.total:,} {noun} for {count(here, 'dead cgroup')}"
+        yield f"{account.total:,} {noun} for {count(here, 'dying cgroup')}"
     if match.period:
-        yield "its period matches uptime ÷ dead cgroups"
+        yield "its period matches uptime ÷ dying cgroups"
     yield _rhythm(account)
 
 
@@ -402,7 +405,7 @@ def _together(accounts: Sequence[Account], found: list[Suspect], dead: _Dead) ->
         if suspect.owner in names and suspect.kind == "unit":
             others = " and ".join(name for name in names if name != suspect.owner)
             sentence = (
-                f"{suspect.sentence}; together with {printable(others)} restarts match dead"
+                f"{suspect.sentence}; together with {printable(others)} restarts match dying"
                 f" cgroups {ratio:.2f} : 1"
             )
             suspect = replace(suspect, strength=Strength.LIKELY, sentence=sentence)

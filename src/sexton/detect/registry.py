@@ -233,8 +233,8 @@ def reason(state: SourceState) -> str:
         "denied": "not allowed",
         "malformed": "not understood",
         "timeout": "did not answer",
-        "skipped": "not read, it would have cost too much",
-        "failed": "failed in Sexton itself",
+        "skipped": "skipped, reading it costs too much",
+        "failed": "a bug in Sexton",
     }.get(state.state, state.state)
     path = state.path or state.id or "not recorded"
     if state.state == "absent" and state.detail:
@@ -245,11 +245,11 @@ def reason(state: SourceState) -> str:
 
 #: For sources that know of nothing better: an unknown without a remedy helps nobody.
 _REMEDIES = {
-    "absent": "sudo sexton diagnose  # on the node itself, with its /proc and /sys in sight",
+    "absent": "sudo sexton diagnose  # on the node itself, with access to its /proc and /sys",
     "denied": "sudo sexton diagnose",
-    "malformed": "sexton sources  # names it; if it should be understood, please report it",
-    "failed": "sexton sources  # names it; a bug of its own, please report it",
-    "timeout": "sexton sources  # asks again; a file that blocks is worth a look of its own",
+    "malformed": "sexton sources  # shows the line; please report it",
+    "failed": "sexton sources  # shows the error; please report it",
+    "timeout": "sexton sources  # tries again; find out why the file blocks",
 }
 
 

@@ -38,14 +38,14 @@ from sexton.series.steps import Step, delta, steps
 _FIELDS = ("longest_us", "pending_us")
 
 WAIT = Threshold(
-    "wait", 1, "s without a poll", "a busy core polls within 10 ms; a second is no queueing"
+    "wait", 1, "s without a poll", "a busy core polls within 10 ms; a second is not queueing"
 )
 GRAVE = Threshold(
     "grave wait", 5, "s without a poll", "ENA and the kernel reset a device after 5 s"
 )
 SOURCE = "bpf(2): softirq_raise, softirq_entry"
 _NORMAL = "< 10 ms"
-_PAUSED = "the machine itself stood still meanwhile (a paused or overbooked virtual machine)"
+_PAUSED = "the whole machine was paused (an overcommitted hypervisor)"
 
 
 class MeasuredWait(NamedTuple):

@@ -69,7 +69,7 @@ WORDS = {
     STATISTICS: "reads memory statistics",
     RSTAT: "flushes cgroup statistics",
     RECLAIM: "frees memory for itself (direct reclaim)",
-    ORDERED: "frees memory because it was told to (memory.force_empty, memory.reclaim, a limit)",
+    ORDERED: "frees memory on request (memory.force_empty, memory.reclaim, a limit)",
     BACKGROUND: "frees memory for others (kswapd)",
     FAULT: "serves page faults",
     COMPACTION: "compacts memory",
@@ -248,7 +248,7 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str)
     if work is None:
         if in_softirq(effect) or not tasks or not together(cause, effect, SLACK_S):
             return None
-        sentence = f"{tasks[0]} is named by both, in the same seconds"
+        sentence = f"{tasks[0]} is named by both findings, in the same seconds"
         sentence += "; kernel stacks would prove it (--stacks)"
         return Link(name, cause.id, effect.id, Strength.POSSIBLE, sentence, shared=tasks)
     share = work.share(family)
@@ -259,7 +259,7 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str)
         strength = Strength.PROVEN if share >= MOST else Strength.LIKELY
     against = []
     if share < MOST and work.mostly:
-        against.append(f"most of the held core's samples are elsewhere: it {work.mostly}")
+        against.append(f"most of the held core's samples are in something else: it {work.mostly}")
     core = core_of(effect)
     return Link(
         name,

@@ -67,14 +67,14 @@ def occasions(
     }.get(subject.kind, ("", "", _nothing))
     moments = _inside(window, known or found(subject, window))
     if moments and subject.kind == "unit" and (more := _restarted(subject, window)) > len(moments):
-        note = f"{more:,} restarts were counted; only of these was an end read"
+        note = f"{more:,} restarts were counted; end times are known only for these"
         return Occasions(one, many, moments, note, partial=True)
     if moments:
         return Occasions(one, many, moments)
     told = _inside(window, (window.mono(end) for end in _ends_of(window, findings)))
     if told:
         words = f"finding about {subject.words}", f"findings about {subject.words}"
-        return Occasions(*words, told, "taken at the end of what was found")
+        return Occasions(*words, told, "taken at the end of the finding")
     return Occasions(one or f"finding about {subject.words}", many, ())
 
 
@@ -258,7 +258,7 @@ def loop_of(moments: Sequence[float]) -> Loop | None:
         return None
     plan = Plan(before_s=gap / 4, short_s=gap / 8, quiet_s=gap / 8, step_s=gap / 2, closer=False)
     note = (
-        f"a loop, once in {seconds(gap)}: the last {seconds(gap / 4)} before each time are compared"
+        f"a loop, every {seconds(gap)}: the last {seconds(gap / 4)} before each time are compared"
         " with the middle of the gaps"
     )
     return Loop(plan, note)

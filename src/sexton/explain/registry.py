@@ -6,7 +6,7 @@ docstring holds the written rule by which it is *proven*, *likely* or *possible*
     @link(
         cause=crash_looping_unit.NAME,
         effect=zombie_memcgs.NAME,
-        told="each restart leaves a dead memory cgroup behind",
+        told="each restart leaves a dying memory cgroup behind",
         proof="a trace of its deaths (sudo sexton zombies --watch)",
     )
     def join(cause: Finding, effect: Finding, window: Window) -> Link | None: ...

@@ -57,9 +57,9 @@ def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
         if other is None:
             continue
         if other.verdict is Verdict.UNKNOWN:
-            doubts.append(f"{words} could not be judged, and looks the same without stacks")
+            doubts.append(f"{words} could not be judged and looks the same without stacks")
         elif _might_be(other, findings[link.effect]):
-            doubts.append(f"{words} was there in the same seconds")
+            doubts.append(f"{words} was present in the same seconds")
     if not doubts:
         return link
     return replace(link, strength=Strength.POSSIBLE, against=(*link.against, *doubts))
@@ -188,6 +188,6 @@ def _told(group: Sequence[Finding]) -> Coincidence:
     start = max(each.start for each in group if each.start is not None)
     return Coincidence(
         tuple(each.id for each in group),
-        f"{words} were there together at {clock(start)} UTC; nothing shows that one makes another",
+        f"{words} rose together at {clock(start)} UTC; nothing shows that one causes another",
         "kernel stacks of those seconds (--stacks) that show one inside the other",
     )

@@ -190,9 +190,9 @@ def explain(what: str | Subject, diagnosis: Diagnosis, window: Window) -> Why:
 
 def _unknown(said: str, near: tuple[str, ...], names: Names) -> str:
     """One line: what is called like it, or else what there is to ask about."""
-    what = f"nothing here is called {shorten(printable(said), 80)!r}"
+    what = f"no such name: {shorten(printable(said), 80)!r}"
     if near:
-        return f"{what}; near it: {', '.join(near)}"
+        return f"{what}; similar: {', '.join(near)}"
     there = [
         f"{len(names.get(kind, ())):,} {many} ({shorten(names[kind][0], 40)}, …)"
         for kind, many in (("nic", "interfaces"), ("unit", "units"), ("task", "tasks"))

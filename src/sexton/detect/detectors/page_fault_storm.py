@@ -161,7 +161,7 @@ HOLDER = Threshold(
     "faults a second",
     "at 0.1 ms each, as under emulation, they fill a core; it takes stacks to tell",
 )
-BLAME = Threshold("blame", 20, "% of the faults", "who took fewer did not make the storm")
+BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
 
 AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
@@ -341,8 +341,8 @@ def _by_the_holder(window: Window) -> Finding | None:
         NAME,
         Verdict.PRESENT,
         Severity.INFO,
-        f"{share.value} page faults a second by {who.name}, which held core {held[0]}; whether by"
-        " its faults only stacks tell",
+        f"{share.value} page faults a second by {who.name}, which held core {held[0]}; only stacks"
+        " can show whether by its faults",
         entities={"core": held, "task": (who.name,)},
         start=core.start,
         end=core.end,
@@ -356,7 +356,7 @@ def _calm(window: Window, found: Sequence[Reading], cores: int | None) -> Findin
         lack = Missing("two readings of /proc/vmstat", AGAIN)
         if not window.read(VmCounter):
             lack = missing(window.why_missing(VmCounter))
-        return unknown(NAME, "no two readings of /proc/vmstat that count faults", (lack,))
+        return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", (lack,))
     whole = paging.between(found[0], found[-1])
     rate = whole.rate("faults") or 0.0
     lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
@@ -456,12 +456,12 @@ def _rates(moved: PagingStep, cores: int | None) -> list[Evidence]:
         each = f" ({rate / cores:,.0f} per core)" if cores else ""
         limit = f"< {MINOR.value * cores:,.0f}" if cores else f"< {MINOR.value:,.0f} per core"
         limit += ", and no core held by them"
-        wrong_if = "compilers, shells and anything that starts many programs live like that"
+        wrong_if = "compilers, shells and anything that starts many programs do that"
         made.append(
             Evidence("page faults", f"{rate:,.0f}{each}", limit, unit, source, rate, wrong_if)
         )
     if (rate := moved.rate("major")) is not None:
-        wrong_if = "programs that start with a cold cache read themselves in"
+        wrong_if = "programs that start with a cold cache are read from disk"
         limit = f"< {MAJOR.value:,.0f}"
         made.append(
             Evidence("major page faults", f"{rate:,.0f}", limit, unit, source, rate, wrong_if)

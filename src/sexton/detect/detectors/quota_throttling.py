@@ -69,11 +69,13 @@ from sexton.series.rates import (
 NAME = "quota_throttling"
 
 OFTEN = Threshold(
-    "often", 10, "throttled periods in a stretch", "a second's worth; fewer nobody notices"
+    "often", 10, "throttled periods in a stretch", "a second's worth; fewer go unnoticed"
 )
-NOTED = Threshold("noted", 10, "% of its periods", "below it only the slowest requests take longer")
+NOTED = Threshold(
+    "noted", 10, "% of its periods", "below this only the slowest requests take longer"
+)
 MOSTLY = Threshold(
-    "mostly", 50, "% of its periods", "from here on it is stopped more often than it gets through"
+    "mostly", 50, "% of its periods", "from here on it is throttled more often than not"
 )
 STOPPED = Threshold(
     "stopped",
@@ -85,7 +87,10 @@ LASTING = Threshold(
     "lasting", 10, "s in a row", "a program that starts runs into its quota for some seconds"
 )
 STRETCH = Threshold(
-    "stretch", 30, "s", "long enough to tell a stop from a start, short enough not to average it"
+    "stretch",
+    30,
+    "s",
+    "long enough to tell throttling from a start, short enough not to average it away",
 )
 _COUNTERS = ("periods", "throttled", "throttled_us")
 #: Cgroups that are looked at closely: those stopped longest.
@@ -244,11 +249,11 @@ def _seen_once(window: Window) -> Finding:
     one that is gone was not there for long."""
     if any(row.throttled for row in window.latest(CgroupThrottle) or ()):
         lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading cannot tell when a cgroup was throttled", (lacking,))
+        return unknown(NAME, "one reading does not show when a cgroup was throttled", (lacking,))
     rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
     most = max(rows.values(), key=lambda row: (row.throttled, row.path))
     share = 100 * most.throttled / most.periods
-    told = "in one reading only: too short to be stopped for long"
+    told = "in one reading only: too short-lived to be throttled for long"
     return Finding(
         NAME,
         Verdict.ABSENT,
@@ -260,10 +265,10 @@ def _seen_once(window: Window) -> Finding:
                 f"throttled periods of {most.path}",
                 f"{share:.0f} % ({most.throttled:,} of {most.periods:,})",
                 f"< {NOTED.value:.0f} %",
-                "periods since it was made",
+                "periods since it was created",
                 "cpu.stat",
                 share,
-                "it was made again under another name, and stopped there",
+                "it was recreated under another name and throttled there",
             ),
         ),
     )
@@ -317,7 +322,7 @@ def _evidence(each: _Stretch) -> Iterable[Evidence]:
         f"periods in {duration(each.seconds)}",
         "cpu.stat",
         each.share,
-        "the quota is meant to hold it back",
+        "the quota is meant to limit it",
     )
     yield Evidence(
         f"time that cores of {each.path} waited for its next period",
@@ -326,7 +331,7 @@ def _evidence(each: _Stretch) -> Iterable[Evidence]:
         f"s, all cores together, in {duration(each.seconds)}",
         "cpu.stat",
         each.stopped_s,
-        "many threads were stopped at once: the time is their cores' sum",
+        "many threads were throttled at once: the time is summed over their cores",
     )
 
 

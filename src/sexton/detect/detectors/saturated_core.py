@@ -11,15 +11,15 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 
 **What would make it wrong.** A core that is busy in *user* mode is doing its job and is not
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
-cannot tell a spike from a stall, and readings far apart average a stall away. The kernel time of
-the steps right before and after counts as the same stall, so its length can be too long by less
+cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
+of the steps right before and after counts as the same stall, so its length can be too long by less
 than two steps. The task is named only where one thread's time accounts for it. Under a hypervisor
-that takes time away without telling (no steal time), a core's parts do not add up to the clock: its
+that takes time away without reporting steal time, a core's parts do not add up to the clock: its
 shares are then of what it was given, as mpstat has them, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
-**What to do.** Find out what that task asks of the kernel: ``sudo perf top -g -C CORE``. If the
+**What to do.** Find out what that task does in the kernel: ``sudo perf top -g -C CORE``. If the
 stack walks memory cgroups, look at `zombie_memcgs` and `slow_memcg_stats`; if it is reclaim, at
 the limits of its cgroup; if it is softirq, at the traffic of that core's NIC queue. Moving the
 task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``) buys time only.
@@ -52,9 +52,7 @@ NAME = "saturated_core"
 KERNEL_SHARE = Threshold(
     "kernel share", 90, "% of a core", "the walk of the incident held its core at 100 % system"
 )
-HELD = Threshold(
-    "held", 2, "s in a row", "shorter bursts are ordinary; drivers lose patience after 5 s"
-)
+HELD = Threshold("held", 2, "s in a row", "shorter bursts are ordinary; drivers reset after 5 s")
 GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and others fire at 5 s")
 BLAME = Threshold(
     "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
@@ -124,7 +122,7 @@ def detect(window: Window) -> Finding:
         lacking = Missing(
             f"readings at least {HELD.value:.0f} s apart", "sexton diagnose --seconds 10"
         )
-        summary = f"{duration(watched)} of readings cannot tell a stall from a spike"
+        summary = f"{duration(watched)} of readings cannot separate a stall from a spike"
         return unknown(NAME, summary, (lacking,))
     series = core_series(window)
     if series is None or np.isnan(series.system).all():
@@ -180,7 +178,7 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
     blurred = float(np.nanmax(series.kernel))
     lacking: tuple[Missing, ...] = ()
     if coarse > 2 * HELD.value and blurred >= HELD.value:
-        what = f"readings {duration(coarse)} apart average away a stall that is shorter"
+        what = f"readings {duration(coarse)} apart average away shorter stalls"
         lacking = (Missing(what, "sexton diagnose --seconds 10"),)
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
@@ -256,7 +254,7 @@ def _seconds_held(runs: Sequence[Hold]) -> Evidence:
         "seconds in a row",
         "/proc/stat",
         run.seconds,
-        "a debugger, a virtual machine's boot or a benchmark was meant to do that",
+        "a debugger, a virtual machine's boot or a benchmark did that on purpose",
     )
 
 
@@ -276,13 +274,13 @@ def _by_kind(run: Hold) -> Evidence:
 def _given(run: Hold) -> Evidence:
     share = 100 * run.shares.given_s / run.shares.seconds
     return Evidence(
-        f"core {run.core} had the time",
+        f"core {run.core}, time accounted for",
         f"{share:.0f} %",
         "all of it",
         "% of the held time",
-        "/proc/stat: its parts, against the clock",
+        "/proc/stat, against the clock",
         share,
-        "interrupts were off, not the core away: the kernel counts no ticks then either",
+        "interrupts were off, and the kernel counted no ticks",
     )
 
 

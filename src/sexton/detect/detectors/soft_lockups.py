@@ -5,7 +5,7 @@ for 23s! [kubelet:2113]`` (no task switch for 20 s and more), hard lockups (not 
 interrupts) and RCU stalls (a core that did not pass a quiescent state for 21 s and more).
 
 **Why it hurts.** Nothing else ran on that core: no NAPI poll, no timers, no heartbeats. It is the
-same illness as `saturated_core`, longer, and told by the kernel.
+same problem as `saturated_core`, longer, and reported by the kernel.
 
 **What would make it wrong.** A virtual machine that was paused, migrated or starved by its host
 reports lockups of cores that had nothing to do with it: look for several cores at the same second
@@ -38,7 +38,10 @@ RECENT = Threshold(
     "recent", DAY_S, "s", "a lockup today may be what broke the job; an older one is history"
 )
 ONE_STALL = Threshold(
-    "one stall", 60, "s between lines", "the watchdog repeats itself every 20 s while a core hangs"
+    "one stall",
+    60,
+    "s between lines",
+    "the watchdog repeats its message every 20 s while a core hangs",
 )
 
 FAMILIES = {"soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_stall": "RCU stall"}

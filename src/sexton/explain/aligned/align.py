@@ -117,7 +117,9 @@ class _Comparison:
             notes=layout.notes,
         )
         if not events:
-            return replace(empty, notes=(*layout.notes, "no event has anything to compare it with"))
+            return replace(
+                empty, notes=(*layout.notes, "no event has a control window to compare with")
+            )
         if not parts:
             return replace(empty, notes=(*layout.notes, "no signal was read around the events"))
         whole = Measured(
@@ -178,7 +180,7 @@ class _Comparison:
         number = len(empty.events)
         if number < LEAST_EVENTS:
             return [
-                f"{count(number, 'event')}: with fewer than {LEAST_EVENTS} nothing is called"
+                f"{count(number, 'event')}: with fewer than {LEAST_EVENTS} nothing can be"
                 f" significant; no p can be below {empty.smallest_p:.2g}"
             ]
         return []

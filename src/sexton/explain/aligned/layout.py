@@ -57,7 +57,7 @@ class Plan:
         if self.before_s + self.quiet_s > self.step_s:
             raise ValueError("a step has room for a window and the quiet beside it")
         if min(self.controls, self.most_events, self.permutations) < 1:
-            raise ValueError("nothing to compare with")
+            raise ValueError("no control windows")
 
 
 #: In so many ways one window of each stratum could be the event's: enough for thousands of signals.
@@ -122,8 +122,8 @@ def lay_out(
     notes = []
     if len(episodes) < len(events):
         notes.append(
-            f"{count(len(events), 'event')} in {count(len(episodes), 'episode')}: those within"
-            f" {seconds(1.5 * plan.before_s)} of the one before count with it"
+            f"{count(len(events), 'event')} in {count(len(episodes), 'episode')}: events within"
+            f" {seconds(1.5 * plan.before_s)} of the previous one count as one episode"
         )
     found = []
     for rung in _ladder(plan):
@@ -179,7 +179,7 @@ def _laid_out(
     alone = len(strata) - len(compared)
     if alone:
         lost = count(alone, "event")
-        notes.append(f"{lost} left out: no time like theirs is recorded away from other events")
+        notes.append(f"{lost} left out: no comparable time without events was recorded")
     notes += _spacing([each.event for each in compared])
     spans = (plan.short_s, plan.before_s)
     return Layout(compared, spans, 2 * plan.before_s, tuple(notes), alone)
@@ -210,7 +210,7 @@ def _spacing(events: Sequence[float]) -> list[str]:
     if max(abs(each - middle) for each in steps) > _EVEN * middle:
         return []
     return [
-        f"the events come every {seconds(middle)}: whatever else comes by that clock looks like"
+        f"the events come every {seconds(middle)}: anything else with that period looks like"
         " a cause"
     ]
 

@@ -24,8 +24,8 @@ from sexton.model.window import Window
 @link(
     cause="memory_pressure",
     effect="direct_reclaim",
-    told="tasks had to free memory themselves before they could go on",
-    proof="kernel stacks, which tell who reclaims and for what (--stacks)",
+    told="tasks had to free memory before they could continue",
+    proof="kernel stacks, which show which task reclaims and why (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """By stacks of the whole node, for reclaim is anybody's."""
@@ -33,7 +33,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     seen = caught(window, lambda frames: RECLAIM in families(frames))
     if seen is None or seen.samples < FEWEST:
-        text = "in the same seconds; kernel stacks would tell whether one makes the other"
+        text = "in the same seconds; kernel stacks would show whether one causes the other"
         return Link("pressure_forces_reclaim", cause.id, effect.id, Strength.POSSIBLE, text)
     short = sum(row.samples for row in seen.rows if SHORTAGE in families(row.frames))
     limited = sum(row.samples for row in seen.rows if LIMIT in families(row.frames))

@@ -45,7 +45,9 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return found
     walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"
     dead = dead_share(window)
-    doubt = f"{walking}; how many of those are dead is not known"
+    doubt = f"{walking}; how many of those are dying is unknown"
     if dead is not None:
-        doubt = f"{walking}, of which {100 * dead:.0f} % are dead: the dead make this reclaim dear"
+        doubt = (
+            f"{walking}, of which {100 * dead:.0f} % are dying: they make this reclaim expensive"
+        )
     return replace(found, strength=Strength.POSSIBLE, against=(*found.against, doubt))

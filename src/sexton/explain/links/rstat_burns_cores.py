@@ -33,5 +33,5 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     found = judge("rstat_burns_cores", (cause, effect), window, RSTAT)
     if found is None or len(cores) > 1:
         return found
-    against = (*found.against, f"core {cores[0]} flushes alone: nobody to contend with")
+    against = (*found.against, f"core {cores[0]} flushes alone: no other core contends")
     return replace(found, against=against)

@@ -43,7 +43,7 @@ def _stop_timer(window: Window) -> list[Step]:
 @link(
     cause="cgroup_churn",
     effect="zombie_memcgs",
-    told="each run of a timer's service leaves a dead memory cgroup behind",
+    told="each run of a timer's service leaves a dying memory cgroup behind",
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
     advice=_stop_timer,
 )

@@ -21,8 +21,8 @@ from sexton.model.window import Window
 @link(
     cause="zombie_memcgs",
     effect="direct_reclaim",
-    told="whoever frees memory has to go over every one of them",
-    proof="kernel stacks, which tell what reclaim goes over (--stacks)",
+    told="every reclaim has to walk them",
+    proof="kernel stacks, which show what reclaim walks (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The share of reclaim that is walking, and of the dead in what it walks."""
@@ -44,8 +44,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         cause.id,
         effect.id,
         Strength.PROVEN,
-        f"{share:.0f} % of reclaim's samples go from one memory cgroup to the next, and"
-        f" {100 * dead:.0f} % of those are dead",
+        f"{share:.0f} % of reclaim's samples walk memory cgroups, and"
+        f" {100 * dead:.0f} % of those are dying",
         shared=cause.shares(effect, "cgroup") or cores[:1],
         evidence=(
             Evidence(

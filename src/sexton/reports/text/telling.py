@@ -1,4 +1,4 @@
-"""The parts of a verdict that tell a story: its first paragraph, its rivals, and its end."""
+"""The prose of a verdict: its first paragraph, competing causes and timeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sexton.detect.detectors import job_deaths
 from sexton.detect.registry import detector_of, title_of
 from sexton.explain.moments import clock
 from sexton.explain.story import short
-from sexton.model.chain import Chain, Contest, Rival
+from sexton.model.chain import Chain, Contest, Rival, Strength
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Verdict
 from sexton.reports.text.blocks import block, labelled
@@ -17,7 +17,7 @@ _MOST_RIVALS = 3
 
 
 def lead(diagnosis: Diagnosis) -> str:
-    """What is wrong, in a paragraph: how each chain begins and ends, and what no chain holds."""
+    """What is wrong, in a paragraph: how each chain begins and ends, and what no chain explains."""
     known = diagnosis.by_id
     told: dict[str, str] = {}
     for chain in shown(diagnosis)[:2]:
@@ -34,8 +34,8 @@ def _sentence(finding: Finding, summary: str) -> str:
 
 
 def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
-    """Chains worth a person's time: not the one that tells of a crash loop a second time, nor one
-    that has only notes to add to what is told."""
+    """Chains worth showing: not one that repeats a crash loop as churn, nor one that adds only
+    notes to what is shown."""
     known = diagnosis.by_id
     told: set[str] = set()
     kept = []
@@ -60,8 +60,16 @@ def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
     return bool(units) and set(units) <= set(looping)
 
 
+def chain_title(chain: Chain, number: int) -> str:
+    """The heading of a chain: how sure it is as a whole."""
+    sure = {Strength.PROVEN: "every link proven"}.get(
+        chain.strength, f"weakest link {chain.strength}"
+    )
+    return f"{'ALSO' if number else 'CAUSE CHAIN'} ({sure})"
+
+
 def untold(chains: Sequence[Chain]) -> Iterator[Chain]:
-    """Of each chain the part that those before it have not told."""
+    """Of each chain, the links that no earlier chain has shown."""
     told: set[str] = set()
     for chain in chains:
         fresh = tuple(
@@ -99,31 +107,34 @@ def _rival(rival: Rival) -> str:
 
 
 def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """What rose together, and what would tell more."""
-    lines = [f"{each.sentence}; what would: {each.would_prove}" for each in diagnosis.coincidences]
+    """What rose together, and what would show more."""
+    lines = [
+        f"{each.sentence}; would show it: {each.would_prove}" for each in diagnosis.coincidences
+    ]
     yield from labelled("TOGETHER", lines, width)
 
 
 def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """The best chain as a person would tell it."""
+    """The best chain as a timeline."""
     if not diagnosis.story:
         return
     yield ""
-    yield " THE STORY"
+    yield " TIMELINE"
     for sentence in diagnosis.story:
         yield from block(sentence, width, "   ", first=" ")
 
 
 def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """That somebody marked a death on a node that is not sick, and what there is to say of it."""
+    """A job's death that was marked on a node that is not sick, and whether anything explains
+    it."""
     death = diagnosis.by_id.get(job_deaths.NAME)
     if death is None or death.verdict is not Verdict.PRESENT:
         return
     told = f"{death.summary}, at {clock(death.end)} UTC."
     if death.id in diagnosis.unexplained:
         unseen = diagnosis.exit is Exit.CANNOT_TELL
-        what = "but not all could be seen" if unseen else "ask the job's other nodes"
-        told += f" Nothing that was recorded on this node explains it; {what}."
+        what = "but not everything could be read" if unseen else "check the job's other nodes"
+        told += f" Nothing recorded on this node explains it; {what}."
     yield from block(told, width, " ")
     if death.id not in diagnosis.unexplained:
         yield from story(diagnosis, width)

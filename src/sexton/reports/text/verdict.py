@@ -26,7 +26,16 @@ from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
 from sexton.reports.text.blocks import block, labelled, typed
-from sexton.reports.text.telling import coincidences, died, lead, rivals, shown, story, untold
+from sexton.reports.text.telling import (
+    chain_title,
+    coincidences,
+    died,
+    lead,
+    rivals,
+    shown,
+    story,
+    untold,
+)
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -34,7 +43,7 @@ EXITS = {
     Exit.HEALTHY: "healthy (make demo shows a sick one)",
     Exit.PROBLEM: "a problem was found",
     Exit.FAILED: "sexton itself failed",
-    Exit.CANNOT_TELL: "could not tell; the lines above say what would",
+    Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
 }
 #: The label of a fact about a node that is not sick.
 _FACT = 19
@@ -72,7 +81,7 @@ def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) ->
 def _identity(diagnosis: Diagnosis) -> str:
     node = diagnosis.node
     if node is None:
-        return "this node did not say who it is"
+        return "node identity unknown"
     parts = [
         count(node.cores, "core") if node.cores else "",
         f"Linux {node.kernel}",
@@ -88,7 +97,7 @@ def _identity(diagnosis: Diagnosis) -> str:
 
 
 def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """That this is not now, and which span it is."""
+    """Which recording and which span this is."""
     told = diagnosis.replayed
     if told is None:
         return
@@ -106,7 +115,7 @@ def _clock(wall_s: float) -> str:
 
 
 def _is_about_nics(diagnosis: Diagnosis) -> bool:
-    """Driver and version matter where the NIC does; elsewhere they only lengthen the line."""
+    """Driver and version matter only if a problem is about a NIC."""
     problems = (each.entities for each in diagnosis.findings if each.is_problem)
     return any("nic" in entities for entities in problems)
 
@@ -120,14 +129,14 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from block(lead(diagnosis), width, " ")
     yield ""
     for number, chain in enumerate(untold(shown(diagnosis)[:3])):
-        yield from _chain(chain, known, width, "THE CHAIN" if number == 0 else "ALSO")
+        yield from _chain(chain, known, width, chain_title(chain, number))
         yield ""
     if diagnosis.unexplained:
-        title = "NO CHAIN EXPLAINS" if diagnosis.chains else "WHAT IS WRONG"
-        yield from _loose(title, [known[name] for name in diagnosis.unexplained], width)
+        loose = [known[name] for name in diagnosis.unexplained]
+        yield from _loose(f"{count(len(loose), 'finding')}, cause unknown".upper(), loose, width)
         yield ""
     if diagnosis.against:
-        yield from labelled("AGAINST", [" · ".join(diagnosis.against)], width)
+        yield from labelled("RULED OUT", [", ".join(diagnosis.against)], width)
     against = [text for chain in diagnosis.chains for link in chain.links for text in link.against]
     yield from labelled("", list(dict.fromkeys(against)), width)
     yield from rivals(diagnosis, width)
@@ -151,7 +160,7 @@ def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -
 
 
 def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
-    """Problems without a chain, each with some more of its evidence."""
+    """Problems that no chain explains, each with some more of its evidence."""
     rows = []
     for finding in findings:
         rows.append(_row("", finding))
@@ -250,7 +259,7 @@ def _fact(finding: Finding, width: int) -> Iterator[str]:
 
 
 def _noted(diagnosis: Diagnosis) -> list[str]:
-    """Present, but only worth a line, and told nowhere else."""
+    """Present, only worth a line, and not reported elsewhere."""
     told = {job_deaths.NAME}
     if diagnosis.exit is Exit.PROBLEM:
         told |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
@@ -291,11 +300,11 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from labelled("SKIPPED", dict.fromkeys(skipped), width)
 
 
-def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """What was asked for by an option and could not be had."""
+def _failed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """Opt-in sources that were requested and could not be read."""
     for state in diagnosis.sources:
         if state.requested and state.state != "ok":
-            yield from labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
+            yield from labelled("FAILED", [f"{state.path}: {state.detail}"], width)
             if state.grant:
                 yield typed(state.grant)
 
@@ -337,7 +346,7 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     label = "DO NOW"
     if any(each.id in _TREATED and each.is_problem for each in diagnosis.findings):
         source = _from(diagnosis)
-        yield from labelled(label, ["a plan, with undo, step by step; it changes nothing"], width)
+        yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
         label = "BY HAND"
     for step in diagnosis.plan:
@@ -365,7 +374,7 @@ def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    yield from _in_vain(diagnosis, width)
+    yield from _failed(diagnosis, width)
     cost = diagnosis.cost
     findings = diagnosis.findings
     unknown = sum(each.verdict is Verdict.UNKNOWN for each in findings)
