@@ -138,7 +138,7 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if diagnosis.against:
         yield from labelled("RULED OUT", [", ".join(diagnosis.against)], width)
     against = [text for chain in diagnosis.chains for link in chain.links for text in link.against]
-    yield from labelled("", list(dict.fromkeys(against)), width)
+    yield from labelled("AGAINST", list(dict.fromkeys(against)), width)
     yield from rivals(diagnosis, width)
     yield from coincidences(diagnosis, width)
     yield from labelled("NOTED", _noted(diagnosis)[:3], width)
