@@ -123,7 +123,7 @@ def test_a_bystander_did_nothing_unusual(sick: Path, held: str, capsys: pytest.C
     other = str((int(held) + 1) % 4)
     status, out, err = told(capsys, "core", other, "--from", str(sick))
     assert (status, err) == (0, "")
-    assert f"core {other} did nothing unusual in these 11 min 59 s." in out
+    assert f"Nothing unusual was found about core {other} in 11 min 59 s." in out
 
 
 @pytest.mark.parametrize("words", [("core", "1"), ("eth0",), (f"@{START + 200}",)])
@@ -174,17 +174,17 @@ def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.Captu
         capsys, "core", held, "--from", str(sick), "--window", f"@{START}..@{START + 300}"
     )
     assert status == 0
-    assert "did nothing unusual" in out
+    assert "Nothing unusual was found" in out
     assert "not compared: no hold" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("esc",), "near it: ecs.service"),
+        (("esc",), "similar: ecs.service"),
         (("core", "500"), "core 0 to core 3"),
         (("nothing-like-this-at-all",), "there are core 0 to core 3"),
-        (("\x1b[2J\nsecond",), "nothing here is called"),
+        (("\x1b[2J\nsecond",), "no such name"),
         (("@5",), "nothing was recorded"),
         (("at", "noon"), "invalid time 'noon'"),
         ((f"@{START + 5}", "--window", "5m.."), "is not in the window"),
