@@ -68,8 +68,9 @@ Pairs = list[tuple[float, float]]
 class Columns(NamedTuple):
     """Some columns of one table: a row per thing, a column per reading.
 
-    `things` are the values of the table's entity fields. A value is NaN where the kernel did not
-    give it or the thing was not there. `follows` is false where readings are missing before one.
+    `things` are the values of the table's entity fields, numbers in their order. A value is NaN
+    where the kernel did not give it or the thing was not there. `follows` is false where readings
+    are missing before one.
     """
 
     mono: F64
@@ -252,17 +253,28 @@ def columns_of(
             if wanted is None or wanted(key):
                 cells.append((index.setdefault(key, len(index)), at))
                 found.append(values_of(row))
+    things = in_order(index)
     made = np.full((len(names), len(index), len(kept)), np.nan)
     if found:
         rows, readings = np.array(cells).T
+        place = {key: at for at, key in enumerate(things)}
+        rows = np.array([place[key] for key in index])[rows]
         made[:, rows, readings] = np.array(found, dtype=np.float64).T
     return Columns(
         np.array([batch.mono_s for batch in kept]),
         np.array([batch.wall_s for batch in kept]),
         np.array([batch.follows for batch in kept]),
-        list(index),
+        things,
         dict(zip(names, made, strict=True)),
     )
+
+
+def in_order(things: Iterable[Key]) -> list[Key]:
+    """Cores and the like by their numbers, as a recording keeps them; others as they came."""
+    found = list(things)
+    if all(type(part) is int for key in found for part in key):
+        found.sort(key=cast("Any", tuple))
+    return found
 
 
 def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -9,7 +9,7 @@ the table's usual one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,9 +24,10 @@ import pyarrow as pa
 from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch, Columns, Key, Wanted, values_getter
+from sexton.replay.matrix import matrix, runs_of
 from sexton.replay.span import Span
 from sexton.series.rates import GAP_S, longest_step
-from sexton.store.arrays import coded, codes, floats, numbers, values, whole
+from sexton.store.arrays import coded, codes, numbers, values, whole
 from sexton.store.recording import Recording, Segment
 from sexton.store.schema import MONO, POSITION, WALL, fields_in, rows_of, texts_of
 from sexton.store.sealed import open_table
@@ -45,8 +46,11 @@ _ENOUGH_READINGS = 3
 _AHEAD, _MANY_ROWS = 1, 50_000
 #: Fewer row groups are read whole.
 _FEW_GROUPS = 3
+#: Numbers in one piece of columns, so that arithmetic on it needs little memory; and in columns
+#: that are kept for the next detector that wants the same.
+_MOST_CELLS, _LEAST_READINGS = 500_000, 60
 #: Tables of single segments that are kept for the next `between`, in bytes.
-_MOST_KEPT = 64 << 20
+_MOST_KEPT = 32 << 20
 
 
 class Readings(NamedTuple):
@@ -118,10 +122,6 @@ class SegmentReader:
         return self._listed
 
 
-#: The explorer's name for it, until its lanes take columns.
-Book = SegmentReader
-
-
 class _Times(NamedTuple):
     """Readings of a table in one segment: those whose rows were found, and the empty ones; `lost`
     is true where readings are missing after the last of them."""
@@ -155,6 +155,9 @@ class SpanReader:
                 before = segment
         self._having: dict[type[Row], list[int]] = {}
         self._kept: dict[tuple[str, type[Row]], pa.Table] = {}
+        #: Things seen in a table, and columns of a few of them.
+        self._things: dict[type[Row], tuple[Key, ...]] = {}
+        self._wanted: dict[Hashable, list[Columns]] = {}
 
     def having(self, kind: type[Row]) -> list[SegmentReader]:
         """Segments in which the table was read inside the span."""
@@ -211,8 +214,45 @@ class SpanReader:
         near: Near = None,
     ) -> Iterator[Columns]:
         """Some columns of a table, a piece per segment."""
-        wanted = None if wanted is None else _remembered(wanted)
+        if wanted is not None and near is None:
+            yield from self._few(kind, tuple(names), wanted)
+            return
         places = [at for at in self._places(kind) if near is None or self._touches(at, kind, near)]
+        yield from self._pieces(kind, names, wanted, (places, near))
+
+    def _few(self, kind: type[Row], names: tuple[str, ...], wanted: Wanted) -> Iterator[Columns]:
+        """Columns of some things: several detectors want the same few, which are kept."""
+        known = self._things.get(kind)
+        if known is not None:
+            key = (kind, names, frozenset(filter(wanted, known)))
+            if key in self._wanted:
+                yield from self._wanted[key]
+                return
+        seen: dict[Key, bool] = {}
+
+        def decide(thing: Key) -> bool:
+            if thing not in seen:
+                seen[thing] = wanted(thing)
+            return seen[thing]
+
+        found = []
+        cells = 0
+        for piece in self._pieces(kind, names, decide, (self._places(kind), None)):
+            cells += len(piece.things) * len(piece.mono) * len(names)
+            found += [piece] * (cells <= _MOST_CELLS)
+            yield piece
+        self._things[kind] = tuple(seen)
+        if cells <= _MOST_CELLS:
+            self._wanted[kind, names, frozenset(each for each in seen if seen[each])] = found
+
+    def _pieces(
+        self,
+        kind: type[Row],
+        names: Sequence[str],
+        wanted: Wanted | None,
+        where: tuple[Sequence[int], Near],
+    ) -> Iterator[Columns]:
+        places, near = where
         joins = _Joins(self, kind)
 
         def read(at: int) -> _Piece | None:
@@ -223,11 +263,15 @@ class SpanReader:
                 joins.lose()
                 continue
             times, kept = joins.add(at, piece.times, near)
-            if len(kept) == len(piece.times.mono):
-                yield Columns(*times, piece.things, piece.values)
-            elif len(kept):
-                some = {name: each[:, kept] for name, each in piece.values.items()}
-                yield Columns(*times, piece.things, some)
+            found = piece.values
+            if len(kept) < len(piece.times.mono):
+                found = {name: value[:, kept] for name, value in found.items()}
+            width = max(_MOST_CELLS // max(len(piece.things) * len(names), 1), _LEAST_READINGS)
+            for start in range(0, len(kept), width):
+                some = slice(start, start + width)
+                cut = {name: value[:, some] for name, value in found.items()}
+                mono, wall, follows = times
+                yield Columns(mono[some], wall[some], follows[some], piece.things, cut)
 
     def each(self, kind: type[Row], near: Near, read: Callable[[SegmentReader], T]) -> Iterator[T]:
         """What is read of the segments in which a table was read."""
@@ -262,10 +306,9 @@ class SpanReader:
         near = ((start, end),)
         places = [at for at in self._places(kind) if self._touches(at, kind, near)]
         joins = _Joins(self, kind)
-        part = start > -inf or end < inf
 
         def read(at: int) -> pa.Table | None:
-            return self._table(self.segments[at], kind, part)
+            return self._table(self.segments[at], kind, (start, end))
 
         for at, found in zip(places, self._ahead(read, places, kind), strict=True):
             each = self.segments[at]
@@ -278,20 +321,23 @@ class SpanReader:
                 inside = (times[0][0], times[0][-1])
                 yield from _batches(kind, found, times, inside)
 
-    def _table(self, each: SegmentReader, kind: type[Row], keep: bool) -> pa.Table | None:
-        """All columns of a table in a segment; kept where the next question is likely near."""
+    def _table(self, each: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
+        """All columns of a table in a segment, of readings in an interval at least. Small tables
+        are kept, since the next question is likely near."""
         if not each.segment.rows(kind):
             return None
         key = (each.segment.name, kind)
         if key in self._kept:
             return self._kept[key]
-        found = each.segment.table(kind, (MONO, POSITION, *fields_of(kind)), texts_of(kind))
-        if found is not None and keep:
+        columns = (MONO, POSITION, *fields_of(kind))
+        every = part == (-inf, inf)
+        found = None if every else _part(each.segment, kind, columns, part)
+        if found is not None:
+            return found
+        found = each.segment.table(kind, columns, texts_of(kind))
+        if found is not None and not every:
             self._kept[key] = found
-            while (
-                len(self._kept) > 1
-                and sum(_size(kept) for kept in self._kept.values()) > _MOST_KEPT
-            ):
+            while len(self._kept) > 1 and sum(map(_size, self._kept.values())) > _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
 
@@ -324,18 +370,22 @@ class SpanReader:
 
     def first(self, kind: type[Row]) -> Batch[Any] | None:
         """The first reading that can be read."""
-        return next(self.batches(kind, -inf, self.span.end[0]), None)
+        edges = self.bounds(kind)
+        if edges is None:
+            return None
+        found = tuple(self.batches(kind, edges[0], edges[0]))
+        return found[0] if found else next(self.batches(kind), None)
 
     def changes(self, kind: type[Row], fields: Sequence[str]) -> Iterator[Row]:
         """Rows of things that are new, or that differ in these fields from when last seen, in the
         order of time. Rows are made of those only."""
         last: dict[Key, tuple[Any, ...]] = {}
-        for found in self.each(kind, None, lambda each: self._table(each, kind, False)):
+        for found in self.each(kind, None, lambda each: self._table(each, kind, (-inf, inf))):
             if found is None:
                 continue
             mono = numbers(found.column(MONO))
             rows = np.flatnonzero(inside(mono, self.span, None))
-            starts, things = _runs(found, kind.entity)
+            starts, things = runs_of(found, kind.entity)
             length = np.diff(np.append(starts, found.num_rows))
             place = {key: at for at, key in enumerate(dict.fromkeys(things))}
             thing = np.repeat(np.array([place[key] for key in things], np.int64), length)
@@ -563,7 +613,7 @@ def _rows(
     try:
         for group in range(source.num_row_groups):
             found = source.read_row_group(group, columns=named, use_threads=False)
-            starts, things = _runs(found, kind.entity)
+            starts, things = runs_of(found, kind.entity)
             ends = [*starts[1:].tolist(), found.num_rows]
             some = [
                 (start, end - start)
@@ -578,98 +628,28 @@ def _rows(
         return segment.table(kind, columns, keys)
 
 
-class Matrix(NamedTuple):
-    """Some columns of one table: a row per thing, a column per reading that had rows."""
-
-    mono: F64
-    things: list[Key]
-    values: dict[str, F64]
-
-
-def matrix(
-    found: pa.Table, keys: Sequence[str], names: Sequence[str], wanted: Wanted | None = None
-) -> Matrix:
-    """A table by thing and reading."""
-    mono = numbers(found.column(MONO))
-    starts, things = _runs(found, keys)
-    rows = [at for at, key in enumerate(things) if wanted is None or wanted(key)]
-    number = len(mono) // max(len(things), 1)
-    if _is_regular(mono, starts, number) and len({*things}) == len(things):
-        moments = mono[:number].copy()
-        made = {name: _regular(found, name, rows, number) for name in names}
-        return Matrix(moments, [things[row] for row in rows], made)
-    moments, at = np.unique(mono, return_inverse=True)
-    index = {key: row for row, key in enumerate(dict.fromkeys(things[row] for row in rows))}
-    length = np.diff(np.append(starts, len(mono)))
-    thing = np.repeat(np.array([index.get(key, -1) for key in things], np.int64), length)
-    kept = np.flatnonzero(thing >= 0)
-    made = {}
-    for name in names:
-        made[name] = np.full((len(index), len(moments)), np.nan)
-        if name in found.column_names:
-            made[name][thing[kept], at[kept]] = floats(found.column(name))[kept]
-    return Matrix(moments, list(index), made)
-
-
-def _is_regular(mono: F64, starts: Ints, number: int) -> bool:
-    """The same things at every reading, each thing's readings together: as segments are sealed."""
-    if not number or len(mono) != number * len(starts):
-        return False
-    if (starts != np.arange(0, len(mono), number)).any():
-        return False
-    first = mono[:number]
-    return bool((first[1:] > first[:-1]).all() and (mono.reshape(-1, number) == first).all())
-
-
-def _regular(found: pa.Table, name: str, rows: Sequence[int], number: int) -> F64:
-    if name not in found.column_names:
-        return np.full((len(rows), number), np.nan)
-    column = whole(found.column(name))
-    if len(rows) * number == len(column):
-        return floats(column).reshape(-1, number)
-    made = np.empty((len(rows), number))
-    for at, row in enumerate(rows):
-        made[at] = floats(column.slice(row * number, number))
-    return made
-
-
-def _runs(found: pa.Table, keys: Sequence[str]) -> tuple[Ints, list[Key]]:
-    """Where neighbouring rows are about another thing, and which."""
-    change = np.zeros(found.num_rows, np.bool_)
-    change[:1] = True
-    there = {*found.column_names}
-    for name in keys:
-        if name in there:
-            code = _codes(found.column(name))
-            change[1:] |= code[1:] != code[:-1]
-    starts = np.flatnonzero(change)
-    if not keys:
-        return starts, [()] * len(starts)
-    columns = (
-        values(found.column(name), starts) if name in there else [None] * len(starts)
-        for name in keys
-    )
-    return starts, list(zip(*columns, strict=True))
-
-
-def _remembered(wanted: Wanted) -> Wanted:
-    """Things are mostly those of the segment before: each is looked at once."""
-    known: dict[Key, bool] = {}
-
-    def decide(key: Key) -> bool:
-        if key not in known:
-            known[key] = wanted(key)
-        return known[key]
-
-    return decide
-
-
-def _codes(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Numbers that tell one value from another."""
-    array = whole(column)
-    if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
-        return codes(array)
-    return numbers(array)
+def _part(
+    segment: Segment, kind: type[Row], columns: Sequence[str], part: Interval
+) -> pa.Table | None:
+    """Readings in an interval of a table with several row groups, one group at a time; `None` where
+    it has few or cannot be read so."""
+    try:
+        known = texts_of(kind)
+        name = table(kind)
+        source = open_table(segment.path, name, segment.manifest, known) if segment.sealed else None
+        if source is None or source.num_row_groups < 2:
+            return None
+        there = [each for each in columns if each in source.schema_arrow.names]
+        parts = []
+        for group in range(source.num_row_groups):
+            mono = numbers(source.read_row_group(group, columns=[MONO], use_threads=False)[MONO])
+            rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
+            if len(rows) or not group:
+                found = source.read_row_group(group, columns=there, use_threads=False)
+                parts.append(found.take(pa.array(rows)))
+        return pa.concat_tables(parts)
+    except (StoreError, OSError, pa.ArrowException):
+        return None
 
 
 def _size(found: pa.Table) -> int:

@@ -3,24 +3,38 @@
 A short span gives all of them. A longer one gives those of the seconds in which a core was mostly
 in the kernel, which are the ones a detector asks about; the heat of each annex tells which, without
 opening a stack. Where there is no such second, some of those with most.
+
+And as signals: how much of all samples each kernel function was in, itself or by what it called.
+Those are read for the last seconds of each window only, in the order in which the windows matter,
+until so many files are open; and they are counted over five seconds at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from sexton.errors import StoreError
+from sexton.model.aligned import F64, Signal
 from sexton.model.heat import Heat
-from sexton.model.profile import I64, Bools, Kind, Profile, Tree
+from sexton.model.profile import I64, Bools, Frames, Kind, Profile, Tree
 from sexton.model.stack import StackCount
+from sexton.model.text import printable
 from sexton.model.window import Batch
-from sexton.profile.idle import idle_nodes
-from sexton.profile.kept import Stacks, read_profile, read_seconds
+from sexton.profile.functions import outermost
+from sexton.profile.idle import idle_nodes, is_idle_function
+from sexton.profile.kept import Stacks, ends_of, read_profile, read_seconds
 from sexton.replay.span import Span
+from sexton.series.sums import Readings, Sums
 from sexton.store.annex import Annex
+from sexton.store.arrays import values
 from sexton.store.homes import LONGEST_RAW_S
 from sexton.store.recording import Recording
 
@@ -174,3 +188,213 @@ class _Named:
                 return
             yield names[frame]
             node = int(self._parents[node])
+
+
+Window = tuple[float, float]
+BIN_S = 5.0
+#: Of each window its last sixth, but not less than a bin.
+_PART = 6
+_MOST_COUNTED = 48
+_MOST_FUNCTIONS = 400
+_US = 1_000_000
+_UNASKED = -2
+
+
+class _Codes:
+    """Functions as numbers, over all annexes; -1 are those an idle core is in.
+
+    `depths` is how deep in a stack each was at most.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self.names: list[str] = []
+        self.depths: list[int] = []
+
+    def of(self, names: Sequence[str], depths: Sequence[int]) -> I64:
+        found = np.fromiter(map(self._code, names), np.int64, len(names))
+        for code, depth in zip(found.tolist(), depths, strict=True):
+            if code >= 0:
+                self.depths[code] = max(depth, self.depths[code])
+        return found
+
+    def _code(self, name: str) -> int:
+        if name not in self._known:
+            self._known[name] = -1 if is_idle_function(name) else len(self.names)
+            if self._known[name] >= 0:
+                self.names.append(name)
+                self.depths.append(0)
+        return self._known[name]
+
+
+class _Stacks:
+    """An annex's tree. Names are read of those functions only that occur in what is counted.
+
+    A function that calls itself counts once: by its outermost node.
+    """
+
+    def __init__(self, annex: Annex, codes: _Codes) -> None:
+        nodes, frames = annex.table("node"), annex.table("frame")
+        depth = nodes.column("depth").to_numpy().astype(np.int32)
+        frame = nodes.column("frame").to_numpy().astype(np.int32)
+        kinds = frames.column("kind").to_numpy().astype(np.uint8)
+        if not len(depth) or depth[0] or frame.max() >= len(kinds) or frame.min() < 0:
+            raise StoreError(f"{annex.name}: its stacks make no tree")
+        tree = Tree(frame, depth, ends_of(depth), Frames(("",) * len(kinds), (), kinds))
+        self._nodes = len(depth)
+        self._start = np.flatnonzero((kinds == Kind.KERNEL)[frame] & outermost(tree))
+        self._end = tree.end[self._start]
+        self._frame = frame[self._start]
+        self._names = frames.column("name")
+        self._depth = np.zeros(len(kinds), np.int32)
+        np.maximum.at(self._depth, self._frame, depth[self._start])
+        self._codes = codes
+        self._coded = np.full(len(kinds), _UNASKED, np.int64)
+
+    def count(self, node: npt.NDArray[Any], weight: F64 | None) -> tuple[I64, F64, float]:
+        """Functions, how many of these samples were in each or below it, and of how many."""
+        own = np.bincount(node, weight, minlength=self._nodes)
+        running = np.zeros(self._nodes + 1)
+        np.cumsum(own, out=running[1:])
+        total = running[self._end] - running[self._start]
+        counts = np.bincount(self._frame, total, minlength=len(self._coded))
+        seen = np.flatnonzero(counts)
+        new = seen[self._coded[seen] == _UNASKED]
+        if len(new):
+            names = values(self._names, new)
+            self._coded[new] = self._codes.of(names, self._depth[new].tolist())
+        seen = seen[self._coded[seen] >= 0]
+        return self._coded[seen], counts[seen].astype(np.float64), float(running[-1])
+
+
+def function_signals(
+    recording: Recording, span: Span, near: Sequence[Window] | None
+) -> Iterator[Signal]:
+    """Of the functions that were seen most in any five seconds; none where no stacks are kept.
+
+    Where one was never seen without another that it calls, only the inner one is told.
+    """
+    codes = _Codes()
+    sums = Sums()
+    asked = _windows(span, near)
+    for annex, windows in _wanted(_annexes_near(recording, span, asked), asked):
+        try:
+            _count(annex, windows, codes, sums)
+        except StoreError as error:
+            if str(error) not in recording.problems:
+                recording.problems.append(str(error))
+    innermost: dict[bytes, tuple[int, F64, F64]] = {}
+    for code, mono, value in sums.largest(_MOST_FUNCTIONS, by_peak=True):
+        # Functions that were in the very same samples are one way through the kernel.
+        same = value.tobytes()
+        if same not in innermost or codes.depths[code] > codes.depths[innermost[same][0]]:
+            innermost[same] = (code, mono, value)
+    for code, mono, value in innermost.values():
+        name = printable(codes.names[code])
+        yield Signal("function", name, "share", "% of samples", mono, value)
+
+
+def _annexes_near(recording: Recording, span: Span, windows: Sequence[Window]) -> list[Annex]:
+    """Those in whose segments, or near them, something is wanted."""
+    merged = _merged([(start - LONGEST_RAW_S, end + LONGEST_RAW_S) for start, end in windows])
+    found = []
+    for segment in recording.segments:
+        first, last = segment.start[0], segment.end[0]
+        near = any(start <= last and end >= first for start, end in merged)
+        if segment.boot_id == span.boot_id and near:
+            found += [each for each in segment.annexes if each.boot_id == span.boot_id]
+    return sorted(found, key=lambda each: each.start)
+
+
+def _windows(span: Span, near: Sequence[Window] | None) -> list[Window]:
+    if near is None:
+        return [(span.start[0], span.end[0])]
+    return [(max(start, end - max(BIN_S, (end - start) / _PART)), end) for start, end in near]
+
+
+def _wanted(
+    annexes: Sequence[Annex], windows: Sequence[Window]
+) -> Iterator[tuple[Annex, list[Window]]]:
+    """Annexes by time with what to read of each; the windows that matter most choose them."""
+    chosen: dict[int, list[Window]] = {}
+    starts = [annex.start[0] for annex in annexes]
+    for start, end in windows:
+        # Two of perf's files may overlap a little: the earlier one may end after the later began.
+        first = max(0, bisect_right(starts, start - LONGEST_RAW_S))
+        for at in range(first, bisect_right(starts, end)):
+            part = (max(start, starts[at]), min(end, annexes[at].end[0]))
+            if part[1] - part[0] >= BIN_S / 2 and (at in chosen or len(chosen) < _MOST_COUNTED):
+                chosen.setdefault(at, []).append(part)
+    last = -inf
+    for at in sorted(chosen):
+        parts = []
+        for start, end in _merged(chosen[at]):
+            if end - max(start, last) >= BIN_S / 2:
+                parts.append((max(start, last), end))
+        if parts:
+            last = parts[-1][1]
+            yield annexes[at], parts
+
+
+def _merged(windows: Sequence[Window]) -> list[Window]:
+    found: list[Window] = []
+    for start, end in sorted(windows):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _count(annex: Annex, windows: Sequence[Window], codes: _Codes, sums: Sums) -> None:
+    stacks = _Stacks(annex, codes)
+    samples = annex.opened("sample")
+    for window in windows:
+        edges = _edges(window)
+        time_us, node, weight = _samples(annex, samples, edges)
+        bounds = np.searchsorted(time_us, edges)
+        keys, places, shares = [], [], []
+        known = np.zeros(len(edges), np.bool_)
+        for at, (first, last) in enumerate(pairwise(bounds.tolist()), start=1):
+            mine = None if weight is None else weight[first:last]
+            seen, counts, whole = stacks.count(node[first:last], mine)
+            known[at] = whole > 0
+            keys.append(seen)
+            places.append(np.full(len(seen), at))
+            shares.append(100 * counts / max(whole, 1.0))
+        mono = edges / _US
+        when = Readings(mono, np.diff(mono, prepend=-np.inf), known)
+        sums.add(when, *(np.concatenate(each) for each in (keys, places, shares)))
+
+
+def _edges(window: Window) -> I64:
+    """Bins from the window's end backwards; what is left at its beginning is not counted."""
+    start, end = window
+    number = max(1, int((end - start) / BIN_S + 0.01))
+    width = min(BIN_S, end - start)
+    found: I64 = np.rint((end - width * np.arange(number, -1, -1)) * _US).astype(np.int64)
+    return found
+
+
+def _samples(annex: Annex, samples: Any, edges: I64) -> tuple[I64, I64, F64 | None]:
+    metadata = samples.metadata
+    groups = [
+        at for at in range(metadata.num_row_groups) if _touches(metadata.row_group(at), edges)
+    ]
+    columns = ["time_us", "node"]
+    if "weight" in samples.schema_arrow.names:
+        columns.append("weight")
+    try:
+        found = samples.read_row_groups(groups, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{annex.name}: {str(error).splitlines()[0]}") from None
+    time_us, node = (found.column(name).to_numpy() for name in columns[:2])
+    weight = found.column("weight").to_numpy().astype(np.float64) if len(columns) > 2 else None
+    return time_us, node, weight
+
+
+def _touches(group: Any, edges: I64) -> bool:
+    told = group.column(0).statistics
+    if told is None or not told.has_min_max:
+        return True
+    return bool(told.min < edges[-1] and told.max >= edges[0])

@@ -160,55 +160,57 @@ def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
 
 def from_steps(steps: Steps) -> CoreSeries:
     """Seconds by kind of the steps of core times."""
-    moved = steps.moved
-    seconds = steps.seconds
-    known = ~np.isnan(np.stack([moved[name] for name in _NEEDED])).any(axis=0)
-    spent = np.nansum(np.stack([moved[name] for name in PARTS]), axis=0) / 1000
+    moved, seconds = steps.moved, steps.seconds
+
+    def part(names: Sequence[str]) -> F64:
+        found: F64 = moved[names[0]] / 1000
+        for name in names[1:]:
+            found += moved[name] / 1000
+        return found
+
+    user, system, softirq = part(USER), part(SYSTEM), part(SOFTIRQ)
+    needed = user + system + softirq  # NaN where one of them is unknown
+    known = ~np.isnan(needed)
+    wait = sum(np.nan_to_num(moved[name]) for name in WAIT) / 1000
+    spent = needed + wait + sum(np.nan_to_num(moved[name]) for name in IDLE) / 1000
     lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
     given = np.where(lost, spent, seconds)
-
-    def part(names: Sequence[str]) -> F32:
-        found = np.nansum(np.stack([moved[name] for name in names]), axis=0) / 1000
-        made: F32 = np.where(known, found, np.nan).astype(np.float32)
-        return made
-
+    parts = (np.where(known, each, np.nan) for each in (user, system, softirq, wait))
     cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
     return CoreSeries(
         steps.start,
         steps.end,
         steps.wall,
         cores,
-        part(USER),
-        part(SYSTEM),
-        part(SOFTIRQ),
-        part(WAIT),
-        given.astype(np.float32),
+        *(each.astype(np.float32) for each in (*parts, given)),
     )
 
 
-def _joined(parts: Sequence[CoreSeries]) -> CoreSeries:
+def _joined(parts: list[CoreSeries]) -> CoreSeries:
     if len(parts) == 1:
         return parts[0]
     cores = sorted({core for part in parts for core in part.cores})
     rows = [np.searchsorted(cores, part.cores) for part in parts]
     number = sum(len(part.end) for part in parts)
+    start = np.concatenate([part.start for part in parts])
+    end = np.concatenate([part.end for part in parts])
+    wall = np.concatenate([part.wall for part in parts])
+    kinds: list[list[F32]] = [
+        [part.user for part in parts],
+        [part.system for part in parts],
+        [part.softirq for part in parts],
+        [part.wait for part in parts],
+        [part.given for part in parts],
+    ]
+    parts.clear()  # twelve hours would be there twice
 
-    def stitched(pieces: Iterable[F32]) -> F32:
+    def stitched(pieces: list[F32]) -> F32:
         made = np.full((len(cores), number), np.nan, np.float32)
         at = 0
         for mine, piece in zip(rows, pieces, strict=True):
             made[mine, at : at + piece.shape[1]] = piece
             at += piece.shape[1]
+        pieces.clear()
         return made
 
-    return CoreSeries(
-        np.concatenate([part.start for part in parts]),
-        np.concatenate([part.end for part in parts]),
-        np.concatenate([part.wall for part in parts]),
-        cores,
-        stitched(part.user for part in parts),
-        stitched(part.system for part in parts),
-        stitched(part.softirq for part in parts),
-        stitched(part.wait for part in parts),
-        stitched(part.given for part in parts),
-    )
+    return CoreSeries(start, end, wall, cores, *map(stitched, kinds))

@@ -19,7 +19,8 @@ from sexton.explorer.tiles.pyramid import Array, Ints, Pyramid, as_slice
 from sexton.model.aligned import F64
 from sexton.model.row import Row
 from sexton.model.window import Columns, Key, Wanted
-from sexton.replay.span_reader import SegmentReader, matrix
+from sexton.replay.matrix import matrix
+from sexton.replay.span_reader import SegmentReader
 from sexton.series.catalogue import Metric
 from sexton.series.meter import Meter
 from sexton.series.rates import F32, Floats, longest_step
