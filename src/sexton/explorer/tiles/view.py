@@ -22,6 +22,7 @@ from sexton.explorer.tiles.follow import Followed
 from sexton.explorer.tiles.questions import Questions
 from sexton.explorer.tiles.registry import Builder, Declared, all_lanes
 from sexton.explorer.tiles.spikes import spikes
+from sexton.explorer.tiles.tables import TableSpan
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Lane, Marked, Strip, Table
 from sexton.model.node import Node
@@ -172,9 +173,10 @@ class View(Questions):
             if end <= first or start > last:
                 raise StoreError(f"nothing was recorded from {moment(start)} to {moment(end)}")
             start, end = self._recorded(start, end)
+        span = TableSpan(self.recording, start, end)
+        self._ready(known.of).preload(span)
         with self._built[known.of].lock:
-            builder = self._built[known.of].follow(self.recording)
-            return builder.table(lane, start, end, most)
+            return self._built[known.of].builder.table(lane, span, most)
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
         """The next (or the last) of a kind: "spike", "reset" or a kind of mark; `None` if none."""
