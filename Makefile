@@ -3,6 +3,8 @@
 BIN := .venv/bin
 # Compiled tests are kept whatever the environment says: to compile them all takes half a minute.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+# One worker a core. A worker takes whole files, so that what the tests of a file share is set up once.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 help: ## this list
 	@echo "Sexton: a verdict on the Linux node you are on, with its evidence."
@@ -18,19 +20,27 @@ demo: core ## 2,000 real zombies: the verdict turns and turns back (root); then 
 	@if [ -t 0 ] && [ -t 1 ]; then scripts/setup web && exec $(BIN)/sexton demo; \
 	else echo "A whole incident in the explorer, with a tour of two minutes: sexton demo (make demo on a terminal ends there)"; fi
 
-test: dev ## the whole test suite, with progress
-	@scripts/system-packages
-	@$(PYTEST) -m "not lab" --durations=30 --durations-min=5
+# $(1) says which tests: in parallel first, then, one by one, those that ask for the machine alone.
+define run-tests
+	@status=0; \
+	$(PYTEST) $(PARALLEL) -m "($(1)) and not (alone or lab)" --durations=20 --durations-min=5 || status=$$?; \
+	$(PYTEST) -m "($(1)) and alone and not lab" tests || status=$$?; \
+	exit $$status
+endef
 
-check: dev ## what CI runs: style, types, imports, every test; nothing may be left out
+test: dev ## the tests, on every core: 12 minutes on two
 	@scripts/system-packages
-	@$(MAKE) --no-print-directory lint
-	@rm -f .pytest_cache/v/cache/lastfailed
-	@SEXTON_NOTHING_LEFT_OUT=1 SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-20} $(MAKE) --no-print-directory test || scripts/once-more
+	$(call run-tests,not whole)
 
-check-fast: dev ## for every day: style, types, imports, the tests without root, a fifth of the junk
-	@$(MAKE) --no-print-directory lint
-	@PYTHONDONTWRITEBYTECODE= scripts/tests-of-the-day
+test-whole: export SEXTON_WHOLE = 1
+test-whole: export SEXTON_FUZZ_S ?= 20
+test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all examples, longer fuzzing
+	@scripts/system-packages
+	$(call run-tests,whole or hypothesis or fuzz)
+
+# Nothing may be left out here: a skipped test is a failure.
+check: export SEXTON_NOTHING_LEFT_OUT = 1
+check: lint test test-whole diagnose lab ## what CI runs: style, types, imports, every test, a verdict, the lab
 
 lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check src tests bench lab
@@ -75,4 +85,6 @@ core:
 dev:
 	@scripts/setup dev
 
-.PHONY: help diagnose demo test check check-fast lint lab lab-all golden golden-update fuzz bench docs clean core dev
+# `make -j check`: one after the other all the same, since the tests use every core.
+.NOTPARALLEL:
+.PHONY: help diagnose demo test test-whole check lint lab lab-all golden golden-update fuzz bench docs clean core dev

@@ -31,8 +31,7 @@ from typing import Any
 from lab.graveyard import CannotDig, Graveyard, graveyard
 from lab.neighbour import memory_of, neighbour
 from sexton.cure.reclaim.count import dying, parent_at, settled
-from sexton.cure.reclaim.free import free, order_file
-from sexton.cure.reclaim.rounds import Limits
+from sexton.cure.reclaim.free import Limits, free, reclaim_file
 from sexton.cure.writer import LiveWriter
 from sexton.errors import CommandError
 from sexton.host.host import open_host
@@ -99,7 +98,7 @@ def dug(number: int, pin: str) -> Iterator[tuple[Graveyard, int]]:
     host = open_host()
     with graveyard(PREFIX, pin) as yard:
         parent = parent_at(host, yard.path)
-        order_file(host, parent)
+        reclaim_file(host, parent)
         before = dying(host, parent).number
         yard.dig(number)
         os.sync()  # a dirty page cannot be reclaimed
@@ -139,7 +138,7 @@ def blunt(number: int) -> Outcome:
     host = open_host()
     with dug(number, "page cache") as (yard, there), neighbour(yard.parent, CACHE, ANON) as home:
         before, parent = memory_of(home), parent_at(host, yard.path)
-        name = order_file(host, parent)
+        name = reclaim_file(host, parent)
         began = time.monotonic()
         with contextlib.suppress(OSError):  # EAGAIN: there was not as much
             (yard.parent / name).write_text("0" if parent.version == 1 else "4G")

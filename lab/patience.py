@@ -75,14 +75,15 @@ def stretch(times: float = SLOWER) -> None:
 def stretch_fixing(times: float = SLOWER) -> None:
     """What only `fix`, `audit` and `gate` ask for, of systemd and of sockets; and how long pressure
     has to last before an apply stops by it, for its own steps cause that much here."""
-    from sexton.cure import leftovers, standing, watchdog
     from sexton.cure import units as unit_states
-    from sexton.sources import relations, sock_diag
+    from sexton.cure import watchdog
+    from sexton.cure.remedies import remove_empty_cgroups
+    from sexton.sources import services, sock_diag
 
     watchdog.OVER = watchdog.OVER._replace(value=watchdog.OVER.value * times)
     unit_states.ASK_S *= times
-    leftovers._ASK_S *= times
-    asking: tuple[Any, ...] = (standing.stand, relations.relations, sock_diag.read_sockets)
+    remove_empty_cgroups._ASK_S *= times
+    asking: tuple[Any, ...] = (services.relations, sock_diag.read_sockets)
     for ask in asking:
         ask.__defaults__ = tuple(
             each * times if isinstance(each, float) else each for each in ask.__defaults__

@@ -34,7 +34,7 @@ from sexton.model.net import NicQueue
 from sexton.sources.cgroupfs.census import Census
 from sexton.sources.cgroupfs.layout import Layout, cgroup_mounts, read_layout, v1_mounts
 from sexton.sources.nic.queues import Queues
-from sexton.store.marks import leave_mark, remark_now
+from sexton.store.pins import leave_mark, remark_now
 
 PREFIX = "sexton-lab"
 ACTORS = Path(__file__).with_name("actors")

@@ -1,4 +1,4 @@
-"""What every test shares: markers that mean something, and an honest list of what was left out."""
+"""What every test shares: markers, the order of files, and a list of what was skipped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,17 +29,42 @@ settings.load_profile("sexton")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-#: Why a test may have been deselected, the first that fits; `make check` deselects the last alone.
-KINDS = ("systemd", "root", "oracle", "fuzz", "browser", "whole", "lab")
+#: Why a test may have been deselected: the first that fits.
+KINDS = ("lab", "alone", "whole", "fuzz", "browser", "systemd", "root", "oracle")
+#: The markers of slow tests, slowest first: their files start first and quick ones fill the end.
+SLOW = ("systemd", "browser", "fuzz", "root", "oracle")
 NOTHING_LEFT_OUT = os.environ.get("SEXTON_NOTHING_LEFT_OUT") == "1"
+DESELECTED: Counter[str] = Counter()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker a core, and at most four: beyond that, tests of one kernel wait for each other."""
+    return min(len(os.sched_getaffinity(0)), 4)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() == 0:
-        return
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("root") or item.get_closest_marker("systemd"):
+                item.add_marker(pytest.mark.skip(reason="needs root: sudo make test"))
+    # A worker takes whole files, in this order (--dist loadfile --no-loadscope-reorder).
+    slow: dict[Path, int] = {}
     for item in items:
-        if item.get_closest_marker("root") or item.get_closest_marker("systemd"):
-            item.add_marker(pytest.mark.skip(reason="needs root: sudo make test"))
+        rank = next((i for i, kind in enumerate(SLOW) if item.get_closest_marker(kind)), len(SLOW))
+        slow[item.path] = min(rank, slow.get(item.path, rank))
+    items.sort(key=lambda item: slow[item.path])
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    DESELECTED.update(
+        next((kind for kind in KINDS if item.get_closest_marker(kind)), "other") for item in items
+    )
+
+
+def pytest_testnodedown(node, error: object) -> None:
+    """The workers collect, each of them the same: the counts of one are enough."""
+    if not DESELECTED:
+        DESELECTED.update(getattr(node, "workeroutput", {}).get("deselected", {}))
 
 
 def _left_out(terminal) -> dict[str, list[str]]:
@@ -49,22 +75,10 @@ def _left_out(terminal) -> dict[str, list[str]]:
     return reasons
 
 
-def _deselected(terminal, items: Sequence[pytest.Item]) -> None:
-    """One line for all that was asked to be left out; of two halves the script makes it."""
-    kinds = Counter(
-        next((kind for kind in KINDS if each.get_closest_marker(kind)), "other") for each in items
-    )
-    if path := os.environ.get("SEXTON_DESELECTED"):
-        with open(path, "a") as file:
-            file.writelines(f"{kind} {number}\n" for kind, number in kinds.items())
-        return
-    told = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common())
-    terminal.write_line(f"not in this run: {len(items):,} tests ({told})")
-
-
 def pytest_terminal_summary(terminalreporter, exitstatus: int) -> None:
-    if asked_for := terminalreporter.stats.get("deselected"):
-        _deselected(terminalreporter, asked_for)
+    if DESELECTED:
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in DESELECTED.most_common())
+        terminalreporter.write_line(f"not in this run: {DESELECTED.total():,} tests ({kinds})")
     reasons = _left_out(terminalreporter)
     if not reasons:
         terminalreporter.write_line("left out: nothing")
@@ -79,6 +93,8 @@ def pytest_terminal_summary(terminalreporter, exitstatus: int) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """`make check` leaves nothing out: there a skip is a failure."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["deselected"] = dict(DESELECTED)
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if NOTHING_LEFT_OUT and exitstatus == 0 and terminal and _left_out(terminal):
         session.exitstatus = 1

@@ -17,10 +17,11 @@ CODE = sorted(
 )
 
 
-def test_a_file_has_at_most_400_lines():
+def test_a_file_has_at_most_700_lines():
+    """Past 400 ask whether it is two modules; past 700 it is."""
     lines = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in CODE}
-    assert len(lines) > 500
-    assert {path: number for path, number in lines.items() if number > 400} == {}
+    assert len(lines) > 400
+    assert {path: number for path, number in lines.items() if number > 700} == {}
 
 
 def test_every_command_is_a_verb_in_the_list_and_in_the_readme():
@@ -40,12 +41,13 @@ def test_constraints_pin_versions_and_name_no_index():
 
 def test_make_alone_prints_help():
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for target in ("diagnose", "test", "demo", "check", "check-fast", "bench"):
+    for target in ("diagnose", "test", "demo", "check", "bench"):
         assert f"make {target}" in shown
 
 
-def test_ci_calls_the_check_that_calls_the_tests():
-    assert "make check" in (ROOT / ".ci/run").read_text()
-    makefile = (ROOT / "Makefile").read_text()
-    check = re.search(r"^check:.*?(?=^\S)", makefile, re.MULTILINE | re.DOTALL)[0]
-    assert " test" in check
+def test_ci_runs_the_targets_of_check_and_each_once():
+    targets = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    check = re.search(r"^check: (\w.*?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert check is not None
+    assert targets == check[1].split()
+    assert "test" in targets

@@ -119,8 +119,7 @@ def _tile_ms(view: Any) -> float:
 
 def _flames(view: Any, take: Callable[[str, Callable[[], Any]], Any]) -> None:
     """As they are sent; and all of it, and a comparison, for the memory they take."""
-    from sexton.explorer.server.answers import json_bytes
-    from sexton.explorer.server.documents import flame_document
+    from sexton.explorer.server.documents import flame_document, json_bytes
 
     start, end = view.span
     for long in _SPANS:

@@ -1,10 +1,10 @@
-# A node image for Kubernetes that leaves the build only through the gate.
+# A Kubernetes node image that is built only if it passes the gate.
 #
 #   packer init . && packer build .
 #
-# The gate runs on the build instance, after everything else: booted, so that crash loops and memory
-# cgroups can be seen. A closed gate ends the build (exit 1) before an image is made; both reports
-# come back either way.
+# The gate runs on the build instance after everything else. The instance is booted, so crash loops
+# and memory cgroups are visible. A failed gate ends the build (exit 1) before an image is made; both
+# reports are downloaded either way.
 
 packer {
   required_plugins {
@@ -50,7 +50,7 @@ build {
     ]
   }
 
-  # Its exit status is kept, so that the reports are fetched also where the gate is closed.
+  # Keep the exit status, so that the reports are downloaded even if the gate fails.
   provisioner "shell" {
     inline = [
       "sudo /opt/sexton/bin/sexton gate --policy /tmp/gate.toml --seconds 60 --out /tmp/gate.sarif --out /tmp/gate.xml; echo $? | sudo tee /tmp/gate.exit",
@@ -64,7 +64,7 @@ build {
     destination = "./"
   }
 
-  # The image itself is to have neither Sexton nor its reports.
+  # Leave neither Sexton nor its reports in the image.
   provisioner "shell" {
     inline = [
       "status=$(cat /tmp/gate.exit)",

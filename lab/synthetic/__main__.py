@@ -57,6 +57,11 @@ def _parser() -> argparse.ArgumentParser:
         "--stack-hertz", type=int, default=0, metavar="HZ", help="with stacks, 97 is the recorder's"
     )
     parser.add_argument("--stack-nodes", type=int, default=_DEFAULT.stack_nodes, metavar="N")
+    parser.add_argument(
+        "--uncompacted",
+        action="store_true",
+        help="keep segments of two minutes instead of compacting each hour",
+    )
     parser.add_argument("--json", action="store_true", help="print all that was planted")
     return parser
 
@@ -75,10 +80,11 @@ def _text(told: Told) -> str:
 def main(argv: list[str] | None = None) -> int:
     asked = vars(_parser().parse_args(argv))
     directory, as_json = asked.pop("directory"), asked.pop("json")
+    compacted = not asked.pop("uncompacted")
     asked["plant"] = tuple(name for name in asked["plant"].split(",") if name)
     asked["gaps"], asked["jumps"] = tuple(asked.pop("gap_at")), tuple(asked.pop("jump_at"))
     try:
-        told = write(directory, Plan(**asked))
+        told = write(directory, Plan(**asked), compacted)
     except (ValueError, FileExistsError) as error:
         print(f"lab.synthetic: {error}", file=sys.stderr)
         return 2

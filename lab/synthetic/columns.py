@@ -11,8 +11,7 @@ import pyarrow as pa
 from lab.synthetic.plan import Array, Ticks
 from sexton.model.row import Row, table
 from sexton.model.window import Batch
-from sexton.store.journal import READINGS
-from sexton.store.schema import encode, schema_of
+from sexton.store.schema import READINGS, encode, schema_of
 
 Column = Any  # an array per thing (E,), per thing and reading (E, n), or names (a list of text)
 

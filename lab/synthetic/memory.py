@@ -234,7 +234,7 @@ class Memory:
         if estimate > 0.2:
             note = f"would stall a core for about {estimate:.1f} s; not caused"
         else:
-            note = f"{1000 * estimate:.1f} ms by estimate, too quick to ask"
+            note = f"an estimated {1000 * estimate:.1f} ms, too fast to matter"
         note = f"memory.numa_stat at the root: {note}"
         walk = WalkCost("memory.numa_stat", "/user.slice", 40, 40 * each, estimate, None, note)
         pieces.once(WalkCost, [walk])

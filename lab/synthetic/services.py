@@ -20,8 +20,7 @@ from sexton.model.text import shorten
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine
-from sexton.store.marks import AFTER_S, BEFORE_S
-from sexton.store.pins import Pin
+from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
 HOST = "ip-10-3-7-21"
 KERNEL = "5.4.0-1094-aws"

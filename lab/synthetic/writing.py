@@ -24,10 +24,10 @@ from sexton.model.cpu import CoreTimes
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import table
 from sexton.sources.registry import all_sources
-from sexton.store.layout import prepare, segment_name
-from sexton.store.manifest import read_manifest
+from sexton.store.compaction import compact
+from sexton.store.layout import prepare, read_manifest, segment_name, segments_in
 from sexton.store.pins import add_pin
-from sexton.store.retention import size_of
+from sexton.store.retention import Limits, drop_replaced, size_of
 from sexton.store.sealed import Contents, write_segment
 
 _ABSENT = {
@@ -37,6 +37,7 @@ _ABSENT = {
     "debugfs.lru_gen": "this kernel has no lru_gen",
 }
 _WRITERS = 2
+_NO_LIMITS = Limits(age_s=1e12, most_bytes=1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,11 @@ class Told:
         return json.dumps({**asdict(self), "directory": str(self.directory)}, indent=1)
 
 
-def write(directory: Path, plan: Plan) -> Told:
-    """Make up a recording there; the directory must hold none yet."""
+def write(directory: Path, plan: Plan, compacted: bool = True) -> Told:
+    """Make up a recording there; the directory must hold none yet.
+
+    `compacted` merges the segments of every hour, as the recorder does when an hour is over.
+    """
     prepare(directory)
     segments = directory / "segments"
     if any(segments.iterdir()):
@@ -94,8 +98,15 @@ def write(directory: Path, plan: Plan) -> Told:
             finish(running.popleft())
     for pin in node.services.pins:
         add_pin(directory, pin)
+    if compacted:
+        done = compact(directory, _NO_LIMITS, settled_s=None)
+        if done.problems:
+            raise OSError("; ".join(done.problems))
+        drop_replaced(segments)
     boots = tuple(node.services.boot_id(boot) for boot in sorted({each.boot for each in every}))
-    return Told(directory, len(every), dict(rows), dict(size), schedule.planted(), boots)
+    return Told(
+        directory, len(segments_in(segments)), dict(rows), dict(size), schedule.planted(), boots
+    )
 
 
 class _Node:

@@ -5,12 +5,12 @@
     SextonError
     ├── SourceError(path)       something on the host could not be read
     │   ├── SourceAbsent        it does not exist here: expected, never an alarm
-    │   ├── SourceDenied        it exists, but not for us
-    │   ├── SourceMalformed     it was read and made no sense (path, line)
+    │   ├── SourceDenied        it exists, but we may not read it
+    │   ├── SourceMalformed     its content could not be parsed (path, line)
     │   ├── SourceTimeout       it did not answer before its deadline
-    │   └── SourceSkipped       reading it would have cost the node too much
+    │   └── SourceSkipped       reading it would cost the node too much
     ├── StoreError              a recording cannot be read or written
-    └── CommandError(exit_code) what the person asked for cannot be done
+    └── CommandError(exit_code) the command cannot be carried out
 
 A `SourceError` is caught by the sampler's guard, one source at a time, and becomes a
 `SourceState`; a `CommandError` is printed by ``main`` as one line. Anything else is a bug.
@@ -24,9 +24,9 @@ class SextonError(Exception):
 
 
 class SourceError(SextonError):
-    """A source could not give rows; `path` says which file or interface, `detail` why.
+    """A source could not give rows; `path` is the file or interface, `detail` the reason.
 
-    `grant` is what would help against this very failure; `None`: what its source says helps.
+    `grant` is what would help against this failure; `None`: use the source's own.
     """
 
     def __init__(self, path: str, detail: str = "", grant: str | None = None) -> None:
@@ -41,11 +41,11 @@ class SourceAbsent(SourceError):
 
 
 class SourceDenied(SourceError):
-    """It exists and this user may not read it."""
+    """It exists, but this user may not read it."""
 
 
 class SourceMalformed(SourceError):
-    """It was read, and line `line` (from 1; 0 when the whole file is meant) made no sense."""
+    """Line `line` (from 1; 0 for the whole file) could not be parsed."""
 
     def __init__(self, path: str, line: int, detail: str) -> None:
         super().__init__(path, f"line {line}: {detail}" if line else detail)
@@ -57,7 +57,7 @@ class SourceTimeout(SourceError):
 
 
 class SourceSkipped(SourceError):
-    """Reading it was estimated to cost the node more than we allow ourselves."""
+    """Reading it was estimated to cost the node too much."""
 
 
 class StoreError(SextonError):
@@ -65,7 +65,7 @@ class StoreError(SextonError):
 
 
 class CommandError(SextonError):
-    """What was asked for cannot be done; printed as one line with `exit_code`."""
+    """The command cannot be carried out; printed as one line, exits with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)

@@ -24,7 +24,7 @@ from sexton.model.net import NetDevice, Nic
 from sexton.model.task import Process, Thread
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from tests.support.tools import need
 
 WALKING = ("memory.stat", "memory.numa_stat", "lru_gen")
@@ -76,7 +76,7 @@ def test_a_collected_node_reads_like_the_live_one(shell, user: int | None):
     assert snapshots[-1].moment[0] - snapshots[0].moment[0] >= 1.9
     window = replay(snapshots)
     kinds = (CoreTimes, CgroupCensus, NetDevice, Nic, Process)
-    with Sampler(open_host(), giving(*kinds)) as sampler:
+    with Sampler(open_host(), sources_of(*kinds)) as sampler:
         live = sampler.run(0)
     broken = [state for state in window.states.values() if state.state in ("malformed", "failed")]
     assert not broken
@@ -102,7 +102,7 @@ def test_a_collected_node_reads_like_the_live_one(shell, user: int | None):
 
 
 def _live_now() -> int | None:
-    with Sampler(open_host(), giving(CgroupCensus)) as sampler:
+    with Sampler(open_host(), sources_of(CgroupCensus)) as sampler:
         (census,) = sampler.run(0).latest(CgroupCensus)
     return census.live
 
@@ -142,7 +142,7 @@ def test_a_hostile_process_name_arrives_whole(shell, tmp_path: Path):
 
 @pytest.fixture
 def hostile_cgroup() -> Iterator[str]:
-    with Sampler(open_host(), giving(CgroupCensus)) as sampler:
+    with Sampler(open_host(), sources_of(CgroupCensus)) as sampler:
         (census,) = sampler.run(0).latest(CgroupCensus)
     top = f"{census.mount_point}/sexton-test-{os.getpid()}-collect"
     inner = os.fsencode(top) + b"/\xff\x1b[2J <b> x"
@@ -195,7 +195,7 @@ def test_a_signal_ends_it_without_leftovers(shell, tmp_path: Path, number: signa
     child.stdin.close()
     _wait_for(lambda: list(place.glob("sexton.*/1/bundle")))
     os.killpg(child.pid, number)
-    assert child.wait(timeout=30) != 0
+    assert child.wait(timeout=120) != 0
     _wait_for(lambda: not list(place.iterdir()))
     assert list(place.iterdir()) == []
 
@@ -264,7 +264,7 @@ def test_the_barest_of_hosts_is_enough(tmp_path: Path):
 
 
 #: Functions whose names, or their beginnings, are programs too.
-_NAMES = ("groups", "said", "has", "moved")
+_NAMES = ("groups", "output", "has", "moved")
 
 
 def test_a_script_cut_on_its_way_does_nothing(tmp_path: Path):

@@ -26,10 +26,10 @@ dir=$1 timed=$2 limited=0 patience=2 mark=5d1fcb0e-7a2d-4b8e-9a41-2f5f6e1c9d10
 open_bundle 1
 text='1 2'
 put /commands/clock
-said slow sh -c 'echo half; exec sleep 60'
-said quick echo whole
-said failing sh -c 'echo told; exit 3'
-said silent true
+output slow sh -c 'echo half; exec sleep 60'
+output quick echo whole
+output failing sh -c 'echo told; exit 3'
+output silent true
 close_bundle
 """
 

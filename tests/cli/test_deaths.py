@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cli.deaths import Ledger, Told, _line, watch
+from sexton.cli.deaths import Ledger, Outcome, _line, watch
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 
 S = 1_000_000_000
 
@@ -43,7 +43,7 @@ def test_a_release_ends_a_death_and_paths_do_not_join():
     (told,) = ledger.feed(events, 2.0)
     assert (told.kind, told.path, told.died_s, told.after_s) == ("released", "/a", 1.0, 0.25)
     assert (ledger.births, ledger.deaths, ledger.released) == (2, 2, 1)
-    assert "1 not yet decided" in ledger.totals
+    assert "1 pending" in ledger.totals
 
 
 def test_a_zombie_is_called_one_only_after_five_seconds_and_once():
@@ -54,7 +54,7 @@ def test_a_zombie_is_called_one_only_after_five_seconds_and_once():
     assert list(ledger.feed([], 99.0)) == []
     (freed,) = ledger.feed([event("release", 1, 100.0)], 100.0)
     assert (freed.kind, freed.after_s) == ("freed", 90.0)
-    assert ledger.totals == "1 death · 0 released · 1 zombie · 1 of them freed later"
+    assert ledger.totals == "1 removed · 0 freed · 1 zombie · 1 of them freed later"
 
 
 def test_a_late_release_read_in_one_go_was_a_zombie_first():
@@ -75,7 +75,7 @@ def test_the_moments_that_are_told_never_run_backwards():
 
 @pytest.mark.parametrize("kind", ["released", "zombie", "doubtful", "freed"])
 def test_paths_stand_below_each_other_whatever_was_told(kind):
-    lines = [_line(Told(kind, "/a", 0.0, after_s), Window({})) for after_s in (5.4, 86_399)]
+    lines = [_line(Outcome(kind, "/a", 0.0, after_s), Window({})) for after_s in (5.4, 86_399)]
     moment = time.strftime("%H:%M:%S", time.localtime(5.4))
     assert lines[0].startswith(f" {moment}  ")
     assert {line.index("/a") for line in lines} == {56}
@@ -87,7 +87,7 @@ def test_after_a_gap_a_missing_release_proves_nothing():
     ledger.gap(40)
     (told, sure) = ledger.feed([event("rmdir", 2, 3.0)], 9.0)
     assert (told.kind, sure.kind) == ("doubtful", "zombie")
-    assert ledger.totals == "2 deaths · 0 released · 1 zombie · 1 doubtful · 40 events lost"
+    assert ledger.totals == "2 removed · 0 freed · 1 zombie · 1 unknown · 40 events lost"
 
 
 def test_a_release_of_something_that_died_before_is_no_death():
@@ -105,7 +105,7 @@ def test_another_hosts_tree_cannot_be_watched(tmp_path: Path):
 @pytest.mark.root
 def test_without_rights_it_is_one_line_with_the_grant(tracefs):
     told, answer = os.pipe()
-    giving(CgroupEvent)  # every import is made while we may still read them
+    sources_of(CgroupEvent)  # every import is made while we may still read them
     child = os.fork()
     if child == 0:
         try:
@@ -122,7 +122,7 @@ def test_without_rights_it_is_one_line_with_the_grant(tracefs):
     os.waitpid(child, 0)
     with os.fdopen(told) as lines:
         (line,) = lines.read().splitlines()
-    assert line.startswith("3 deaths cannot be followed: ")
+    assert line.startswith("3 cannot trace cgroup removals: ")
     assert "sudo" in line
 
 
@@ -139,7 +139,7 @@ def tracefs(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def yard(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     """A memory cgroup and a tmpfs of our own."""
-    with Sampler(open_host(), giving(CgroupCensus)) as sampler:
+    with Sampler(open_host(), sources_of(CgroupCensus)) as sampler:
         (census,) = sampler.run(0).latest(CgroupCensus)
     top = Path(f"{census.mount_point}/sexton-test-{os.getpid()}-watch")
     pages = tmp_path / "pages"

@@ -9,9 +9,7 @@ import pytest
 
 from sexton.cli.commands.fix import WHATS
 from sexton.cli.main import main
-from sexton.cure.journal import open_run
-from sexton.cure.log import note
-from sexton.cure.state import State
+from sexton.cure.journal import State, log_event, open_run
 from tests.model.test_plan import plan
 from tests.support.cli import one_line, sexton
 from tests.support.fixtures import FIXTURES
@@ -45,7 +43,7 @@ def test_a_hash_that_is_not_the_plans_is_refused(tmp_path):
     for given in (made.hash[:7], "f" * 64, "", made.hash + "0"):
         ended = sexton("fix", "apply", path, "--confirm", given, "--state", tmp_path / "fix")
         assert ended.returncode == 2
-        assert "not this plan's hash" in one_line(ended.stderr)
+        assert "does not match this plan" in one_line(ended.stderr)
     assert not (tmp_path / "fix").exists()
 
 
@@ -57,8 +55,8 @@ def test_a_hash_that_is_not_the_plans_is_refused(tmp_path):
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"{}", "schema"),
-        (b"[1]", "no plan in it"),
-        (json.dumps({"schema": "sexton.plan/1"}).encode(), "steps is no list"),
+        (b"[1]", "plan is missing or not an object"),
+        (json.dumps({"schema": "sexton.plan/1"}).encode(), "steps is not a list"),
     ],
 )
 def test_a_file_that_is_no_plan_is_one_line(tmp_path, content: bytes, said: str):
@@ -89,10 +87,10 @@ def test_status_and_log_tell_what_was_done_in_text_and_json(tmp_path):
     state.make()
     journal = open_run(state, plan(), {})
     journal.write("before", step="1-stop", before={})
-    note(state, "apply_begin", run=journal.run, why="\x1b[2J")
+    log_event(state, "apply_begin", run=journal.run, why="\x1b[2J")
     cut = sexton("fix", "status", "--state", state.directory)
     assert cut.returncode == 1
-    assert b"CUT OFF" in cut.stdout
+    assert b"INTERRUPTED" in cut.stdout
     assert f"sexton fix rollback {journal.run}".encode() in cut.stdout
     (told,) = json.loads(sexton("fix", "status", "--state", state.directory, "--json").stdout)[
         "runs"
@@ -110,7 +108,7 @@ def test_nothing_was_ever_done_is_an_answer(tmp_path):
     for what in ("status", "log"):
         ended = sexton("fix", what, "--state", tmp_path / "none")
         assert ended.returncode == 0
-        assert b"nothing was ever" in ended.stdout
+        assert b"nothing has been" in ended.stdout
     assert not (tmp_path / "none").exists()
 
 
@@ -121,7 +119,7 @@ def test_verify_judges_this_very_node_and_logs_what_it_found(tmp_path):
     journal = open_run(state, plan(baseline={}), {"dying": 3})
     run = journal.run
     cut = sexton("fix", "verify", "--seconds", "2", "--state", state.directory)
-    assert f"cut off half-way: first undo it (sexton fix rollback {run})" in one_line(cut.stderr)
+    assert f"was interrupted: undo it first (sexton fix rollback {run})" in one_line(cut.stderr)
     journal.write("end", how="complete", why="")
     ended = sexton("fix", "verify", "--seconds", "2", "--json", "--state", state.directory)
     told = json.loads(ended.stdout)
@@ -136,7 +134,7 @@ def test_verify_judges_this_very_node_and_logs_what_it_found(tmp_path):
     assert b"verified" in sexton("fix", "log", "--state", state.directory).stdout
     journal.write("rolled_back")
     undone = sexton("fix", "verify", run, "--state", state.directory)
-    assert "was undone" in one_line(undone.stderr)
+    assert "was rolled back" in one_line(undone.stderr)
 
 
 @pytest.mark.root
@@ -144,7 +142,7 @@ def test_nothing_to_verify_and_nothing_to_undo_are_said(tmp_path):
     for what in ("verify", "rollback"):
         ended = sexton("fix", what, "--state", tmp_path / "none")
         assert ended.returncode in (1, 2)
-        assert "nothing was applied" in one_line(ended.stderr)
+        assert f"nothing to {what[:4]}" in one_line(ended.stderr)
 
 
 @pytest.mark.parametrize("what", ["apply", "verify", "rollback"])
@@ -163,7 +161,7 @@ def test_a_list_of_protected_units_that_cannot_be_read_is_a_failure(tmp_path):
     bad.write_text("[[protect]]\nname = 'x'")
     ended = sexton("fix", "plan", "--seconds", "1", "--protected", bad)
     assert ended.returncode == 2
-    assert "needs a name and a why" in one_line(ended.stderr)
+    assert "needs name and why" in one_line(ended.stderr)
 
 
 @pytest.mark.parametrize(

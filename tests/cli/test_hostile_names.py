@@ -95,11 +95,11 @@ def test_nothing_raw_reaches_a_terminal_or_a_program(hostile: Path) -> None:
 
 
 def test_the_screen_names_the_burning_task_on_one_line(hostile: Path) -> None:
-    for _ in range(3):  # others may be busier than they for a while
-        ended = sexton("top", "--interval", "2", env={"COLUMNS": "160"})
-        quiet(ended, allowed=[0])
-        if any(name in ended.stdout for name in (b"a) R 1\\nx[", b"\\x1b[31m\\xff<b>[")):
-            break
+    pids = [pid for child in hostile.glob("*/cgroup.procs") for pid in child.read_text().split()]
+    # In real time, before whatever else runs here: the screen names the busiest task of each core.
+    os.sched_setscheduler(int(pids[0]), os.SCHED_RR, os.sched_param(1))
+    ended = sexton("top", "--interval", "2", env={"COLUMNS": "160"})
+    quiet(ended, allowed=[0])
     assert b"a) R 1\\nx[" in ended.stdout or b"\\x1b[31m\\xff<b>[" in ended.stdout
 
 

@@ -184,7 +184,7 @@ def test_a_container_is_told_what_was_judged_and_what_to_type_on_the_node(
     assert len(shown) <= 30
     text = " ".join(ended.stdout.split())
     assert "in a container" in text
-    assert "this is a cgroup namespace" in text
+    assert "sexton runs in a cgroup namespace" in text
     assert "directory are not comparable" in text
     assert "saturated core no core held" in text, "what was judged"
     assert "nic resets unknown" in text, "no interface in here says nothing of the node's"

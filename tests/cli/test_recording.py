@@ -230,7 +230,7 @@ def test_a_mark_waits_for_the_recorder_that_runs(night: Path):
     assert told["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [pin.id for pin in pins_in(night)[0]] == ["p1"]
-    from sexton.store.marks import take_marks
+    from sexton.store.pins import take_marks
 
     assert take_marks(night) == ["job 17 \\x1b died"]
 
@@ -246,5 +246,5 @@ def test_a_mark_where_no_recorder_runs_pins_at_once(night: Path):
 
 def test_a_mark_needs_nothing_that_is_not_always_installed(night: Path):
     names = imported("recording", "mark", str(night), "job 17 died")
-    assert "sexton.store.marks" in names
+    assert "sexton.store.pins" in names
     assert not names & {"pyarrow", "numpy"}

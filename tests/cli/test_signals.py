@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.sources.tracefs.detached import detached
+from sexton.sources.tracefs.instance import detached
 from tests.support.cli import ENVIRONMENT, SEXTON
 
 LONG = ("diagnose", "--seconds", "60")
@@ -43,7 +43,7 @@ def started(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_trace(process: subprocess.Popen[bytes], instances: Path) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not of(process, instances):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, "it never traced"
@@ -90,7 +90,7 @@ def test_two_at_once_do_not_disturb_each_other(instances: Path) -> None:
     assert [complaint for _, complaint in answers] == [b"", b""]
     assert all(process.returncode in (0, 1, 3) for process in both)
     assert all(
-        b'"read-only but for a private trace instance, removed"' in shown for shown, _ in answers
+        b'"read-only except a private trace instance (removed)"' in shown for shown, _ in answers
     )
     assert [of(process, instances) for process in both] == [[], []]
 

@@ -93,7 +93,7 @@ def test_on_a_terminal_it_draws_and_puts_everything_back(end: str | signal.Signa
     else:
         child.send_signal(end)
     seen += _until(ours, ALTERNATE_OFF)
-    status = child.wait(timeout=30)
+    status = child.wait(timeout=120)
     after = termios.tcgetattr(theirs)
     os.close(ours)
     os.close(theirs)

@@ -186,7 +186,7 @@ def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.Captu
         (("nothing-like-this-at-all",), "there are core 0 to core 3"),
         (("\x1b[2J\nsecond",), "nothing here is called"),
         (("@5",), "nothing was recorded"),
-        (("at", "noon"), "is no time"),
+        (("at", "noon"), "invalid time 'noon'"),
         ((f"@{START + 5}", "--window", "5m.."), "is not in the window"),
         (("core", "0", "--window", "5"), "A..B"),
         (("core", "0", "--seconds", "5"), "--seconds"),

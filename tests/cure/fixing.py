@@ -36,7 +36,7 @@ done | sort
 #: A plan made on the spot, without ten seconds of watching first.
 PLAN = """
 import json, sys, time
-from sexton.cure.planning import Ground, Wishes, make_plan
+from sexton.cure.plan import PlanContext, PlanOptions, make_plan
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.plan import as_json
@@ -49,8 +49,8 @@ loop = Finding("crash_looping_unit", Verdict.PRESENT, Severity.CRITICAL, "it loo
                entities={"unit": tuple(sys.argv[2].split())})
 now = time.time()
 found = Diagnosis(node, now - 10, now, (loop,), (), (), (), (), ())
-wishes = Wishes(**json.loads(sys.argv[3]))
-plan = make_plan(found, Window({}), Ground(host, (), wishes))
+options = PlanOptions(**json.loads(sys.argv[3]))
+plan = make_plan(found, Window({}), PlanContext(host, (), options))
 open(sys.argv[1], "w").write(json.dumps(as_json(plan)))
 print(plan.hash)
 """
@@ -126,10 +126,10 @@ def picture(yard: Yard, name: str = UNIT) -> tuple[list[str], str, bool]:
     return files, yard.show(name, "UnitFileState")["UnitFileState"], running(yard, name)
 
 
-def plan_for(yard: Yard, *units: str, **wishes: bool) -> str:
+def plan_for(yard: Yard, *units: str, **options: bool) -> str:
     """A plan in /run/plan.json; its hash."""
     names = " ".join(units or (UNIT,))
-    argv = (sys.executable, "-B", "-c", PLAN, "/run/plan.json", names, json.dumps(wishes))
+    argv = (sys.executable, "-B", "-c", PLAN, "/run/plan.json", names, json.dumps(options))
     return yard.run(*argv, deadline_s=240).strip()
 
 

@@ -14,15 +14,17 @@ from sexton.cure.journal import (
     COMPLETE,
     ROLLED_BACK,
     RUNNING,
+    RUNS,
     STOPPED,
-    Unbegun,
-    latest,
+    NeverStarted,
+    State,
+    audit_log,
+    latest_run,
+    log_event,
     open_run,
     read_run,
-    unfinished,
+    unfinished_runs,
 )
-from sexton.cure.log import lines, note
-from sexton.cure.state import RUNS, State
 from sexton.errors import CommandError
 from tests.model.test_plan import plan
 
@@ -69,7 +71,7 @@ def test_it_comes_back_with_its_plan_and_its_steps(state: State):
 def test_its_state_is_what_its_last_lines_say(state: State, written, expected: str):
     journal = journal_of(state, *written)
     assert read_run(state, journal.run).state == expected
-    assert bool(unfinished(state)) == (expected == RUNNING)
+    assert bool(unfinished_runs(state)) == (expected == RUNNING)
 
 
 def test_a_step_that_began_is_undone_and_one_that_never_did_is_not(state: State):
@@ -97,10 +99,10 @@ def test_a_line_that_was_cut_off_is_no_line_and_what_follows_it_is(tmp_path_fact
 
 def test_a_journal_without_its_first_line_never_began(state: State):
     state.append(f"{RUNS}/20260101T000000Z-00000000.jsonl", b'{"kind": "beg')
-    with pytest.raises(Unbegun):
+    with pytest.raises(NeverStarted):
         read_run(state, "20260101T000000Z-00000000")
-    assert latest(state) is None
-    assert unfinished(state) == []
+    assert latest_run(state) is None
+    assert unfinished_runs(state) == []
 
 
 def test_two_applies_in_one_second_have_two_journals(state: State):
@@ -134,13 +136,13 @@ def test_a_link_in_the_place_of_the_log_is_not_followed(state: State, tmp_path):
     target.write_text("kept")
     os.symlink(target, f"{state.directory}/audit.log.jsonl")
     with pytest.raises(CommandError):
-        note(state, "x")
+        log_event(state, "x")
     assert target.read_text() == "kept"
 
 
 def test_what_is_written_is_for_its_owner_alone(state: State):
     journal = journal_of(state)
-    note(state, "x")
+    log_event(state, "x")
     places = (state.directory, f"{state.directory}/{RUNS}")
     assert all(os.stat(each).st_mode & 0o777 == 0o700 for each in places)
     files = (f"{state.directory}/{RUNS}/{journal.run}.jsonl", f"{state.directory}/audit.log.jsonl")
@@ -148,11 +150,11 @@ def test_what_is_written_is_for_its_owner_alone(state: State):
 
 
 def test_the_log_is_appended_to_and_a_torn_line_of_it_is_skipped(state: State):
-    note(state, "first", run="1")
+    log_event(state, "first", run="1")
     with open(f"{state.directory}/audit.log.jsonl", "ab") as stream:
         stream.write(b'{"event": "to')
-    note(state, "second", reasons=["a"])
-    told = list(lines(state))
+    log_event(state, "second", reasons=["a"])
+    told = list(audit_log(state))
     assert [each["event"] for each in told] == ["first", "second"]
     assert all(each["schema"] == "sexton.fix_log/1" and each["who"] for each in told)
     raw = Path(f"{state.directory}/audit.log.jsonl").read_bytes().split(b"\n")
@@ -164,5 +166,5 @@ def test_a_full_disk_ends_it_before_anything_is_done(state: State, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CommandError, match="written down first"):
+    with pytest.raises(CommandError, match="without a journal"):
         open_run(state, plan(), {})

@@ -122,10 +122,10 @@ def test_what_was_cut_off_is_shown_and_undone_before_anything_else(place: Yard):
     assert apply(place, plan_for(place), code=code).returncode == KILLED
     status = fix(place, "status")
     assert status.returncode == 1
-    assert "CUT OFF" in status.stdout
+    assert "INTERRUPTED" in status.stdout
     refused = apply(place, plan_for(place))
     assert refused.returncode == 1
-    assert "was cut off half-way" in " ".join(refused.stdout.split())
+    assert "was interrupted" in " ".join(refused.stdout.split())
     rolled_back(place, before)
     assert fix(place, "status").returncode == 0
     assert apply(place, plan_for(place)).returncode == 0, "and it can be applied again"

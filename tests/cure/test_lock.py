@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cure.lock import Overdue, held
-from sexton.cure.state import State
+from sexton.cure.journal import State
+from sexton.cure.lock import Overdue, hold_lock
 from sexton.errors import CommandError
 
 _HOLDER = """
 import sys, time
-from sexton.cure.lock import held
-from sexton.cure.state import State
-with held(State(sys.argv[1]), "an apply", 100):
+from sexton.cure.lock import hold_lock
+from sexton.cure.journal import State
+with hold_lock(State(sys.argv[1]), "an apply", 100):
     print("held", flush=True)
     time.sleep(100)
 """
@@ -45,17 +45,17 @@ def holder(state: State):
 
 
 def test_the_second_is_told_who_holds_it_and_until_when(state: State, holder):
-    with pytest.raises(CommandError) as refused, held(state, "another", 1):
+    with pytest.raises(CommandError) as refused, hold_lock(state, "another", 1):
         pytest.fail("two at once")
     text = str(refused.value)
-    assert f"process {holder.pid} is at it already (an apply)" in text
-    assert "has to end within" in text
+    assert f"process {holder.pid} holds the lock (an apply)" in text
+    assert "ends within" in text
 
 
 def test_one_that_was_killed_no_longer_holds_it(state: State, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    with held(state, "another", 10):
+    with hold_lock(state, "another", 10):
         told = json.loads(Path(state.directory, "lock").read_text())
     assert told["pid"] == os.getpid()
 
@@ -64,15 +64,18 @@ def test_one_past_its_limit_is_named(state: State, holder):
     told = json.loads(Path(state.directory, "lock").read_text())
     with open(f"{state.directory}/lock", "w") as stream:
         json.dump({**told, "until": time.time() - 90}, stream)
-    with pytest.raises(CommandError, match=r"1 min 3\d s past its limit"), held(state, "x", 1):
+    with (
+        pytest.raises(CommandError, match=r"1 min 3\d s over its time limit"),
+        hold_lock(state, "x", 1),
+    ):
         pytest.fail("two at once")
 
 
 def test_its_limit_ends_whoever_holds_it(state: State, monkeypatch):
     monkeypatch.setattr("sexton.cure.lock.GRACE_S", 0.0)
-    with pytest.raises(Overdue, match="took longer than its limit"), held(state, "x", 0.05):
+    with pytest.raises(Overdue, match="exceeded its time limit"), hold_lock(state, "x", 0.05):
         time.sleep(30)
-    with held(state, "x", 10):
+    with hold_lock(state, "x", 10):
         pass
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
@@ -81,5 +84,8 @@ def test_junk_in_the_file_of_a_holder_is_no_crash(state: State, holder):
     for junk in (b"", b"\xff\x00", b"[]", b'{"pid": "x", "until": 1, "doing": 1}'):
         with open(f"{state.directory}/lock", "wb") as stream:
             stream.write(junk)
-        with pytest.raises(CommandError, match="another fixer is at work"), held(state, "x", 1):
+        with (
+            pytest.raises(CommandError, match="another sexton fix is running"),
+            hold_lock(state, "x", 1),
+        ):
             pytest.fail("two at once")

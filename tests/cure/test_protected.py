@@ -50,7 +50,7 @@ def test_what_nobody_lives_by_is_not(name: str):
 
 def test_a_configuration_adds_and_never_takes_away():
     rules = rules_of('[[protect]]\nname = "gpu-*.service"\nwhy = "bills"\n')
-    assert why_protected("gpu-1.service", rules) == "bills (by configuration)"
+    assert why_protected("gpu-1.service", rules) == "bills (configured)"
     assert why_protected("kubelet.service", rules) == why_protected("kubelet.service")
     assert why_protected("gpu.service", rules) is None
 

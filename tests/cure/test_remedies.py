@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from sexton.cure import remedies
-from sexton.cure.leftovers import REMOVE, STOP, Leftover
-from sexton.cure.ordering import Ordered
 from sexton.cure.remedies import drop_caches, reboot_node, remove_empty_cgroups, stop_unit
-from sexton.cure.remedy import Hands, names, remedy
+from sexton.cure.remedies.remove_empty_cgroups import REMOVE, STOP, EmptyCgroup
+from sexton.cure.remedy import StepContext, remedy, remedy_names
+from sexton.cure.writer import WriteResult
 from sexton.errors import CommandError
 from sexton.model.plan import Step
 from tests.model.test_plan import step
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", remedy_names())
 def test_a_remedy_is_a_module_with_a_docstring_and_four_functions(name: str):
     module = importlib.import_module(f"{remedies.__name__}.{name}")
     assert len(module.__doc__ or "") > 40
@@ -32,11 +32,11 @@ def test_a_remedy_is_a_module_with_a_docstring_and_four_functions(name: str):
 
 @pytest.mark.parametrize("name", ["os", "../x", "", "sexton.cure.lock", "__init__"])
 def test_only_what_is_in_the_folder_is_ever_imported(name: str):
-    with pytest.raises(CommandError, match="no remedy"):
+    with pytest.raises(CommandError, match="unknown remedy"):
         remedy(name)
 
 
-def hands() -> Hands:
+def context() -> StepContext:
     return SimpleNamespace(stop=lambda: "", host=None, writer=None)
 
 
@@ -44,7 +44,7 @@ def hands() -> Hands:
 def test_a_plan_that_would_have_a_reboot_carried_out_gets_none(act: str):
     forged = step(remedy="reboot_node", commands=("systemctl reboot",))
     with pytest.raises(CommandError, match="never reboots"):
-        getattr(reboot_node, act)(forged, hands())
+        getattr(reboot_node, act)(forged, context())
 
 
 def test_a_node_without_a_cluster_needs_no_drain():
@@ -56,15 +56,15 @@ def test_a_nodes_name_cannot_reach_the_shell():
     assert all("'n; rm -rf /'" in each for each in commands if "kubectl" in each)
 
 
-def leftover(number: int, how: str = REMOVE) -> Leftover:
-    return Leftover(f"/a/run-{number}.scope", number, 0, 900.0 + number, how)
+def leftover(number: int, how: str = REMOVE) -> EmptyCgroup:
+    return EmptyCgroup(f"/a/run-{number}.scope", number, 0, 900.0 + number, how)
 
 
 def test_empty_cgroups_are_listed_by_inode_and_at_most_some():
     many = [leftover(number) for number in range(remove_empty_cgroups.MOST + 7)]
     made = remove_empty_cgroups.propose("1-remove", many)
     assert made.title == f"remove {remove_empty_cgroups.MOST} empty cgroups"
-    assert "7 stay for another plan" in made.effect
+    assert "7 are left for another plan" in made.effect
     assert made.preconditions[0].expected == "0"
     kept = json.loads(str(made.parameters["leftovers"]))
     assert kept[3][:2] == ["/a/run-3.scope", 3]
@@ -78,32 +78,32 @@ def test_empty_cgroups_are_listed_by_inode_and_at_most_some():
 )
 def test_a_forged_list_of_cgroups_is_refused(forged: str):
     with pytest.raises(CommandError):
-        remove_empty_cgroups.carry_out(step(parameters={"leftovers": forged}), hands())
+        remove_empty_cgroups.carry_out(step(parameters={"leftovers": forged}), context())
 
 
 def test_a_step_without_its_unit_is_refused():
-    with pytest.raises(CommandError, match="no unit in it"):
-        stop_unit.prepare(step(parameters={}), hands())
+    with pytest.raises(CommandError, match="parameter unit is missing"):
+        stop_unit.prepare(step(parameters={}), context())
 
 
 @pytest.mark.parametrize(("left", "dropped"), [(99, False), (100, True), (2000, True)])
 def test_the_nodes_cache_is_not_dropped_for_the_last_few_zombies(left: int, dropped: bool):
     given: list[str] = []
 
-    def order(path: str, value: str, _terms: object) -> Ordered:
+    def write_control(path: str, value: str, _terms: object) -> WriteResult:
         given.append(f"{value} > {path}")
-        return Ordered("done", 0, 0.1, 0.1)
+        return WriteResult("done", 0, 0.1, 0.1)
 
     made = drop_caches.propose("5-drop-caches", 1 << 30, 1000)
-    assert "not where less than 10 % of the zombies are left" in made.effect
+    assert "skipped if less than 10 % of the zombies are left" in made.effect
     acting = SimpleNamespace(
         stop=lambda: "",
         deadline_s=lambda most: most,
         probes=SimpleNamespace(read=lambda _: str(left)),
-        writer=SimpleNamespace(order=order),
+        writer=SimpleNamespace(write_control=write_control),
     )
     came = drop_caches.carry_out(made, acting)
     assert given == (["1 > /proc/sys/vm/drop_caches"] if dropped else [])
     assert came.get("skipped", False) is not dropped
     if not dropped:
-        assert came["said"] == "not done: 99 of 1,000 zombies are left, which is not worth it"
+        assert came["said"] == "skipped: only 99 of 1,000 zombies are left"

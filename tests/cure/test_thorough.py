@@ -7,34 +7,34 @@ from types import SimpleNamespace
 
 import pytest
 
-from sexton.cure import planning
-from sexton.cure.planning import Ground, Wishes, make_plan
-from sexton.cure.reclaim.estimate import price
-from sexton.cure.reclaim.rounds import Limits
-from sexton.cure.reclaim.stakes import Stakes, stakes
+from sexton.cure import plan as planning
+from sexton.cure.plan import PlanContext, PlanOptions, make_plan
+from sexton.cure.reclaim.collateral import Collateral, read_collateral
+from sexton.cure.reclaim.cost import cost_of
+from sexton.cure.reclaim.free import Limits
 from sexton.cure.remedies import reclaim_zombies
 from sexton.cure.remedies.reclaim_zombies import Reason
 from sexton.host.host import open_host
 from sexton.model.plan import Step
 from tests.cure.reclaim.made import FakeKernel
-from tests.cure.test_planning import Units, chained, window
+from tests.cure.test_plan import Units, chained, window
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Stakes:
+def found(tmp_path: Path) -> Collateral:
     kernel = FakeKernel(root=tmp_path, parent="/lab.slice", dying=700).build()
-    return stakes(kernel.host, "/lab.slice")
+    return read_collateral(kernel.host, "/lab.slice")
 
 
-def proposed(found: Stakes, thorough: bool) -> Step:
+def proposed(found: Collateral, thorough: bool) -> Step:
     reason = Reason(True, "counted", False, thorough=thorough)
-    return reclaim_zombies.propose("1-free", found, price(700), reason)
+    return reclaim_zombies.propose("1-free", found, cost_of(700), reason)
 
 
-def test_a_thorough_step_says_what_the_living_pay(found: Stakes):
+def test_a_thorough_step_says_what_the_living_pay(found: Collateral):
     plain, thorough = proposed(found, False), proposed(found, True)
     assert (plain.risk, thorough.risk) == ("medium", "high")
-    assert "thorough: all of that cache may go" in thorough.risk_why
+    assert "--thorough: all of that cache may be evicted" in thorough.risk_why
     assert "swapped out" in thorough.risk_why, "there is swap"
     assert "thorough" not in plain.risk_why
     assert plain.parameters["thorough"] is False
@@ -44,23 +44,23 @@ def test_a_thorough_step_says_what_the_living_pay(found: Stakes):
 
 
 @pytest.mark.parametrize(("told", "expected"), [(True, True), (False, False), ("yes", False)])
-def test_only_a_step_that_says_so_is_thorough(found: Stakes, monkeypatch, told, expected: bool):
+def test_only_a_step_that_says_so_is_thorough(found: Collateral, monkeypatch, told, expected: bool):
     seen: list[Limits] = []
 
     def free(_host, _path, limits, *_):
         seen.append(limits)
-        return SimpleNamespace(as_json=dict, sentence="freed", told=())
+        return SimpleNamespace(as_json=dict, sentence="freed", details=())
 
     monkeypatch.setattr(reclaim_zombies, "free", free)
     step = proposed(found, True)
     forged = SimpleNamespace(**{
         "parameters": {**step.parameters, "thorough": told}, "id": step.id,
     })  # fmt: skip
-    hands = SimpleNamespace(
+    context = SimpleNamespace(
         dry=False, deadline_s=lambda most: most, probes=SimpleNamespace(rules=()), stop=lambda: "",
-        host=None, writer=None, tell=print,
+        host=None, writer=None, progress=print,
     )  # fmt: skip
-    reclaim_zombies.carry_out(forged, hands)
+    reclaim_zombies.carry_out(forged, context)
     assert [each.thorough for each in seen] == [expected]
 
 
@@ -69,17 +69,17 @@ def test_a_plan_frees_above_the_unit_that_it_stops(monkeypatch, tmp_path: Path, 
     """Traced while the unit ran, they seem to have died in its own cgroup, which goes with it."""
     Units(monkeypatch)
     kernel = FakeKernel(root=tmp_path, parent="/lab.slice", dying=700).build()
-    real, asked = planning.stakes, []
+    real, asked = planning.read_collateral, []
 
     def weighed(_host, path: str, rules):
         asked.append(path)
         return real(kernel.host, path, rules)
 
-    monkeypatch.setattr(planning, "stakes", weighed)
-    monkeypatch.setattr(planning, "order_file", lambda *_: "memory.reclaim")
+    monkeypatch.setattr(planning, "read_collateral", weighed)
+    monkeypatch.setattr(planning, "reclaim_file", lambda *_: "memory.reclaim")
     dead = [f"/lab.slice/leak.service/task{number}" for number in range(50)]
     seen = window(dead, ["/lab.slice", "/lab.slice/leak.service"])
-    plan = make_plan(chained(), seen, Ground(open_host(), (), Wishes(thorough=thorough)))
+    plan = make_plan(chained(), seen, PlanContext(open_host(), (), PlanOptions(thorough=thorough)))
     assert asked == ["/lab.slice"]
     (step,) = [each for each in plan.steps if each.remedy == "reclaim_zombies"]
     assert step.target == "/lab.slice"

@@ -57,12 +57,12 @@ def asked(yard: Yard, code: str) -> dict[str, object]:
 
 
 def state(yard: Yard, name: str) -> dict[str, object]:
-    return asked(yard, f"print(json.dumps(units.unit_state({name!r}).as_json()))")
+    return asked(yard, f"print(json.dumps(units.snapshot_unit({name!r}).as_json()))")
 
 
 def restore(yard: Yard, before: dict[str, object]) -> dict[str, object]:
     code = f"""
-before = units.before_from_json(json.loads({json.dumps(before)!r}))
+before = units.snapshot_from_json(json.loads({json.dumps(before)!r}))
 done = units.restore(before, writer)
 print(json.dumps([done.made, done.removed, done.left, done.started]))
 """
@@ -84,7 +84,7 @@ def test_disabled_and_masked_it_stays_down_and_comes_back_to_the_last_bit(place:
     done = asked(
         place,
         f"""
-before = units.unit_state({name!r})
+before = units.snapshot_unit({name!r})
 units.stop(before, writer)
 gone = units.disable(before, writer)
 made = units.mask(before, writer)
@@ -124,7 +124,7 @@ def test_a_crash_loop_is_stopped_and_comes_back_as_a_crash_loop(place: Yard):
     assert before["active_state"] in ("activating", "active")
     assert before["restarts"] >= 3
     code = f"""
-before = units.unit_state({name!r})
+before = units.snapshot_unit({name!r})
 units.stop(before, writer)
 units.disable(before, writer)
 print(json.dumps({{"made": units.mask(before, writer)}}))
@@ -151,7 +151,7 @@ def test_an_override_ends_the_loop_and_is_taken_back(place: Yard, what: str):
     untouched = snapshot(place)
     before = state(place, name)
     code = f"""
-before = units.unit_state({name!r})
+before = units.snapshot_unit({name!r})
 path = units.override(before, writer, {what!r})
 assert units.override(before, writer, {what!r}) == path, "twice is once"
 units.stop(before, writer)
@@ -190,7 +190,7 @@ def test_an_undo_that_was_killed_before_systemd_heard_of_it_is_finished_by_the_n
     untouched, before = snapshot(place), state(place, name)
     code = f"""
 import os
-before = units.unit_state({name!r})
+before = units.snapshot_unit({name!r})
 units.stop(before, writer)
 units.disable(before, writer)
 units.mask(before, writer)
@@ -221,7 +221,7 @@ def test_what_somebody_else_changed_meanwhile_stays_theirs(place: Yard):
     )
     before = state(place, name)
     code = f"""
-before = units.unit_state({name!r})
+before = units.snapshot_unit({name!r})
 units.disable(before, writer)
 units.mask(before, writer)
 units.override(before, writer)
@@ -252,15 +252,15 @@ def test_a_dry_run_names_every_change_and_makes_none(place: Yard):
     untouched = snapshot(place)
     code = """
 dry = DryWriter()
-before = units.unit_state("dry.service")
+before = units.snapshot_unit("dry.service")
 units.stop(before, dry)
 units.disable(before, dry)
 units.mask(before, dry)
 units.override(before, dry)
-print(json.dumps({"deeds": dry.deeds}))
+print(json.dumps({"actions": dry.actions}))
 """
-    deeds = asked(place, code)["deeds"]
-    assert [verb for verb, _, _ in deeds] == [
+    actions = asked(place, code)["actions"]
+    assert [verb for verb, _, _ in actions] == [
         "systemctl",
         *["remove link"] * 3,
         "systemctl",
@@ -270,7 +270,7 @@ print(json.dumps({"deeds": dry.deeds}))
         "write file",
         "systemctl",
     ]
-    gone = sorted(path for verb, path, _ in deeds if verb == "remove link")
+    gone = sorted(path for verb, path, _ in actions if verb == "remove link")
     assert gone == [path.replace(name, "dry.service") for path in links]
     assert snapshot(place) == untouched
 
@@ -281,12 +281,12 @@ print(json.dumps({"deeds": dry.deeds}))
 def test_a_name_that_is_none_is_refused_before_systemd_is_asked(place: Yard, name: str):
     code = f"""
 try:
-    units.unit_state({name!r})
+    units.snapshot_unit({name!r})
 except CommandError as error:
     print(json.dumps({{"error": str(error)}}))
 """
     told = asked(place, code)["error"]
-    assert "is not a unit's name" in told
+    assert "is not a unit name" in told
     assert "\x1b" not in told
 
 
@@ -307,5 +307,5 @@ try:
 except CommandError as error:
     print(json.dumps({"error": str(error)}))
 """
-    assert "not done within 0.5 s; systemd goes on with it" in asked(place, code)["error"]
+    assert "not finished within 0.5 s; systemd continues" in asked(place, code)["error"]
     place.run("systemctl", "kill", "-s", "KILL", "stubborn.service")

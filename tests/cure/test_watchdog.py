@@ -40,13 +40,15 @@ def watched(tmp_path):
 
 def looked(watch: Watchdog, later_s: float) -> str:
     """What it would say of a look `later_s` after the first."""
-    now = watch.look()
+    now = watch.read()
     return watch._worse(now._replace(mono_s=watch.first.mono_s + later_s))
 
 
 def test_it_says_what_it_looks_at(watched):
     watch, _ = watched
-    assert watch.watches.startswith("cpu pressure, io pressure, memory pressure, 3 reset and error")
+    assert watch.watches.startswith(
+        "cpu pressure, io pressure, memory pressure, 3 NIC reset and error"
+    )
 
 
 def test_as_long_as_nothing_moves_it_is_silent(watched):
@@ -78,7 +80,7 @@ def test_io_pressure_counts_over_some_seconds_and_beyond_what_was_usual(watched)
     watch, become = watched
     become(io_us=2_000_000)
     assert looked(watch, 1) == "", "a burst is not yet pressure"
-    assert looked(watch, 4).startswith("io pressure is 50 % over the last 4.0 s; it was 0 %")
+    assert looked(watch, 4).startswith("io pressure is 50 % over the last 4.0 s, was 0 %")
     watch._before = {"io": 30.0}
     assert looked(watch, 4) == ""
 
@@ -94,7 +96,7 @@ def test_memory_pressure_is_our_own_while_we_reclaim(watched):
 def test_time_that_is_over_is_a_reason(tmp_path):
     watch = Watchdog(plant(tmp_path, files()), 0.01)
     time.sleep(0.02)
-    assert watch.reason == "--max-seconds 0.01 is over"
+    assert watch.reason == "--max-seconds 0.01 reached"
     watch.close()
 
 

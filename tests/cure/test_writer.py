@@ -15,10 +15,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.cure.entry import FILE, LINK, Entry, as_json, from_json, look
-from sexton.cure.opening import components
-from sexton.cure.ordering import CUT, DONE, KILLED, REFUSED, STOPPED, Terms, give
-from sexton.cure.writer import DryWriter, LiveWriter, unit_name
+from sexton.cure.unit_files import (
+    FILE,
+    LINK,
+    Entry,
+    components,
+    entry_from_json,
+    entry_json,
+    read_entry,
+)
+from sexton.cure.writer import (
+    CUT,
+    DONE,
+    KILLED,
+    REFUSED,
+    STOPPED,
+    DryWriter,
+    LiveWriter,
+    WriteLimits,
+    unit_name,
+    write_in_child,
+)
 from sexton.errors import CommandError, SourceAbsent
 from sexton.host.host import open_host
 from tests.support.zombies import own_cgroup
@@ -60,14 +77,14 @@ def test_what_was_there_comes_back_to_the_last_bit(place: Path, writer: LiveWrit
     link.symlink_to("../gone")
     os.chown(link, 56, 78, follow_symlinks=False)
     os.utime(link, ns=(5, 9_876_543_210), follow_symlinks=False)
-    before = [look(str(each)) for each in (file, link)]
+    before = [read_entry(str(each)) for each in (file, link)]
     assert all(before)
     file.unlink()
     link.unlink()
-    kept = [from_json(as_json(each)) for each in before if each]
+    kept = [entry_from_json(entry_json(each)) for each in before if each]
     writer.write_file(kept[0].path, kept[0].content, kept[0])
     writer.make_link(kept[1].path, kept[1].target, kept[1])
-    assert [look(str(each)) for each in (file, link)] == before
+    assert [read_entry(str(each)) for each in (file, link)] == before
     assert sorted(os.listdir(place)) == ["a.conf", "b.service"]
     assert file.stat().st_nlink == 1
 
@@ -80,15 +97,15 @@ def test_nothing_is_ever_overwritten(place: Path, writer: LiveWriter):
         lambda path: Path(path).mkdir(),
     ):
         make(path)
-        before = look(path)
+        before = read_entry(path)
         for change in (
             lambda: writer.write_file(path, b"ours"),
             lambda: writer.make_link(path, "/dev/null"),
             lambda: writer.make_directory(path),
         ):
-            with pytest.raises(CommandError, match="something is there already"):
+            with pytest.raises(CommandError, match="already exists"):
                 change()
-            assert look(path) == before
+            assert read_entry(path) == before
         assert os.listdir(place) == ["x"]
         Path(path).rmdir() if before and before.kind == "directory" else Path(path).unlink()
 
@@ -105,9 +122,9 @@ def test_only_what_it_is_believed_to_be_is_removed(place: Path, writer: LiveWrit
         lambda: writer.remove_link(str(place / "f"), "theirs"),
         lambda: writer.remove_directory(str(place / "d")),
     ):
-        with pytest.raises(CommandError, match="left as it is"):
+        with pytest.raises(CommandError, match="not removed"):
             change()
-    with pytest.raises(CommandError, match="any more"):
+    with pytest.raises(CommandError, match="no longer exists"):
         writer.remove_link(str(place / "never"), "x")
     writer.remove_file(str(place / "f"), b"theirs")
     writer.remove_link(str(place / "l"), "/theirs")
@@ -158,7 +175,7 @@ writer.{what}({path!r}, {"b'whole'" if what == "write_file" else "'/dev/null'"})
 """
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert look(path) is None
+    assert read_entry(path) is None
     assert os.listdir(place) == [".a.conf.sexton-new"]
     writer = LiveWriter(open_host(), (str(place),))
     writer.sweep(path)
@@ -208,7 +225,7 @@ def test_a_call_of_systemctl_that_is_not_on_the_list_is_refused(args: tuple[str,
     for writer in (dry, LiveWriter(open_host())):
         with pytest.raises(CommandError):
             writer.systemctl(*args)
-    assert dry.deeds == []
+    assert dry.actions == []
 
 
 def test_a_dry_writer_changes_nothing_and_remembers(place: Path):
@@ -216,8 +233,15 @@ def test_a_dry_writer_changes_nothing_and_remembers(place: Path):
     dry.make_link(f"{place}/a", "/dev/null")
     dry.write_file(f"{place}/b", b"x")
     dry.systemctl("stop", "a.service")
-    assert dry.order("/sys/fs/cgroup/x/memory.reclaim", "1", Terms(1)).how == "dry"
-    assert [deed.verb for deed in dry.deeds] == ["make link", "write file", "systemctl", "order"]
+    assert (
+        dry.write_control("/sys/fs/cgroup/x/memory.reclaim", "1", WriteLimits(1)).how == "dry run"
+    )
+    assert [deed.verb for deed in dry.actions] == [
+        "make link",
+        "write file",
+        "systemctl",
+        "write control file",
+    ]
     assert os.listdir(place) == []
     with pytest.raises(CommandError, match="refused"):
         dry.remove_cgroup("/sys/fs/cgroup/../x")
@@ -252,12 +276,12 @@ def children() -> list[int]:
 
 def test_an_order_is_written_as_it_is_and_the_kernels_no_is_told(tmp_path: Path):
     file = os.open(tmp_path / "control", os.O_WRONLY | os.O_CREAT)
-    came = give(file, "1048576 swappiness=0", Terms(20))
+    came = write_in_child(file, "1048576 swappiness=0", WriteLimits(20))
     os.close(file)
     assert (came.how, came.error) == (DONE, 0)
     assert (tmp_path / "control").read_text() == "1048576 swappiness=0"
     full = os.open("/dev/full", os.O_WRONLY)
-    came = give(full, "0", Terms(20))
+    came = write_in_child(full, "0", WriteLimits(20))
     os.close(full)
     assert (came.how, came.why) == (REFUSED, "refused: No space left on device")
 
@@ -266,7 +290,7 @@ def test_an_order_is_killed_at_its_deadline_and_leaves_no_process():
     before = children()
     with blocked() as descriptor:
         began = time.monotonic()
-        came = give(descriptor, "0", Terms(0.3))
+        came = write_in_child(descriptor, "0", WriteLimits(0.3))
         assert came.how == KILLED
         assert 0.3 <= came.seconds <= time.monotonic() - began
     assert children() == before
@@ -276,7 +300,7 @@ def test_an_order_is_given_nicely_on_the_cores_it_may_use_and_called_off():
     core = max(os.sched_getaffinity(0))
     seen: list[tuple[set[int], int]] = []
 
-    def go_on() -> bool:
+    def keep_going() -> bool:
         for pid in children():
             with contextlib.suppress(OSError):
                 if b"signal.SIG_DFL" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -285,7 +309,7 @@ def test_an_order_is_given_nicely_on_the_cores_it_may_use_and_called_off():
         return ({core}, 19) not in seen
 
     with blocked() as descriptor:
-        came = give(descriptor, "0", Terms(20, frozenset({core}), go_on))
+        came = write_in_child(descriptor, "0", WriteLimits(20, frozenset({core}), keep_going))
     assert came.how == STOPPED
     assert seen[-1] == ({core}, 19)
 
@@ -293,26 +317,26 @@ def test_an_order_is_given_nicely_on_the_cores_it_may_use_and_called_off():
 def test_an_order_without_a_measure_is_cut_into_bites_of_work():
     """Waiting is not working, so a write that only waits is cut off when that takes too long."""
     with blocked() as descriptor:
-        came = give(descriptor, "0", Terms(30, bite_s=0.001))
+        came = write_in_child(descriptor, "0", WriteLimits(30, cpu_limit_s=0.001))
     assert (came.how, came.error) == (CUT, 0)
     assert came.cpu_s < 0.1 <= came.seconds
     zero = os.open("/dev/null", os.O_WRONLY)
     for _ in range(10):  # an end just in time is none that was cut
-        assert give(zero, "0", Terms(30, bite_s=1e-6)).how in (DONE, CUT)
+        assert write_in_child(zero, "0", WriteLimits(30, cpu_limit_s=1e-6)).how in (DONE, CUT)
     os.close(zero)
 
 
 def test_whoever_kills_us_ends_the_order():
     code = """
 import os, sys
-from sexton.cure.ordering import Terms, give
-def go_on():
+from sexton.cure.writer import WriteLimits, write_in_child
+def keep_going():
     for task in os.listdir("/proc/self/task"):
         for pid in open(f"/proc/self/task/{task}/children").read().split():
             if b"signal.SIG_DFL" in open(f"/proc/{pid}/cmdline", "rb").read():
                 print(pid, flush=True)
     return True
-give(int(sys.argv[1]), "0", Terms(60, None, go_on, 0.2))
+write_in_child(int(sys.argv[1]), "0", WriteLimits(60, None, keep_going, 0.2))
 """
     with blocked() as descriptor:
         argv = [sys.executable, "-c", code, str(descriptor)]
@@ -356,7 +380,7 @@ def test_a_cgroup_with_a_process_in_it_stays():
         child = subprocess.Popen(["sleep", "60"])
         try:
             (parent / "home" / "cgroup.procs").write_text(str(child.pid))
-            with pytest.raises(CommandError, match="still in use"):
+            with pytest.raises(CommandError, match="in use, the kernel refused"):
                 LiveWriter(open_host()).remove_cgroup(f"{parent}/home")
             assert child.poll() is None
             assert (parent / "home" / "cgroup.procs").read_text().split() == [str(child.pid)]
@@ -370,21 +394,21 @@ def test_no_other_file_of_a_cgroup_is_ever_written(tmp_path: Path):
     writer = LiveWriter(open_host())
     with own_cgroup() as (layout, parent):
         for name in ("cgroup.procs", "memory.limit_in_bytes", "memory.max", "notify_on_release"):
-            with pytest.raises(CommandError, match="no order that is ever given"):
-                writer.order(f"{parent}/{name}", "0", Terms(1))
+            with pytest.raises(CommandError, match="not an allowed control file"):
+                writer.write_control(f"{parent}/{name}", "0", WriteLimits(1))
         with pytest.raises(CommandError, match="No such file"):
-            writer.order(f"{parent}/gone/memory.reclaim", "0", Terms(1))
+            writer.write_control(f"{parent}/gone/memory.reclaim", "0", WriteLimits(1))
         for path in (f"{layout.mount_point}", "/proc/sys/vm/swappiness", str(tmp_path)):
-            with pytest.raises(CommandError, match="in no cgroup hierarchy"):
+            with pytest.raises(CommandError, match="not in a cgroup hierarchy"):
                 writer.remove_cgroup(path)
     (tmp_path / "memory.reclaim").touch()
-    with pytest.raises(CommandError, match="in no cgroup hierarchy"):
-        writer.order(f"{tmp_path}/memory.reclaim", "0", Terms(1))
+    with pytest.raises(CommandError, match="not in a cgroup hierarchy"):
+        writer.write_control(f"{tmp_path}/memory.reclaim", "0", WriteLimits(1))
     assert (tmp_path / "memory.reclaim").read_text() == ""
 
 
 def test_an_entry_that_is_none_is_refused():
-    good = as_json(Entry("/a", LINK, target="b"))
+    good = entry_json(Entry("/a", LINK, target="b"))
     for broken in (
         {},
         {**good, "kind": "joke"},
@@ -393,7 +417,7 @@ def test_an_entry_that_is_none_is_refused():
         {**good, "mode": None},
         {**good, "path": 7},
     ):
-        with pytest.raises(CommandError, match="the journal holds no entry"):
-            from_json(broken)
-    assert from_json(good).kind == LINK
-    assert from_json(as_json(Entry("/a", FILE, content=b"\xff"))).content == b"\xff"
+        with pytest.raises(CommandError, match="malformed file entry"):
+            entry_from_json(broken)
+    assert entry_from_json(good).kind == LINK
+    assert entry_from_json(entry_json(Entry("/a", FILE, content=b"\xff"))).content == b"\xff"

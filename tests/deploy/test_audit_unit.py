@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.tools import need
-from tests.yard.yard import REPOSITORY, Yard, why_not
+from tests.yard.yard import PYTHON, REPOSITORY, SEEN, Yard, why_not
 
 SYSTEMD = REPOSITORY / "deploy" / "systemd"
 SERVICE = (SYSTEMD / "sexton-audit.service").read_text()
@@ -55,12 +54,12 @@ def yard() -> Iterator[Yard]:
         pytest.skip(reason)
     with Yard() as up:
         up.run("mount", "-t", "tmpfs", "tmpfs", "/var/lib")
-        text = SERVICE.replace("/usr/bin/sexton", f"{sys.executable} -B -m sexton")
+        text = SERVICE.replace("/usr/bin/sexton", f"{PYTHON} -B -m sexton")
         text = text.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", 1)
         text = text.replace("After=multi-user.target\n", "")
         text = text.replace(
             "[Service]\n",
-            "[Service]\nStandardOutput=truncate:/run/said\nStandardError=file:/run/wrong\n",
+            f"[Service]\n{SEEN}StandardOutput=truncate:/run/said\nStandardError=file:/run/wrong\n",
         )
         up.install("sexton-audit.service", text)
         # Whom nobody mentions systemd forgets when it has ended, and its exit status with it.

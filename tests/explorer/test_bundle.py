@@ -18,7 +18,7 @@ from sexton.explorer.bundle import (
     joined,
 )
 
-PAGE = Path(bundle.__file__).parents[1] / "web" / "page"
+PAGE = Path(bundle.__file__).parent / "server" / "page"
 node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node: apt-get install nodejs")
 
 
@@ -39,7 +39,7 @@ def test_what_cannot_be_joined_is_refused_by_name(text: str):
 
 
 def test_a_script_that_would_end_its_element_is_refused():
-    with pytest.raises(NotOneScript, match="end the element"):
+    with pytest.raises(NotOneScript, match="close its own element"):
         joined({"a.js": 'const a = "</SCRIPT>";'})
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sexton.prevent.kubelet import corrected, judge
-from sexton.prevent.kubelet.places import parse_flags
-from tests.prevent.kubelet.test_check import EKS, KUBEADM
+from sexton.prevent.kubelet.config import parse_flags
+from tests.prevent.kubelet.test_checks import EKS, KUBEADM
 from tests.prevent.kubelet.test_correction import BAD
 
 

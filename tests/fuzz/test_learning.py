@@ -1,6 +1,6 @@
-"""Every target, `SEXTON_FUZZ_S` seconds each (60 if not set), as many at a time as there are cores.
+"""Every target, `SEXTON_FUZZ_S` seconds each: 1 in `make test`, 20 in `make test-whole`.
 
-``make fuzz`` gives each ten minutes.
+As many run at a time as there are cores. ``make fuzz`` gives each ten minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 HERE = Path(__file__).parent
 TARGETS = sorted(path.stem.removesuffix("_target") for path in HERE.glob("*_target.py"))
-SECONDS = int(os.environ.get("SEXTON_FUZZ_S", "60"))
+SECONDS = int(os.environ.get("SEXTON_FUZZ_S", "1"))
 
 pytestmark = pytest.mark.fuzz
 
@@ -58,4 +58,4 @@ def test_no_input_breaks_it_hangs_it_or_fills_memory(
     assert ended.returncode == 0, ended.stderr[-3000:]
     tried = re.search(r"stat::number_of_executed_units:\s*(\d+)", ended.stderr)
     assert tried is not None, ended.stderr[-2000:]
-    assert int(tried[1]) > 100, "it hardly tried anything"
+    assert int(tried[1]) > 10, "it hardly tried anything"

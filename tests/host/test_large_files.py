@@ -25,7 +25,7 @@ def test_a_file_cut_off_while_it_is_read_is_malformed(tmp_path):
     (tmp_path / "file").write_bytes(bytes(100))
     with open_image(LiveFiles(), str(tmp_path / "file")) as image:
         os.truncate(tmp_path / "file", 10)
-        with pytest.raises(SourceMalformed, match="shorter"):
+        with pytest.raises(SourceMalformed, match="truncated"):
             image.read(50, 10)
 
 

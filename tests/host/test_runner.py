@@ -16,7 +16,7 @@ from sexton.errors import (
     SourceSkipped,
     SourceTimeout,
 )
-from sexton.host.runner import Manners, run, start
+from sexton.host.runner import ChildOptions, run, start
 
 
 def alive(pid):
@@ -132,8 +132,8 @@ def test_no_descriptor_is_left_open():
 def test_niceness_is_not_added_to_ours():
     """The recorder is nice itself: added up, perf would be the last to run on a busy node."""
     script = (
-        "import os; from sexton.host.runner import Manners, start; os.nice(10);"
-        "child = start(['sleep', '300'], Manners(nice=10));"
+        "import os; from sexton.host.runner import ChildOptions, start; os.nice(10);"
+        "child = start(['sleep', '300'], ChildOptions(nice=10));"
         "print(os.getpriority(os.PRIO_PROCESS, child.pid)); child.stop()"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -143,11 +143,11 @@ def test_niceness_is_not_added_to_ours():
 
 def test_a_child_that_works_beside_us_is_nice_private_heard_and_ends(tmp_path):
     script = f"echo said >&2; nice; nice > {tmp_path}/nice; exec sleep 300"
-    child = start(["sh", "-c", script], Manners(nice=7, private=True, heard=True))
+    child = start(["sh", "-c", script], ChildOptions(nice=7, private=True, keep_stderr=True))
     made = tmp_path / "nice"
     assert int(written(made)) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)
     assert made.stat().st_mode & 0o777 == 0o600
-    assert child.words() == "said\n"
+    assert child.stderr() == "said\n"
     assert child.status() is None
     child.stop(patience_s=10)
     assert child.status() == -signal.SIGINT
@@ -155,14 +155,16 @@ def test_a_child_that_works_beside_us_is_nice_private_heard_and_ends(tmp_path):
 
 
 def test_endless_words_are_cut_and_go_on_from_the_start():
-    child = start(["sh", "-c", "while echo yyyyyyyyyyyyyyy >&2; do :; done"], Manners(heard=True))
+    child = start(
+        ["sh", "-c", "while echo yyyyyyyyyyyyyyy >&2; do :; done"], ChildOptions(keep_stderr=True)
+    )
     try:
         while os.fstat(child._errors).st_size <= 1 << 16:
             time.sleep(0.01)
-        assert len(child.words()) == 4096
+        assert len(child.stderr()) == 4096
         while os.fstat(child._errors).st_size == 0:
             time.sleep(0.01)
-        assert child.words().startswith("yyy"), "no hole at the start"
+        assert child.stderr().startswith("yyy"), "no hole at the start"
     finally:
         child.stop(patience_s=1)
 
@@ -170,7 +172,9 @@ def test_endless_words_are_cut_and_go_on_from_the_start():
 def test_a_descriptor_is_handed_down_only_if_asked(tmp_path):
     readable, writable = os.pipe()
     with os.fdopen(readable) as pipe:
-        child = start(["sh", "-c", f"echo x > /proc/self/fd/{writable}"], Manners(keep=(writable,)))
+        child = start(
+            ["sh", "-c", f"echo x > /proc/self/fd/{writable}"], ChildOptions(keep=(writable,))
+        )
         os.close(writable)
         assert pipe.read() == "x\n"
         child.stop()
@@ -178,8 +182,8 @@ def test_a_descriptor_is_handed_down_only_if_asked(tmp_path):
 
 def test_a_child_told_to_dies_with_us_even_by_kill_9():
     program = (
-        "from sexton.host.runner import Manners, start\nimport signal\n"
-        "print(start(['sleep', '300'], Manners(dies_with_us=True)).pid, flush=True)\n"
+        "from sexton.host.runner import ChildOptions, start\nimport signal\n"
+        "print(start(['sleep', '300'], ChildOptions(dies_with_parent=True)).pid, flush=True)\n"
         "signal.pause()"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -193,7 +197,7 @@ def test_a_child_told_to_dies_with_us_even_by_kill_9():
 
 def test_starting_leaves_no_descriptor_open_even_where_it_fails():
     before = len(os.listdir("/proc/self/fd"))
-    start(["true"], Manners(heard=True)).stop()
+    start(["true"], ChildOptions(keep_stderr=True)).stop()
     with pytest.raises(SourceAbsent):
-        start(["sexton-no-such-program"], Manners(heard=True))
+        start(["sexton-no-such-program"], ChildOptions(keep_stderr=True))
     assert len(os.listdir("/proc/self/fd")) == before

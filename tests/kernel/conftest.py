@@ -36,7 +36,7 @@ def tracefs() -> Iterator[str]:
         Path(place).rmdir()
 
 
-def until(what: Callable[[], bool], most_s: float = 60.0) -> bool:
+def until(what: Callable[[], bool], most_s: float = 180.0) -> bool:
     """Wait for something the kernel does in its own time, on a machine that others keep busy."""
     end = monotonic() + most_s
     while not what():

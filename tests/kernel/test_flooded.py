@@ -18,7 +18,7 @@ from sexton.model.finding import Severity, Verdict
 from sexton.model.net import NetDevice, Nic, NicQueue
 from sexton.model.task import Process
 from sexton.record.sampler import Sampler
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from tests.kernel.conftest import until
 from tests.support.netns import Place, two_places
 
@@ -49,6 +49,7 @@ def circle(left: Place, right: Place) -> None:
         place.run("ip", "route", "add", "default", "via", other.address)
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_packets_in_a_circle_flood_the_core_they_are_sent_from():
     cores = sorted(os.sched_getaffinity(0))
@@ -56,7 +57,7 @@ def test_packets_in_a_circle_flood_the_core_they_are_sent_from():
     kinds = (CoreTimes, SoftnetCpu, NetDevice, Nic, NicQueue, Process)
     with two_places() as (left, right):
         circle(left, right)
-        with left.doing(SEND, str(core)), Sampler(open_host(), giving(*kinds)) as sampler:
+        with left.doing(SEND, str(core)), Sampler(open_host(), sources_of(*kinds)) as sampler:
             assert until(lambda: carried(core) > 100_000)
             window = sampler.run(7.0)
     finding = detect(window)

@@ -33,7 +33,7 @@ from sexton.model.window import Batch, Window
 from sexton.record.sampler import Sampler
 from sexton.replay import span
 from sexton.replay import window as replay
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from tests.support.memory_load import (
@@ -49,7 +49,7 @@ from tests.support.memory_load import (
 from tests.support.recordings import write_sealed
 from tests.support.tools import need
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 #: What a Python program is called, cut as the kernel cuts it.
 NAME = Path(sys.executable).name[:15]
@@ -76,7 +76,7 @@ def large_file(tmp_path: Path) -> Path:
 
 def watched(seconds: float, *without: type[Row]) -> Window:
     kinds = [kind for kind in KINDS if kind not in without]
-    with Sampler(open_host(), giving(*kinds)) as sampler:
+    with Sampler(open_host(), sources_of(*kinds)) as sampler:
         return sampler.run(seconds)
 
 
@@ -145,7 +145,9 @@ TRIES = 4
 def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
     need("perf", package="linux-perf")
     cores = sorted(os.sched_getaffinity(0))
-    rank = "-20" if len(cores) > 1 else "0"  # before all others, where the recorder has a core too
+    rank = (
+        "first" if len(cores) > 1 else "last"
+    )  # before all others, where the recorder has a core too
     with running(FAULT, str(cores[-1]), rank) as pid:
         for _ in range(TRIES):
             window = watched(8.0)

@@ -14,10 +14,11 @@ from sexton.model.finding import Severity, Verdict
 from sexton.model.net import Nic, NicQueue
 from sexton.model.softirq import SoftirqWait
 from sexton.record.sampler import Sampler
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from tests.sources.bpf.hold import held_core
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_starved_softirq_is_found_on_its_core_and_on_no_other():
     cores = sorted(os.sched_getaffinity(0))
@@ -25,7 +26,7 @@ def test_a_starved_softirq_is_found_on_its_core_and_on_no_other():
         pytest.skip("one core cannot watch itself starve")
     with (
         held_core(cores[-1]) as hold,
-        Sampler(open_host(), giving(SoftirqWait, Nic, NicQueue)) as it,
+        Sampler(open_host(), sources_of(SoftirqWait, Nic, NicQueue)) as it,
     ):
         began = threading.Timer(1.2, hold.begin)
         os.sched_setaffinity(0, {cores[0]})

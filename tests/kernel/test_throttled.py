@@ -17,7 +17,7 @@ from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Severity, Verdict
 from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from tests.kernel.conftest import until
 
 pytestmark = pytest.mark.root
@@ -66,7 +66,7 @@ def burning(place: Path) -> Iterator[None]:
 
 
 def test_a_burner_on_a_twentieth_of_a_core_is_found_and_named():
-    with quota(5) as place, burning(place), Sampler(open_host(), giving(CgroupThrottle)) as it:
+    with quota(5) as place, burning(place), Sampler(open_host(), sources_of(CgroupThrottle)) as it:
         finding = detect(it.run(10.5))
     print(finding.summary)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING)
@@ -78,7 +78,11 @@ def test_a_burner_on_a_twentieth_of_a_core_is_found_and_named():
 
 def test_one_that_has_room_enough_is_not():
     """Nobody else's throttling is our business here: it must only not name ours."""
-    with quota(400) as place, burning(place), Sampler(open_host(), giving(CgroupThrottle)) as it:
+    with (
+        quota(400) as place,
+        burning(place),
+        Sampler(open_host(), sources_of(CgroupThrottle)) as it,
+    ):
         window = it.run(5.5)
     finding = detect(window)
     print(finding.summary)

@@ -82,6 +82,7 @@ def test_zombies_are_counted_named_weighed_and_laid_to_rest(pin, tracefs):
         assert until(lambda: residual(host, yard) == 0)
 
 
+@pytest.mark.alone
 def test_the_node_census_moves_by_about_as_many_and_back():
     host = open_host()
     if node_dying(host) is None:

@@ -30,6 +30,7 @@ def number_in(text: str) -> int:
     return int(re.search(r"([\d,]+) (?:dying|dead)", text)[1].replace(",", ""))
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_the_verdict_turns_names_the_parent_and_turns_back():
     ended = subprocess.run(DEMO, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)

@@ -66,6 +66,8 @@ def walks(out: Path) -> list[dict[str, Any]]:
     return [each for each in spikes if WALK in {function["name"] for function in each["grew"]}]
 
 
+@pytest.mark.alone
+@pytest.mark.whole
 @pytest.mark.root
 def test_a_walk_over_real_zombies_is_the_spike_of_a_real_capture(tmp_path: Path):
     need("perf", package="linux-perf")

@@ -228,6 +228,7 @@ def played(name: str, out: Path, seconds: float) -> tuple[dict, dict]:
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_zombies_that_are_left_in_a_scene_are_in_its_recording(tmp_path: Path):
     told, findings = played("zombies_only", tmp_path / "out", 30)
     assert told["injected"] == []
@@ -238,6 +239,7 @@ def test_zombies_that_are_left_in_a_scene_are_in_its_recording(tmp_path: Path):
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_a_hog_in_user_mode_is_blamed_for_nothing(tmp_path: Path):
     _, findings = played("pinned_hog", tmp_path / "out", 30)
     blamed = [each for each in findings.values() if "lab-hog" in json.dumps(each["entities"])]
@@ -245,6 +247,7 @@ def test_a_hog_in_user_mode_is_blamed_for_nothing(tmp_path: Path):
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_a_quota_that_throttles_is_in_its_recording(tmp_path: Path):
     _, findings = played("cfs_quota", tmp_path / "out", 40)
     assert findings["quota_throttling"]["verdict"] == "present", findings["quota_throttling"]

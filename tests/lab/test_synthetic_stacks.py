@@ -24,7 +24,7 @@ PLAN = Plan(
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("stacks") / "r"
-    return write(place, PLAN)
+    return write(place, PLAN, compacted=False)
 
 
 def test_every_core_is_sampled_all_the_time_and_the_recording_is_whole(made):
@@ -83,6 +83,6 @@ def test_trees_are_in_pre_order_and_hold_only_what_was_sampled(made):
 
 
 def test_the_same_plan_makes_the_same_samples(made, tmp_path: Path):
-    again = write(tmp_path / "again", PLAN)
+    again = write(tmp_path / "again", PLAN, compacted=False)
     one, other = kept_pieces(made.directory)[1], kept_pieces(again.directory)[1]
     assert one.annex.manifest["tables"] == other.annex.manifest["tables"]

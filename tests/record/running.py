@@ -42,7 +42,7 @@ def recording(
         recorder.close()
 
 
-def wait_until(is_so: Callable[[], object], most_s: float = 60.0) -> None:
+def wait_until(is_so: Callable[[], object], most_s: float = 180.0) -> None:
     """Fails where it does not come to be; the patience is for a machine that others keep busy."""
     end = time.monotonic() + most_s
     while not is_so():

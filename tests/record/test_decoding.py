@@ -117,7 +117,7 @@ def test_one_that_cannot_be_decoded_is_told_once_and_holds_up_no_other(place, tm
     decoder = companion(place)
     told = beats(decoder)
     assert len(told) == 1
-    assert told[0].startswith(f"{bad.name} stays as perf wrote it: ")
+    assert told[0].startswith(f"{bad.name} not decoded, kept as perf wrote it: ")
     assert bad.exists()
     assert not good.exists()
     assert beats(decoder) == []
@@ -144,7 +144,7 @@ def test_when_behind_the_newest_go_first_and_it_is_said(place, tmp_path, monkeyp
     given(place, tmp_path, *range(10, 40))
     monkeypatch.setattr(decoding, "_MOST_FILES", 8)
     told = beats(companion(place))
-    assert told == ["30 files wait to be decoded, newest first"]
+    assert told == ["30 files waiting to be decoded, newest first"]
     names = [name for name, *_ in asked[0]]
     assert names == [f"perf.data.20261115133004{each}" for each in range(39, 31, -1)]
 
@@ -172,7 +172,7 @@ def test_a_child_that_dies_over_a_file_is_tried_again_twice(place, tmp_path, mon
     for _ in range(5):
         told += beats(decoder)
     assert len(asked) == 3
-    assert told == [f"{raw.name} stays as perf wrote it: ended with -11"]
+    assert told == [f"{raw.name} not decoded, kept as perf wrote it: ended with -11"]
     assert raw.exists()
 
 
@@ -185,12 +185,12 @@ def test_a_child_that_takes_too_long_or_too_much_memory_is_ended(place, tmp_path
     child = decoder._batch.child
     assert until(lambda: decoder.beat(time.monotonic(), False) is not None and not decoder._batch)
     assert child.status() is not None
-    assert "MB of memory; ended" in decoder.status()["last_error"]
+    assert "MB of memory; killed" in decoder.status()["last_error"]
     monkeypatch.setattr(decoding, "_MOST_BYTES", 1 << 40)
     look(decoder)
     decoder.beat(time.monotonic() + 700, False)
     assert decoder._batch is None
-    assert "not done after 600 s" in decoder.status()["last_error"]
+    assert "not finished after 600 s" in decoder.status()["last_error"]
 
 
 def test_it_has_the_lowest_priority_and_its_cost_is_spread_and_counted_once(

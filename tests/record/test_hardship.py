@@ -21,7 +21,7 @@ from sexton.model.cpu import CoreTimes
 from sexton.model.recorder import RecorderNote
 from sexton.model.task import Process
 from sexton.record.companions import Stacks
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from sexton.store.recording import Recording
 from tests.record.running import (
     every,
@@ -77,7 +77,7 @@ def fill(path: Path) -> None:
 
 def test_a_full_disk_stops_nothing_and_what_waited_is_there_afterwards(small_disk: Path) -> None:
     place = small_disk / "r"
-    with recording(options(place), giving(CoreTimes)) as recorder:
+    with recording(options(place), sources_of(CoreTimes)) as recorder:
         wait_until(lambda: recorder._writer.written.segments >= 1)
         fill(small_disk / "filler")
         full_s = time.monotonic()
@@ -99,7 +99,7 @@ def test_a_full_disk_stops_nothing_and_what_waited_is_there_afterwards(small_dis
 
 def test_a_disk_that_stays_full_costs_old_minutes_and_never_the_recorder(small_disk: Path) -> None:
     place = small_disk / "r"
-    with recording(options(place, segment_s=0.6, flush_s=0.2), giving(CoreTimes)) as recorder:
+    with recording(options(place, segment_s=0.6, flush_s=0.2), sources_of(CoreTimes)) as recorder:
         wait_until(lambda: recorder._writer.written.segments >= 3)
         first = Recording(place).segments[0].name
         fill(small_disk / "filler")
@@ -116,7 +116,7 @@ def test_a_disk_that_turns_read_only_stops_no_reading_and_keeps_what_was_sealed(
 ) -> None:
     disk, switch = failing_disk
     place = disk / "r"
-    with recording(options(place), giving(CoreTimes), companions) as recorder:
+    with recording(options(place), sources_of(CoreTimes), companions) as recorder:
         wait_until(lambda: recorder._writer.written.segments >= 1)
         sealed = {each.name for each in Recording(place).segments if each.sealed}
         switch.write_text("1")
@@ -142,7 +142,7 @@ def test_a_quota_that_is_used_up_is_met_like_a_full_disk(
         plain(descriptor)
 
     monkeypatch.setattr(os, "fdatasync", sync)
-    with recording(options(place, segment_s=0.6, flush_s=0.2), giving(CoreTimes)) as recorder:
+    with recording(options(place, segment_s=0.6, flush_s=0.2), sources_of(CoreTimes)) as recorder:
         wait_until(lambda: recorder._writer.written.segments >= 2)
         first = Recording(place).segments[0].name
         over.set()
@@ -150,7 +150,7 @@ def test_a_quota_that_is_used_up_is_met_like_a_full_disk(
         over.clear()
         wait_until(lambda: not recorder.problem)
     told = [note.detail for note in every(place, RecorderNote)]
-    assert any("Disk quota exceeded: gave up" in words for words in told)
+    assert any("Disk quota exceeded: deleted" in words for words in told)
 
 
 def test_two_thousand_cgroups_a_minute_die_and_every_death_is_there(tmp_path: Path) -> None:

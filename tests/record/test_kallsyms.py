@@ -11,7 +11,7 @@ import pytest
 
 from sexton.errors import SourceDenied
 from sexton.host.host import open_host
-from sexton.record.kallsyms import snapshot_kallsyms
+from sexton.record.stacks import snapshot_kallsyms
 
 
 @pytest.mark.root

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sexton.model.recorder import Alarm, Mark
-from sexton.record.side_files import Desk
+from sexton.record.side_files import SideFileWriter
 from sexton.store.layout import prepare
-from sexton.store.marks import leave_mark, remark_now
+from sexton.store.pins import leave_mark, remark_now
 from tests.record.running import every, options, recording, wait_until
 
 
@@ -22,9 +22,9 @@ def test_what_was_left_right_before_the_end_is_in_the_recording(tmp_path: Path) 
 
 def test_a_desk_that_is_closed_takes_nothing_that_nobody_would_read(tmp_path: Path) -> None:
     prepare(tmp_path)
-    desk = Desk(tmp_path)
-    assert desk.last_marks() == []
-    desk.close()
+    writer = SideFileWriter(tmp_path)
+    assert writer.last_marks() == []
+    writer.close()
     leave_mark(tmp_path, remark_now("job 17 died", "boot"))
-    desk.close()
+    writer.close()
     assert len(list((tmp_path / "marks").iterdir())) == 1

@@ -9,8 +9,14 @@ import pytest
 
 from sexton.host.host import Host, open_host
 from sexton.record import preflight as module
-from sexton.record.footprint import bytes_an_hour, segment_bytes
-from sexton.record.preflight import Preflight, Wanted, preflight, why_not
+from sexton.record.preflight import (
+    Preflight,
+    Wanted,
+    bytes_an_hour,
+    preflight,
+    segment_bytes,
+    why_not,
+)
 from sexton.record.rights import BITS, Parts, has, rights
 from sexton.record.schedule import recorded_sources
 from sexton.sources.bpf import softirq_wait

@@ -30,8 +30,7 @@ from sexton.replay.window import window as replayed
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.series import rates
 from sexton.store.layout import is_locked
-from sexton.store.marks import leave_mark, remark_now
-from sexton.store.pins import pins_in
+from sexton.store.pins import leave_mark, pins_in, remark_now
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits
 from sexton.store.writer import Writer
@@ -89,6 +88,7 @@ def test_over_the_same_interval_replay_and_live_give_the_same_findings(
     assert findings(again.window) == findings(live)
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_path: Path) -> None:
     place = tmp_path / "r"
@@ -99,15 +99,16 @@ def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_
         command += ["dd", "if=/dev/zero", "of=/dev/null", "bs=4M"]
         busy = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: recorder._alarms, most_s=60)
+            # Others' alarms may come first: their tests leave dead cgroups behind, say.
+            wait_until(lambda: any(pin.kind == "held_core" for pin in pins_in(place)[0]))
             began = time.monotonic()
             wait_for_reads(recorder, "procfs.tasks", 4)
         finally:
             busy.kill()
             busy.wait()
-    alarm = every(place, Alarm)[0]
-    assert (alarm.kind, alarm.about) == ("held_core", "core 0")
-    pin = pins_in(place)[0][0]
+    held = [each.about for each in every(place, Alarm) if each.kind == "held_core"]
+    assert held[0] == "core 0"
+    pin = next(each for each in pins_in(place)[0] if each.kind == "held_core")
     assert pin.start_s <= began - 290
     assert pin.end_s >= began + 100
     closely = [moment for moment in moments(place, Process) if moment >= began]
@@ -256,4 +257,4 @@ def test_over_its_budget_it_sheds_the_costliest_source_and_says_so(
         wait_until(lambda: json.loads((place / "status.json").read_text())["shed"])
     told = [note.detail for note in every(place, RecorderNote) if note.kind == "shed"]
     assert told[0].startswith("test.dear read less often: ")
-    assert told[1].startswith("test.dear not read any more: ")
+    assert told[1].startswith("test.dear paused: ")

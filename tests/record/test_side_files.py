@@ -13,10 +13,9 @@ from sexton.model.cpu import CoreTimes
 from sexton.model.memory import VmCounter
 from sexton.model.recorder import RecorderNote
 from sexton.record import side_files as desks
-from sexton.record.side_files import Desk
+from sexton.record.side_files import SideFileWriter
 from sexton.store.layout import prepare
-from sexton.store.marks import leave_mark, remark_now
-from sexton.store.pins import Pin, pins_in
+from sexton.store.pins import Pin, leave_mark, pins_in, remark_now
 from tests.record.running import (
     every,
     moments,
@@ -34,16 +33,16 @@ def pin(name: str) -> Pin:
 
 def test_it_writes_pins_and_the_status_and_finds_marks(tmp_path: Path) -> None:
     prepare(tmp_path)
-    desk = Desk(tmp_path)
+    writer = SideFileWriter(tmp_path)
     leave_mark(tmp_path, remark_now("job 17 died", "boot"))
-    desk.pin(pin("p1"))
-    desk.show({"state": "recording"})
+    writer.pin(pin("p1"))
+    writer.show({"state": "recording"})
     wait_until(lambda: (tmp_path / "status.json").exists())
-    desk.look()
-    desk.close()
-    assert desk.marks() == ["job 17 died"]
-    assert desk.marks() == []
-    assert [each.id for each in desk.pinned()] == ["p1"]
+    writer.look()
+    writer.close()
+    assert writer.marks() == ["job 17 died"]
+    assert writer.marks() == []
+    assert [each.id for each in writer.pinned()] == ["p1"]
     assert [each.id for each in pins_in(tmp_path)[0]] == ["p1"]
     assert json.loads((tmp_path / "status.json").read_text()) == {"state": "recording"}
 
@@ -51,11 +50,11 @@ def test_it_writes_pins_and_the_status_and_finds_marks(tmp_path: Path) -> None:
 def test_a_pin_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     prepare(tmp_path)
     (tmp_path / "pins").rmdir()
-    desk = Desk(tmp_path)
-    desk.pin(pin("p1"))
-    desk.close()
-    assert desk.problems() == ["could not pin mark: No such file or directory"]
-    assert desk.pinned() == []
+    writer = SideFileWriter(tmp_path)
+    writer.pin(pin("p1"))
+    writer.close()
+    assert writer.problems() == ["could not pin mark: No such file or directory"]
+    assert writer.pinned() == []
 
 
 def test_a_disk_that_hangs_stops_no_reading(

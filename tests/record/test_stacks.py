@@ -43,7 +43,9 @@ def perf():
 @pytest.fixture
 def rolling(tmp_path, perf, monkeypatch):
     # A node that is busy with other tests would keep a low priority waiting for minutes.
-    monkeypatch.setattr(stacks_module, "_MANNERS", stacks_module._MANNERS._replace(nice=0))
+    monkeypatch.setattr(
+        stacks_module, "_CHILD_OPTIONS", stacks_module._CHILD_OPTIONS._replace(nice=0)
+    )
     made = []
 
     def make(rotation=SHORT, directory=tmp_path):

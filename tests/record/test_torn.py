@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.record.torn import mend
+from sexton.record.stacks import mend
 
 OFFSET = 112
 HEAD = struct.pack("=8s8Q32s", b"PERFILE2", 104, 144, 104, 8, OFFSET, 50, 0, 0, b"\xff" * 32)

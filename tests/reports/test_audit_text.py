@@ -19,7 +19,7 @@ def told(*subjects: Subject) -> list[str]:
 
 def test_every_unit_that_loops_is_named_and_the_plan_said_once():
     lines = told(looping("a.service"), looping("b.service"))
-    assert lines[0] == "DO NOW     why a.service, b.service fail:"
+    assert lines[0] == "DO NOW     find out why a.service, b.service fail:"
     assert [line.strip() for line in lines[1:4]] == [
         "journalctl -u a.service -n 50",
         "journalctl -u b.service -n 50",
@@ -29,7 +29,7 @@ def test_every_unit_that_loops_is_named_and_the_plan_said_once():
 
 def test_of_many_some_are_named():
     lines = told(*(looping(f"{name}.service") for name in "abcde"))
-    assert lines[0] == "DO NOW     why a.service, b.service, c.service and 2 more fail:"
+    assert lines[0] == "DO NOW     find out why a.service, b.service, c.service and 2 more fail:"
     assert sum("journalctl" in line for line in lines) == 3
 
 

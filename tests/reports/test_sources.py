@@ -24,21 +24,22 @@ LINES = [
     line("denied", KernelEvent, "Operation not permitted"),
     line("absent", RunQueue, "No such file", "a kernel built with CONFIG_SCHEDSTATS=y"),
     line("timeout", RunQueue, "no answer in 1 s; left alone"),
-    line("asked", RunQueue, "only read when asked: sexton diagnose --stacks"),
+    line("asked", RunQueue, "opt-in: sexton diagnose --stacks"),
 ]
 
 
 def test_the_first_line_sums_up():
     first = sources_text(LINES).splitlines()[0]
     assert first == (
-        "1 of 5 sources can be seen from here, 1 needs rights, 1 waits to be asked for,"
-        " 1 is in trouble, 1 is not on this host; reading each once takes 2.0 ms."
+        "1 of 5 sources available, 1 needs permission, 1 is opt-in, 1 failed, 1 is unavailable;"
+        " reading each once takes 2.0 ms."
     )
 
 
 def test_each_group_has_its_sources_and_their_grants():
     text = sources_text(LINES)
-    places = [text.index(title) for title in ("SEEN", "NEEDS RIGHTS", "IN TROUBLE", "NOT HERE")]
+    titles = ("AVAILABLE", "NO PERMISSION", "OPT-IN", "FAILED", "UNAVAILABLE")
+    places = [text.index(f" {title} ") for title in titles]
     assert places == sorted(places)
     assert places[1] < text.index("a.denied") < text.index(f"→ {ROOT}") < places[2]
     assert "→ a kernel built with CONFIG_SCHEDSTATS=y" in text
@@ -46,9 +47,9 @@ def test_each_group_has_its_sources_and_their_grants():
     assert "no answer in 1 s" in text
 
 
-def test_colour_is_only_where_it_was_asked_for():
+def test_colour_is_optional():
     assert "\x1b" not in sources_text(LINES)
-    assert "\x1b[1mSEEN\x1b[0m" in sources_text(LINES, colour=True)
+    assert "\x1b[1mAVAILABLE\x1b[0m" in sources_text(LINES, colour=True)
 
 
 def test_json_has_every_state_and_the_cost_of_a_read():
@@ -89,7 +90,7 @@ def test_where_process_1_is_not_systemd_its_units_are_not_here(tmp_path, capsys)
     assert main(["sources", "--root", str(tmp_path), "--json"]) == 0
     told = {each["id"]: each for each in json.loads(capsys.readouterr().out)["sources"]}
     units = told["systemd.units"]
-    assert (units["state"], units["detail"]) == ("absent", "no systemd; PID 1 is runit")
+    assert (units["state"], units["detail"]) == ("absent", "no systemd: PID 1 is runit")
     assert units["grant"] == ""
 
 

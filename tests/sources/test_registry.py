@@ -1,4 +1,4 @@
-"""Which sources are read without being asked for, and what that imports."""
+"""Which sources are read by default, and what that imports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from sexton.sources.registry import Source, all_sources, asked_sources
+from sexton.sources.registry import Source, all_sources, enabled_sources
 
 NOT_IMPORTED = """
 import sys
-from sexton.sources.registry import asked_sources
-found = asked_sources(*sys.argv[1:])
+from sexton.sources.registry import enabled_sources
+found = enabled_sources(*sys.argv[1:])
 print(*sorted({name.split(".")[2] for name in sys.modules if name.count(".") == 3
                and name.startswith("sexton.sources.")} & {"bpf", "perf", "procfs"}))
 """
@@ -22,20 +22,20 @@ print(*sorted({name.split(".")[2] for name in sys.modules if name.count(".") == 
 @pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.id)
 def test_a_folder_tells_the_option_that_all_its_sources_wait_for(source: Source):
     folder = importlib.import_module(f"sexton.sources.{source.id.partition('.')[0]}")
-    assert getattr(folder, "ASKED_BY", "") == source.asked_by
+    assert getattr(folder, "OPT_IN", "") == source.opt_in
 
 
-@pytest.mark.parametrize("asked", [(), ("--probe",), ("--stacks", "--probe")])
-def test_asked_for_are_those_without_an_option_and_those_whose_option_was_given(asked):
-    expected = [each.id for each in all_sources() if each.asked_by in ("", *asked)]
-    assert [each.id for each in asked_sources(*asked)] == expected
+@pytest.mark.parametrize("options", [(), ("--probe",), ("--stacks", "--probe")])
+def test_enabled_are_those_without_an_option_and_those_whose_option_was_given(options):
+    expected = [each.id for each in all_sources() if each.opt_in in ("", *options)]
+    assert [each.id for each in enabled_sources(*options)] == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "imported"),
+    ("options", "imported"),
     [([], "procfs"), (["--probe"], "bpf procfs"), (["--stacks"], "perf procfs")],
 )
-def test_what_nobody_asked_for_is_not_even_imported(asked: list[str], imported: str):
-    command = [sys.executable, "-c", NOT_IMPORTED, *asked]
+def test_what_is_not_enabled_is_not_even_imported(options: list[str], imported: str):
+    command = [sys.executable, "-c", NOT_IMPORTED, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == imported.split()

@@ -19,8 +19,8 @@ from sexton.store.homes import Origin, boot_at, free_name, home_of, sealed_from
 from sexton.store.pieces import pieces_of
 from sexton.store.recording import Recording
 from sexton.store.retention import Keeper, Limits, size_of
+from sexton.store.sealer import take_over
 from sexton.store.summary import summarise
-from sexton.store.takeover import take_over
 from sexton.store.verify import DAMAGED, FOREIGN, verify
 from tests.support.annexes import STAMP, annex, samples, with_stacks
 from tests.support.profiles import profile_of
@@ -154,7 +154,7 @@ def test_a_damaged_one_is_told_once_and_its_segment_is_read(place: Path) -> None
 def test_a_copy_takes_it_along_after_its_segment_and_its_manifest_last(place: Path) -> None:
     made = with_stacks(place)
     recording = Recording(place)
-    names = [piece.name for piece in pieces_of(recording.segments[0])]
+    names = [piece.name for piece in pieces_of(recording.segments[0].path)]
     inside = f"segments/{made.parent.name}"
     mine = [name for name in names if f"/{made.name}/" in name]
     assert names[-1] == f"{inside}/{made.name}/manifest.json"

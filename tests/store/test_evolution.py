@@ -11,11 +11,10 @@ import pytest
 
 from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch
-from sexton.store.journal import READINGS
 from sexton.store.layout import prepare
 from sexton.store.pins import pins_in
 from sexton.store.recording import Recording
-from sexton.store.schema import FORMAT, encode, tables
+from sexton.store.schema import FORMAT, READINGS, encode, tables
 from sexton.store.sealed import Contents, ordered, seal, write_segment
 from tests.support import format_1
 from tests.support.recordings import (

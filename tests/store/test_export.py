@@ -234,7 +234,7 @@ def test_the_stacks_of_a_span_are_taken_though_another_segment_has_them(recordin
 
 def test_of_an_open_segment_only_what_counts_is_taken(recording: Path, tmp_path: Path):
     (opened,) = (recording / "open").iterdir()
-    for name in ("journal", "mark.arrows"):
+    for name in ("journal", "mark.rows"):
         with (opened / name).open("ab") as stream:
             stream.write(b"half a flush")
     read = Recording(recording)

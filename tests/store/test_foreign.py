@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from sexton.store.layout import Lock, is_locked, prepare, read_plain
-from sexton.store.marks import take_marks
-from sexton.store.pins import pins_in
+from sexton.store.pins import pins_in, take_marks
 from sexton.store.recording import Recording
 from sexton.store.retention import Keeper, Limits
 from sexton.store.schema import tables
@@ -78,7 +77,7 @@ def test_something_odd_in_place_of_a_sealed_file_is_named_and_not_waited_for(tmp
 
 
 @pytest.mark.parametrize("make", ODD)
-@pytest.mark.parametrize("name", ["mark.arrows", "journal"])
+@pytest.mark.parametrize("name", ["mark.rows", "journal"])
 def test_something_odd_in_place_of_an_open_file_is_named_and_not_waited_for(tmp_path, make, name):
     opened = write_open(tmp_path, [simple(1.0)])
     content = (opened / name).read_bytes()
@@ -150,7 +149,7 @@ def test_a_segments_name_that_is_a_link_is_neither_read_nor_deleted_through(tmp_
     assert len(list(whole.iterdir())) == 4
 
 
-@pytest.mark.parametrize("name", ["mark.parquet", "manifest.json", "mark.arrows", "journal"])
+@pytest.mark.parametrize("name", ["mark.parquet", "manifest.json", "mark.rows", "journal"])
 def test_a_file_that_is_a_link_is_not_followed_even_to_its_own_content(tmp_path: Path, name: str):
     write = write_sealed if name in ("mark.parquet", "manifest.json") else write_open
     segment = write(tmp_path, [simple(1.0)])

@@ -104,7 +104,7 @@ def test_a_manifest_that_belongs_elsewhere_is_damage(recording: Path):
         "notes.txt",
         "segments/core",
         "segments/{sealed}/evil.parquet",
-        "open/{opened}/x.arrows",
+        "open/{opened}/x.rows",
         "pins/junk.json",
         "marks/readme",
         "stacks/vmcore",
@@ -142,13 +142,13 @@ def test_a_torn_tail_is_told_as_what_it_is_and_is_no_error(tmp_path_factory, cut
 
 
 def test_bytes_behind_the_last_flush_are_a_torn_tail_too(recording: Path):
-    with (opened(recording) / "mark.arrows").open("ab") as stream:
+    with (opened(recording) / "mark.rows").open("ab") as stream:
         stream.write(b"half a flush")
     assert only(recording, TORN) == f"open/{opened(recording).name}"
 
 
 def test_while_a_recorder_runs_a_tail_is_not_even_told(recording: Path):
-    with (opened(recording) / "mark.arrows").open("ab") as stream:
+    with (opened(recording) / "mark.rows").open("ab") as stream:
         stream.write(b"half a flush")
     (recording / "segments" / ".new-00000004-20200101T000000Z").mkdir()
     with (recording / "LOCK").open("w") as lock:
@@ -160,11 +160,11 @@ def test_while_a_recorder_runs_a_tail_is_not_even_told(recording: Path):
 
 
 def test_a_flipped_bit_in_a_flush_is_damage(recording: Path):
-    path = opened(recording) / "core_times.arrows"
+    path = opened(recording) / "core_times.rows"
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    assert only(recording, DAMAGED) == f"open/{opened(recording).name}/core_times.arrows"
+    assert only(recording, DAMAGED) == f"open/{opened(recording).name}/core_times.rows"
 
 
 def test_a_damaged_journal_line_with_whole_ones_after_it_is_damage(recording: Path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sexton.store import sealed
 from sexton.store import writer as writers
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import prepare
@@ -44,7 +45,7 @@ def test_a_disk_that_does_not_come_back_fills_no_memory_and_the_newest_survive(
                 assert held.wait(60)
         assert writer._flushes.qsize() <= 11
         assert writer.written.dropped_rows >= 3800
-        assert any("has not answered" in words for _, words in writer.written.notes)
+        assert any("has not responded" in words for _, words in writer.written.notes)
     finally:
         hanging.set()
     assert writer.close(STATES)
@@ -57,7 +58,7 @@ def test_a_segment_whose_sealing_failed_is_sealed_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(tmp_path)
-    real, refusals = writers.seal, [2]
+    real, refusals = sealed.seal, [1]
 
     def refuse(*given: Any) -> Any:
         if refusals[0]:
@@ -65,7 +66,7 @@ def test_a_segment_whose_sealing_failed_is_sealed_with_the_next(
             raise OSError(28, "No space left on device")
         return real(*given)
 
-    monkeypatch.setattr(writers, "seal", refuse)
+    monkeypatch.setattr(sealed, "seal", refuse)
     writer = Writer(tmp_path, HEADER, Limits(1e12, 1 << 30), segment_s=0.0)
     for second, is_done in enumerate(
         (lambda: writer.written.bytes, lambda: not refusals[0], lambda: not writer.written.problem)

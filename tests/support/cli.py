@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ def sexton(
     *arguments: str | Path | bytes, env: Mapping[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run it to its end; `env` is added to a plain environment."""
-    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": 60, **more}
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": 180, **more}
     if "stdout" not in options:
         options["stdout"] = subprocess.PIPE
     if "stderr" not in options:
@@ -37,11 +38,11 @@ def sexton(
 def shell(line: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """A line of bash in which ``$SEXTON`` is the command, for redirections."""
     return subprocess.run(
-        ["bash", "-c", line],
-        env={**ENVIRONMENT, "SEXTON": " ".join(SEXTON), **(env or {})},
+        ["bash", "-c", line.replace("$SEXTON", shlex.join(SEXTON))],
+        env={**ENVIRONMENT, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -26,7 +26,8 @@ while True:
 FAULT = """
 import mmap, os, sys
 os.sched_setaffinity(0, {int(sys.argv[1])})
-os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[2]))
+if sys.argv[2] == "first":
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 memory.madvise(mmap.MADV_NOHUGEPAGE)
 zeros = open("/dev/zero", "rb", buffering=0)
@@ -129,6 +130,7 @@ def running(program: str, *arguments: str, place: Path | None = None) -> Iterato
         [sys.executable, "-c", program, *arguments],
         preexec_fn=move,
         stdout=subprocess.DEVNULL,
+        start_new_session=True,  # the scheduler shares a core among sessions: one each
     )
     try:
         yield child.pid

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
-from sexton.store.layout import prepare, segment_name
-from sexton.store.manifest import MANIFEST
+from sexton.store.layout import MANIFEST, prepare, segment_name
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -18,7 +17,7 @@ from sexton.model.unit import ServiceManager, Unit
 from sexton.model.window import Batch, Window
 from tests.yard.asking import ask
 from tests.yard.test_units import LEAK, dead_below, restarted
-from tests.yard.yard import Yard
+from tests.yard.yard import PYTHON, Yard
 
 pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
@@ -31,7 +30,7 @@ def test_diagnose_inside_finds_the_unit_and_ends_with_1(own_yard: Yard):
     own_yard.install("leak.service", LEAKER)
     own_yard.run("systemctl", "start", "--no-block", "leak.service")
     restarted(own_yard, "leak.service", 5)
-    command = f"{sys.executable} -B -m sexton diagnose --json --seconds 6; echo exit $?"
+    command = f"{PYTHON} -B -m sexton diagnose --json --seconds 6; echo exit $?"
     told, _, status = own_yard.run("sh", "-c", command, deadline_s=60).rpartition("exit ")
     diagnosis = json.loads(told)
     found = {finding["id"]: finding for finding in diagnosis["findings"]}

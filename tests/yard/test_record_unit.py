@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.tools import need
-from tests.yard.yard import REPOSITORY, Yard, YardError
+from tests.yard.yard import PYTHON, REPOSITORY, SEEN, Yard, YardError
 
 pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
@@ -36,9 +35,10 @@ def place(own_yard: Yard) -> Iterator[Yard]:
 
 def install(yard: Yard, **changed: str) -> None:
     """The unit as it is deployed, but for this checkout's interpreter, which may be in a home."""
-    text = UNIT.replace(COMMAND, f"{sys.executable} -B -m sexton record {STATE}")
+    text = UNIT.replace(COMMAND, f"{PYTHON} -B -m sexton record {STATE}")
     text = text.replace("ProtectHome=yes", "ProtectHome=read-only")
     text = text.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", 1)
+    text = text.replace("[Service]\n", f"[Service]\n{SEEN}", 1)
     for key, value in changed.items():
         text = text.replace("[Service]\n", f"[Service]\n{key}={value}\n", 1)
         lines = text.splitlines(keepends=True)
@@ -101,7 +101,7 @@ def test_it_records_what_it_is_there_for_and_ends_in_order(place: Yard):
     assert state_of(place)["state"] == "stopped"
     assert place.run("sh", "-c", f"ls {STATE}/open") == ""
     assert "manifest.json" in place.run("sh", "-c", f"ls {STATE}/segments/*")
-    verify = f"{sys.executable} -B -m sexton recording verify {STATE}"
+    verify = f"{PYTHON} -B -m sexton recording verify {STATE}"
     assert place.run("sh", "-c", verify).startswith("whole")
     assert not any(name.startswith(f"sexton-{pid}-") for name in instances(place))
     assert place.run("cat", "/run/sexton-said") == f"sexton: recording into {STATE}\n"
@@ -159,10 +159,11 @@ def test_killed_it_comes_back_after_a_while_and_goes_on_where_it_was(place: Yard
 
 def test_stacks_and_the_ring_work_within_its_bounds_and_perf_ends_with_it(place: Yard):
     need("perf", package="linux-perf")
-    install(place, ExecStart=f"{sys.executable} -B -m sexton record {STATE} --stacks")
+    install(place, ExecStart=f"{PYTHON} -B -m sexton record {STATE} --stacks")
     start_and_wait(place)
     place.wait("perf", lambda: state_of(place)["companions"]["perf.stacks"]["alive"])
-    assert state_of(place)["companions"]["tracefs.ring"]["mode"] == "on"
+    # It pauses where a busy machine has too many events; without its rights it would be off.
+    assert state_of(place)["companions"]["tracefs.ring"]["mode"] in ("on", "paused")
     assert "perf" in place.programs()
     place.run("systemctl", "stop", NAME)
     assert show(place, "Result", "ExecMainStatus") == ["success", "0"]

@@ -64,13 +64,14 @@ def test_a_running_unit_is_as_systemctl_shows_it(yard: Yard):
 def test_a_crash_loop_restarts_while_we_look(yard: Yard):
     start(yard, "crash.service", CRASH)
     restarted(yard, "crash.service", 3)
-    asked = ask(yard, times=3, pause_s=1.0)
+    asked = ask(yard, times=10, pause_s=0.2)
     counted = restarts_in(asked.units)["crash.service"]
     assert 0 < counted.count < counted.since_boot
     assert not counted.rebased
-    unit = asked.seen("crash.service")[-1]
-    assert (unit.restart_policy, unit.restart_delay_us) == ("always", 100_000)
-    assert (unit.result, unit.exit_status) == ("exit-code", 1)
+    seen = asked.seen("crash.service")
+    assert (seen[-1].restart_policy, seen[-1].restart_delay_us) == ("always", 100_000)
+    # A reading that falls into a run of it has no result yet.
+    assert ("exit-code", 1) in {(unit.result, unit.exit_status) for unit in seen}
     yard.run("systemctl", "stop", "crash.service")
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,16 @@ from types import TracebackType
 
 REPOSITORY = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
+#: This interpreter as a shell and a unit file take it: the path of a checkout may have spaces.
+PYTHON = shlex.quote(sys.executable)
+#: What our own programs need to see inside.
+TREES = tuple(dict.fromkeys(map(str, (REPOSITORY, sys.prefix, sys.base_prefix))))
+#: For a unit with PrivateTmp=, which hides a checkout that lies below one of these.
+SEEN = "".join(
+    f"BindReadOnlyPaths={shlex.quote(tree)}\n"
+    for tree in TREES
+    if tree.startswith(("/tmp/", "/var/tmp/"))
+)
 
 _TARGET = """\
 [Unit]
@@ -91,7 +102,7 @@ class Yard:
     """See the module. `cgroups` maps "memory", "systemd", "unified", … to the yard's own
     directory of that hierarchy, as the host sees it."""
 
-    def __init__(self, deadline_s: float = 120.0) -> None:
+    def __init__(self, deadline_s: float = 180.0) -> None:
         self.deadline_s = deadline_s
         self.boot_s = 0.0
         self.pid = 0
@@ -121,7 +132,7 @@ class Yard:
     ) -> None:
         self.close()
 
-    def run(self, *argv: str, deadline_s: float = 90.0, check: bool = True) -> str:
+    def run(self, *argv: str, deadline_s: float = 180.0, check: bool = True) -> str:
         """Run a program inside, as root, in the repository; its standard output."""
         done = subprocess.run(
             [*self._enter(), *argv],
@@ -141,7 +152,7 @@ class Yard:
         """The names of the processes inside; one that ends while it is asked has none."""
         return self.run("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || true").split()
 
-    def python(self, code: str, deadline_s: float = 120.0) -> str:
+    def python(self, code: str, deadline_s: float = 180.0) -> str:
         """Run Python inside with this interpreter, its packages and this checkout."""
         return self.run(sys.executable, "-B", "-c", code, deadline_s=deadline_s)
 
@@ -156,7 +167,7 @@ class Yard:
         text = self.run("systemctl", "show", unit, "-p", ",".join(properties))
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
-    def wait(self, what: str, true: Callable[[], bool], deadline_s: float = 90.0) -> None:
+    def wait(self, what: str, true: Callable[[], bool], deadline_s: float = 180.0) -> None:
         """Until `true()`, or `YardError`."""
         end = time.monotonic() + deadline_s
         while not true():
@@ -206,11 +217,10 @@ class Yard:
         # this process be killed, the kernel ends `unshare`, and that its child: no yard is left.
         unshare = "setpriv --pdeathsig KILL unshare -m -p -f -C -u -i --kill-child"
         script = f'set -e\n{join}exec {unshare} sh "$@"'
-        trees = dict.fromkeys(map(str, (REPOSITORY, sys.prefix, sys.base_prefix)))
         errors = (self._base / "errors").open("wb")
         self._child = subprocess.Popen(
             ["sh", "-c", script, "sh", str(Path(__file__).with_name("boot.sh")),
-             str(self._base), *trees],
+             str(self._base), *TREES],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -286,7 +296,7 @@ def _remove(own: Path) -> None:
     _rmdir(own)
 
 
-def _rmdir(directory: Path, deadline_s: float = 60.0) -> None:
+def _rmdir(directory: Path, deadline_s: float = 180.0) -> None:
     end = time.monotonic() + deadline_s
     while True:
         try:

@@ -1,7 +1,7 @@
-"""``sexton zombies --watch``: one line per death, as soon as its end is known.
+"""``sexton zombies --watch``: one line per removed memory cgroup, once its outcome is known.
 
-A cgroup that is released is told with the time that took; one that is still held after the grace of
-five seconds is a zombie, told with its path. The sampler's own loop reads the trace.
+A cgroup that the kernel frees is printed with the time that took; one that is not freed within the
+grace period of five seconds is a zombie. The sampler's own loop reads the trace.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 
 _SCHEMA = "sexton.death/1"
 _CLEAR = "\r\x1b[K"
 _TICK_S = 0.25
-_FULL = "more died at once than the trace buffer holds"
+_FULL = "more were removed at once than the trace buffer holds"
 
 
-class Told(NamedTuple):
-    """What is known of one death: "released", "zombie" (still held), "freed" (a late release), or
-    "doubtful" (still held, unless its release is among the events that were lost)."""
+class Outcome(NamedTuple):
+    """Outcome of one removal: "released", "zombie" (not freed), "freed" (a late release), or
+    "doubtful" (not freed, unless its release is among the lost events)."""
 
     kind: str
     path: str
@@ -41,13 +41,13 @@ class Told(NamedTuple):
 
     @property
     def at_s(self) -> float:
-        """When that became known, which never runs backwards from line to line."""
+        """When the outcome was known; never decreases from line to line."""
         return self.died_s + self.after_s
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Deaths whose end is not known yet, and the totals."""
+    """Removed cgroups whose outcome is open, and the totals."""
 
     open: dict[int, CgroupEvent] = field(default_factory=dict)
     zombies: dict[int, CgroupEvent] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class Ledger:
     lost: int = 0
 
     def gap(self, lost: int) -> None:
-        """Events were lost: from now on a missing release of what is open proves nothing."""
+        """Events were lost: a missing release of an open one proves nothing any more."""
         self.lost += lost
         self.doubtful |= self.open.keys()
 
-    def feed(self, events: Iterable[CgroupEvent], now_s: float) -> Iterator[Told]:
-        """Take note of `events`, oldest first; tell every death whose end is known by `now_s`."""
+    def feed(self, events: Iterable[CgroupEvent], now_s: float) -> Iterator[Outcome]:
+        """Add `events`, oldest first; yields every outcome that is known by `now_s`."""
         for event in events:
             at_s = event.mono_ns / 1e9
             if event.kind == "mkdir":
@@ -79,16 +79,16 @@ class Ledger:
                 yield from self._released(event.cgroup_id, at_s)
         yield from self._overdue(now_s)
 
-    def _released(self, cgroup_id: int, at_s: float) -> Iterator[Told]:
+    def _released(self, cgroup_id: int, at_s: float) -> Iterator[Outcome]:
         dead = self.open.pop(cgroup_id, None)
         if dead is not None:
             self.released += 1
-            yield Told("released", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
+            yield Outcome("released", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
         elif cgroup_id in self.zombies:
             dead = self.zombies.pop(cgroup_id)
-            yield Told("freed", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
+            yield Outcome("freed", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
 
-    def _overdue(self, now_s: float) -> Iterator[Told]:
+    def _overdue(self, now_s: float) -> Iterator[Outcome]:
         overdue = [
             key for key, dead in self.open.items() if now_s - dead.mono_ns / 1e9 >= GRACE.value
         ]
@@ -98,34 +98,36 @@ class Ledger:
             if key in self.doubtful:
                 self.doubtful.discard(key)
                 self.unsure += 1
-                yield Told("doubtful", dead.path, dead.mono_ns / 1e9, after_s)
+                yield Outcome("doubtful", dead.path, dead.mono_ns / 1e9, after_s)
                 continue
             self.zombies[key] = dead
             self.became += 1
-            yield Told("zombie", dead.path, dead.mono_ns / 1e9, after_s)
+            yield Outcome("zombie", dead.path, dead.mono_ns / 1e9, after_s)
 
     @property
     def totals(self) -> str:
-        words = [count(self.deaths, "death"), f"{self.released:,} released"]
+        words = [f"{self.deaths:,} removed", f"{self.released:,} freed"]
         words.append(count(self.became, "zombie"))
         freed = self.became - len(self.zombies)
         words += [f"{freed:,} of them freed later"] if freed else []
-        words += [f"{self.unsure:,} doubtful"] if self.unsure else []
-        words += [f"{len(self.open):,} not yet decided"] if self.open else []
+        words += [f"{self.unsure:,} unknown"] if self.unsure else []
+        words += [f"{len(self.open):,} pending"] if self.open else []
         words += [f"{self.lost:,} events lost"] if self.lost else []
         return " · ".join(words)
 
 
 def watch(root: str, limit_s: float | None, *, as_json: bool = False) -> int:
-    """Follow deaths until Ctrl-C, a termination or `limit_s`; then sum up."""
+    """Follow removals until Ctrl-C, SIGTERM or `limit_s`; then print a summary."""
     host = open_host(root)
     if not host.live:
-        raise CommandError("--watch follows this machine's own kernel: not with --root", 3)
+        raise CommandError(
+            "--watch traces this machine's kernel: it cannot be combined with --root", 3
+        )
     before = [
         (number, signal.signal(number, _interrupt)) for number in (signal.SIGTERM, signal.SIGINT)
     ]
     try:
-        with Sampler(host, giving(CgroupEvent, CgroupCensus)) as sampler:
+        with Sampler(host, sources_of(CgroupEvent, CgroupCensus)) as sampler:
             return _follow(sampler, limit_s, as_json=as_json)
     finally:
         for number, handler in before:
@@ -145,27 +147,27 @@ def _follow(sampler: Sampler, limit_s: float | None, *, as_json: bool) -> int:
         sys.stdout.flush()
     try:
         while limit_s is None or time.monotonic() - began < limit_s:
-            seen_s = _tell(sampler, ledger, seen_s, as_json=as_json)
+            seen_s = _print_new(sampler, ledger, seen_s, as_json=as_json)
             if screen:
                 gone = seconds(time.monotonic() - began)
-                sys.stdout.write(f"{_CLEAR} {gone} · {ledger.totals} · Ctrl-C ends")
+                sys.stdout.write(f"{_CLEAR} {gone} · {ledger.totals} · Ctrl-C to stop")
             sys.stdout.flush()
             time.sleep(_TICK_S)
             sampler.read_due(time.monotonic())
             sampler.forget(time.monotonic() - 10)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the summary is short: let it be told
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # do not interrupt the summary
     if screen:
         sys.stdout.write(_CLEAR)
     sampler.read_all()
-    _tell(sampler, ledger, seen_s, as_json=as_json)
+    _print_new(sampler, ledger, seen_s, as_json=as_json)
     if not as_json:
         print(_summary(ledger, time.monotonic() - began, first, _dying(sampler.window())))
     return 0
 
 
-def _tell(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool) -> float:
-    """Print what is new since the reading at `seen_s`; when the newest was made."""
+def _print_new(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool) -> float:
+    """Print what is new since the reading at `seen_s`; returns the time of the newest one."""
     window = sampler.window()
     batches = window.batches(CgroupEvent) or ()
     events = [row for batch in batches if batch.mono_s > seen_s for row in batch.rows]
@@ -174,33 +176,33 @@ def _tell(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool) -> 
     events.sort(key=lambda event: event.mono_ns)
     now_s = batches[-1].mono_s if batches else seen_s
     clear = _CLEAR if sys.stdout.isatty() and not as_json else ""
-    for told in ledger.feed(events, now_s):
-        print(clear + (_as_json(told, window) if as_json else _line(told, window)))
+    for outcome in ledger.feed(events, now_s):
+        print(clear + (_as_json(outcome, window) if as_json else _line(outcome, window)))
     if lost:
         ledger.gap(lost)
         print(clear + (_lost_json(lost) if as_json else f" {count(lost, 'event')} lost: {_FULL}"))
     return now_s
 
 
-def _line(told: Told, window: Window) -> str:
-    moment = time.strftime("%H:%M:%S", time.localtime(window.wall(told.at_s)))
+def _line(outcome: Outcome, window: Window) -> str:
+    moment = time.strftime("%H:%M:%S", time.localtime(window.wall(outcome.at_s)))
     words = {
-        "released": f"released after {seconds(told.after_s)}",
-        "zombie": f"ZOMBIE, still held after {seconds(told.after_s)}",
-        "doubtful": f"held after {seconds(told.after_s)}, or its end was lost",
-        "freed": f"freed at last, a zombie for {seconds(told.after_s)}",
+        "released": f"freed after {seconds(outcome.after_s)}",
+        "zombie": f"ZOMBIE, not freed after {seconds(outcome.after_s)}",
+        "doubtful": f"not freed after {seconds(outcome.after_s)}, or event lost",
+        "freed": f"freed after {seconds(outcome.after_s)} as a zombie",
     }
-    return f" {moment}  {words[told.kind]:43}  {printable(told.path)}"
+    return f" {moment}  {words[outcome.kind]:43}  {printable(outcome.path)}"
 
 
-def _as_json(told: Told, window: Window) -> str:
+def _as_json(outcome: Outcome, window: Window) -> str:
     return json.dumps(
         {
             "schema": _SCHEMA,
-            "died": round(window.wall(told.died_s), 3),
-            "path": printable(told.path),
-            "state": told.kind,
-            "after_s": round(told.after_s, 6),
+            "died": round(window.wall(outcome.died_s), 3),
+            "path": printable(outcome.path),
+            "state": outcome.kind,
+            "after_s": round(outcome.after_s, 6),
         }
     )
 
@@ -213,10 +215,9 @@ def _require_trace(window: Window) -> None:
     if window.batches(CgroupEvent) is not None:
         return
     state = window.why_missing(CgroupEvent)
-    grant = state.grant or "run as root: sudo sexton zombies --watch"
-    if state.state == "denied":
-        grant = "sudo sexton zombies --watch"
-    raise CommandError(f"deaths cannot be followed: {state.detail}; {grant}", 3)
+    as_root = "sudo sexton zombies --watch"
+    grant = as_root if state.state == "denied" else state.grant or as_root
+    raise CommandError(f"cannot trace cgroup removals: {state.detail}; {grant}", 3)
 
 
 def _dying(window: Window) -> int | None:
@@ -226,13 +227,13 @@ def _dying(window: Window) -> int | None:
 
 def _introduction(dying: int | None) -> str:
     now = "" if dying is None else f"; {count(dying, 'zombie')} now"
-    return f"following every memory cgroup that dies (not processes){now}; Ctrl-C ends"
+    return f"tracing removed memory cgroups (not processes){now}; Ctrl-C to stop"
 
 
 def _summary(ledger: Ledger, watched_s: float, first: int | None, last: int | None) -> str:
-    text = f"{seconds(watched_s)} watched: {ledger.totals}"
+    text = f"in {seconds(watched_s)}: {ledger.totals}"
     if first is not None and last is not None:
-        text += f"; {first:,} zombies before, {last:,} now"
+        text += f"; zombies before: {first:,}, now: {last:,}"
     return text
 
 

@@ -1,4 +1,4 @@
-"""`--html FILE`: the verdict and its pictures in one file, for the incident's ticket."""
+"""`--html FILE`: the verdict and its charts in one file, for the incident's ticket."""
 
 from __future__ import annotations
 
@@ -14,26 +14,23 @@ if TYPE_CHECKING:
     from sexton.model.diagnosis import Diagnosis
     from sexton.model.window import Window
 
-#: What the text, the scripts and the styles around the numbers take at most.
-_AROUND_BYTES = 400_000
-
 
 def add_html(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write verdict and pictures into one HTML file, too (0600, replaced if there)",
+        help="also write the verdict and charts to one HTML file (mode 0600, overwritten)",
     )
 
 
 def check_html(args: argparse.Namespace) -> None:
-    """What can be known before ten seconds are spent on watching."""
+    """Fail before measuring for ten seconds, not after."""
     if args.html is None:
         return
     if "\0" in args.html:
-        raise CommandError("a path has no NUL in it")
+        raise CommandError("the path contains a NUL byte")
     if args.html in ("", "-"):
-        raise CommandError("--html names a file: standard output has the verdict")
+        raise CommandError("--html needs a file name: the verdict goes to standard output")
     if os.path.isdir(args.html):
         raise CommandError(f"{args.html}: Is a directory")
     folder = os.path.dirname(args.html) or "."
@@ -44,9 +41,9 @@ def check_html(args: argparse.Namespace) -> None:
 
 
 def write_html(args: argparse.Namespace, diagnosis: Diagnosis, window: Window | None) -> None:
-    """The file; the recording is drawn, or else the window, which is what was watched."""
+    """Write the file from the recording, or from the live window."""
     from sexton.cli.profile.output import give_text, written
-    from sexton.explorer.files.incident_page import incident_html
+    from sexton.explorer.files.incident import incident_html
 
     data, notes = _drawn(args, diagnosis, window)
     give_text(incident_html(diagnosis, data, notes), args.html)
@@ -61,7 +58,7 @@ def _drawn(
     from pathlib import Path
 
     if find_spec("pyarrow") is None:
-        return None, ("Without pictures: these need pyarrow, pip install 'sexton[recorder]'.",)
+        return None, ("No charts: they need pyarrow, pip install 'sexton[recorder]'.",)
     if window is None:
         return _numbers(Path(args.recording), diagnosis)
     from sexton.replay.window_recording import keep
@@ -75,12 +72,12 @@ def _numbers(
     recording: Path, diagnosis: Diagnosis
 ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     from sexton.cli.progress import working
-    from sexton.explorer.files.incident_data import MOST_BYTES, page_data, shortfall
+    from sexton.explorer.files.incident import page_data, shortfall
     from sexton.explorer.tiles.view import View
 
     view = View.open(recording)
-    # Those who help are forked before the line that moves, which is a thread.
+    # Fork the readers before the progress line starts its thread.
     with view.crew() as crew, working("drawing"):
         view.warm(crew)
-        data = page_data(view, diagnosis, MOST_BYTES - _AROUND_BYTES)
+        data = page_data(view, diagnosis)
     return data, tuple(shortfall(data))

@@ -1,27 +1,31 @@
 """The command line: one module per verb in `sexton.cli.commands`.
 
 A command module has a docstring (its help), ``add_arguments(parser)`` and ``run(args) -> int``. Its
-file's stem is the verb. It only checks arguments and joins a reading to a report; what it needs is
-imported inside `run`, so that ``sexton --version`` and ``--help`` answer at once.
+file's stem is the verb. It only checks arguments and connects a reader to a report; what it needs
+is imported inside `run`, so that ``sexton --version`` and ``--help`` answer at once. Subcommands
+(``sexton fix plan``) are modules of the same shape in a package of their own.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sexton import __version__
-from sexton.cli import streams
-from sexton.cli.nested import add_module
+from sexton.cli import output
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from _typeshed import SupportsWrite
+
+    #: The return type of `add_subparsers` has no public name.
+    Choices = argparse._SubParsersAction[Any]
 
 #: In the order a new user meets them.
 VERBS = (
@@ -32,13 +36,13 @@ _PACKAGE = "sexton.cli.commands."
 
 _EPILOG = """\
 start here:
-  sexton diagnose            what is wrong with this node, and how do you know?
+  sexton diagnose            what is wrong with this node, with evidence
   sudo sexton diagnose       the same with the kernel log, every owner and every event
-  sexton why core 5          the chain through a core, an interface, a unit or a time
+  sexton why core 5          the cause chain of a core, an interface, a unit or a time
   sexton fix plan            what to do about it, step by step, with the undo; changes nothing
-  sexton sources             what can be seen from here, and how to grant the rest
+  sexton sources             what Sexton can read here, and how to enable the rest
 
-exit status of diagnose and why: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell
+exit status of diagnose and why: 0 healthy, 1 problem found, 2 failed, 3 unknown
 """
 
 
@@ -51,20 +55,19 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """As the inherited one, but help that could not be written is a failure like any other."""
+        """Like the inherited one, but a failed write of the help text raises."""
         if message:
             (file or sys.stderr).write(message)
 
 
 def command() -> NoReturn:
-    """The program: `main`, then out at once.
+    """The program: `main`, then exit at once.
 
-    Python would take its modules apart first, which costs more than printing the verdict did, and a
-    source that hangs in the kernel must not keep us from leaving. Everything is flushed and closed
-    by then.
+    Python's own finalisation costs more than printing the verdict, and a source that hangs in the
+    kernel must not keep us from exiting. Everything is flushed and closed by then.
     """
-    # numpy's algebra would start a thread per core as it is loaded, and each of them spins for a
-    # while: on a large node that is more than all we do. We multiply nothing that would need them.
+    # OpenBLAS would start a thread per core when numpy is loaded, and each of them spins for a
+    # while: on a large node that costs more than everything else. We do no linear algebra.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = main()
     sys.stderr.flush()
@@ -74,22 +77,22 @@ def command() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every expected failure becomes one line on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not streams.prepare():
-        print("sexton: standard output is closed: nowhere to write to", file=sys.stderr)
+    if not output.prepare():
+        print("sexton: standard output is closed", file=sys.stderr)
         return 2
     try:
-        status = _answer(arguments)
-        sys.stdout.flush()  # here, where a full disk is a failure, and not when the process ends
+        status = _dispatch(arguments)
+        sys.stdout.flush()  # here, so that a full disk is reported as a failure
     except BrokenPipeError:
-        streams.abandon()
-        return 128 + 13  # as if by SIGPIPE: whoever read us has seen enough, and no verdict is lost
+        output.abandon()
+        return 128 + 13  # like death by SIGPIPE; never 0 or 1, which are verdicts
     except KeyboardInterrupt:
         return 130
-    except OSError as error:  # sources turn theirs into `SourceError`: this one is our output's
-        streams.abandon()
+    except OSError as error:  # sources raise `SourceError`, so this is our output
+        output.abandon()
         print(f"sexton: cannot write: {error.strerror or error}", file=sys.stderr)
         return 2
-    except Exception as error:  # noqa: BLE001 - left to Python it would exit 1: "a problem was found"
+    except Exception as error:  # noqa: BLE001 - Python would exit 1: "problem found"
         return _bug(error)
     return status
 
@@ -105,19 +108,19 @@ def _bug(error: Exception) -> int:
     where = f"{place.filename.rpartition('/')[2]} line {place.lineno}"
     what = printable(f"{type(error).__name__}: {error}")
     print(
-        f"sexton: a bug of its own: {what} ({where}); python -X dev -m sexton shows all of it",
+        f"sexton: internal error: {what} ({where}); for a traceback: python -X dev -m sexton",
         file=sys.stderr,
     )
     return 2
 
 
-def _answer(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"sexton {__version__}")
         return 0
     try:
         return _run(arguments)
-    except SystemExit as ended:  # argparse has said its piece; a signal wants us gone
+    except SystemExit as ended:  # from argparse, or from a signal
         return ended.code if isinstance(ended.code, int) else 2
 
 
@@ -131,7 +134,7 @@ def _run(arguments: list[str]) -> int:
         parser.print_help()
         return 2
     try:
-        with _ending_in_order():
+        with _unwinding_on_signals():
             status: int = chosen.run(args)
         return status
     except CommandError as error:
@@ -143,7 +146,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _spelled_out(arguments: list[str], chosen: ModuleType | None) -> list[str]:
-    """A command may let its users leave a word out: its `words` puts it in."""
+    """A command whose users may omit a word has a `words` function, which inserts it."""
     words = getattr(chosen, "words", None)
     if words is None:
         return arguments
@@ -152,13 +155,13 @@ def _spelled_out(arguments: list[str], chosen: ModuleType | None) -> list[str]:
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Asked to end, or hung up on, unwind: a trace instance must not stay armed behind us."""
+def _unwinding_on_signals() -> Iterator[None]:
+    """Unwind on SIGTERM and SIGHUP, so that no trace instance stays armed."""
     import signal
     from types import FrameType
 
     def end(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_IGN)  # the way out is short: let it be gone
+        signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise SystemExit(128 + number)
 
     both = (signal.SIGTERM, signal.SIGHUP)
@@ -175,7 +178,7 @@ def _ending_in_order() -> Iterator[None]:
 def _parser(arguments: list[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     parser = _Parser(
         prog="sexton",
-        description="A verdict on the Linux node you are on, with its evidence.",
+        description="Diagnose this Linux node, with evidence.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -183,9 +186,36 @@ def _parser(arguments: list[str]) -> tuple[argparse.ArgumentParser, ModuleType |
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     verb = next((word for word in arguments if not word.startswith("-")), None)
     chosen = None
-    # Only the asked-for command is imported; the list of them all is for help and for mistakes.
+    # Only the given command is imported; all of them are needed for help and for bad usage.
     for name in (verb,) if verb in VERBS else VERBS:
         module = add_module(verbs, _PACKAGE, name)
         if name == verb:
             chosen = module
     return parser, chosen
+
+
+def add_module(choices: Choices, package: str, name: str) -> ModuleType:
+    """Add one command module, with its help and its arguments."""
+    module = importlib.import_module(package + name)
+    doc = (module.__doc__ or name).strip()  # python -OO has no docstrings
+    child = choices.add_parser(
+        name,
+        help=doc.splitlines()[0].rstrip("."),
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(child)
+    return module
+
+
+def add_subcommands(parser: argparse.ArgumentParser, package: str, names: Iterable[str]) -> None:
+    """Add the subcommands of a command: `sexton fix plan`."""
+    choices = parser.add_subparsers(title="commands", metavar="COMMAND", dest="what", required=True)
+    for name in names:
+        add_module(choices, package, name)
+
+
+def run_subcommand(package: str, args: argparse.Namespace) -> int:
+    """Run the chosen subcommand."""
+    status: int = importlib.import_module(package + args.what).run(args)
+    return status

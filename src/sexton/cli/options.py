@@ -13,7 +13,7 @@ def add_root(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         default="/",
         type=_directory,
-        help="read another host's tree, mounted or copied at DIR, instead of this machine's",
+        help="read another host's file tree, mounted or copied at DIR",
     )
 
 
@@ -23,7 +23,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def need_recorder() -> None:
-    """Recordings are Arrow and Parquet; a node that is only diagnosed does without."""
+    """Recordings are Arrow and Parquet; a node that is only diagnosed needs neither."""
     from importlib.util import find_spec
 
     from sexton.errors import CommandError
@@ -33,7 +33,7 @@ def need_recorder() -> None:
 
 
 def need_web() -> None:
-    """A page needs a server; a node that is only recorded does without."""
+    """The explorer needs a web server; a node that is only recorded does not."""
     from importlib.util import find_spec
 
     from sexton.errors import CommandError
@@ -47,9 +47,9 @@ def seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+        raise argparse.ArgumentTypeError(f"invalid number of seconds {text!r}") from None
     if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0 and at most 3600 seconds")
+        raise argparse.ArgumentTypeError(f"{text} seconds: must be over 0 and at most 3600")
     return value
 
 
@@ -61,4 +61,4 @@ def _directory(text: str) -> str:
     try:
         return "/" + os.path.abspath(text).lstrip("/")
     except FileNotFoundError:  # our own directory was removed under us
-        raise argparse.ArgumentTypeError("the current directory is gone") from None
+        raise argparse.ArgumentTypeError("the current directory no longer exists") from None

@@ -1,4 +1,4 @@
-"""A line that moves while something takes longer than two seconds; silent when piped."""
+"""Progress lines on standard error, for anything longer than two seconds; silent when piped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLEAR = "\r\x1b[K"
 
 @contextmanager
 def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[float], None] | None]:
-    """A progress line on standard error, wiped at the end; `None` where nobody would see it."""
+    """A progress bar, cleared at the end; `None` without a terminal."""
     if not sys.stderr.isatty() or total_s < 2:
         yield None
         return
@@ -33,7 +33,7 @@ def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[flo
 
 @contextmanager
 def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
-    """For work whose length is known in steps: told (done, total), shown from two seconds on."""
+    """For work in steps: call the tick with (done, total); shown after two seconds."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -60,7 +60,7 @@ def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """What a recorder does, on standard error: a line that moves, or one line when piped."""
+    """A recorder's status: a line that is updated, or one line when piped."""
     from sexton.model.text import printable, size
     from sexton.model.text import seconds as duration
 
@@ -71,34 +71,34 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
         return
     alarms = 0
 
-    def tick(told: dict[str, Any]) -> None:
+    def tick(status: dict[str, Any]) -> None:
         nonlocal alarms
-        if told["alarms"] > alarms:
-            alarms = told["alarms"]
+        if status["alarms"] > alarms:
+            alarms = status["alarms"]
             sys.stderr.write(f"{_CLEAR} alarm {alarms}: sexton recording info {place}\n")
-        share = told["cpu_percent_of_a_core"]
+        share = status["cpu_percent_of_a_core"]
         parts = [
-            f"recording into {place} for {duration(told['at'] - told['since'])}",
-            f"{size(told['held_bytes'])} held",
-            f"{size(told['rss_bytes'])} of memory",
+            f"recording into {place} for {duration(status['at'] - status['since'])}",
+            f"{size(status['held_bytes'])} kept",
+            f"{size(status['rss_bytes'])} of memory",
             *([] if share is None else [f"{share:.1f} % of a core"]),
-            *([f"cannot write: {told['problem']}"] if told["problem"] else []),
+            *([f"cannot write: {status['problem']}"] if status["problem"] else []),
         ]
-        sys.stderr.write(f"{_CLEAR} {' · '.join(parts)} · Ctrl-C ends it")
+        sys.stderr.write(f"{_CLEAR} {' · '.join(parts)} · Ctrl-C to stop")
         sys.stderr.flush()
 
-    sys.stderr.write(f" recording into {place} · Ctrl-C ends it")
+    sys.stderr.write(f" recording into {place} · Ctrl-C to stop")
     sys.stderr.flush()
     try:
         yield tick
     finally:
-        sys.stderr.write(f"{_CLEAR} sealing what was recorded\n")
+        sys.stderr.write(f"{_CLEAR} closing the recording\n")
         sys.stderr.flush()
 
 
 @contextmanager
 def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
-    """For work of unknown length: from two seconds on, for how long it has been going."""
+    """For work of unknown length: shows the elapsed time after two seconds."""
     if not sys.stderr.isatty():
         yield
         return
@@ -118,10 +118,10 @@ def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
                 sys.stderr.flush()
                 return
 
-    shower = threading.Thread(target=show, daemon=True)
-    shower.start()
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         done.set()
-        shower.join()
+        thread.join()

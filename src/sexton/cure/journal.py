@@ -1,36 +1,210 @@
-"""What one apply did, written before it was done.
+"""The state directory of `sexton fix`: the journal of every apply, and the audit log.
 
-One JSON object a line. A step's way through it::
+``/var/lib/sexton-fix`` (root only, 0700)::
 
-    {"kind": "before", "step": "1-stop", "before": {…}}     on the disk BEFORE anything is touched
-    {"kind": "done",   "step": "1-stop", "outcome": {…}}    after it, with what came of it
+    lock               who may act now (`sexton.cure.lock`)
+    audit.log.jsonl    every decision: refused, begun, done, undone, verified, by whom; dry runs too
+    runs/ID.jsonl      one apply, journalled step by step
 
-Killed anywhere, a journal says enough: a step with *before* and without *done* may have happened,
-in whole or in part, and is undone like one that did; a step without *before* never began. A line
-cut off by a crash is no line. The undo is journalled the same way (*undoing*, *undone*), so that it
-can be killed as well, and run again.
+It is not inside ``/var/lib/sexton``: that is a recording, which lists other files as foreign.
+Files are only appended to. A line is complete and synced to disk before `append` returns.
+
+A journal has one JSON object per line. Each step writes::
+
+    {"kind": "before", "step": "1-stop", "before": {…}}     synced BEFORE anything is changed
+    {"kind": "done",   "step": "1-stop", "outcome": {…}}    afterwards, with the result
+
+After a crash at any point the journal is sufficient: a step with *before* but no *done* may have
+happened in whole or in part and is undone like a completed one; a step without *before* never
+started. A line cut off by a crash is ignored. The undo is journalled in the same way (*undoing*,
+*undone*), so it can be killed and run again too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sexton.cure.state import RUNS, State
-from sexton.errors import CommandError
+from sexton.errors import CommandError, SourceError
+from sexton.host.reader import LiveFiles, text
 from sexton.model.plan import Plan, PlanError, as_json, from_json
 from sexton.model.text import printable
 
+DIRECTORY = "/var/lib/sexton-fix"
+RUNS = "runs"
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+_MOST_BYTES = 64 << 20
+AUDIT_LOG = "audit.log.jsonl"
+AUDIT_SCHEMA = "sexton.fix_log/1"
 SCHEMA = "sexton.fix_journal/1"
 RUNNING, COMPLETE, STOPPED, ROLLED_BACK = "unfinished", "complete", "stopped", "rolled back"
 
 
+class State:
+    """The state directory; created on the first write."""
+
+    def __init__(self, directory: str = DIRECTORY) -> None:
+        self.directory = directory
+
+    def make(self) -> None:
+        """Create it if missing; refuse one that others can write to."""
+        try:
+            for place in (self.directory, f"{self.directory}/{RUNS}"):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(place, 0o700)
+                    _sync(os.path.dirname(place) or ".")
+        except OSError as error:
+            raise CommandError(
+                f"{self.directory}: {error.strerror}; refusing to change anything without a journal"
+            ) from None
+        with self._open():
+            pass
+
+    def append(self, name: str, line: bytes) -> None:
+        """Append one line; it is synced to disk when this returns."""
+        try:
+            self._append(name, line)
+        except OSError as error:
+            raise CommandError(
+                f"{self.directory}/{name}: {error.strerror}; refusing to change anything without"
+                " a journal"
+            ) from None
+
+    def _append(self, name: str, line: bytes) -> None:
+        with self._open() as directory:
+            new = not _exists(name, directory)
+            descriptor = os.open(
+                name, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600, dir_fd=directory
+            )
+            try:
+                size = os.fstat(descriptor).st_size
+                # Keep a line cut off by a crash apart from the new one.
+                torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+                _write_all(descriptor, (b"\n" if torn else b"") + line + b"\n")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if new:
+                _sync(f"{self.directory}/{os.path.dirname(name)}".rstrip("/"))
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file; `None` if it does not exist."""
+        if not os.path.isdir(self.directory):
+            return None
+        with self._open() as directory:
+            try:
+                descriptor = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=directory)
+            except FileNotFoundError:
+                return None
+            with os.fdopen(descriptor, "rb") as stream:
+                content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise CommandError(
+                f"{self.directory}/{name}: over {_MOST_BYTES:,} bytes, not written by Sexton"
+            )
+        return content
+
+    def runs(self) -> list[str]:
+        """IDs of all journalled applies, oldest first."""
+        try:
+            names = os.listdir(f"{self.directory}/{RUNS}")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except PermissionError:
+            raise CommandError(f"{self.directory}: root only, use sudo") from None
+        return sorted(name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl"))
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        """Its descriptor, after checking its owner and mode."""
+        try:
+            directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+        except PermissionError:
+            raise CommandError(f"{self.directory}: root only, use sudo") from None
+        except OSError as error:
+            raise CommandError(f"{printable(self.directory)}: {error.strerror}") from None
+        try:
+            about = os.fstat(directory)
+            if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise CommandError(
+                    f"{self.directory}: writable by others, so its contents cannot be trusted;"
+                    " it must belong to root with mode 700"
+                )
+            yield directory
+        finally:
+            os.close(directory)
+
+
+def _exists(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _sync(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def log_event(state: State, event: str, **details: Any) -> None:
+    """Append one line to the audit log; `who` is the user behind sudo."""
+    line = {
+        "schema": AUDIT_SCHEMA,
+        "unix": time.time(),
+        "event": event,
+        "who": _who(),
+        "pid": os.getpid(),
+        **details,
+    }
+    state.append(AUDIT_LOG, json.dumps(line, separators=(",", ":")).encode("ascii"))
+
+
+def audit_log(state: State) -> Iterator[dict[str, Any]]:
+    """All complete lines of the audit log, oldest first."""
+    for raw in (state.read(AUDIT_LOG) or b"").split(b"\n"):
+        try:
+            line = json.loads(raw) if raw else None
+        except ValueError:
+            continue  # cut off by a crash
+        if isinstance(line, dict) and "event" in line and "unix" in line:
+            yield line
+
+
+def _who() -> str:
+    """The sudo user, else the login uid, which survives any way of becoming root."""
+    named = os.environ.get("SUDO_USER")
+    if named:
+        return f"{named} (sudo)"
+    try:
+        login = int(text(LiveFiles(), "/proc/self/loginuid"))
+    except (SourceError, ValueError):
+        login = 0xFFFFFFFF
+    if login in (0xFFFFFFFF, os.geteuid()):
+        return f"uid {os.geteuid()}"
+    return f"uid {os.geteuid()} (logged in as uid {login})"
+
+
 @dataclass(slots=True)
-class Record:
-    """One step in the journal."""
+class StepRecord:
+    """One step in a journal."""
 
     step: str
     before: Mapping[str, Any]
@@ -39,13 +213,13 @@ class Record:
 
 
 @dataclass(slots=True)
-class Told:
-    """A journal read back. `ended` is empty where the apply never came to its end."""
+class Run:
+    """One apply, read from its journal. `ended` is empty if it never finished."""
 
     id: str
     plan: Plan
     began_unix: float
-    records: list[Record] = field(default_factory=list)
+    records: list[StepRecord] = field(default_factory=list)
     ended: str = ""
     ended_why: str = ""
     ended_unix: float = 0.0
@@ -60,30 +234,30 @@ class Told:
         return self.ended or RUNNING
 
     @property
-    def undoable(self) -> list[Record]:
-        """What an undo has to look at, the last step first."""
+    def undoable(self) -> list[StepRecord]:
+        """Steps to undo, last step first."""
         return [each for each in reversed(self.records) if not each.undone]
 
     def freed(self) -> list[Mapping[str, Any]]:
-        """What the freeing steps told of themselves."""
+        """Outcomes of the steps that free zombies."""
         return [each.outcome for each in self.records if each.outcome and "freed" in each.outcome]
 
 
 class Journal:
-    """Where one apply writes; `open_run` begins a new one."""
+    """Writes the journal of one apply; `open_run` starts a new one."""
 
     def __init__(self, state: State, run: str) -> None:
         self._state = state
         self.run = run
 
-    def write(self, kind: str, **told: Any) -> None:
-        """One line, on the disk when this returns."""
-        line = json.dumps({"kind": kind, "unix": time.time(), **told}, separators=(",", ":"))
+    def write(self, kind: str, **details: Any) -> None:
+        """Append one line; it is synced to disk when this returns."""
+        line = json.dumps({"kind": kind, "unix": time.time(), **details}, separators=(",", ":"))
         self._state.append(f"{RUNS}/{self.run}.jsonl", line.encode("ascii"))
 
 
 def open_run(state: State, plan: Plan, start: Mapping[str, Any]) -> Journal:
-    """A new journal; `start` are the readings that verify will compare with."""
+    """Start a new journal; `start` holds the readings that verify compares with."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     known = set(state.runs())
     name = f"{stamp}-{plan.hash[:8]}"
@@ -96,10 +270,10 @@ def open_run(state: State, plan: Plan, start: Mapping[str, Any]) -> Journal:
     return journal
 
 
-def read_run(state: State, run: str) -> Told:
-    """The journal of one apply, however it ended."""
+def read_run(state: State, run: str) -> Run:
+    """Read the journal of one apply, finished or not."""
     if "/" in run or run.startswith("."):
-        raise CommandError(f"{run!r} is no id of an apply; sexton fix status lists them")
+        raise CommandError(f"{run!r} is not an apply ID; sexton fix status lists them")
     content = state.read(f"{RUNS}/{run}.jsonl")
     if content is None:
         raise CommandError(f"no apply {run!r}; sexton fix status lists them")
@@ -117,72 +291,72 @@ def read_run(state: State, run: str) -> Told:
         else:
             torn += 1
     if not lines or lines[0].get("kind") != "begin":
-        raise Unbegun(run)
-    return _told(run, lines, torn)
+        raise NeverStarted(run)
+    return _parse_run(run, lines, torn)
 
 
-class Unbegun(CommandError):
-    """The very first line was cut off: nothing of that apply was ever done."""
+class NeverStarted(CommandError):
+    """Even the first line is incomplete: the apply changed nothing."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"apply {run} ended before it began: it changed nothing")
+        super().__init__(f"apply {run} never started: it changed nothing")
 
 
-def _told(run: str, lines: list[dict[str, Any]], torn: int) -> Told:
+def _parse_run(id_: str, lines: list[dict[str, Any]], torn: int) -> Run:
     first = lines[0]
     if first.get("schema") != SCHEMA:
-        raise CommandError(f"apply {run}: {printable(str(first.get('schema')))} is not {SCHEMA}")
+        raise CommandError(f"apply {id_}: {printable(str(first.get('schema')))} is not {SCHEMA}")
     try:
-        told = Told(run, from_json(first["plan"]), first["unix"], start=first["start"], torn=torn)
-        by_step: dict[str, Record] = {}
+        run = Run(id_, from_json(first["plan"]), first["unix"], start=first["start"], torn=torn)
+        by_step: dict[str, StepRecord] = {}
         for line in lines[1:]:
             match line["kind"]:
                 case "before":
-                    record = by_step[line["step"]] = Record(line["step"], line["before"])
-                    told.records.append(record)
+                    record = by_step[line["step"]] = StepRecord(line["step"], line["before"])
+                    run.records.append(record)
                 case "done":
                     by_step[line["step"]].outcome = line["outcome"]
                 case "undone":
                     by_step[line["step"]].undone = True
                 case "end":
-                    told.ended, told.ended_why = line["how"], line["why"]
-                    told.ended_unix = line["unix"]
+                    run.ended, run.ended_why = line["how"], line["why"]
+                    run.ended_unix = line["unix"]
                 case "rolled_back":
-                    told.rolled_back = True
+                    run.rolled_back = True
                 case _:
                     pass
     except (PlanError, KeyError, TypeError) as error:
-        raise CommandError(f"apply {run}: not a journal of ours: {error}") from None
-    return told
+        raise CommandError(f"apply {id_}: malformed journal: {error}") from None
+    return run
 
 
-def latest(state: State) -> Told | None:
-    """The newest apply that began; `None` where there never was one."""
+def latest_run(state: State) -> Run | None:
+    """The newest apply that started; `None` if there is none."""
     for run in reversed(state.runs()):
         try:
             return read_run(state, run)
-        except Unbegun:
+        except NeverStarted:
             continue
     return None
 
 
-def unfinished(state: State) -> list[Told]:
-    """Every apply that was cut off and not undone since."""
-    return [told for told in every(state) if told.state == RUNNING]
+def unfinished_runs(state: State) -> list[Run]:
+    """Interrupted applies that have not been rolled back."""
+    return [run for run in all_runs(state) if run.state == RUNNING]
 
 
-def applied_as(state: State, plan_hash: str) -> list[Told]:
-    """Every apply of this very plan that came to an end and was not undone."""
+def runs_of_plan(state: State, plan_hash: str) -> list[Run]:
+    """Finished applies of this plan that have not been rolled back."""
     states = (COMPLETE, STOPPED)
-    return [told for told in every(state) if told.plan.hash == plan_hash and told.state in states]
+    return [run for run in all_runs(state) if run.plan.hash == plan_hash and run.state in states]
 
 
-def every(state: State) -> list[Told]:
-    """Every apply that began, oldest first."""
+def all_runs(state: State) -> list[Run]:
+    """All applies that started, oldest first."""
     found = []
     for run in state.runs():
         try:
             found.append(read_run(state, run))
-        except Unbegun:
+        except NeverStarted:
             continue
     return found

@@ -1,9 +1,9 @@
-"""Two fixers never act at once.
+"""One `sexton fix` at a time.
 
-The lock is the kernel's (`flock`): whoever dies, however, no longer holds it, and a child that
-still works for a dead parent does. Its limit is ours: who takes it says until when, and is ended by
-its own alarm when that time is over, so that nobody waits for a fixer that hangs for ever. What it
-says of itself (who, since when, until when, for what) is in the file, for whoever is refused.
+The lock is a kernel lock (`flock`): it is released when its holder dies, however that happens, and
+stays held by a child that outlives its parent. The holder sets a time limit, and an alarm ends it
+at that limit, so nothing waits forever for a hung process. The file says who holds the lock, since
+when, until when and for what.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from sexton.cure.state import State
+from sexton.cure.journal import State
 from sexton.errors import CommandError
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
 
-#: Time to stop a child, to write the journal's last line and to go.
+#: Time to stop a child, write the journal's last line and exit.
 GRACE_S = 15.0
 
 
 class Overdue(CommandError):
-    """Our own limit is over."""
+    """Our own time limit is over."""
 
 
 @contextmanager
-def held(state: State, doing: str, limit_s: float) -> Iterator[None]:
-    """Hold the lock for at most `limit_s` and some grace; `CommandError` where another does."""
+def hold_lock(state: State, doing: str, limit_s: float) -> Iterator[None]:
+    """Hold the lock for at most `limit_s` plus `GRACE_S`; `CommandError` if it is taken."""
     state.make()
     path = f"{state.directory}/lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -43,9 +43,14 @@ def held(state: State, doing: str, limit_s: float) -> Iterator[None]:
         except BlockingIOError:
             raise CommandError(_refusal(os.pread(descriptor, 4096, 0))) from None
         now = time.time()
-        told = {"pid": os.getpid(), "doing": doing, "since": now, "until": now + limit_s + GRACE_S}
+        holder = {
+            "pid": os.getpid(),
+            "doing": doing,
+            "since": now,
+            "until": now + limit_s + GRACE_S,
+        }
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(told).encode("ascii"), 0)
+        os.pwrite(descriptor, json.dumps(holder).encode("ascii"), 0)
         with _alarm(limit_s + GRACE_S, doing):
             yield
         os.ftruncate(descriptor, 0)
@@ -54,25 +59,25 @@ def held(state: State, doing: str, limit_s: float) -> Iterator[None]:
 
 
 def _refusal(content: bytes) -> str:
-    told: dict[str, Any] = {}
+    holder: dict[str, Any] = {}
     try:
         parsed = json.loads(content)
-        told = parsed if isinstance(parsed, dict) else {}
-        left = float(told["until"]) - time.time()
-        text = f"process {int(told['pid'])} is at it already ({printable(str(told['doing']))})"
+        holder = parsed if isinstance(parsed, dict) else {}
+        left = float(holder["until"]) - time.time()
+        text = f"process {int(holder['pid'])} holds the lock ({printable(str(holder['doing']))})"
     except (ValueError, KeyError, TypeError):
-        return "another fixer is at work here; two never act at once"
+        return "another sexton fix is running; only one may run at a time"
     if left > 0:
-        return f"{text}: two never act at once; it has to end within {duration(left)}"
-    return f"{text} and is {duration(-left)} past its limit: look at it (ps {told['pid']})"
+        return f"{text}; only one fix may run at a time, this one ends within {duration(left)}"
+    return f"{text} and is {duration(-left)} over its time limit: check it (ps {holder['pid']})"
 
 
 @contextmanager
 def _alarm(limit_s: float, doing: str) -> Iterator[None]:
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise Overdue(
-            f"{doing} took longer than its limit of {duration(limit_s)} and was ended;"
-            " sexton fix status shows how far it came"
+            f"{doing} exceeded its time limit of {duration(limit_s)} and was stopped;"
+            " sexton fix status shows how far it got"
         )
 
     before = signal.signal(signal.SIGALRM, ring)

@@ -1,7 +1,7 @@
-"""What a cure has to make better, measured in one window: the same before and after.
+"""What a fix has to improve, measured in the same way before and after.
 
-Each is a number or absent: what could not be measured is not zero. Rates are over the whole window,
-so that ten seconds before may be compared with ten minutes after.
+Each measure is a number or absent: what could not be measured is not zero. Rates are over the whole
+window, so ten seconds before can be compared with ten minutes after.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sexton.series.cores import core_series
 from sexton.series.restarts import restarts
 from sexton.series.steps import span
 
-#: Names of the measures, as they stand in a plan's `baseline`.
+#: Names of the measures in a plan's `baseline`.
 DYING = "dying"
 SLOPE = "zombies_per_minute"
 CORE = "core_{}_system_percent"
@@ -35,7 +35,7 @@ SECONDS = "seconds"
 def measure(
     window: Window, cores: Collection[int] = (), units: Collection[str] = ()
 ) -> dict[str, float]:
-    """Everything of the window that could be measured."""
+    """All measures that the window allows."""
     found: dict[str, float] = {SECONDS: window.seconds}
     counted = dying_over(window)
     if counted:
@@ -63,7 +63,7 @@ def measure(
 
 
 def dying_over(window: Window) -> list[tuple[float, int]]:
-    """Every count of the dead, by the last count's method."""
+    """Every zombie count made with the same method as the last one."""
     rows = [
         (batch.mono_s, row)
         for batch in window.batches(CgroupCensus) or ()
@@ -81,17 +81,17 @@ def dying_over(window: Window) -> list[tuple[float, int]]:
 
 
 def why_uncounted(window: Window) -> str:
-    """Why there is no line through the counts of the dead, and what would give one."""
+    """Why zombie growth could not be measured."""
     rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
     if not rows:
         return "no cgroup hierarchy could be read"
     if rows[-1].dying is None:
-        return rows[-1].reason or "this kernel tells only how many there are in all"
-    return "one moment makes no line; watch longer"
+        return rows[-1].reason or "this kernel reports only the total number of cgroups"
+    return "only one sample; watch longer"
 
 
 def slope_of(points: list[tuple[float, int]]) -> float | None:
-    """The straight line of least squares, a second; `None` for less than two moments.
+    """Least-squares slope per second; `None` for fewer than two points.
 
     >>> slope_of([(0.0, 10), (1.0, 12), (2.0, 14)]), slope_of([(0.0, 1)])
     (2.0, None)
@@ -107,7 +107,7 @@ def slope_of(points: list[tuple[float, int]]) -> float | None:
 
 
 def core_shares(window: Window) -> dict[int, float]:
-    """Per core, the share of its time that was system time, in per cent."""
+    """System time per core, in percent."""
     series = core_series(window)
     if series is None:
         return {}
@@ -116,7 +116,7 @@ def core_shares(window: Window) -> dict[int, float]:
 
 
 def _throttled(window: Window) -> float | None:
-    """Milliseconds a second that cgroups were stopped by their quota; 0 where none has one."""
+    """Milliseconds per second that cgroups were throttled; 0 if none has a quota."""
     batches = window.batches(CgroupThrottle)
     if batches is None:
         return None
@@ -127,7 +127,7 @@ def _throttled(window: Window) -> float | None:
 
 
 def _reclaim(window: Window) -> float | None:
-    """Pages a second that tasks had to scan themselves."""
+    """Pages per second scanned by direct reclaim."""
     readings = paging.readings(window)
     if len(readings) < 2 or readings[-1].mono_s <= readings[0].mono_s:
         return None
@@ -136,7 +136,7 @@ def _reclaim(window: Window) -> float | None:
 
 
 def _resets(window: Window) -> int | None:
-    """Resets within the window, by the log or by the counters, whichever tells more."""
+    """NIC resets in the window, by kernel log or counters, whichever shows more."""
     logged = window.read(KernelLog)
     counted = window.read(NicCounter)
     if not logged and not counted:
@@ -152,5 +152,5 @@ def _resets(window: Window) -> int | None:
 
 
 def plain(found: dict[str, float]) -> dict[str, Any]:
-    """For a plan: rounded, so that the same window gives the same text."""
+    """Rounded for a plan, so that the same window gives the same text."""
     return {name: round(value, 3) for name, value in found.items()}

@@ -1,13 +1,13 @@
-"""What Sexton never stops, disables, masks or takes memory from without being told twice.
+"""What Sexton never stops, disables or masks, and reclaims from only with explicit consent.
 
-The list that `sexton diagnose` goes by (`sexton.detect.protected`), our own units, and what the
-node's owner adds in ``/etc/sexton/protected.toml``::
+The built-in list (`sexton.detect.protected`), Sexton's own units, and what the node's owner adds in
+``/etc/sexton/protected.toml``::
 
     [[protect]]
-    name = "gpu-broker*.service"    # as in a shell: * ? [..]; a unit, a process or a cgroup's name
+    name = "gpu-broker*.service"    # shell pattern (* ? [..]) for a unit, process or cgroup name
     why = "bills the tenants"
 
-A configuration adds; nothing takes away.
+The configuration can only add entries.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sexton.model.text import printable
 
 CONFIG = "/etc/sexton/protected.toml"
 
-#: Our own units, whatever they are called: recorder, exporter, audit timer.
+#: Our own units: recorder, exporter, audit timer.
 _OWN = re.compile(r"sexton[-.@\w]*\.(service|timer|socket|path|slice)", re.ASCII)
-#: Processes by comm, which the kernel cuts at 15 characters; what stopping one would cost.
+#: Processes by comm (truncated to 15 characters by the kernel), with the reason.
 _PROCESSES = {
     "systemd": "the system itself depends on it",
     "init": "the system itself depends on it",
@@ -35,11 +35,11 @@ _PROCESSES = {
     "dockerd": "every container depends on it",
     "runc": "a container runs under it",
     "raylet": "a Ray job runs under it",
-    "gcs_server": "a Ray cluster is led by it",
+    "gcs_server": "it controls a Ray cluster",
 }
 _POD = "pods run here"
 _CONTAINERS = "containers run here"
-#: The beginnings of cgroup names below which workloads live, by runtime and cgroup driver.
+#: Prefixes of cgroup names that hold workloads, by runtime and cgroup driver.
 _WORKLOADS = (
     ("kubepods", _POD),
     ("libpod", _CONTAINERS),
@@ -48,39 +48,43 @@ _WORKLOADS = (
     ("crio-", _CONTAINERS),
     ("ecs", "ECS tasks run here"),
     ("machine.slice", "virtual machines or containers run here"),
-    ("user.slice", "people are logged in here"),
-    ("session-", "somebody is logged in here"),
+    ("user.slice", "users are logged in here"),
+    ("session-", "a user is logged in here"),
 )
-_WHOLE = {"docker": _CONTAINERS, "ecstasks": "ECS tasks run here", "user": "people are logged in"}
+_WHOLE = {
+    "docker": _CONTAINERS,
+    "ecstasks": "ECS tasks run here",
+    "user": "users are logged in here",
+}
 
 
 class Rule(NamedTuple):
-    """One line of the configuration: a shell pattern and the reason."""
+    """One entry of the configuration: a shell pattern and the reason."""
 
     name: str
     why: str
 
 
 def why_protected(name: str, extra: Iterable[Rule] = ()) -> str | None:
-    """Why this unit, process or cgroup must be left alone; `None` where nothing forbids it.
+    """Why this unit, process or cgroup must not be touched; `None` if it may be.
 
     >>> why_protected("kubelet.service"), why_protected("containerd-shim")
     ('the node leaves its cluster', 'every container depends on it')
     >>> why_protected("ecs.service") is None
     True
     >>> why_protected("gpu-broker@1.service", (Rule("gpu-broker*.service", "bills the tenants"),))
-    'bills the tenants (by configuration)'
+    'bills the tenants (configured)'
     """
     if name == "sexton" or _OWN.fullmatch(name):
-        return "it is Sexton's own"
+        return "it belongs to Sexton"
     for rule in extra:
         if fnmatchcase(name, rule.name):
-            return f"{printable(rule.why)} (by configuration)"
+            return f"{printable(rule.why)} (configured)"
     return protected(name) or _PROCESSES.get(name)
 
 
 def why_workload(name: str) -> str | None:
-    """Whose workloads a cgroup of this name holds, by its last path component.
+    """Which workloads a cgroup with this name (last path component) holds.
 
     >>> why_workload("kubepods.slice"), why_workload("cri-containerd-4f2.scope")
     ('pods run here', 'containers run here')
@@ -94,7 +98,7 @@ def why_workload(name: str) -> str | None:
 
 
 def why_protected_path(path: str, extra: Iterable[Rule] = ()) -> str | None:
-    """The same of a cgroup path: protected if it is, or lies in, something protected.
+    """Why a cgroup path is protected: it is, or is below, something protected.
 
     >>> why_protected_path("/kubepods.slice/kubepods-burstable.slice/pod1")
     'kubepods.slice: pods run here'
@@ -111,22 +115,22 @@ def why_protected_path(path: str, extra: Iterable[Rule] = ()) -> str | None:
 
 
 def rules_of(text: str, path: str = CONFIG) -> tuple[Rule, ...]:
-    """The rules of a configuration; one that cannot be read is a failure, never an empty list.
+    """The rules of a configuration; a malformed one is an error, never an empty list.
 
     >>> rules_of('[[protect]]\\nname = "a*.service"\\nwhy = "ours"')
     (Rule(name='a*.service', why='ours'),)
     """
     try:
-        told = tomllib.loads(text)
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise CommandError(f"{path}: {error}") from None
-    if unknown := sorted(set(told) - {"protect"}):
-        raise CommandError(f"{path}: {printable(unknown[0])!r} is not known; [[protect]] is")
+    if unknown := sorted(set(content) - {"protect"}):
+        raise CommandError(f"{path}: unknown key {printable(unknown[0])!r}, expected [[protect]]")
     rules = []
-    for entry in told.get("protect", []):
+    for entry in content.get("protect", []):
         if not isinstance(entry, dict) or not all(
             isinstance(entry.get(key), str) and entry[key] for key in ("name", "why")
         ):
-            raise CommandError(f"{path}: every [[protect]] needs a name and a why, both texts")
+            raise CommandError(f"{path}: every [[protect]] needs name and why, both strings")
         rules.append(Rule(entry["name"], entry["why"]))
     return tuple(rules)

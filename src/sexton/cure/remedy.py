@@ -1,12 +1,12 @@
-"""What a remedy is: it proposes a step, and can prepare, carry out and undo one.
+"""What a remedy is: it proposes a step, and can prepare, carry out and undo it.
 
 A remedy is a module in `sexton.cure.remedies`; its stem is its name in plans and journals. It has
 
 - ``propose(…) -> Step``: the step in words and values; changes nothing;
-- ``prepare(step, hands) -> dict``: all that an undo needs, read before anything is touched;
-- ``carry_out(step, hands) -> dict``: do it; `said` in what it gives back is a line for a person,
-  `told`, if it is there, a list of further ones, and `skipped` says that it was not needed;
-- ``undo(before, hands) -> list[str]``: put back what `prepare` read; twice is as good as once.
+- ``prepare(step, context) -> dict``: everything an undo needs, read before anything is changed;
+- ``carry_out(step, context) -> dict``: do it; in the outcome `said` is a line for display, `told`
+  an optional list of further lines, `skipped` means that nothing had to be done;
+- ``undo(before, context) -> list[str]``: restore what `prepare` read; repeating it is harmless.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from sexton.cure import remedies
-from sexton.cure.probes import Probes
+from sexton.cure.preconditions import Probes
+from sexton.cure.units import restore, snapshot_from_json, snapshot_unit
 from sexton.cure.writer import Writer
 from sexton.errors import CommandError
 from sexton.host.host import Host
@@ -27,74 +28,101 @@ from sexton.model.text import printable
 
 
 @dataclass(slots=True)
-class Hands:
-    """What a remedy works with. `stop` says why to stop now, or nothing; `tell` takes a line.
+class StepContext:
+    """What a remedy works with. `stop` returns a reason to stop, or ""; `progress` takes a line.
 
-    `dry`: the writer does nothing, so there is nothing to wait for or to measure. `same_boot` is
-    false where an apply of an earlier boot is undone: what was in /run then is not missing now.
+    `dry`: the writer changes nothing, so there is nothing to wait for or measure. `same_boot` is
+    false when undoing an apply of an earlier boot: entries in /run are then not expected.
     """
 
     host: Host
     writer: Writer
     probes: Probes
     stop: Callable[[], str]
-    tell: Callable[[str], None]
+    progress: Callable[[str], None]
     seconds_left: Callable[[], float]
     dry: bool = False
     same_boot: bool = True
 
     def deadline_s(self, most: float) -> float:
-        """As long as something may take, within what is left."""
+        """At most `most` seconds, within the remaining time."""
         return max(1.0, min(most, self.seconds_left()))
 
 
 class Remedy(Protocol):
-    """The part of a module that the executor uses; `RECLAIMS` where memory pressure is ours."""
+    """The interface of a remedy module; `RECLAIMS` if it causes memory pressure itself."""
 
     RECLAIMS: bool
 
-    def prepare(self, step: Step, hands: Hands) -> dict[str, Any]: ...
+    def prepare(self, step: Step, context: StepContext) -> dict[str, Any]: ...
 
-    def carry_out(self, step: Step, hands: Hands) -> dict[str, Any]: ...
+    def carry_out(self, step: Step, context: StepContext) -> dict[str, Any]: ...
 
-    def undo(self, before: Mapping[str, Any], hands: Hands) -> list[str]: ...
+    def undo(self, before: Mapping[str, Any], context: StepContext) -> list[str]: ...
 
 
-def names() -> list[str]:
-    """Every remedy there is."""
+def remedy_names() -> list[str]:
+    """All remedies."""
     return sorted(each.name for each in pkgutil.iter_modules(remedies.__path__))
 
 
 def remedy(name: str) -> Remedy:
-    """By name; a plan may come from anywhere, so only what is in the folder is ever imported."""
-    if name not in names():
-        raise CommandError(f"no remedy {printable(name)!r}: the plan is of another Sexton")
+    """By name. Plans are untrusted input: only modules in this package are imported."""
+    if name not in remedy_names():
+        raise CommandError(
+            f"unknown remedy {printable(name)!r}: the plan was made by another version of Sexton"
+        )
     return cast("Remedy", importlib.import_module(f"{remedies.__name__}.{name}"))
 
 
-def unit_of(step: Step, hands: Hands) -> str:
-    """The unit a step is about, unless it is protected: asked here and not only of the plan, which
-    is a file that anybody may have written."""
-    name = text_of(step, "unit")
-    why = hands.probes.unit(name).protection(hands.probes.rules)
+def unprotected_unit(step: Step, context: StepContext) -> str:
+    """The step's unit, after checking again that it is not protected: a plan is a file that anyone
+    may have written."""
+    name = text_parameter(step, "unit")
+    why = context.probes.unit(name).protection(context.probes.rules)
     if why:
-        raise CommandError(f"{why}; never touched, whatever a plan says")
+        raise CommandError(f"{why}; never changed, whatever a plan says")
     return name
 
 
-def told_in(outcome: Mapping[str, Any]) -> tuple[str, ...]:
-    """The further lines of what a remedy gave back, also as a journal kept it.
+def detail_lines(outcome: Mapping[str, Any]) -> tuple[str, ...]:
+    """Further display lines of an outcome, also one read from a journal.
 
-    >>> told_in({"told": ["a", "b\\x1b"]}), told_in({"said": "x"}), told_in({"told": 7})
-    (('a', 'b\\\\x1b'), (), ())
+    >>> detail_lines({"told": ["a", "b\\x1b"]}), detail_lines({"told": 7})
+    (('a', 'b\\\\x1b'), ())
     """
-    told = outcome.get("told", ())
-    return tuple(printable(str(each)) for each in told) if isinstance(told, list | tuple) else ()
+    lines = outcome.get("told", ())
+    return tuple(printable(str(each)) for each in lines) if isinstance(lines, list | tuple) else ()
 
 
-def text_of(step: Step, name: str) -> str:
-    """A parameter that has to be a text."""
+def text_parameter(step: Step, name: str) -> str:
+    """A parameter that must be a non-empty string."""
     value = step.parameters.get(name)
     if not isinstance(value, str) or not value:
-        raise CommandError(f"step {step.id}: no {name} in it")
+        raise CommandError(f"step {step.id}: parameter {name} is missing")
     return value
+
+
+def save_unit(step: Step, context: StepContext) -> dict[str, Any]:
+    """`prepare` for steps that change the files of one unit."""
+    return {"unit": snapshot_unit(unprotected_unit(step, context), context.host).as_json()}
+
+
+def restore_unit(before: Mapping[str, Any], context: StepContext) -> list[str]:
+    """`undo` for such steps."""
+    return restore_saved(before["unit"], context)
+
+
+def restore_saved(saved: Mapping[str, Any], context: StepContext) -> list[str]:
+    """Restore a unit saved in a journal; returns what was done, as lines for display."""
+    unit = snapshot_from_json(saved)
+    if not context.same_boot:
+        persistent = tuple(each for each in unit.entries if not each.path.startswith("/run/"))
+        unit = replace(unit, entries=persistent)
+    done = restore(unit, context.writer)
+    lines = [f"restored: {printable(path)}" for path in done.made]
+    lines += [f"removed: {printable(path)}" for path in done.removed]
+    lines += [f"not restored: {printable(text)}" for text in done.left]
+    if done.started:
+        lines.append(f"started: {printable(unit.id)}")
+    return lines

@@ -1,16 +1,14 @@
-"""Undo an apply from its journal alone, the last step first; killed half-way, run it again."""
+"""Undo an apply from its journal alone, last step first; safe to run again after a crash."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sexton.cure.executor import Bench
-from sexton.cure.journal import ROLLED_BACK, Journal, Told, every, read_run
-from sexton.cure.lock import held
-from sexton.cure.log import note
-from sexton.cure.probes import Probes
-from sexton.cure.remedy import Hands, remedy
-from sexton.cure.state import State
+from sexton.cure.apply import FixContext
+from sexton.cure.journal import ROLLED_BACK, Journal, Run, State, all_runs, log_event, read_run
+from sexton.cure.lock import hold_lock
+from sexton.cure.preconditions import Probes
+from sexton.cure.remedy import StepContext, remedy
 from sexton.errors import CommandError, SourceError
 from sexton.model.text import printable
 
@@ -19,8 +17,8 @@ LIMIT_S = 300.0
 
 @dataclass(slots=True)
 class RolledBack:
-    """What was put back, step by step; `failed` is what could not be, and why. `already`: it was
-    undone before, and nothing was looked at."""
+    """What was restored, by step; `failed` is what could not be, and why. `already`: it had been
+    undone before, nothing was checked."""
 
     run: str
     lines: list[tuple[str, str]] = field(default_factory=list)
@@ -29,74 +27,76 @@ class RolledBack:
     already: bool = False
 
 
-def choose(state: State, run: str | None) -> Told:
-    """The apply that is meant: the newest that was not undone, or the one that is named.
+def choose(state: State, run: str | None) -> Run:
+    """The named apply, or the newest that has not been undone.
 
-    Not an older one past a newer: it would put back a state that the newer one changed.
+    An older apply cannot be undone before a newer one that changed the same targets.
     """
-    open_runs = [told for told in every(state) if told.state != ROLLED_BACK]
+    open_runs = [each for each in all_runs(state) if each.state != ROLLED_BACK]
     if run is not None:
-        asked = read_run(state, run)
-        if asked.state == ROLLED_BACK:
-            return asked
-        newer = [each.id for each in open_runs if each.id > run and _overlap(each, asked)]
+        named = read_run(state, run)
+        if named.state == ROLLED_BACK:
+            return named
+        newer = [each.id for each in open_runs if each.id > run and _overlap(each, named)]
         if newer:
             raise CommandError(
-                f"apply {newer[-1]} came after it and touched the same: roll that back first"
+                f"apply {newer[-1]} is newer and changed the same targets: roll that back first"
             )
-        return asked
+        return named
     if not open_runs:
-        raise CommandError("nothing was applied here that is not undone already", exit_code=1)
+        raise CommandError(
+            "nothing to roll back: no apply on this node, or all are undone", exit_code=1
+        )
     return open_runs[-1]
 
 
-def _overlap(one: Told, other: Told) -> bool:
+def _overlap(one: Run, other: Run) -> bool:
     mine = {step.target for step in one.plan.automatic}
     return bool(mine & {step.target for step in other.plan.automatic})
 
 
-def rollback(told: Told, bench: Bench) -> RolledBack:
-    """Undo every step that began. One that fails does not keep the others from being undone."""
-    done = RolledBack(told.id, already=told.state == ROLLED_BACK)
+def rollback(run: Run, fix: FixContext) -> RolledBack:
+    """Undo every step that started. A failure does not stop the others from being undone."""
+    done = RolledBack(run.id, already=run.state == ROLLED_BACK)
     if done.already:
         return done
-    with held(bench.state, f"rollback {told.id}", LIMIT_S):
-        told = read_run(bench.state, told.id)  # as it is now that nobody else can write to it
-        note(bench.state, "rollback_begin", run=told.id, plan=told.plan.hash)
-        journal = Journal(bench.state, told.id)
-        probes = Probes(bench.host, bench.rules)
-        hands = Hands(
-            bench.host,
-            bench.writer,
+    with hold_lock(fix.state, f"rollback {run.id}", LIMIT_S):
+        run = read_run(fix.state, run.id)  # again, now that we hold the lock
+        log_event(fix.state, "rollback_begin", run=run.id, plan=run.plan.hash)
+        journal = Journal(fix.state, run.id)
+        probes = Probes(fix.host, fix.rules)
+        context = StepContext(
+            fix.host,
+            fix.writer,
             probes,
             lambda: "",
-            bench.tell,
+            fix.progress,
             lambda: LIMIT_S,
-            same_boot=probes.read("boot_id") == told.plan.boot_id,
+            same_boot=probes.read("boot_id") == run.plan.boot_id,
         )
-        steps = {step.id: step for step in told.plan.steps}
-        for record in told.undoable:
+        steps = {step.id: step for step in run.plan.steps}
+        for record in run.undoable:
             step = steps.get(record.step)
             if step is None:
-                done.failed.append((record.step, "the plan in its journal has no such step"))
+                done.failed.append((record.step, "no such step in the journalled plan"))
                 continue
-            bench.tell(f"undoing {step.id}: {step.title}")
+            fix.progress(f"undoing {step.id}: {step.title}")
             journal.write("undoing", step=step.id)
             try:
-                lines = remedy(step.remedy).undo(record.before, hands)
+                lines = remedy(step.remedy).undo(record.before, context)
             except (CommandError, SourceError, KeyError, TypeError) as error:
                 done.failed.append((step.id, printable(str(error))))
                 continue
             journal.write("undone", step=step.id)
-            done.lines += [(step.id, line) for line in lines or ["as it was: nothing to undo"]]
+            done.lines += [(step.id, line) for line in lines or ["nothing to undo"]]
             if step.cannot_undo:
                 done.cannot.append(step.cannot_undo)
         if not done.failed:
             journal.write("rolled_back")
-        note(
-            bench.state,
+        log_event(
+            fix.state,
             "rollback_end",
-            run=told.id,
+            run=run.id,
             failed=[f"{step}: {why}" for step, why in done.failed],
         )
     return done

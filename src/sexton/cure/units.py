@@ -1,16 +1,19 @@
-"""A unit's state, exactly; and the four things ever done to one, each with its way back.
+"""Systemd units: status, an exact snapshot, and the four changes made to one, each reversible.
 
-*stop* asks systemd and waits. *disable* removes the links by which others start it, *mask* adds one
-link to /dev/null, *override* one drop-in of ours. Links are removed by hand and not by ``systemctl
-disable``, which goes on to every unit that ``Also=`` names, so that what is changed is exactly what
-was shown and journalled. Nothing is overwritten, so the way back is short: what is gone is made
-again, what we added is removed, and whatever somebody else changed meanwhile stays theirs.
+*stop* calls systemd and waits. *disable* removes the links by which other units start it, *mask*
+adds a link to /dev/null, *override* adds a drop-in. Links are removed one by one, not with
+``systemctl disable``, which also changes every unit named in ``Also=``: what is changed is exactly
+what was shown and journalled. Nothing is overwritten, so undo is simple: removed entries are
+created again, added ones are removed, and changes made by others meanwhile are kept.
 
-*mask* where the unit's own file is in ``/etc/systemd/system`` cannot put its link there (systemctl
-refuses it, too): it goes into ``/etc/systemd/system.control``, which systemd searches first.
+If the unit's own file is in ``/etc/systemd/system``, the mask cannot go there (systemctl refuses
+too); it goes to ``/etc/systemd/system.control``, which systemd searches first.
 
-What no undo brings back: the process's memory, ``NRestarts``, the state *failed*, and the moment it
-was started.
+Stopping a unit also stops every running one that `Requires=`, `Requisite=`, `BindsTo=` or is
+`PartOf=` it, and so on down: `UnitStatus` follows these relations over D-Bus
+(org.freedesktop.systemd1(5)), because a harmless unit may take a protected one down with it.
+
+Undo cannot restore the process's memory, ``NRestarts``, the state *failed* or the start time.
 """
 
 from __future__ import annotations
@@ -21,12 +24,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sexton.cure.entry import DIRECTORY, FILE, LINK, Entry, as_json, from_json, look, same_thing
-from sexton.cure.unit_files import concerning, enabling
+from sexton.cure.protected import Rule, why_protected
+from sexton.cure.unit_files import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    Entry,
+    enabling_links,
+    entry_from_json,
+    entry_json,
+    read_entry,
+    same_content,
+    unit_entries,
+)
 from sexton.cure.writer import Writer, unit_name
-from sexton.errors import CommandError, SourceError
+from sexton.errors import CommandError, SourceAbsent, SourceError
 from sexton.host.host import Host, open_host
+from sexton.host.reader import text, walk
 from sexton.model.text import printable
+from sexton.sources.cgroupfs.layout import cgroup_mounts
 from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus
 
 ASK_S = 5.0
@@ -36,8 +52,8 @@ _PASSING_S = 2.0
 MASK_DIRECTORIES = ("/etc/systemd/system", "/etc/systemd/system.control")
 DROP_IN = "zz-sexton.conf"
 _WRITTEN = "# Written by sexton fix; sexton fix rollback removes it.\n"
-#: What an override may say. The first ends the loop and leaves the unit to be started by hand; the
-#: second lets it loop, slowly; the third is what some guides advise, and lies: the unit seems fine.
+#: What an override may set. The first ends the loop and allows a manual start; the second lets it
+#: loop slowly; the third is what some guides advise, but it hides the failure.
 OVERRIDES: Mapping[str, str] = {
     "no-restart": f"{_WRITTEN}[Service]\nRestart=no\n",
     "back-off": (
@@ -51,13 +67,17 @@ _MANAGER = f"{SYSTEMD}.Manager"
 _UNIT = f"{SYSTEMD}.Unit"
 _SERVICE = f"{SYSTEMD}.Service"
 _RUNNING = ("active", "activating", "reloading")
+#: Relations along which a stop propagates.
+_STOP_RELATIONS = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
+_MOST_RELATED = 500
+_MOST_PROCESSES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class UnitBefore:
-    """All that is needed to put a unit back. `entries` are the files, links and directories of
-    `sexton.cure.unit_files`; `masked_by` is the one of them that masks it, if any; `unit_path` is
-    where this systemd looks, the first wins."""
+class UnitSnapshot:
+    """Everything needed to restore a unit. `entries` are its files, links and directories
+    (`sexton.cure.unit_files`), `masked_by` the one that masks it, if any; `unit_path` is systemd's
+    search path, first match wins."""
 
     name: str
     id: str
@@ -84,7 +104,7 @@ class UnitBefore:
 
     @property
     def running(self) -> bool:
-        """Up, coming up, or waiting to restart."""
+        """Active, starting, or waiting to restart."""
         return self.active_state in _RUNNING
 
     def has(self, path: str) -> bool:
@@ -93,27 +113,27 @@ class UnitBefore:
     def as_json(self) -> dict[str, Any]:
         """For the journal."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**plain, "entries": [as_json(entry) for entry in self.entries]}
+        return {**plain, "entries": [entry_json(entry) for entry in self.entries]}
 
 
-def before_from_json(value: Mapping[str, Any]) -> UnitBefore:
-    """The inverse of `UnitBefore.as_json`; `CommandError` where it is none."""
+def snapshot_from_json(value: Mapping[str, Any]) -> UnitSnapshot:
+    """The inverse of `UnitSnapshot.as_json`; `CommandError` if it is malformed."""
     try:
         given = dict(value)
-        entries = tuple(from_json(each) for each in given.pop("entries"))
+        entries = tuple(entry_from_json(each) for each in given.pop("entries"))
         lists = ("names", "drop_ins", "triggered_by", "needed_by", "unit_path")
         given.update({name: tuple(given[name]) for name in lists})
-        before = UnitBefore(**given, entries=entries)
+        before = UnitSnapshot(**given, entries=entries)
         unit_name(before.name)
         unit_name(before.id)
     except (KeyError, TypeError, ValueError) as error:
-        raise CommandError(f"the journal holds no unit where one was expected: {error}") from None
+        raise CommandError(f"malformed unit in the journal: {error}") from None
     return before
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a `restore` did: links and files made again, ours removed, others' changes left."""
+    """What `restore` did: entries created again, ours removed, changes by others kept."""
 
     made: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -121,40 +141,39 @@ class Restored:
     started: bool = False
 
 
-def unit_state(name: str, host: Host | None = None) -> UnitBefore:
-    """The unit as it is now, asked of systemd and read from its directories."""
+def snapshot_unit(name: str, host: Host | None = None) -> UnitSnapshot:
+    """The unit as it is now, from systemd and its directories."""
     unit_name(name)
     deadline = time.monotonic() + ASK_S
     try:
         bus = open_bus(host or open_host(), deadline)
         try:
-            told = _ask(bus, name, deadline)
+            found = _read_unit(bus, name, deadline)
             end = time.monotonic() + _PASSING_S
-            # A crash loop passes through it between two starts; a unit that is being stopped will
-            # be down. Either is told apart by waiting.
-            while told.active_state == "deactivating" and time.monotonic() < end:
+            # Wait: a crash loop passes through this state, a unit being stopped will leave it.
+            while found.active_state == "deactivating" and time.monotonic() < end:
                 time.sleep(0.02)
-                told = _ask(bus, name, deadline)
+                found = _read_unit(bus, name, deadline)
         finally:
             bus.close()
     except SourceError as error:
-        raise CommandError(f"{name}: systemd could not be asked: {error}") from None
-    names = tuple(sorted({name, told.id, *told.names}))
-    return replace(told, names=names, entries=tuple(concerning(names)))
+        raise CommandError(f"{name}: systemd did not answer: {error}") from None
+    names = tuple(sorted({name, found.id, *found.names}))
+    return replace(found, names=names, entries=tuple(unit_entries(names)))
 
 
-def stop(unit: str | UnitBefore, writer: Writer, deadline_s: float = STOP_S) -> None:
+def stop(unit: str | UnitSnapshot, writer: Writer, deadline_s: float = STOP_S) -> None:
     """Stop it as ``systemctl stop`` does: ExecStop, SIGTERM, and SIGKILL at its own timeout."""
     writer.systemctl("stop", _known(unit).id, deadline_s=deadline_s)
 
 
 def disable(
-    unit: str | UnitBefore, writer: Writer, deadline_s: float = RELOAD_S
+    unit: str | UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S
 ) -> tuple[str, ...]:
-    """Remove every link that has it started; their paths. A static unit has none."""
+    """Remove every link that starts it; returns their paths. A static unit has none."""
     gone = []
-    for entry in enabling(_known(unit).entries):
-        if look(entry.path) is not None:
+    for entry in enabling_links(_known(unit).entries):
+        if read_entry(entry.path) is not None:
             writer.remove_link(entry.path, entry.target)
             gone.append(entry.path)
     if gone:
@@ -162,66 +181,66 @@ def disable(
     return tuple(gone)
 
 
-def mask_place(before: UnitBefore) -> str:
-    """Where the mask's link would be; "" where it is masked for good already."""
+def mask_place(before: UnitSnapshot) -> str:
+    """Path for the mask link; "" if it is already masked in /etc."""
     if before.masked_by.startswith("/etc/"):
         return ""
-    higher = _higher(before)
+    shadowed = _shadowed(before)
     for directory in MASK_DIRECTORIES:
         path = f"{directory}/{before.id}"
-        if directory in before.unit_path and directory not in higher and not before.has(path):
+        if directory in before.unit_path and directory not in shadowed and not before.has(path):
             return path
     raise CommandError(
-        f"{before.id}: {printable(before.fragment)} comes before every place where a mask could be;"
-        " an override is the way"
+        f"{before.id}: {printable(before.fragment)} takes precedence over every possible mask;"
+        " use --override"
     )
 
 
-def mask(unit: str | UnitBefore, writer: Writer, deadline_s: float = RELOAD_S) -> str:
-    """Keep it from being started by anybody; the link's path, "" where it was masked."""
+def mask(unit: str | UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> str:
+    """Prevent every start; returns the link's path, "" if it was already masked."""
     before = _known(unit)
     path = mask_place(before)
     if not path:
         return ""
-    found = look(path)
+    found = read_entry(path)
     if found is None:
         directory = path.rpartition("/")[0]
-        if look(directory) is None:
+        if read_entry(directory) is None:
             writer.make_directory(directory)
         writer.make_link(path, "/dev/null")
     elif not found.masks:
-        raise CommandError(f"{path}: something is there already; left as it is")
+        raise CommandError(f"{path}: already exists; not changed")
     writer.systemctl("daemon-reload", deadline_s=deadline_s)
     return path
 
 
-def override_place(before: UnitBefore) -> str:
-    """Where our drop-in goes: last by name, so that it has the last word."""
+def override_place(before: UnitSnapshot) -> str:
+    """Path of our drop-in: it sorts last, so it wins."""
     return f"/etc/systemd/system/{before.id}.d/{DROP_IN}"
 
 
 def override(
-    unit: str | UnitBefore, writer: Writer, what: str = "no-restart", deadline_s: float = RELOAD_S
+    unit: str | UnitSnapshot, writer: Writer, what: str = "no-restart", deadline_s: float = RELOAD_S
 ) -> str:
-    """Write one of `OVERRIDES` as a drop-in; its path."""
+    """Write one of `OVERRIDES` as a drop-in; returns its path."""
     before = _known(unit)
     if not before.id.endswith(".service"):
         raise CommandError(f"{before.id}: only a service has a restart policy to override")
     path, content = override_place(before), OVERRIDES[what].encode("ascii")
-    found = look(path)
+    found = read_entry(path)
     if found is None:
         directory = path.rpartition("/")[0]
-        if look(directory) is None:
+        if read_entry(directory) is None:
             writer.make_directory(directory)
         writer.write_file(path, content)
     elif found.content != content:
-        raise CommandError(f"{path}: something is there already; left as it is")
+        raise CommandError(f"{path}: already exists; not changed")
     writer.systemctl("daemon-reload", deadline_s=deadline_s)
     return path
 
 
-def restore(before: UnitBefore, writer: Writer, deadline_s: float = RELOAD_S) -> Restored:
-    """Put the unit back as it was before; may be called again, and after any half-way end."""
+def restore(before: UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> Restored:
+    """Restore the unit; safe to repeat, also after a partial restore."""
     made: list[str] = []
     removed: list[str] = []
     left: list[str] = []
@@ -229,7 +248,7 @@ def restore(before: UnitBefore, writer: Writer, deadline_s: float = RELOAD_S) ->
     for entry in before.entries:
         try:
             _make_again(entry, writer, made, left)
-        except CommandError as error:  # the rest is put back all the same
+        except CommandError as error:  # restore the rest anyway
             left.append(str(error))
     if made or removed or _is_out_of_date(before):
         writer.systemctl("daemon-reload", deadline_s=deadline_s)
@@ -237,9 +256,9 @@ def restore(before: UnitBefore, writer: Writer, deadline_s: float = RELOAD_S) ->
     return Restored(tuple(made), tuple(removed), tuple(left), started)
 
 
-def _is_out_of_date(before: UnitBefore) -> bool:
-    """Does systemd still go by what we changed? So after an undo that was killed before its end."""
-    now = unit_state(before.id)
+def _is_out_of_date(before: UnitSnapshot) -> bool:
+    """Whether systemd has yet to reload: true after an undo that was killed before its end."""
+    now = snapshot_unit(before.id)
     return (now.load_state, now.drop_ins, now.file_state, sorted(now.needed_by)) != (
         before.load_state,
         before.drop_ins,
@@ -248,13 +267,13 @@ def _is_out_of_date(before: UnitBefore) -> bool:
     )
 
 
-def _remove_ours(before: UnitBefore, writer: Writer, removed: list[str], left: list[str]) -> None:
-    """The mask and the drop-in, where they were not there before, and directories made for them."""
+def _remove_ours(before: UnitSnapshot, writer: Writer, removed: list[str], left: list[str]) -> None:
+    """Remove our mask and drop-in if they are new, and directories created for them."""
     drop_in = override_place(before)
     for path in (*(f"{directory}/{before.id}" for directory in MASK_DIRECTORIES), drop_in):
         try:
             writer.sweep(path)
-            found = look(path)
+            found = read_entry(path)
             if found is None or before.has(path):
                 continue
             if found.kind == LINK and found.masks and path != drop_in:
@@ -273,14 +292,14 @@ def _remove_ours(before: UnitBefore, writer: Writer, removed: list[str], left: l
 
 
 def _make_again(entry: Entry, writer: Writer, made: list[str], left: list[str]) -> None:
-    found = look(entry.path)
+    found = read_entry(entry.path)
     if found is not None:
-        if not same_thing(found, entry):
-            left.append(f"{entry.path}: changed by somebody else since; left as it is")
+        if not same_content(found, entry):
+            left.append(f"{entry.path}: changed since by someone else; kept")
     elif _make(entry, writer):
         made.append(entry.path)
     else:
-        left.append(f"{entry.path}: was a {entry.kind}, which cannot be made again")
+        left.append(f"{entry.path}: was a {entry.kind}, cannot be created again")
 
 
 def _is_override(entry: Entry) -> bool:
@@ -289,7 +308,7 @@ def _is_override(entry: Entry) -> bool:
 
 
 def _is_empty(path: str) -> bool:
-    found = look(path)
+    found = read_entry(path)
     return found is not None and found.kind == DIRECTORY and not os.listdir(path)
 
 
@@ -305,32 +324,32 @@ def _make(entry: Entry, writer: Writer) -> bool:
     return True
 
 
-def _start_again(before: UnitBefore, writer: Writer, deadline_s: float) -> bool:
-    """Not waited for: what crash-looped before does so again."""
+def _start_again(before: UnitSnapshot, writer: Writer, deadline_s: float) -> bool:
+    """Does not wait: a unit that crash-looped before will do so again."""
     if not before.running or before.load_state != "loaded":
         return False
-    now = unit_state(before.id)
+    now = snapshot_unit(before.id)
     if now.running:
         return False
-    if now.active_state == "failed":  # one that is not loaded has nothing to reset, and refuses
+    if now.active_state == "failed":  # systemd refuses to reset one that is not loaded
         writer.systemctl("reset-failed", before.id, deadline_s=deadline_s)
     writer.systemctl("start", "--no-block", before.id, deadline_s=deadline_s)
     return True
 
 
-def _known(unit: str | UnitBefore) -> UnitBefore:
-    return unit_state(unit) if isinstance(unit, str) else unit
+def _known(unit: str | UnitSnapshot) -> UnitSnapshot:
+    return snapshot_unit(unit) if isinstance(unit, str) else unit
 
 
-def _higher(before: UnitBefore) -> frozenset[str]:
-    """Directories that the unit's own file comes before, so that a mask there would not be seen."""
+def _shadowed(before: UnitSnapshot) -> frozenset[str]:
+    """Directories searched after the unit's own file: a mask there has no effect."""
     home = before.fragment.rpartition("/")[0]
     if home not in before.unit_path:
         return frozenset()
     return frozenset(before.unit_path[before.unit_path.index(home) + 1 :])
 
 
-def _ask(bus: Bus, name: str, deadline: float) -> UnitBefore:
+def _read_unit(bus: Bus, name: str, deadline: float) -> UnitSnapshot:
     (path,) = bus.call(Call(_ROOT, _MANAGER, "LoadUnit", "s", (name,)), deadline)
     wanted = {
         "id": (_UNIT, "Id"),
@@ -351,19 +370,155 @@ def _ask(bus: Bus, name: str, deadline: float) -> UnitBefore:
     calls += [get(path, _UNIT, each) for each in needing]
     calls.append(get(_ROOT, _MANAGER, "UnitPath"))
     *values, unit_path = bus.properties(calls, deadline)
-    told: dict[str, Any] = dict(zip(wanted, values, strict=False))
-    if told["id"] is None or unit_path is None:
-        raise CommandError(f"{name}: systemd knows no such unit")
+    found: dict[str, Any] = dict(zip(wanted, values, strict=False))
+    if found["id"] is None or unit_path is None:
+        raise CommandError(f"{name}: no such unit")
     for key in ("load_state", "active_state", "sub_state", "file_state", "fragment"):
-        told[key] = told[key] or ""
+        found[key] = found[key] or ""
     for key in ("names", "drop_ins", "triggered_by"):
-        told[key] = tuple(told[key] or ())
-    told["control_group"] = told["control_group"] or ""
-    timeout = told["stop_timeout_s"]
-    told["stop_timeout_s"] = timeout / 1e6 if timeout and timeout < 2**63 else None
+        found[key] = tuple(found[key] or ())
+    found["control_group"] = found["control_group"] or ""
+    timeout = found["stop_timeout_s"]
+    found["stop_timeout_s"] = timeout / 1e6 if timeout and timeout < 2**63 else None
     needed = _joined(values[len(wanted) :])
-    return UnitBefore(name=name, needed_by=needed, unit_path=tuple(unit_path), entries=(), **told)
+    return UnitSnapshot(
+        name=name, needed_by=needed, unit_path=tuple(unit_path), entries=(), **found
+    )
 
 
 def _joined(lists: Iterable[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for found in lists for each in found or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStatus:
+    """One unit now. `stops_with_it` are running units that would stop with it."""
+
+    name: str
+    names: tuple[str, ...]
+    load_state: str
+    active_state: str
+    sub_state: str
+    file_state: str
+    fragment: str
+    restarts: int | None
+    cgroup: str
+    can_stop: bool
+    started_by: tuple[str, ...]
+    wanted_by: tuple[str, ...]
+    stops_with_it: tuple[str, ...]
+    processes: tuple[tuple[int, str], ...]
+
+    def protection(self, extra: Iterable[Rule] = ()) -> str:
+        """Why it must not be stopped: its name, units that stop with it, or its processes."""
+        rules = tuple(extra)
+        for name in (self.name, *self.names):
+            if (why := why_protected(name, rules)) is not None:
+                return f"{printable(name)} is protected: {why}"
+        if not self.can_stop:
+            return f"{printable(self.name)} cannot be stopped manually (RefuseManualStop=)"
+        for name in self.stops_with_it:
+            if (why := why_protected(name, rules)) is not None:
+                return f"{printable(name)} would stop with it and is protected: {why}"
+        for pid, comm in self.processes:
+            if (why := why_protected(comm, rules)) is not None:
+                return f"{printable(comm)}[{pid}] runs in it and is protected: {why}"
+        return ""
+
+
+def unit_status(host: Host, name: str) -> UnitStatus:
+    """The status now; `SourceError` if systemd does not answer."""
+    deadline = time.monotonic() + ASK_S
+    bus = open_bus(host, deadline)
+    try:
+        path = _load(bus, name, deadline)
+        wanted = (
+            (_UNIT, "Id"), (_UNIT, "Names"), (_UNIT, "LoadState"), (_UNIT, "ActiveState"),
+            (_UNIT, "SubState"), (_UNIT, "UnitFileState"), (_UNIT, "FragmentPath"),
+            (_UNIT, "RefuseManualStop"), (_UNIT, "TriggeredBy"), (_UNIT, "WantedBy"),
+            (_SERVICE, "NRestarts"), (_SERVICE, "ControlGroup"),
+        )  # fmt: skip
+        values = bus.properties([get(path, face, each) for face, each in wanted], deadline)
+        found = {each: value for (_, each), value in zip(wanted, values, strict=True)}
+        also_stopped = _stopped_with(bus, name, deadline)
+    finally:
+        bus.close()
+    cgroup = str(found["ControlGroup"] or "")
+    restarts = found["NRestarts"]
+    return UnitStatus(
+        name=str(found["Id"] or name),
+        names=_texts(found["Names"]),
+        load_state=str(found["LoadState"] or ""),
+        active_state=str(found["ActiveState"] or ""),
+        sub_state=str(found["SubState"] or ""),
+        file_state=str(found["UnitFileState"] or ""),
+        fragment=str(found["FragmentPath"] or ""),
+        restarts=restarts if isinstance(restarts, int) else None,
+        cgroup=cgroup,
+        can_stop=found["RefuseManualStop"] is not True,
+        started_by=_texts(found["TriggeredBy"]),
+        wanted_by=_texts(found["WantedBy"]),
+        stops_with_it=also_stopped,
+        processes=tuple(_processes(host, cgroup)) if cgroup not in ("", "/") else (),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(sorted(each for each in value or () if isinstance(each, str)))
+
+
+def _load(bus: Bus, name: str, deadline: float) -> str:
+    """The unit's D-Bus object; LoadUnit loads its file if necessary."""
+    body = bus.call(Call(_ROOT, _MANAGER, "LoadUnit", "s", (name,)), deadline)
+    match body:
+        case (str(path),):
+            return path
+    raise SourceAbsent(bus.via, f"no unit {printable(name)}")
+
+
+def _stopped_with(bus: Bus, name: str, deadline: float) -> tuple[str, ...]:
+    """Running units that stopping `name` would stop too, directly or indirectly."""
+    seen = {name}
+    waiting = [name]
+    running: list[str] = []
+    while waiting and len(seen) < _MOST_RELATED:
+        path = _load(bus, waiting.pop(), deadline)
+        calls = [get(path, _UNIT, relation) for relation in _STOP_RELATIONS]
+        for each in bus.properties(calls, deadline):
+            for other in _texts(each):
+                if other in seen:
+                    continue
+                seen.add(other)
+                (state,) = bus.properties(
+                    [get(_load(bus, other, deadline), _UNIT, "ActiveState")], deadline
+                )
+                if state in ("active", "activating", "reloading", "deactivating"):
+                    running.append(other)
+                    waiting.append(other)
+    return tuple(sorted(running))
+
+
+def _processes(host: Host, cgroup: str) -> list[tuple[int, str]]:
+    """Processes of the unit, from the hierarchy that systemd manages."""
+    mounts = cgroup_mounts(host)
+    ours = [each for each in mounts if "name=systemd" in each.super_options]
+    ours += [each for each in mounts if each.fstype == "cgroup2"]
+    found: list[tuple[int, str]] = []
+    for mount in ours[:2]:
+        top = f"{mount.mount_point.rstrip('/')}{cgroup}"
+        try:
+            places = [f"{top}{each.path}".rstrip("/") for each in walk(host.files, top)]
+            pids = [
+                int(pid)
+                for place in places
+                for pid in text(host.files, f"{place}/cgroup.procs").split()
+            ]
+        except SourceError:
+            continue
+        for pid in pids[:_MOST_PROCESSES]:
+            try:
+                found.append((pid, text(host.files, f"/proc/{pid}/comm").rstrip("\n")))
+            except SourceError:
+                continue  # it exited meanwhile
+        break
+    return found

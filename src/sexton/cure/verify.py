@@ -1,8 +1,7 @@
-"""Did it help? One window after the fact, against what was measured before.
+"""Did it help? One window after the apply, compared with what was measured before.
 
-Every criterion is *met*, *not met* or *unknown*; where nothing was measured before, it can still be
-judged by itself or is left out and said so. What was freed is counted, and so is what was not:
-nothing here says "purged".
+Each criterion is *met*, *not met* or *unknown*. Without an earlier measurement it is judged on its
+own, and the note says so. Zombies freed are counted, and so are those that remain.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from sexton.cure import measures
-from sexton.cure.journal import STOPPED as CUT_SHORT
-from sexton.cure.journal import Told
-from sexton.cure.remedy import told_in
+from sexton.cure.journal import STOPPED as STOPPED_EARLY
+from sexton.cure.journal import Run
+from sexton.cure.remedy import detail_lines
 from sexton.detect.growth import ENOUGH
 from sexton.detect.threshold import Threshold
 from sexton.model.plan import Plan
@@ -24,10 +23,10 @@ from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.window import Window
 
-SAME = Threshold("same", 20, "% more", "rates of two spans differ by that much without a cause")
-SCANNED = Threshold("scanned", 1_000, "pages/s", "4 MB a second: what a log file's cache takes")
-STOPPED = Threshold("stopped", 5, "ms/s", "half a per cent of one core")
-DOWN = Threshold("down", 10, "% of a core", "below it nobody calls a core held")
+SAME = Threshold("same", 20, "% more", "normal variation between two windows")
+SCANNED = Threshold("scanned", 1_000, "pages/s", "4 MB/s, as much as caching a log file takes")
+STOPPED = Threshold("stopped", 5, "ms/s", "0.5 % of one core")
+DOWN = Threshold("down", 10, "% of a core", "below that a core is not busy in the kernel")
 
 
 class Met(StrEnum):
@@ -37,8 +36,8 @@ class Met(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One criterion: what it was before, what it is now, and whether that is good enough."""
+class CriterionResult:
+    """One criterion: the value before and now, and whether it is met."""
 
     what: str
     before: str
@@ -50,25 +49,25 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`freed` is what the apply's own counts say, `left` how many are dead now."""
+    """`freed` is what the apply itself counted; `dead_now` is how many are dying now."""
 
     run: str
     seconds: float
-    judged: tuple[Judged, ...]
+    results: tuple[CriterionResult, ...]
     dead_before: int | None
     dead_now: int | None
     freed: tuple[str, ...]
 
     @property
     def exit(self) -> int:
-        states = {each.met for each in self.judged}
+        states = {each.met for each in self.results}
         if Met.NO in states:
             return 1
         return 3 if Met.UNKNOWN in states or not states else 0
 
 
 def targets(plan: Plan) -> tuple[str, ...]:
-    """The units that a plan stops."""
+    """Units that the plan stops."""
     return tuple(
         dict.fromkeys(
             str(step.parameters["unit"]) for step in plan.automatic if "unit" in step.parameters
@@ -76,95 +75,99 @@ def targets(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def burnt_cores(plan: Plan) -> tuple[int, ...]:
-    """The cores that the diagnosis found held."""
+def saturated_cores(plan: Plan) -> tuple[int, ...]:
+    """Cores that the diagnosis found saturated."""
     return tuple(int(each) for each in str(plan.baseline.get("cores", "")).split())
 
 
-def verify(told: Told, window: Window) -> Verified:
-    """Judge the window by what the plan's diagnosis and the apply's first look measured."""
-    plan = told.plan
+def verify(run: Run, window: Window) -> Verified:
+    """Compare the window with the plan's baseline and the readings at the start of the apply."""
+    plan = run.plan
     before = plan.baseline
-    cores, units = burnt_cores(plan), targets(plan)
+    cores, units = saturated_cores(plan), targets(plan)
     now = measures.measure(window, cores, units)
-    judged = [_slope(before, window), *(_restarts(window, now, unit) for unit in units)]
-    judged += [_core(before, now, core) for core in cores]
-    judged.append(
+    results = [_slope(before, window), *(_restarts(window, now, unit) for unit in units)]
+    results += [_core(before, now, core) for core in cores]
+    results.append(
         _not_up("CPU throttling", measures.THROTTLED, (before, now), ("ms/s", STOPPED, "cpu.stat"))
     )
-    judged.append(
+    results.append(
         _not_up(
-            "reclaim by tasks",
+            "direct reclaim",
             measures.RECLAIM,
             (before, now),
             ("pages/s", SCANNED, "/proc/vmstat pgscan"),
         )
     )
-    judged.append(_resets(now))
-    if told.ended == CUT_SHORT:
-        judged.append(_steps(told))
-    at_apply = told.start.get(measures.DYING, before.get(measures.DYING))
+    results.append(_resets(now))
+    if run.ended == STOPPED_EARLY:
+        results.append(_steps(run))
+    at_apply = run.start.get(measures.DYING, before.get(measures.DYING))
     return Verified(
-        told.id,
+        run.id,
         window.seconds,
-        tuple(judged),
+        tuple(results),
         None if at_apply is None else int(at_apply),
         None if measures.DYING not in now else int(now[measures.DYING]),
-        freed_lines(told.freed()),
+        freed_lines(run.freed()),
     )
 
 
 def freed_lines(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What each freeing step counted itself, and what it told besides."""
+    """The lines reported by each step that freed zombies."""
     return tuple(
         line
         for each in outcomes
         if each.get("said")
-        for line in (printable(str(each["said"])), *told_in(each))
+        for line in (printable(str(each["said"])), *detail_lines(each))
     )
 
 
-def _slope(before: Mapping[str, Any], window: Window) -> Judged:
-    what, source = "zombies a minute", "census, least squares"
-    told = _number(before.get(measures.SLOPE), "{:+.1f}")
+def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
+    what, source = "zombies per minute", "census, least squares"
+    earlier = _number(before.get(measures.SLOPE), "{:+.1f}")
     points = measures.dying_over(window)
     slope = measures.slope_of(points)
     if slope is None:
         why = measures.why_uncounted(window)
-        return Judged(what, told, "?", Met.UNKNOWN, source, f"they could not be counted: {why}")
+        return CriterionResult(what, earlier, "?", Met.UNKNOWN, source, f"not counted: {why}")
     change = points[-1][1] - points[0][1]
     note = f"{points[0][1]:,} to {points[-1][1]:,} in {duration(points[-1][0] - points[0][0])}"
     within = 0 < change < ENOUGH.value
     if within:
-        note += f"; fewer than {ENOUGH.value:.0f} are chance"
+        note += f"; fewer than {ENOUGH.value:.0f} is noise"
     good = slope <= 0 or change < ENOUGH.value
-    return Judged(what, told, f"{slope * 60:+.1f}", Met.YES if good else Met.NO, source, note)
+    return CriterionResult(
+        what, earlier, f"{slope * 60:+.1f}", Met.YES if good else Met.NO, source, note
+    )
 
 
-def _restarts(window: Window, now: Mapping[str, float], unit: str) -> Judged:
+def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionResult:
     what, source = f"restarts of {printable(unit)}", "systemd NRestarts"
     if not window.read(Unit):
-        return Judged(what, "loop", "?", Met.UNKNOWN, source, "systemd did not answer")
+        return CriterionResult(
+            what, "crash loop", "?", Met.UNKNOWN, source, "systemd did not answer"
+        )
     counted = now.get(measures.RESTARTS.format(unit))
-    if counted is None:  # a masked unit that nothing mentions is forgotten by systemd
-        note = "systemd no longer has it loaded: it does not run"
-        return Judged(what, "loop", "0", Met.YES, source, note)
+    if counted is None:  # systemd unloads a masked unit that nothing references
+        note = "no longer loaded by systemd: not running"
+        return CriterionResult(what, "crash loop", "0", Met.YES, source, note)
     met = Met.YES if counted == 0 else Met.NO
-    return Judged(what, "loop", f"{counted:.0f}", met, source)
+    return CriterionResult(what, "crash loop", f"{counted:.0f}", met, source)
 
 
-def _core(before: Mapping[str, Any], now: Mapping[str, float], core: int) -> Judged:
-    what, source = f"core {core}, system time", "/proc/stat"
+def _core(before: Mapping[str, Any], now: Mapping[str, float], core: int) -> CriterionResult:
+    what, source = f"core {core} system time", "/proc/stat"
     name = measures.CORE.format(core)
     earlier, later = before.get(name), now.get(name)
     if later is None:
-        return Judged(what, _number(earlier, "{:.0f} %"), "?", Met.UNKNOWN, source)
+        return CriterionResult(what, _number(earlier, "{:.0f} %"), "?", Met.UNKNOWN, source)
     if earlier is None:
-        good, note = later < DOWN.value, f"not measured before; under {DOWN.value:.0f} % is calm"
+        good, note = later < DOWN.value, f"not measured before; under {DOWN.value:.0f} % passes"
     else:
         good, note = later < float(earlier) or later < DOWN.value, ""
     met = Met.YES if good else Met.NO
-    return Judged(what, _number(earlier, "{:.0f} %"), f"{later:.0f} %", met, source, note)
+    return CriterionResult(what, _number(earlier, "{:.0f} %"), f"{later:.0f} %", met, source, note)
 
 
 def _not_up(
@@ -172,33 +175,40 @@ def _not_up(
     name: str,
     sides: tuple[Mapping[str, Any], Mapping[str, float]],
     about: tuple[str, Threshold, str],
-) -> Judged:
+) -> CriterionResult:
     unit, little, source = about
     earlier, later = sides[0].get(name), sides[1].get(name)
-    told = _number(earlier, "{:,.1f} " + unit)
+    before = _number(earlier, "{:,.1f} " + unit)
     if later is None:
-        return Judged(what, told, "?", Met.UNKNOWN, source)
+        return CriterionResult(what, before, "?", Met.UNKNOWN, source)
     allowed = max(float(earlier or 0) * (1 + SAME.value / 100), little.value)
     met = Met.YES if later <= allowed else Met.NO
-    return Judged(
-        what, told, f"{later:,.1f} {unit}", met, source, f"allowed: at most {allowed:,.0f} {unit}"
+    return CriterionResult(
+        what, before, f"{later:,.1f} {unit}", met, source, f"limit {allowed:,.0f} {unit}"
     )
 
 
-def _resets(now: Mapping[str, float]) -> Judged:
-    what, source = "resets of an interface", "ethtool -S, kernel log"
+def _resets(now: Mapping[str, float]) -> CriterionResult:
+    what, source = "NIC resets", "ethtool -S, kernel log"
     counted = now.get(measures.RESETS)
     if counted is None:
-        return Judged(what, "", "?", Met.UNKNOWN, source, "neither log nor counters (sudo)")
-    return Judged(what, "", f"{counted:.0f} new", Met.NO if counted else Met.YES, source)
+        return CriterionResult(
+            what,
+            "",
+            "?",
+            Met.UNKNOWN,
+            source,
+            "neither kernel log nor counters could be read (try sudo)",
+        )
+    return CriterionResult(what, "", f"{counted:.0f} new", Met.NO if counted else Met.YES, source)
 
 
-def _steps(told: Told) -> Judged:
-    """An apply that stopped half-way has not cured, however calm the node is meanwhile."""
-    done = sum(each.outcome is not None for each in told.records)
-    now = f"{done} of {len(told.plan.automatic)}"
-    note = f"it stopped: {printable(told.ended_why)}" if told.ended_why else ""
-    return Judged("steps that were done", "", now, Met.NO, "the journal of this apply", note)
+def _steps(run: Run) -> CriterionResult:
+    """An apply that stopped early is not a success, even if the node is calm."""
+    done = sum(each.outcome is not None for each in run.records)
+    now = f"{done} of {len(run.plan.automatic)}"
+    note = f"stopped: {printable(run.ended_why)}" if run.ended_why else ""
+    return CriterionResult("steps applied", "", now, Met.NO, "journal of this apply", note)
 
 
 def _number(value: Any, shape: str) -> str:
@@ -206,11 +216,11 @@ def _number(value: Any, shape: str) -> str:
 
 
 def heading(found: Verified) -> str:
-    """The verdict in a sentence."""
-    missed = [each.what for each in found.judged if each.met is Met.NO]
-    unknown = [each.what for each in found.judged if each.met is Met.UNKNOWN]
+    """The verdict in one sentence."""
+    missed = [each.what for each in found.results if each.met is Met.NO]
+    unknown = [each.what for each in found.results if each.met is Met.UNKNOWN]
     if missed:
         return f"{count(len(missed), 'criterion', 'criteria')} not met: {', '.join(missed)}"
     if unknown:
-        return f"nothing speaks against it, and {', '.join(unknown)} could not be read"
-    return f"all {count(len(found.judged), 'criterion', 'criteria')} met"
+        return f"no criterion failed, but unknown: {', '.join(unknown)}"
+    return f"all {count(len(found.results), 'criterion', 'criteria')} met"

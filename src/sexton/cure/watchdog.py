@@ -1,11 +1,11 @@
-"""While something is being changed, somebody looks whether the node suffers by it.
+"""Watches whether a change harms the node while it is being applied.
 
-Two kinds of things are compared with the moment before: those counters of the network interfaces
-that say *reset* or *error* (any rise is one too many), and pressure (PSI): the share of the last
-seconds in which tasks waited for a core, for I/O or for memory, beyond what it was before. Memory
-pressure is not asked about while we reclaim, for then it is our own; the I/O it causes is.
+It compares two kinds of readings with those before the change: reset and error counters of the
+network interfaces (any rise is too much), and pressure (PSI), the share of the last seconds in
+which tasks waited for CPU, I/O or memory. Memory pressure is ignored during reclaim, which causes
+it; the I/O pressure it causes is not.
 
-A thread of its own looks twice a second: a step that hangs must not keep it from looking.
+A separate thread reads them twice a second, so a step that hangs does not stop it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ethtool import Counters
 from sexton.sources.procfs import net_dev, pressure
 
-WORSE = Threshold(
-    "pressure", 25, "points more", "a quarter of the time waiting more than before is no noise"
-)
-OVER = Threshold("over", 3, "s", "a burst of less is over before anybody could act on it")
+WORSE = Threshold("pressure", 25, "points more", "that much more waiting than before is not noise")
+OVER = Threshold("over", 3, "s", "a shorter burst is over before anyone could react")
 _EVERY_S = 0.5
 _RESOURCES = ("cpu", "io", "memory")
 _ERRORS = ("rx_errors", "tx_errors")
 
 
 class Levels(NamedTuple):
-    """One look. `pressure_us` is stalled time since boot; absent is not zero."""
+    """One reading. `pressure_us` is stalled time since boot; absent is not zero."""
 
     mono_s: float
     pressure_us: Mapping[str, int]
@@ -45,7 +43,7 @@ class Levels(NamedTuple):
 
 
 class Watchdog:
-    """`reason` is empty as long as nothing got worse and there is time left."""
+    """`reason` is empty while nothing got worse and time is left."""
 
     def __init__(self, host: Host, max_seconds: float) -> None:
         self._host = host
@@ -56,23 +54,23 @@ class Watchdog:
         self._reason = ""
         self._reclaiming = False
         self._real = _physical(host)
-        self.first = self.look()
+        self.first = self.read()
         self._before: Mapping[str, float] = {}
         self._recent: deque[Levels] = deque([self.first])
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     @property
     def watches(self) -> str:
-        """What there is to look at on this node, for a person."""
+        """What is watched on this node, for display."""
         seen = [f"{each} pressure" for each in _RESOURCES if each in self.first.pressure_us]
         if self.first.nic:
-            seen.append(f"{len(self.first.nic)} reset and error counters of the interfaces")
-        return ", ".join(seen) or "nothing: this kernel tells neither pressure nor counters"
+            seen.append(f"{len(self.first.nic)} NIC reset and error counters")
+        return ", ".join(seen) or "nothing: neither PSI nor NIC counters can be read"
 
     def settle(self, seconds: float) -> None:
-        """Look at the node for a while before anything is done: that is what is compared with."""
+        """Watch the node before anything is changed; this is the baseline."""
         time.sleep(seconds)
-        self._before = shares(self.first, self.look())
+        self._before = shares(self.first, self.read())
         self._thread.start()
 
     def close(self) -> None:
@@ -82,18 +80,18 @@ class Watchdog:
         self._counters.close()
 
     def reclaiming(self, on: bool) -> None:
-        """Memory pressure is our own doing from now on, or no longer."""
+        """Whether a step now causes memory pressure itself."""
         self._reclaiming = on
 
     @property
     def reason(self) -> str:
         """Why to stop now."""
         if not self._reason and time.monotonic() > self.end_s:
-            return f"--max-seconds {self._limit_s:g} is over"
+            return f"--max-seconds {self._limit_s:g} reached"
         return self._reason
 
-    def look(self) -> Levels:
-        """What can be read of the two, now."""
+    def read(self) -> Levels:
+        """Read pressure and NIC counters now."""
         stalled: dict[str, int] = {}
         try:
             for row in pressure.PressureFiles(self._host).collect():
@@ -103,8 +101,8 @@ class Watchdog:
             pass
         nic: dict[str, int] = {}
         try:
-            told = text(self._host.files, f"{self._host.net_dir}/dev")
-            for each in net_dev.parse(told):
+            content = text(self._host.files, f"{self._host.net_dir}/dev")
+            for each in net_dev.parse(content):
                 if each.name in self._real:
                     nic |= {f"{each.name} {name}": getattr(each, name) for name in _ERRORS}
             for counter in self._counters.collect():
@@ -116,7 +114,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._done.wait(_EVERY_S):
-            now = self.look()
+            now = self.read()
             self._recent.append(now)
             while len(self._recent) > 2 and now.mono_s - self._recent[1].mono_s >= OVER.value:
                 self._recent.popleft()
@@ -139,7 +137,7 @@ class Watchdog:
             if share >= usual + WORSE.value:
                 return (
                     f"{resource} pressure is {share:.0f} % over the last"
-                    f" {duration(now.mono_s - oldest.mono_s)}; it was {usual:.0f} % before"
+                    f" {duration(now.mono_s - oldest.mono_s)}, was {usual:.0f} % before"
                 )
         return ""
 
@@ -152,7 +150,7 @@ def _physical(host: Host) -> frozenset[str]:
 
 
 def shares(before: Levels, after: Levels) -> dict[str, float]:
-    """Per resource, the share of the time between two looks in which somebody waited.
+    """Percent of the time between two readings in which tasks waited, per resource.
 
     >>> shares(Levels(0, {"io": 0}, {}), Levels(2, {"io": 1_000_000, "cpu": 5}, {}))
     {'io': 50.0}

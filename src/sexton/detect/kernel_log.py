@@ -103,9 +103,9 @@ class Reach(NamedTuple):
 
 def reach(window: Window) -> Reach | None:
     """How far back the log was seen; `None` where it was not read."""
-    logs = window.all(KernelLog)
-    if logs is None or not window.read(KernelLog):
+    if not window.read(KernelLog):
         return None
+    logs = list(window.changes(KernelLog, ("oldest_mono_us", "lost", "origin")))
     starts = [log.oldest_mono_us for log in logs if log.oldest_mono_us is not None]
     lost = max((log.lost for log in logs), default=0)
     origin = next((log.origin for log in logs if log.origin), "/dev/kmsg")

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
 from sexton.model.finding import Missing
 from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.window import Key, Window
+from sexton.model.window import Window
 from sexton.series.rates import totals
 
 _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
+#: In the names of all counters that detectors, links and screens ask for.
+_TELLING = re.compile(r"reset|timeout|wd|miss|starvation|allowance")
 
 
 def physical(window: Window) -> tuple[str, ...] | None:
@@ -70,33 +72,38 @@ class Counter(NamedTuple):
 def counters(window: Window, names: Iterable[str]) -> list[Counter]:
     """The counters of these names, of every interface that has them."""
     wanted = frozenset(names)
-    return _counters(window, wanted, wanted.__contains__)
+    assert all(map(_TELLING.search, wanted)), "a name that `_TELLING` does not know is not read"
+    return [each for each in _telling(window) if each.name in wanted]
 
 
 def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
     """ENA's per-queue count of transmissions that were not completed in time."""
     found = []
-    for each in _counters(window, _MISSED, lambda name: _MISSED.fullmatch(name) is not None):
+    for each in _telling(window):
         match = _MISSED.fullmatch(each.name)
         if match is not None and each.value:
             found.append((each.nic, int(match[1]), each))
     return found
 
 
-def _counters(window: Window, of: Hashable, wanted: Callable[[str], bool]) -> list[Counter]:
-    """The last value of each counter, and what it moved by; `of` tells one choice from another."""
+def _telling(window: Window) -> list[Counter]:
+    """Every counter that may tell of a reset or a loss: read once, out of hundreds."""
+    return window.keep("nic counters", lambda: list(_read(window)))
 
-    def read() -> dict[Key, float]:
-        # A driver that was loaded again counts from zero: that step tells nothing.
-        read = window.columns(NicCounter, ("value",), lambda key: wanted(str(key[1])))
-        return {thing: each["value"] for thing, each in totals(read).items()}
 
-    rows = [row for row in window.latest(NicCounter) or () if wanted(row.counter)]
-    moved = window.keep(("nic counters", of), read) if rows else {}
-    return [
-        Counter(row.nic, row.counter, row.value, int(moved.get((row.nic, row.counter), 0)))
-        for row in rows
-    ]
+def _read(window: Window) -> Iterator[Counter]:
+    rows = [row for row in window.latest(NicCounter) or () if _TELLING.search(row.counter)]
+    if not rows:
+        return
+    # Of the queues' own counters, which are many, only those that ever counted something matter.
+    wanted = {
+        (row.nic, row.counter) for row in rows if row.value or not _MISSED.fullmatch(row.counter)
+    }
+    # A driver that was loaded again counts from zero: that step tells nothing.
+    moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
+    for row in rows:
+        step = moved.get((row.nic, row.counter), {}).get("value", 0.0)
+        yield Counter(row.nic, row.counter, row.value, int(step))
 
 
 class Place(NamedTuple):

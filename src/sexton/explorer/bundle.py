@@ -1,9 +1,9 @@
-r"""The explorer's modules as one script and its styles as one, for a page that lies in a file.
+r"""The page's modules joined into one script, and its style sheets into one.
 
-A page opened from a file may import no module: browsers give files no origin. So the modules are
-written one after the other, those that are imported before those that import them, each in a
-scope of its own. That needs nothing of JavaScript's grammar, as long as the modules keep to what
-is checked here: ``import {a, b as c} from "./x.js";``, and ``export`` only before a declaration.
+A page opened from a file cannot import modules: browsers give files no origin. So the modules are
+written in import order, each in its own function scope. This needs no JavaScript parser as long as
+the modules use only what is checked here: ``import {a, b as c} from "./x.js";``, and ``export``
+only before a declaration.
 
 >>> print(joined({"a.js": "export const A = 1;\n", "b.js": 'import {A} from "./a.js";\nA;\n'}))
 (() => {
@@ -29,9 +29,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.resources import files
 
-#: The explorer's folder, from which the server sends the same files.
+#: The folder with the page's files.
 _PACKAGE, _FOLDER = "sexton.explorer.server", "page"
-#: Begins the page on what is embedded in it.
+#: Starts the page on embedded data.
 ENTRY = "report_boot.js"
 
 _IMPORT = re.compile(r'^import\s*\{([^}]*)\}\s*from\s*"([^"]+)"\s*;?[ \t]*$', re.MULTILINE)
@@ -45,50 +45,55 @@ _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 
 
 class NotOneScript(ValueError):
-    """A module says something that cannot be joined; it is ours to mend."""
+    """A module uses syntax that cannot be joined."""
 
 
 def joined(modules: Mapping[str, str]) -> str:
-    """One script of these modules, which stand in the order of their imports."""
+    """One script made of these modules, given in import order."""
     parts = ["(() => {", '"use strict";', "const _m = {};"]
     for name, text in modules.items():
         names = _EXPORT.findall(text)
-        told = _IMPORT.sub(partial(_taken, name), _EXPORT.sub("", text))
-        if left := _LEFT.search(told):
+        code = _IMPORT.sub(partial(_taken, name), _EXPORT.sub("", text))
+        if left := _LEFT.search(code):
             raise NotOneScript(f"{name}: {left[0].strip()}")
-        parts += [f'_m["{name}"] = (() => {{', told.strip("\n"), f"return {{{', '.join(names)}}};"]
+        parts += [f'_m["{name}"] = (() => {{', code.strip("\n"), f"return {{{', '.join(names)}}};"]
         parts.append("})();")
     script = "\n".join([*parts, "})();"])
     if re.search(r"</script|<!--", script, re.IGNORECASE):
-        raise NotOneScript("a script must not end the element it stands in")
+        raise NotOneScript("the script would close its own element")
     return script
 
 
 def explorer_script(entry: str = ENTRY) -> str:
-    """All that `entry` needs, and itself, last."""
+    """`entry` and everything it imports."""
     found: dict[str, str] = {}
     _gather(entry, found, ())
     return joined(found)
 
 
 def explorer_style() -> str:
-    """The style sheets that the explorer's page names, in its order."""
+    """The style sheets that index.html links, in its order."""
     return "\n".join(_read(name) for name in _STYLES.findall(_read("index.html")))
 
 
 def explorer_body() -> str:
-    """The inside of the explorer's page, without scripts."""
+    """The body of index.html, without scripts."""
     found = _BODY.search(_read("index.html"))
     if found is None:
         raise NotOneScript("index.html: no body")
     return _SCRIPT.sub("", found[1]).strip()
 
 
+def page_file(name: str) -> str:
+    """One file of the page's folder."""
+    return _read(name)
+
+
 def _gather(name: str, found: dict[str, str], above: tuple[str, ...]) -> None:
     if name in found:
         return
     if name in above:
-        raise NotOneScript(f"{name} imports itself, by way of {', '.join(above)}")
+        raise NotOneScript(f"{name} imports itself through {', '.join(above)}")
     text = _read(name)
     for needed in _imports(text, name):
         _gather(needed, found, (*above, name))
@@ -105,7 +110,7 @@ def _resolved(target: str, name: str) -> str:
 
 
 def _taken(name: str, found: re.Match[str]) -> str:
-    """What is imported, as constants of the module's own scope."""
+    """An import as a destructuring of the imported module."""
     names = [each.split(" as ") for each in found[1].split(",") if each.strip()]
     taken = ", ".join(": ".join(part.strip() for part in each) for each in names)
     return f'const {{{taken}}} = _m["{_resolved(found[2], name)}"];'
@@ -118,4 +123,4 @@ def _read(name: str) -> str:
     try:
         return place.read_text("utf-8")
     except FileNotFoundError:
-        raise NotOneScript(f"{name}: there is no such file in the page") from None
+        raise NotOneScript(f"{name}: no such file") from None

@@ -3,25 +3,25 @@ r"""The tar that ``sexton collect``'s script writes: a host's files at a few mom
 Layout (``sexton.collect/1``)::
 
     manifest             "sexton.collect/1", then "snapshots 3", "seconds 10", "notes …"
-    0/bundle             what does not change between the snapshots; every snapshot sees it
+    0/bundle             what does not change between the snapshots; part of every snapshot
     1/bundle  2/bundle   what was read at each moment
-    1/proc/stat          plain members are taken too, so that a tree can be packed by hand
+    1/proc/stat          plain members are read too, so that a tree can be packed by hand
 
-A bundle holds many small files without a header block for each (a shell makes it with no process
-per file)::
+A bundle holds many small files without a header block for each (so a shell can write it without
+starting a process per file)::
 
-    sexton.bundle/1 0b9a…                a mark that no file can guess
+    sexton.bundle/1 0b9a…                a random mark
                                          (each entry starts on a line of its own)
     0b9a… file /proc/stat                and the file's bytes follow, up to the next mark
     0b9a… link /sys/class/net/eth0       the target follows
-    0b9a… denied /dev/kmsg               it is there, and not for who collected
-    0b9a… late /commands/systemctl_show  a program that did not end in time: half of it is nothing
+    0b9a… denied /dev/kmsg               exists, but the collecting user may not read it
+    0b9a… late /commands/systemctl_show  a program that did not end in time; its output is dropped
     0b9a… dir                            lines of inode, link count and path follow
     0b9a… end
 
-Nothing is ever unpacked to this machine's disk and no link is followed on it: the tree lives in
-memory, and a link that leads out of it leads nowhere. Every bound below is checked while reading,
-so that a bomb is refused and not swallowed.
+Nothing is ever unpacked to this machine's disk and no link is followed on it: the tree is in
+memory, and a link that leads out of it is dangling. Every limit below is checked while reading, so
+a zip bomb is refused early.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BUNDLE_SCHEMA = "sexton.bundle/1"
 MOST_BYTES = 256 << 20
 MOST_MEMBERS = 400_000
 MOST_SNAPSHOTS = 100
-#: The script reads one byte more than this of a file, so that a cut one shows.
+#: The script reads one byte more than this of a file, so that truncation is detected.
 FILE_LIMIT = 4 << 20
 _MOST_LINKS = 40
 
@@ -89,7 +89,7 @@ class ArchiveFiles:
             self._statuses[clean] = FileStatus(inode, links, is_dir=True)
 
     def overlay(self, below: ArchiveFiles) -> None:
-        """See `below` wherever this tree has nothing of its own."""
+        """Add everything of `below` that this tree does not have."""
         self._contents = {**below._contents, **self._contents}
         self._links = {**below._links, **self._links}
         self._denied |= below._denied - self._contents.keys()
@@ -103,11 +103,11 @@ class ArchiveFiles:
         content = self._contents.get(found)
         if content is None:
             if found in self._denied:
-                raise SourceDenied(path, "not readable for whoever collected it")
+                raise SourceDenied(path, "not readable by the user who collected")
             if found in self._children:
                 raise SourceMalformed(path, 0, "a directory")
             if found in self._late:
-                raise SourceTimeout(path, "did not end in time where it was collected")
+                raise SourceTimeout(path, "did not finish in time when it was collected")
             raise SourceAbsent(path, "not in the archive")
         if len(content) > min(limit, FILE_LIMIT):
             raise SourceMalformed(path, 0, f"larger than {min(limit, FILE_LIMIT):,} bytes")
@@ -118,7 +118,7 @@ class ArchiveFiles:
         if found in self._children:
             return list(self._children[found])
         if found in self._denied:
-            raise SourceDenied(path, "not readable for whoever collected it")
+            raise SourceDenied(path, "not readable by the user who collected")
         raise SourceAbsent(path, "not in the archive")
 
     def link(self, path: str) -> str:
@@ -126,7 +126,7 @@ class ArchiveFiles:
         if found in self._links:
             return self._links[found]
         if found in self._denied:
-            raise SourceDenied(path, "not readable for whoever collected it")
+            raise SourceDenied(path, "not readable by the user who collected")
         if found in self._contents or found in self._children:
             raise SourceMalformed(path, 0, "not a link")
         raise SourceAbsent(path, "not in the archive")
@@ -167,7 +167,7 @@ class ArchiveFiles:
         return clean
 
     def _find(self, path: str, *, last: bool = True) -> str:
-        """The recorded path that `path` means, through links (the last one too, if `last`).
+        """The recorded path that `path` resolves to (the last link too, if `last`).
 
         ``..`` after a link leads up from where the link points, as in the kernel.
         """
@@ -212,7 +212,7 @@ def _clean(path: str) -> str:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that refuses to give more than `MOST_BYTES`."""
+    """A stream that raises after `MOST_BYTES`."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -223,7 +223,7 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if size < 0 or size > MOST_BYTES:
-            raise StoreError("the archive has a header that asks for more than all of it")
+            raise StoreError("the archive is damaged: a header with an impossible size")
         piece = self._stream.read(size)
         self.given += len(piece)
         if self.given > MOST_BYTES:
@@ -236,18 +236,18 @@ def read_archive(stream: BinaryIO) -> list[Snapshot]:
     buffered = cast("BinaryIO", io.BufferedReader(_Raw(stream)))
     start = cast("io.BufferedReader", buffered).peek(2)[:2]
     if not start:
-        raise StoreError("the archive is empty: did the collecting command fail?")
+        raise StoreError("the archive is empty: did the collect script fail?")
     if start == b"\x1f\x8b":
         buffered = cast("BinaryIO", gzip.GzipFile(fileobj=buffered))
     bounded = _Bounded(buffered)
     try:
         members = _members(bounded)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise StoreError(f"the archive is damaged or cut short: {error}") from None
+        raise StoreError(f"the archive is damaged or truncated: {error}") from None
     except tarfile.TarError as error:
         if bounded.given <= tarfile.RECORDSIZE:
-            raise StoreError("not an archive of `sexton collect`: no tar") from None
-        raise StoreError(f"the archive is damaged or cut short: {error}") from None
+            raise StoreError("not an archive of `sexton collect`: not a tar") from None
+        raise StoreError(f"the archive is damaged or truncated: {error}") from None
     except (ValueError, OverflowError) as error:  # numbers in a hostile header
         raise StoreError(f"the archive is damaged: {error}") from None
     except OSError as error:
@@ -256,7 +256,7 @@ def read_archive(stream: BinaryIO) -> list[Snapshot]:
 
 
 class _Raw(io.RawIOBase):
-    """Any object with `read` as a raw stream, so that its first bytes can be looked at."""
+    """Any object with `read` as a raw stream, so that its first bytes can be peeked at."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -273,12 +273,12 @@ class _Raw(io.RawIOBase):
 def _members(stream: _Bounded) -> dict[str, bytes | str]:
     """Regular members as bytes, symbolic links as their target; the last of a name wins."""
     found: dict[str, bytes | str] = {}
-    # tarfile wants a stream; typeshed asks for more than it uses.
+    # tarfile needs only `read`; typeshed declares more.
     with tarfile.open(
         fileobj=cast("BinaryIO", stream), mode="r|", encoding="utf-8", errors="surrogateescape"
     ) as tar:
         for number, member in enumerate(tar, 1):
-            tar.members = []  # type: ignore[attr-defined] # or it keeps every header
+            tar.members = []  # type: ignore[attr-defined] # else it keeps every header
             if number > MOST_MEMBERS:
                 raise StoreError(f"the archive has more than {MOST_MEMBERS:,} members")
             name = member.name.removeprefix("./")
@@ -292,7 +292,7 @@ def _members(stream: _Bounded) -> dict[str, bytes | str]:
                 content = tar.extractfile(member)
                 found[name] = b"" if content is None else content.read()
             else:
-                raise StoreError(f"the archive has a member that is no plain file: {name[:200]}")
+                raise StoreError(f"the archive has a member that is not a plain file: {name[:200]}")
     return found
 
 
@@ -300,9 +300,9 @@ def _snapshots(members: dict[str, bytes | str]) -> list[Snapshot]:
     manifest = members.pop("manifest", b"")
     lines = manifest.decode("utf-8", "replace").splitlines() if isinstance(manifest, bytes) else []
     if not lines or lines[0] != SCHEMA:
-        raise StoreError(f"not an archive of `sexton collect`: no manifest of {SCHEMA}")
+        raise StoreError(f"not an archive of `sexton collect`: no {SCHEMA} manifest")
     facts = dict(line.partition(" ")[::2] for line in lines[1:])
-    promised = min(_number(facts.get("snapshots", "")) or 0, MOST_SNAPSHOTS)
+    expected = min(_number(facts.get("snapshots", "")) or 0, MOST_SNAPSHOTS)
     trees: dict[int, ArchiveFiles] = {0: ArchiveFiles()}
     for name, content in members.items():
         first, _, rest = name.partition("/")
@@ -317,9 +317,11 @@ def _snapshots(members: dict[str, bytes | str]) -> list[Snapshot]:
         else:
             tree.add_file("/" + rest, content)
     below = trees.pop(0)
-    missing = [str(number) for number in range(1, promised + 1) if number not in trees]
+    missing = [str(number) for number in range(1, expected + 1) if number not in trees]
     if missing or not trees:
-        raise StoreError(f"the archive is cut short: no snapshot {', '.join(missing) or '1'}")
+        raise StoreError(
+            f"the archive is truncated: snapshot {', '.join(missing) or '1'} is missing"
+        )
     snapshots = []
     for number in sorted(trees):
         trees[number].overlay(below)
@@ -331,7 +333,7 @@ def _unbundle(content: bytes, tree: ArchiveFiles) -> None:
     first, _, body = content.partition(b"\n")
     schema, _, mark = first.partition(b" ")
     if schema.decode("ascii", "replace") != BUNDLE_SCHEMA or len(mark) < 8:
-        raise StoreError(f"the archive has a bundle that is no {BUNDLE_SCHEMA}")
+        raise StoreError(f"the archive has a bundle that is not {BUNDLE_SCHEMA}")
     ended = False
     for entry in body.split(b"\n" + mark + b" ")[1:]:
         head, _, value = entry.partition(b"\n")
@@ -350,7 +352,7 @@ def _unbundle(content: bytes, tree: ArchiveFiles) -> None:
             _add_directories(text, tree)
         ended = kind == "end"
     if not ended:
-        raise StoreError("the archive is cut short: a bundle without its end")
+        raise StoreError("the archive is truncated: a bundle without its end")
 
 
 def _add_directories(text: str, tree: ArchiveFiles) -> None:
@@ -364,7 +366,7 @@ def _add_directories(text: str, tree: ArchiveFiles) -> None:
 
 
 def _number(text: str) -> int | None:
-    """A plain decimal of at most 20 digits: longer ones cost time and mean nothing."""
+    """A decimal of at most 20 digits: longer ones cost time and are junk."""
     return int(text) if len(text) <= 20 and text.isascii() and text.isdecimal() else None
 
 
@@ -374,7 +376,7 @@ def _moment(tree: ArchiveFiles) -> tuple[float, float]:
         words = tree.read("/commands/clock").split()
         mono_s, wall_s = float(words[0]), float(words[1])
     except (SourceAbsent, SourceDenied, SourceMalformed, ValueError, IndexError):
-        raise StoreError("the archive does not tell when a snapshot was taken") from None
+        raise StoreError("the archive has a snapshot without a time") from None
     if not 0 <= mono_s < 1e11 or not 0 <= wall_s < 1e11:  # refuses NaN as well
-        raise StoreError("the archive tells an impossible time")
+        raise StoreError("the archive has a snapshot with an impossible time")
     return mono_s, wall_s

@@ -1,9 +1,9 @@
-"""Files too large to read whole: programs and libraries, of which only a few sections are wanted.
+"""Files too large to read whole: programs and libraries, of which only a few sections are needed.
 
-Their paths come out of captures, so somebody else chose them. A file is first held without being
-opened (`O_PATH`), and opened only when it turned out to be a regular one: no device is woken, no
-FIFO waits. Under a root (a container's ``/proc/PID/root``) links cannot lead out of it. Every read
-is bounded, and what ends early is `SourceMalformed`.
+Their paths come from captures, so they are not trusted. A file is first opened with `O_PATH`, and
+for reading only if it is a regular one, so no device or FIFO reacts. Under a root (a container's
+``/proc/PID/root``) links cannot lead out of it. Every read is bounded, and a short read is
+`SourceMalformed`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import stat
 from typing import Protocol
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.closing import Closing
-from sexton.host.reader import OPEN_FLAGS, Files, LiveFiles, RootedFiles, failure
+from sexton.host.reader import OPEN_FLAGS, Closing, Files, LiveFiles, RootedFiles, failure
 
 
 class Image(Protocol):
-    """Bytes that can be read from any place."""
+    """Bytes with random access."""
 
     path: str
     size: int
@@ -28,7 +27,7 @@ class Image(Protocol):
 
 
 class BytesImage:
-    """An image that is in memory already."""
+    """An image in memory."""
 
     def __init__(self, content: bytes, path: str = "") -> None:
         self.path = path
@@ -63,7 +62,7 @@ class FileImage(Closing):
             except OSError as error:
                 raise failure(self.path, error) from None
             if not piece:
-                raise SourceMalformed(self.path, 0, "shorter than it was when it was opened")
+                raise SourceMalformed(self.path, 0, "truncated while it was read")
             pieces.append(piece)
             offset += len(piece)
             size -= len(piece)
@@ -72,20 +71,20 @@ class FileImage(Closing):
 
 def _check(image: Image, offset: int, size: int) -> None:
     if offset < 0 or size < 0 or offset + size > image.size:
-        raise SourceMalformed(image.path, 0, "it points past its own end")
+        raise SourceMalformed(image.path, 0, "points past its end")
 
 
 def open_image(files: Files, path: str) -> FileImage:
-    """A regular file of a host's tree; anything else there is `SourceMalformed`."""
+    """A regular file of a host's tree; anything else is `SourceMalformed`."""
     if not isinstance(files, LiveFiles | RootedFiles):
-        raise SourceAbsent(path, "no programs are kept in an archive")
+        raise SourceAbsent(path, "an archive holds no programs")
     if "\0" in path:
-        raise SourceMalformed(path, 0, "no path: it holds a NUL")
+        raise SourceMalformed(path, 0, "a path cannot contain a NUL byte")
     held = files.handle(path)
     try:
         if not stat.S_ISREG(os.fstat(held).st_mode):
             raise SourceMalformed(path, 0, "not a regular file")
-        # By the descriptor, so that it is the very file that was looked at.
+        # By descriptor, so that it is the same file that was checked.
         opened = os.open(f"/proc/self/fd/{held}", OPEN_FLAGS)
     except OSError as error:
         raise failure(path, error) from None

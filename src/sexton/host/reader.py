@@ -1,21 +1,28 @@
 """The only module that opens the host's files.
 
-Three hosts look the same from here: this machine (`LiveFiles`), another one's tree under a
-directory (`RootedFiles`, for ``--root DIR``; links never lead out of it) and a snapshot out of a
-tar (`sexton.host.archive`). Paths are always the host's own, absolute: ``/proc/stat``.
+Three kinds of host look the same from here: this machine (`LiveFiles`), another one's tree under a
+directory (`RootedFiles`, for ``--root DIR``; links never lead out of it) and a snapshot from a tar
+(`sexton.host.archive`). Paths are always the host's own, absolute: ``/proc/stat``.
 
 Every read is bounded in bytes, never blocks on a FIFO or a device, and fails with one of the
-`SourceError` kinds, so that "not there" and "not allowed" stay two different answers.
+`SourceError` kinds, so that "does not exist" and "permission denied" stay distinct.
+
+`HeldFiles` keeps small files open between readings. Half the time of reading a process's line goes
+into opening and closing the file, and a recorder reads a thousand of them every ten seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceTimeout
 
@@ -33,7 +40,7 @@ _ABSENT = {
 OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _HANDLE_FLAGS = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
-#: The kernel hands out a record that fits into a page in one read.
+#: The kernel returns a record that fits into a page in one read.
 _PAGE = 4096
 _TOP_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LIST_FLAGS = _TOP_FLAGS | os.O_NOFOLLOW
@@ -41,14 +48,14 @@ _GONE = {errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ELOOP}
 
 
 class FileStatus(NamedTuple):
-    """What `stat` says and we use."""
+    """The part of `stat` that we use."""
 
     inode: int
     links: int
     is_dir: bool
 
 
-class Directory(NamedTuple):  # and no dataclass: ten thousand are made in each walk
+class Directory(NamedTuple):  # not a dataclass: a walk makes ten thousand
     """One directory of a `walk`: `path` starts at the top, which is ``/``."""
 
     path: str
@@ -60,7 +67,7 @@ class Files(Protocol):
     """A host's file tree."""
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
-        """The whole file, at most `limit` bytes of it; more is `SourceMalformed`."""
+        """The whole file; `SourceMalformed` if it is larger than `limit` bytes."""
 
     def names(self, path: str) -> list[str]:
         """The entries of a directory, unsorted."""
@@ -69,11 +76,11 @@ class Files(Protocol):
         """Where a symbolic link points, unresolved."""
 
     def status(self, path: str) -> FileStatus:
-        """`lstat`, so to speak: the last component is not followed."""
+        """Like `lstat`: the last component is not followed."""
 
 
 def text(files: Files, path: str, limit: int = DEFAULT_LIMIT) -> str:
-    """A file as text; bytes that are no UTF-8 survive as surrogates (see `printable`)."""
+    """A file as text; bytes that are not UTF-8 become surrogates (see `printable`)."""
     return files.read(path, limit).decode("utf-8", "surrogateescape")
 
 
@@ -81,8 +88,8 @@ def walk(files: Files, path: str, depth: int | None = None) -> Iterator[Director
     """Every directory under `path`, itself first, at most `depth` levels down; parents first.
 
     Not a method of `Files`, so that a tree without directories to open (an archive) need not
-    write its own. One that vanishes meanwhile is left out; one that may not be listed raises,
-    because whoever counts directories must not take "not shown" for "not there".
+    implement it. A directory that vanishes during the walk is left out; one that may not be listed
+    raises, because a count of directories must not treat "not shown" as "does not exist".
     """
     if isinstance(files, LiveFiles | RootedFiles):
         return files.walk(path, depth)
@@ -90,7 +97,7 @@ def walk(files: Files, path: str, depth: int | None = None) -> Iterator[Director
 
 
 def exists(files: Files, path: str) -> bool:
-    """Is there anything at that path, itself and not what it may link to?"""
+    """Does the path exist? A symbolic link is not followed."""
     try:
         files.status(path)
     except SourceAbsent:
@@ -106,7 +113,7 @@ def failure(path: str, error: OSError) -> SourceError:
     if error.errno in (errno.EACCES, errno.EPERM):
         return SourceDenied(path, reason)
     if error.errno in (errno.EAGAIN, errno.ETIMEDOUT):
-        return SourceTimeout(path, "no data without waiting")
+        return SourceTimeout(path, "no data available without blocking")
     return SourceMalformed(path, 0, reason)
 
 
@@ -118,7 +125,8 @@ class LiveFiles:
             descriptor = os.open(path, OPEN_FLAGS)
         except OSError as error:
             raise failure(path, error) from None
-        return _gulp(descriptor, path, limit) if limit < _PAGE else _drain(descriptor, path, limit)
+        read = _read_record if limit < _PAGE else _read_all
+        return read(descriptor, path, limit)
 
     def names(self, path: str) -> list[str]:
         try:
@@ -139,7 +147,7 @@ class LiveFiles:
             raise failure(path, error) from None
 
     def handle(self, path: str) -> int:
-        """The file itself, held but not opened: no device wakes, no FIFO waits (`images`)."""
+        """An `O_PATH` descriptor: the file is not opened, so no device or FIFO reacts."""
         try:
             return os.open(path, _HANDLE_FLAGS)
         except OSError as error:
@@ -163,11 +171,11 @@ class RootedFiles:
             raise failure(root, error) from None
 
     def close(self) -> None:
-        """Let go of the root: whoever looks into many (one per process) must."""
+        """Close the root; needed where many are opened (one per process)."""
         os.close(self._root)
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
-        return _drain(self._open(path, OPEN_FLAGS), path, limit)
+        return _read_all(self._open(path, OPEN_FLAGS), path, limit)
 
     def names(self, path: str) -> list[str]:
         descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -197,7 +205,7 @@ class RootedFiles:
             os.close(parent)
 
     def handle(self, path: str) -> int:
-        """The file itself, held but not opened."""
+        """An `O_PATH` descriptor, as in `LiveFiles`."""
         return self._open(path, _HANDLE_FLAGS)
 
     def walk(self, path: str, depth: int | None) -> Iterator[Directory]:
@@ -257,7 +265,7 @@ def _link_target(name: str, directory: int) -> str | None:
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError as error:
-        if error.errno == errno.EINVAL:  # there, and no link
+        if error.errno == errno.EINVAL:  # exists, but is not a link
             return None
         raise
 
@@ -266,11 +274,10 @@ def _status(result: os.stat_result) -> FileStatus:
     return FileStatus(result.st_ino, result.st_nlink, stat.S_ISDIR(result.st_mode))
 
 
-def _gulp(descriptor: int, path: str, limit: int) -> bytes:
+def _read_record(descriptor: int, path: str, limit: int) -> bytes:
     """A file of one record, in one read: for files that are read by the thousand.
 
-    Opened without blocking, so that neither a FIFO nor a device could hold us up; what is longer
-    than asked for is refused as ever.
+    Opened without blocking, so neither a FIFO nor a device can stall us.
     """
     try:
         content = os.read(descriptor, limit + 1)
@@ -283,7 +290,7 @@ def _gulp(descriptor: int, path: str, limit: int) -> bytes:
     return content
 
 
-def _drain(descriptor: int, path: str, limit: int) -> bytes:
+def _read_all(descriptor: int, path: str, limit: int) -> bytes:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
@@ -313,10 +320,10 @@ def _walk(open_top: Callable[[], int], shown: str, depth: int | None) -> Iterato
     """Walk from an opened directory.
 
     On a file system whose directories have 2 + their child directories as `st_nlink` (cgroupfs,
-    procfs, tmpfs, ext4) a leaf is known from its parent's listing and never opened: this is what
-    makes the walk several times as fast as `find`. Whether that holds is tried on the top
-    directory: btrfs says 1, overlayfs and network file systems say what they like. Only one
-    directory per level is held open, and no symbolic link or mount point is stepped over.
+    procfs, tmpfs, ext4) a leaf is recognised in its parent's listing and never opened, which makes
+    the walk several times as fast as `find`. The top directory shows whether that holds: btrfs
+    reports 1, overlayfs and network file systems arbitrary numbers. Only one directory per level is
+    open at a time, and no symbolic link or mount point is crossed.
     """
     held: list[int] = []
     here = ""
@@ -324,7 +331,7 @@ def _walk(open_top: Callable[[], int], shown: str, depth: int | None) -> Iterato
         held.append(open_top())
         found = os.fstat(held[0])
         listed = _subdirectories(held[0], None)
-        honest = len(listed) == found.st_nlink - 2
+        exact_links = len(listed) == found.st_nlink - 2
         yield Directory("/", found.st_ino, len(listed))
         pending = [("", iter(listed if depth != 0 else ()))]
         while pending:
@@ -334,7 +341,7 @@ def _walk(open_top: Callable[[], int], shown: str, depth: int | None) -> Iterato
                 deepest = len(pending) == depth
                 if device != found.st_dev:
                     continue
-                if honest and (links == 2 or deepest):
+                if exact_links and (links == 2 or deepest):
                     yield Directory(here, inode, links - 2)
                     continue
                 try:
@@ -344,7 +351,7 @@ def _walk(open_top: Callable[[], int], shown: str, depth: int | None) -> Iterato
                         continue
                     raise
                 held.append(opened)
-                listed = _subdirectories(opened, links - 2 if honest else None)
+                listed = _subdirectories(opened, links - 2 if exact_links else None)
                 yield Directory(here, inode, len(listed))
                 pending.append((here, iter(() if deepest else listed)))
                 break
@@ -367,7 +374,7 @@ def _subdirectories(directory: int, expected: int | None) -> list[tuple[str, int
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:  # removed since it was listed
+            except FileNotFoundError:  # removed after it was listed
                 continue
             found.append((entry.name, status.st_ino, status.st_nlink, status.st_dev))
             if len(found) == expected:
@@ -376,7 +383,7 @@ def _subdirectories(directory: int, expected: int | None) -> list[tuple[str, int
 
 
 def _walk_by_name(files: Files, path: str, depth: int | None) -> Iterator[Directory]:
-    """The same for trees that can only be asked by name."""
+    """The same for trees without directories to open, by path."""
     pending = deque([("", 0)])
     while pending:
         here, level = pending.popleft()
@@ -393,3 +400,88 @@ def _walk_by_name(files: Files, path: str, depth: int | None) -> Iterator[Direct
         yield Directory(here or "/", status.inode, len(children))
         if level != depth:
             pending.extend(children)
+
+
+#: Descriptors left for everything else.
+_SPARE = 256
+_MOST = 2048
+
+
+def room() -> int:
+    """How many files may be kept open, by this process's limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(0, min(soft - _SPARE, _MOST)) if soft != resource.RLIM_INFINITY else _MOST
+
+
+class HeldFiles:
+    """Reads like `LiveFiles`, for long-lived files of one record.
+
+    Past `most` descriptors a file is opened and closed each time. A read of a process that ended
+    fails with ESRCH; then the path is opened again, since a new process may have the same pid.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = room() if most is None else most
+        self._open: dict[str, int] = {}
+        self._live = LiveFiles()
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The file's record; `SourceMalformed` if it is larger than `limit` bytes."""
+        descriptor = self._open.get(path)
+        if descriptor is not None:
+            try:
+                return _record(descriptor, path, limit)
+            except OSError:  # the process ended
+                self._drop(path)
+        if len(self._open) >= self._most:
+            return self._live.read(path, limit)
+        try:
+            descriptor = os.open(path, OPEN_FLAGS)
+        except OSError as error:
+            raise failure(path, error) from None
+        self._open[path] = descriptor
+        try:
+            return _record(descriptor, path, limit)
+        except OSError as error:
+            self._drop(path)
+            raise failure(path, error) from None
+
+    def keep_only(self, paths: Container[str]) -> None:
+        """Close all others."""
+        for path in [known for known in self._open if known not in paths]:
+            self._drop(path)
+
+    def close(self) -> None:
+        self.keep_only(())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def _drop(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._open.pop(path))
+
+
+def _record(descriptor: int, path: str, limit: int) -> bytes:
+    content = os.pread(descriptor, limit + 1, 0)
+    if len(content) > limit:
+        raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
+    return content
+
+
+class Closing:
+    """A context manager that closes what is registered in `_held`."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held.close()

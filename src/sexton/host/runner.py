@@ -1,7 +1,7 @@
-"""The only module that runs programs, each with a deadline and a bound on what it may print.
+"""The only module that runs programs, each with a deadline and a limit on its output.
 
-No shell, an empty environment but for PATH and the C locale, no standard input; past the
-deadline the child and whatever it started are killed.
+No shell, an environment of only PATH and the C locale, no standard input. At the deadline the child
+and its process group are killed.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ class Ended(NamedTuple):
     errors: bytes
 
 
-class Manners(NamedTuple):
-    """How a child behaves that works beside us for long.
+class ChildOptions(NamedTuple):
+    """Settings of a long-running child.
 
-    `nice` is its niceness, or ours where that is more; the I/O priority follows by kernel's rule
-    (ioprio_set(2): nice 19 is the last level of best effort); the idle class would be too low for
-    a child that must empty a buffer. `private` files are for their owner alone. `heard`: what it
-    says on standard error is kept, in memory (`Running.words`). `keep`: descriptors it inherits.
+    `nice` is its niceness, or ours if that is higher; the I/O priority follows from it
+    (ioprio_set(2): nice 19 is the lowest best-effort level; the idle class would be too low for a
+    child that must drain a buffer). `private`: files it creates are readable by their owner only.
+    `keep_stderr`: its standard error is kept in memory (`Running.stderr`). `keep`: descriptors that
+    it inherits.
 
-    `dies_with_us`: the kernel sends it SIGTERM when we are gone, however we went. It watches the
-    *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from one that
-    lives as long as the process. The kernel forgets it where the program has file capabilities
-    and we are not root: whoever comes next still has to look for leftovers.
+    `dies_with_parent`: the kernel sends it SIGTERM when we end, in whatever way. It watches the
+    *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from a thread that
+    lives as long as the process. The setting is cleared if the program has file capabilities and we
+    are not root, so the next start still has to look for leftovers.
     """
 
     nice: int = 0
     private: bool = False
-    heard: bool = False
-    dies_with_us: bool = False
+    keep_stderr: bool = False
+    dies_with_parent: bool = False
     keep: tuple[int, ...] = ()
 
 
@@ -64,11 +65,11 @@ def run(
     cpus: Iterable[int] | None = None,
 ) -> Ended:
     """Run `argv`; `cpus` pins it (and only it) to those cores."""
-    child = _spawn(argv, (subprocess.PIPE, subprocess.PIPE), _before_exec(cpus, Manners()))
+    child = _spawn(argv, (subprocess.PIPE, subprocess.PIPE), _before_exec(cpus, ChildOptions()))
     try:
         output, errors = _gather(child, time.monotonic() + deadline_s, limit)
     except subprocess.TimeoutExpired:
-        raise SourceTimeout(argv[0], f"no answer in {deadline_s:g} s; killed") from None
+        raise SourceTimeout(argv[0], f"did not finish in {deadline_s:g} s; killed") from None
     except OverflowError:
         raise SourceMalformed(argv[0], 0, f"printed more than {limit:,} bytes; killed") from None
     finally:
@@ -77,7 +78,7 @@ def run(
 
 
 class Running:
-    """A child that works beside us until it is told to stop."""
+    """A child that runs until `stop`."""
 
     def __init__(self, child: subprocess.Popen[bytes], errors: int = -1) -> None:
         self._child = child
@@ -88,22 +89,22 @@ class Running:
         return self._child.pid
 
     def status(self) -> int | None:
-        """How it ended (minus the signal's number); `None` while it runs."""
+        """Its exit status (minus the signal's number); `None` while it runs."""
         return self._child.poll()
 
-    def words(self) -> str:
-        """The end of what it said on standard error, where that is `heard`."""
+    def stderr(self) -> str:
+        """The end of its standard error, if that is kept (`keep_stderr`)."""
         if self._errors < 0:
             return ""
         size = os.fstat(self._errors).st_size
-        said = os.pread(self._errors, _MOST_ERRORS, max(0, size - _MOST_ERRORS))
-        if size > 16 * _MOST_ERRORS:  # the offset is the child's too: it goes on at the start
+        content = os.pread(self._errors, _MOST_ERRORS, max(0, size - _MOST_ERRORS))
+        if size > 16 * _MOST_ERRORS:  # the offset is shared: the child continues at the start
             os.lseek(self._errors, 0, os.SEEK_SET)
             os.ftruncate(self._errors, 0)
-        return said.replace(b"\0", b"").decode("utf-8", "surrogateescape")  # a hole, by a race
+        return content.replace(b"\0", b"").decode("utf-8", "surrogateescape")  # a hole, from a race
 
     def stop(self, patience_s: float = 5.0) -> None:
-        """Interrupt it as Ctrl-C would, so that it can finish its file; then kill what is left."""
+        """Send SIGINT, so that it can finish its file; then kill what is left."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,33 +115,33 @@ class Running:
             self._errors = -1
 
 
-def start(argv: Sequence[str], manners: Manners | None = None) -> Running:
-    """Run `argv` beside us, its words thrown away unless heard; whoever starts it stops it."""
-    manners = manners or Manners()
-    heard = os.memfd_create("sexton-words") if manners.heard else -1
+def start(argv: Sequence[str], options: ChildOptions | None = None) -> Running:
+    """Start `argv` in the background, its output discarded unless `keep_stderr`; `stop` ends it."""
+    options = options or ChildOptions()
+    captured = os.memfd_create("sexton-stderr") if options.keep_stderr else -1
     try:
-        streams = (subprocess.DEVNULL, heard if manners.heard else subprocess.DEVNULL)
-        child = _spawn(argv, streams, _before_exec(None, manners), manners)
+        streams = (subprocess.DEVNULL, captured if options.keep_stderr else subprocess.DEVNULL)
+        child = _spawn(argv, streams, _before_exec(None, options), options)
     except BaseException:
-        if heard >= 0:
-            os.close(heard)
+        if captured >= 0:
+            os.close(captured)
         raise
-    return Running(child, heard)
+    return Running(child, captured)
 
 
-def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], None] | None:
-    """What the child does to itself before it becomes the program; prepared before the fork,
-    because between fork and exec of a threaded process little is safe."""
+def _before_exec(cpus: Iterable[int] | None, options: ChildOptions) -> Callable[[], None] | None:
+    """What the child does between fork and exec; prepared before the fork, because little is safe
+    there in a threaded process."""
     pinned = frozenset(cpus or ())
-    if not (pinned or manners.nice or manners.dies_with_us):
+    if not (pinned or options.nice or options.dies_with_parent):
         return None
     control = None
-    if manners.dies_with_us:
-        import ctypes  # heavy, and only a recorder has such children
+    if options.dies_with_parent:
+        import ctypes  # slow to import, and only a recorder has such children
 
         control = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()
-    nicer = max(0, manners.nice - os.nice(0)) if manners.nice else 0
+    nicer = max(0, options.nice - os.nice(0)) if options.nice else 0
 
     def before_exec() -> None:
         if pinned:
@@ -149,7 +150,7 @@ def _before_exec(cpus: Iterable[int] | None, manners: Manners) -> Callable[[], N
             os.nice(nicer)
         if control is not None:
             control(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
-            if os.getppid() != parent:  # we were killed before the kernel was asked to watch
+            if os.getppid() != parent:  # we died before prctl took effect
                 os._exit(1)
 
     return before_exec
@@ -159,7 +160,7 @@ def _spawn(
     argv: Sequence[str],
     streams: tuple[int, int],
     before_exec: Callable[[], None] | None,
-    manners: Manners = Manners(),  # noqa: B008 - an immutable tuple
+    options: ChildOptions = ChildOptions(),  # noqa: B008 - an immutable tuple
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -170,19 +171,19 @@ def _spawn(
             env=_ENVIRONMENT,
             start_new_session=True,
             preexec_fn=before_exec,
-            pass_fds=manners.keep,
-            umask=0o077 if manners.private else -1,
+            pass_fds=options.keep,
+            umask=0o077 if options.private else -1,
         )
     except FileNotFoundError:
         raise SourceAbsent(argv[0], "not installed") from None
     except PermissionError:
-        raise SourceDenied(argv[0], "may not be run") from None
+        raise SourceDenied(argv[0], "not executable for this user") from None
     except subprocess.SubprocessError:
-        raise SourceSkipped(argv[0], "could not be pinned to the cores it may use") from None
+        raise SourceSkipped(argv[0], "cannot be pinned to the allowed cores") from None
 
 
 def _gather(child: subprocess.Popen[bytes], end_s: float, limit: int) -> tuple[bytes, bytes]:
-    """What the child prints until it ends; `OverflowError` as soon as that is too much."""
+    """The child's output until it ends; `OverflowError` as soon as that is too much."""
     assert child.stdout is not None
     assert child.stderr is not None
     output, errors = bytearray(), bytearray()
@@ -206,12 +207,12 @@ def _gather(child: subprocess.Popen[bytes], end_s: float, limit: int) -> tuple[b
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Leave nothing behind: neither a process of its group, nor a pipe."""
+    """Kill its process group and close the pipes."""
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(1)  # past this it is in an uninterruptible read, and dies later
+            child.wait(1)  # else it is in an uninterruptible read, and dies later
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:
             pipe.close()

@@ -1,9 +1,8 @@
-"""What an audit says: which units run or will run on a node, and who needs them.
+"""An audit: which units run or will run on a node, and whether anything needs them.
 
-Four answers and no fifth: *needed* (somebody was seen using it, or what it is for is set up here),
-*unneeded* (what would make it needed was looked for where it shows, and is not there), *protected*
-(the node cannot live without it, whoever uses it) and *unknown*, which is the answer wherever
-nothing was seen: not seen is not unneeded.
+Four verdicts: *needed* (a user of it was seen, or it is configured for use here), *unneeded* (what
+would make it needed was checked and is not there), *protected* (the node depends on it, used or
+not) and *unknown*, which is the verdict if nothing was seen: not seen is not unneeded.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from sexton.model.row import Row, row
 from sexton.model.text import printable
 
 SCHEMA = "sexton.audit/1"
-#: Faults by what they are (`Fault.id`): two that a file has, and one that is happening.
+#: Values of `Fault.id`: two faults of unit files, and one that is happening now.
 ENDLESS_RESTART, FREQUENT_TIMER, CRASH_LOOP = "endless-restart", "frequent-timer", "crash-loop"
 
 
 class Need(StrEnum):
-    """In the order a person wants to read them."""
+    """In the order of the report."""
 
     UNNEEDED = "unneeded"
     UNKNOWN = "unknown"
@@ -30,7 +29,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that was seen: what, its value here, where it was read."""
+    """One piece of evidence: what, its value here, where it was read."""
 
     what: str
     value: str
@@ -42,10 +41,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A unit that will hurt, or does: `id` is one of the three above.
+    """A harmful restart policy, timer or crash loop: `id` is one of the three above.
 
-    `detail` says why with the numbers, `fix` the lines that would cure it. `starts_a_day` is how
-    many cgroups it can make (and leave) in a day at worst, `None` where that is not the point.
+    `detail` gives the numbers, `fix` the lines that fix it. `starts_a_day` is how many cgroups it
+    can create (and leave behind) in a day at worst, `None` if it does not apply.
     """
 
     id: str
@@ -60,13 +59,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Enabling:
-    """One way by which a unit gets started.
+    """One way a unit gets started.
 
     `kind`: "wants", "requires", "upholds" (a link in a target's directory or a line in a unit),
-    "timer", "socket", "path" (that unit starts it), "alias", "preset" (the first boot will enable
-    it), "sysv" (systemd's generator makes a unit of an init script), "bus" (on demand over D-Bus),
-    "generator" (made at boot), "manual" (it runs, and no file says why). `by` is the unit that
-    pulls it in, `at` the link or file that says so.
+    "timer", "socket", "path" (that unit starts it), "alias", "preset" (enabled at first boot),
+    "sysv" (systemd's generator makes a unit of an init script), "bus" (on demand over D-Bus),
+    "generator" (made at boot), "manual" (it runs, but no file starts it). `by` is the unit that
+    pulls it in, `at` the link or file that declares it.
     """
 
     kind: str
@@ -79,9 +78,10 @@ class Enabling:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """`Restart=` and all that slows it down; times in seconds, infinity as `float("inf")`.
+    """`Restart=` and its limits; times in seconds, infinity as `float("inf")`.
 
-    Values nobody wrote are systemd's defaults, with the image's own `system.conf` in mind.
+    Unset values are systemd's defaults, as changed by `system.conf`. `written` are the lines of
+    the unit file.
     """
 
     restart: str = "no"
@@ -96,11 +96,11 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EnabledUnit:
-    """A unit that will run, as its files say. `fragment` is its file, "" where it has none.
+    """A unit that will run, from its files. `fragment` is its file, "" if it has none.
 
     `program` is the first word of `ExecStart`; `conditions` are its `Condition…=` and `Assert…=`
-    lines, `timer_s` the shortest period of a timer that repeats; `program_missing` is true where
-    the program is not in the tree, `None` where that could not be looked up.
+    lines, `timer_s` the shortest period of a repeating timer; `program_missing` is true if the
+    program is not in the tree, `None` if unknown.
     """
 
     name: str
@@ -123,19 +123,19 @@ class EnabledUnit:
 
     @property
     def at_boot(self) -> bool:
-        """Does it start without being asked for?"""
+        """Does it start at boot, not only on demand?"""
         return any(each.kind not in ("bus", "alias") for each in self.how)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A unit, or the agent it is, judged.
+    """One unit with its verdict.
 
-    `agent` is the catalogue's id ("ecs"), "" where the catalogue does not know it. `reasons` speak
-    for the verdict, `against` is what speaks otherwise, `wrong_if` what would make it wrong.
-    `unseen` is what could not be looked at. `state` is systemd's ("active (running)") on a live
-    node, "" in an image. `owner`, `expires` and `policy` ("", "expired", "not in the policy",
-    "no owner") are the policy file's.
+    `agent` is the catalogue's id ("ecs"), "" if the unit is not in the catalogue. `reasons` support
+    the verdict, `against` contradicts it, `wrong_if` says what would make it wrong, `unseen` what
+    could not be checked. `state` is systemd's ("active (running)") on a live node, "" in an image.
+    `owner`, `expires` and `policy` ("", "expired", "not in the policy", "no owner") come from the
+    policy file.
     """
 
     unit: str
@@ -161,16 +161,21 @@ class Subject:
 
     @property
     def harmful(self) -> bool:
-        """Has a fault that costs the exit code. Protected units are made to restart for ever; but
-        one that does so now is a fault like any other."""
-        kept = self.verdict is Need.PROTECTED
-        return any(not kept or each.id == CRASH_LOOP for each in self.faults)
+        """Has a fault that makes the exit status 1. Protected units are meant to restart forever,
+        so theirs counts only if it crash-loops now."""
+        protected = self.verdict is Need.PROTECTED
+        return any(not protected or each.id == CRASH_LOOP for each in self.faults)
+
+    @property
+    def is_finding(self) -> bool:
+        """Unneeded, harmful, or against the policy: makes the exit status 1."""
+        return self.verdict is Need.UNNEEDED or self.harmful or bool(self.policy)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Something the node is for: `kind` is "kubernetes", "docker", "ecs", …; `count` containers or
-    pods, by their cgroups; `example` is one of their paths."""
+    """Containers or jobs on the node: `kind` is "kubernetes", "docker", "ecs", …; `count` is how
+    many, by their cgroups; `example` is one of their paths."""
 
     kind: str
     count: int
@@ -182,8 +187,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class KubeletProblem:
-    """What is wrong with kubelet's configuration: `level` is "error" (kubelet does not start, or
-    does not do what was meant), "warning" (it hurts) or "note"; `line` 0 where it has none."""
+    """A problem in kubelet's configuration: `level` is "error" (kubelet refuses to start, or
+    ignores the setting), "warning" (harmful) or "note"; `line` is 0 if it has none."""
 
     level: str
     message: str
@@ -196,10 +201,10 @@ class KubeletProblem:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A node or an image, judged.
+    """A node or an image with the verdicts on its units.
 
-    `workloads` is `None` where cgroups could not be seen (always in an image). `notes` are what a
-    reader must know about the reading itself, `unseen` what nobody could look at.
+    `workloads` is `None` if cgroups could not be read (always in an image). `notes` are about the
+    reading itself, `unseen` lists what could not be checked.
     """
 
     place: str
@@ -211,8 +216,8 @@ class Audit:
     notes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     kubelet: tuple[KubeletProblem, ...] = ()
-    #: Units were listed; without that there is nothing to judge and the exit is 3.
-    told: bool = True
+    #: Units could be listed; if not, there is nothing to judge and the exit status is 3.
+    has_units: bool = True
 
     def __post_init__(self) -> None:
         _escape(self, "place")
@@ -225,17 +230,13 @@ class Audit:
 
     @property
     def found(self) -> tuple[Subject, ...]:
-        """What costs the exit code: unneeded, harmful, or against the policy."""
-        return tuple(
-            each
-            for each in self.subjects
-            if each.verdict is Need.UNNEEDED or each.harmful or each.policy
-        )
+        """The units that make the exit status 1."""
+        return tuple(each for each in self.subjects if each.is_finding)
 
 
 @row
 class CgroupUsage(Row):
-    """What one cgroup has used since it was made; `None` where its controller does not tell."""
+    """What one cgroup has used since it was created; `None` without the controller."""
 
     entity = ("path",)
 

@@ -1,10 +1,10 @@
-"""What would be done about a diagnosis: steps, each with its risk, its undo and its proof.
+"""What would be done about a diagnosis: steps, each with risk, undo and proof.
 
-A plan is data. It can be printed, kept in a file, reviewed by somebody else and applied later; its
-`hash` says that what is applied is what was read. Nothing is changed by making one.
+A plan is data. It can be printed, saved, reviewed by someone else and applied later; its `hash`
+proves that what is applied is what was read. Making a plan changes nothing.
 
-Texts are escaped on the way in, as those of a `Finding` are; `parameters` keep names as the kernel
-gave them, because the executor opens them again.
+Texts are escaped when a plan is built, as in a `Finding`; `parameters` keep names as the kernel
+reports them, because apply opens them again.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Value = str | int | float | bool
 
 
 class PlanError(ValueError):
-    """A text that is no plan."""
+    """Not a valid plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that must still hold at the moment a step is applied: it is read again then.
+    """Something that must still be true when a step is applied; it is read again then.
 
-    `probe` names the reading ("unit.ActiveState ecs.service"), `test` how it is compared with
-    `expected` ("==", "!=", "<=", ">=", "in" a list parted by blanks); `expected` is as it was read
-    when the plan was made. `after` names the step that makes it true, where it cannot be so before
-    that. `read_from` and `why` are for people.
+    `probe` names the reading ("unit.active_state ecs.service"), `test` the comparison with
+    `expected` ("==", "!=", "<=", ">=", or "in" a space-separated list), which was read when the
+    plan was made. `after` names the step that makes it true, if it cannot be true before.
+    `read_from` and `why` are for display.
     """
 
     what: str
@@ -50,9 +50,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What is read after a step, and what it must be for the step to have done its work.
+    """What is read after a step, and the value that proves success.
 
-    `probe` names the reading, as in a `Condition`; without one the step tells it itself.
+    `probe` names the reading, as in a `Condition`; without one the step measures it itself.
     """
 
     what: str
@@ -68,7 +68,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What this plan will not do, why, and the option that lifts it ("" where none does)."""
+    """What this plan will not do, why, and the option that allows it ("" if none does)."""
 
     target: str
     reason: str
@@ -83,8 +83,8 @@ class Step:
     """One change. The order of steps is part of the plan.
 
     `remedy` is the stem of the module in `sexton.cure.remedies` that carries it out; `effect` says
-    exactly what is written where; `cannot_undo` what no undo brings back ("" where nothing is
-    lost). A step that is not `automatic` is only printed.
+    exactly what is written where; `cannot_undo` what is lost permanently ("" if nothing). A step
+    that is not `automatic` is only printed.
     """
 
     id: str
@@ -104,7 +104,7 @@ class Step:
 
     def __post_init__(self) -> None:
         if self.risk not in RISKS:
-            raise PlanError(f"risk {printable(self.risk)!r} is none of {', '.join(RISKS)}")
+            raise PlanError(f"risk {printable(self.risk)!r} is not one of {', '.join(RISKS)}")
         _escape(self, "title", "target", "risk_why", "effect", "cannot_undo", "undo")
         object.__setattr__(self, "commands", tuple(map(printable, self.commands)))
 
@@ -113,9 +113,9 @@ class Step:
 class Plan:
     """Everything to be done on one node in one boot.
 
-    `boot_id` binds it to the running kernel: after a reboot there is nothing left to free and
-    every reading is another. `evidence_until_unix` is the last moment of the diagnosis it rests on.
-    `baseline` is what that diagnosis measured, for `verify` to compare with.
+    `boot_id` binds it to the running kernel: after a reboot there is nothing to free and every
+    reading has changed. `evidence_until_unix` is the end of the diagnosed window. `baseline` is
+    what that diagnosis measured, for `verify` to compare with.
     """
 
     node: str
@@ -135,8 +135,8 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the canonical JSON: what `apply --confirm` takes, whole or its start."""
-        import hashlib  # whoever reads a recording loads this module, too, and hashes nothing
+        """SHA-256 of the canonical JSON: `apply --confirm` takes it or its first digits."""
+        import hashlib  # late: reading a recording loads this module, but hashes nothing
 
         return hashlib.sha256(canonical(self).encode("ascii")).hexdigest()
 
@@ -147,12 +147,12 @@ class Plan:
 
 
 def canonical(plan: Plan) -> str:
-    """One spelling for one plan: sorted keys, no blanks, ASCII."""
+    """A unique spelling: sorted keys, no whitespace, ASCII."""
     return json.dumps(asdict(plan), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
-    """The plan as it is kept in a file, with its hash."""
+    """The plan as written to a file, with its hash."""
     return {**asdict(plan), "hash": plan.hash}
 
 
@@ -160,18 +160,18 @@ _T = TypeVar("_T")
 
 
 def from_json(value: object) -> Plan:
-    """The plan of a parsed file; `PlanError` where it is none, or was changed after it was made."""
+    """The plan of a parsed file; `PlanError` if it is malformed or was modified."""
     whole = _object(value, "plan")
     if whole.get("schema") != SCHEMA:
         raise PlanError(f"schema {printable(str(whole.get('schema')))!r} is not {SCHEMA}")
-    told = whole.pop("hash", None)
+    stated = whole.pop("hash", None)
     whole["steps"] = tuple(_step(each) for each in _list(whole, "steps"))
     whole["refusals"] = tuple(_built(Refusal, each) for each in _list(whole, "refusals"))
     whole["notes"] = tuple(_list(whole, "notes"))
     whole["baseline"] = _values(whole, "baseline")
     plan = _built(Plan, whole)
-    if told != plan.hash:
-        raise PlanError("its hash is not its own: it was changed after it was made")
+    if stated != plan.hash:
+        raise PlanError("hash mismatch: it was changed after it was made")
     return plan
 
 
@@ -191,17 +191,17 @@ def _built(kind: type[_T], value: object) -> _T:
     given = _object(value, kind.__name__.lower())
     known = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(set(given) - set(known)):
-        raise PlanError(f"{kind.__name__.lower()} has no {printable(str(unknown[0]))!r}")
+        raise PlanError(f"unknown field {printable(str(unknown[0]))!r} in {kind.__name__.lower()}")
     for name, each in given.items():
         plain = _PLAIN.get(known[name])
         if plain is not None and (
             not isinstance(each, plain) or (known[name] == "float" and isinstance(each, bool))
         ):
-            raise PlanError(f"{name} of a {kind.__name__.lower()} is no {known[name]}")
+            raise PlanError(f"{name} of a {kind.__name__.lower()} is not a {known[name]}")
         if isinstance(each, float) and not isfinite(each):
-            raise PlanError(f"{name} of a {kind.__name__.lower()} is no number")
+            raise PlanError(f"{name} of a {kind.__name__.lower()} is not a finite number")
         if known[name] == "tuple[str, ...]" and not all(isinstance(item, str) for item in each):
-            raise PlanError(f"{name} of a {kind.__name__.lower()} holds more than texts")
+            raise PlanError(f"{name} of a {kind.__name__.lower()} must contain only strings")
     try:
         return kind(**given)
     except TypeError as error:
@@ -210,23 +210,23 @@ def _built(kind: type[_T], value: object) -> _T:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise PlanError(f"no {what} in it")
+        raise PlanError(f"{what} is missing or not an object")
     return dict(value)
 
 
 def _values(owner: Mapping[str, Any], name: str) -> dict[str, Value]:
     values = _object(owner.get(name), name)
     if any(not isinstance(each, (str, int, float, bool)) for each in values.values()):
-        raise PlanError(f"{name}: not a plain value")
+        raise PlanError(f"{name}: not a scalar value")
     if any(isinstance(each, float) and not isfinite(each) for each in values.values()):
-        raise PlanError(f"{name}: not a number")
+        raise PlanError(f"{name}: not a finite number")
     return values
 
 
 def _list(owner: Mapping[str, Any], name: str) -> list[Any]:
     value = owner.get(name)
     if not isinstance(value, list):
-        raise PlanError(f"{name} is no list")
+        raise PlanError(f"{name} is not a list")
     return value
 
 

@@ -32,8 +32,8 @@ class SourceState(NamedTuple):
     """How a source fared: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
 
     `detail` says what happened in one line; `grant` is what would give us the source, as a
-    command where there is one. `reads` and `spent_s` are its own cost; `asked` is true where
-    somebody asked for it by an option, so that its failure must be said.
+    command where there is one. `reads` and `spent_s` are its own cost; `requested` is true if an
+    option enabled it, so that its failure must be reported.
     """
 
     id: str
@@ -43,7 +43,7 @@ class SourceState(NamedTuple):
     grant: str = ""
     reads: int = 0
     spent_s: float = 0.0
-    asked: bool = False
+    requested: bool = False
 
 
 @frozen

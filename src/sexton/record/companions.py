@@ -19,10 +19,9 @@ from sexton.model.row import Row
 from sexton.model.trace import RingState
 from sexton.record.companion import Companion, Place
 from sexton.record.decoding import Decoding
-from sexton.record.kallsyms import snapshot_kallsyms
 from sexton.record.ring_dump import Dumping
 from sexton.record.ship import Shipper
-from sexton.record.stacks import RollingStacks, Rotation
+from sexton.record.stacks import RollingStacks, Rotation, snapshot_kallsyms
 from sexton.sources.tracefs.ring import EventRing
 from sexton.store.pins import Pin
 
@@ -75,7 +74,7 @@ class Stacks:
         self._stacks.poll(spare=self._spared())
         before, self._told = self._told, self._stacks.state()
         if self._told.deaths > before.deaths:
-            return (RecorderNote("source", f"perf ended: {self._told.reason}; started again"),)
+            return (RecorderNote("source", f"perf exited: {self._told.reason}; restarted"),)
         return ()
 
     def alarmed(self, pin: Pin) -> None:
@@ -136,7 +135,9 @@ class Ring:
         self._notes = []
         if self._dumping is not None and (end := self._dumping.poll()) is not None:
             self._dumping = None
-            words = end.reason or f"ring dumped in {end.seconds:.1f} s: {Path(end.path).name}"
+            words = (
+                end.reason or f"event ring captured in {end.seconds:.1f} s: {Path(end.path).name}"
+            )
             told.append(RecorderNote("detail", words))
         if now_s - self._tended_s >= self._tend_s:
             self._tended_s = now_s
@@ -154,7 +155,7 @@ class Ring:
             return
         self._dumped_s = now
         if self._state.mode != "on":
-            self._notes.append(f"no ring of this alarm: {self._state.reason}")
+            self._notes.append(f"event ring not captured (paused: {self._state.reason})")
             return
         self._dumps += 1
         out = self._place.directory / "rings" / f"{pin.id}.parquet"

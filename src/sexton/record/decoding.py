@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from sexton.errors import SourceError
 from sexton.host.reader import text
-from sexton.host.runner import Manners, Running, start
+from sexton.host.runner import ChildOptions, Running, start
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import count, printable
@@ -43,7 +43,7 @@ from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin
 
 NICE = 19
-_MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
+_CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_with_parent=True)
 _CHILD = "sexton.record.decode_child"
 #: How a child begins a line on one file.
 _WORDS = ("done", "waits", "gone", "failed")
@@ -204,7 +204,7 @@ class Decoding:
         self.counts.waiting_bytes = sum(each.bytes for each in waiting)
         if len(waiting) > _BEHIND and not self._told_behind:
             self._told_behind = True
-            self._notes.append(f"{count(len(waiting), 'file')} wait to be decoded, newest first")
+            self._notes.append(f"{count(len(waiting), 'file')} waiting to be decoded, newest first")
         elif len(waiting) <= _BEHIND // 2:
             self._told_behind = False
         return waiting[::-1]
@@ -245,7 +245,7 @@ class Decoding:
         cache = str(max(self._place.most_bytes // _CACHE_SHARE, _LEAST_CACHE))
         command = [sys.executable, "-I", "-m", _CHILD, str(self._place.directory)]
         try:
-            child = start([*command, json.dumps(asked), cache], _MANNERS)
+            child = start([*command, json.dumps(asked), cache], _CHILD_OPTIONS)
         except SourceError as error:
             self.counts.last_error = printable(str(error))
             self._not_before_s = now_s + 60.0
@@ -264,13 +264,13 @@ class Decoding:
         assert batch is not None
         self._measure(batch)
         status = batch.child.status()
-        said = batch.child.words()
+        said = batch.child.stderr()
         if status is not None:
             self._end(now_s, said, "" if status == 0 else f"ended with {status}")
         elif now_s - batch.began_s > _DEADLINE_S:
-            self._end(now_s, said, f"not done after {_DEADLINE_S:.0f} s; ended")
+            self._end(now_s, said, f"not finished after {_DEADLINE_S:.0f} s; killed")
         elif batch.rss_bytes > _MOST_BYTES:
-            self._end(now_s, said, f"took {batch.rss_bytes >> 20} MB of memory; ended")
+            self._end(now_s, said, f"used {batch.rss_bytes >> 20} MB of memory; killed")
 
     def _measure(self, batch: _Batch) -> None:
         """CPU time, and memory that is its own: the libraries it maps are those we map."""
@@ -335,7 +335,7 @@ class Decoding:
         self._known.setdefault(name, _Waiting(0.0)).failed = True
         self.counts.failed += 1
         self.counts.last_error = printable(why)
-        self._notes.append(f"{name} stays as perf wrote it: {printable(why)}")
+        self._notes.append(f"{name} not decoded, kept as perf wrote it: {printable(why)}")
 
     def _pay(self, now_s: float, batch: _Batch) -> None:
         counted_elsewhere(batch.cpu_s)
@@ -348,4 +348,4 @@ class Decoding:
         if batch is None:
             return
         self._measure(batch)
-        self._end(time.monotonic(), batch.child.words(), "")
+        self._end(time.monotonic(), batch.child.stderr(), "")

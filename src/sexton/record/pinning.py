@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sexton.record.triggers import Raised
-from sexton.store.marks import AFTER_S, BEFORE_S
-from sexton.store.pins import Pin
+from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
 #: A pin that lasts is written again when its end has moved by so much.
 _REPIN_S = 30.0

@@ -29,18 +29,16 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
-from sexton.record.companion import Companion, Place
-from sexton.record.guarded import Guarded
+from sexton.record.companion import Companion, Guarded, Place
 from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
-from sexton.record.side_files import Desk
-from sexton.record.status import Note
+from sexton.record.sealing import ChildSealer
+from sexton.record.side_files import Note, SideFileWriter
 from sexton.record.triggers import Raised, Triggers
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
 from sexton.store.retention import Limits
-from sexton.store.takeover import take_over
 from sexton.store.writer import SEGMENT_S, Writer
 
 FLUSH_S = 5.0
@@ -50,6 +48,11 @@ CLOSER_S = 60.0
 _CLOCK_JUMP_S = 1.0
 _ROWS_A_MINUTE = 50_000
 _PROBE = "bpf.softirq_wait"
+_PAUSED = {
+    "perf.decode": "stack decoding paused; samples kept",
+    "perf.stacks": "stack sampling paused",
+    "tracefs.ring": "event ring paused",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +106,16 @@ class Recorder:
         self._kernel_s = 0.0
         self._recent: list[Note] = []
         self._began_s = time.monotonic()
-        left = take_over(options.directory)
+        sealer = ChildSealer(options.directory, options.limits)
+        left = sealer.take_over()
         self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
         self._pinning = Pinning(self.boot_id)
-        self._desk = Desk(options.directory)
+        self._side_files = SideFileWriter(options.directory)
         chosen = recorded_sources(probe=options.probe, trace=options.trace)
         self._sources = tuple(chosen if sources is None else sources)
-        self._writer = Writer(options.directory, self._header(), options.limits, options.segment_s)
+        self._writer = Writer(
+            options.directory, self._header(), options.limits, options.segment_s, sealer
+        )
         self._sampler = Sampler(host, self._sources, self._keep)
         for words in left:
             self._note("taken over", words)
@@ -137,8 +143,8 @@ class Recorder:
         for each in self._companions:
             if each.outlasts:
                 each.close()
-        self._status("stopped" if whole else "stopped; the disk refused the last minutes")
-        self._desk.close()
+        self._status("stopped" if whole else "stopped; the last minutes could not be written")
+        self._side_files.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -172,7 +178,7 @@ class Recorder:
                 self._judge()
             wake = min(self._sampler.next_due_s, clock.beat, clock.flush, end_s)
             self.stopping.wait(max(0.0, wake - time.monotonic()))
-        self._take(self._desk.last_marks(), time.monotonic())
+        self._take(self._side_files.last_marks(), time.monotonic())
 
     def _accompany(self, wanted: Sequence[Callable[[Place], Companion]]) -> None:
         node, limits = os.uname().nodename, self.options.limits
@@ -192,6 +198,7 @@ class Recorder:
             "boot_id": self.boot_id,
             "host": os.uname().nodename,
             "sexton": __version__,
+            "recorder_start": round(time.time() - (time.monotonic() - self._began_s), 3),
             "providers": {table(kind): each.id for each in self._sources for kind in each.rows},
             "periods": {each.id: each.period_s for each in self._sources},
         }
@@ -215,11 +222,11 @@ class Recorder:
         if abs(offset - clock.offset) >= _CLOCK_JUMP_S:
             self._note("clock", f"the wall clock moved by {offset - clock.offset:+,.1f} s")
             clock.offset = offset
-        self._take(self._desk.marks(), now)
-        self._desk.look()
-        for words in self._desk.problems():
+        self._take(self._side_files.marks(), now)
+        self._side_files.look()
+        for words in self._side_files.problems():
             self._note("disk", words)
-        for pin in self._desk.pinned():  # whoever ships it looks for its file
+        for pin in self._side_files.pinned():  # whoever ships it looks for its file
             for each in self._companions:
                 each.alarmed(pin)
         self._pass_on()
@@ -261,7 +268,7 @@ class Recorder:
         if placed.is_first:
             self._sampler.read_now(CLOSER)
         if placed.is_moved:
-            self._desk.pin(pin)
+            self._side_files.pin(pin)
             for each in self._companions:
                 each.alarmed(pin)
 
@@ -296,11 +303,14 @@ class Recorder:
             return
         words = {
             "slow": "read less often",
-            "rest": "not read any more",
-            "restore": "back",
-            "tell": "is over its limit",
+            "rest": "paused",
+            "restore": "resumed",
+            "tell": "over its limit",
         }
-        told = f"{verdict.source} {words[verdict.action]}: {verdict.why}"
+        about = f"{verdict.source} {words[verdict.action]}"
+        if verdict.action == "rest":
+            about = _PAUSED.get(verdict.source, about)
+        told = f"{about}: {verdict.why}"
         kinds = {"restore": "restored", "tell": "detail"}
         self._note(kinds.get(verdict.action, "shed"), told)
         self._apply(verdict, told)
@@ -355,5 +365,5 @@ class Recorder:
             "companions": {each.name: each.status() for each in self._companions},
             "notes": [note._asdict() for note in self._recent[-20:]],
         }
-        self._desk.show(told)
+        self._side_files.show(told)
         return told

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from sexton.errors import SextonError
-from sexton.host.runner import Manners, Running, start
+from sexton.host.runner import ChildOptions, Running, start
 from sexton.model.row import fields_of
 from sexton.model.trace import TraceEvent
 from sexton.sources.tracefs.ring import EventRing, events
@@ -48,12 +48,14 @@ class Dumping:
         self._began_s = time.monotonic()
         since_ns = ring.hold() - int(seconds * 1e9)
         keep = () if ring.mount is None else (ring.mount,)
-        manners = Manners(nice=_NICE, private=True, heard=True, dies_with_us=True, keep=keep)
+        options = ChildOptions(
+            nice=_NICE, private=True, keep_stderr=True, dies_with_parent=True, keep=keep
+        )
         command = [sys.executable, "-m", __name__, ring.path, path, str(max(0, since_ns))]
         self._end: DumpEnd | None = None
         self._child: Running | None = None
         try:
-            self._child = start(command, manners)
+            self._child = start(command, options)
         finally:
             if self._child is None:
                 ring.release()
@@ -64,7 +66,7 @@ class Dumping:
             return self._end
         status = self._child.status()
         if status is not None:
-            said = self._child.words().strip().rpartition("\n")[2]
+            said = self._child.stderr().strip().rpartition("\n")[2]
             return self._finish("" if status == 0 else said or f"ended with {status}")
         if time.monotonic() - self._began_s > _PATIENCE_S:
             return self._finish(f"not done after {_PATIENCE_S:g} s; ended")

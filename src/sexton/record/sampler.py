@@ -30,7 +30,7 @@ from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState, Window
 from sexton.record.moving import MovingFiles
 from sexton.record.worker import Answer, Worker
-from sexton.sources.registry import Reading, Source, asked_sources
+from sexton.sources.registry import Reading, Source, enabled_sources
 
 _STATES: tuple[tuple[type[SourceError], str], ...] = (
     (SourceAbsent, "absent"),
@@ -52,9 +52,9 @@ _PROMPT_S = 1.0
 _LOOK_AGAIN_S = 60.0
 
 
-def default_sources(*asked: str) -> tuple[Source, ...]:
-    """Every source but those that wait to be asked for by an option that is not in `asked`."""
-    return asked_sources(*asked)
+def default_sources(*options: str) -> tuple[Source, ...]:
+    """All sources except opt-in ones whose option is not in `options`."""
+    return enabled_sources(*options)
 
 
 @dataclass(slots=True, eq=False)
@@ -235,7 +235,7 @@ class Sampler:
                 grant=_grant(seat),
                 reads=seat.reads,
                 spent_s=seat.spent_s,
-                asked=bool(seat.source.asked_by),
+                requested=bool(seat.source.opt_in),
             )
             for seat in self._seats
         )

@@ -2,7 +2,7 @@
 
 A source's own period is what ten seconds of `diagnose` want. Over hours less is enough for some:
 what moves within a second is read every second, walks and tables every ten, what hardly changes
-once per segment (so that each two minutes stand alone), and what is dear once an hour. While an
+every two minutes, and what is dear once an hour. While an
 alarm is on, the tables are read every second too.
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sexton.record.sampler import default_sources
-from sexton.sources.registry import Source, left_out
-from sexton.store.writer import SEGMENT_S
+from sexton.sources.registry import Source, disabled
 
 EVERY_S = 1.0
 TABLES_S = 10.0
+#: What hardly changes.
+STEADY_S = 120.0
 HOURLY_S = 3600.0
 #: Once an hour: they ask the journal, or make the kernel walk, however carefully.
 _DEAR = (
@@ -40,9 +41,9 @@ def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source,
         if each.id in _NOT_SAMPLED:
             continue
         if each.id.startswith("bpf.") and not probe:
-            each = left_out(each, "left out by --no-probe", "sexton record  # without --no-probe")
+            each = disabled(each, "disabled by --no-probe", "sexton record  # without --no-probe")
         if each.id.startswith("tracefs.") and not trace:
-            each = left_out(each, "left out by --no-trace", "sexton record  # without --no-trace")
+            each = disabled(each, "disabled by --no-trace", "sexton record  # without --no-trace")
         period_s = period_of(each)
         # What is read every second must answer within it, like the others of that second.
         deadline_s = min(each.deadline_s, EVERY_S) if period_s == EVERY_S else each.deadline_s
@@ -55,5 +56,5 @@ def period_of(source: Source) -> float:
     if source.id in _DEAR:
         return HOURLY_S
     if source.period_s == 0:
-        return SEGMENT_S
+        return STEADY_S
     return EVERY_S if source.period_s <= EVERY_S else TABLES_S

@@ -31,12 +31,10 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
-from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name
-from sexton.store.layout import segments_in
-from sexton.store.manifest import MANIFEST
+from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name, reach_of
+from sexton.store.layout import MANIFEST, read_manifest, segments_in
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in
-from sexton.store.recording import Segment
 
 SCHEMA = "sexton.shipped/1"
 SHIPPED = "shipped.json"
@@ -129,7 +127,7 @@ class Shipper:
         since = self._busy_since
         if since is not None and now_s - since > _STUCK_S and not self._told_stuck:
             self._told_stuck = True
-            self._notes.append(f"{self.url} has not answered for {seconds(now_s - since)}")
+            self._notes.append(f"{self.url} has not responded for {seconds(now_s - since)}")
         elif since is None:
             self._told_stuck = False
         notes, self._notes = self._notes, []
@@ -173,14 +171,14 @@ class Shipper:
             try:
                 again_s = self._round()
                 if wait_s:
-                    self._notes.append(f"{self.url} takes what is sent again")
+                    self._notes.append(f"{self.url} accepts uploads again")
                 wait_s = 0.0
                 self.counts.last_error = ""
             except Exception as error:  # noqa: BLE001 - the thread must live: told, tried again
                 self.counts.failed += 1
                 self.counts.last_error = one_line(error)
                 if not wait_s:
-                    self._notes.append(f"{self.url}: {self.counts.last_error}; tried again")
+                    self._notes.append(f"{self.url}: {self.counts.last_error}; will retry")
                 wait_s = again_s = min(max(wait_s * 2, _LEAST_WAIT_S), _MOST_WAIT_S)
             self._busy_since = None
             if last:
@@ -218,9 +216,8 @@ class Shipper:
             try:
                 changed_ns = (place / name.text).stat().st_mtime_ns
                 if known is None or known.changed_ns != changed_ns:
-                    found = Segment(place / name.text, name, [])
-                    known = _Held(found.boot_id, found.end[0], found.reach, changed_ns)
-            except (StoreError, OSError):  # damaged, or gone: `recording verify` tells
+                    known = _held(place / name.text, changed_ns)
+            except (StoreError, OSError, TypeError):  # damaged, or gone: `recording verify` tells
                 continue
             self._held[name.text] = known
         self._open = self._open_now()
@@ -335,13 +332,17 @@ class Shipper:
 def _still_there(path: Path, sealed: str | None) -> Iterator[Piece]:
     """A segment's files; none where it was sealed or retired under our eyes."""
     try:
-        if sealed is None:
-            yield from pieces_of_open(path)
-        else:
-            name = next(each for each in segments_in(path.parent) if each.text == sealed)
-            yield from pieces_of(Segment(path, name, []))
-    except (StoreError, StopIteration):
+        yield from pieces_of_open(path) if sealed is None else pieces_of(path)
+    except StoreError:
         return
+
+
+def _held(path: Path, changed_ns: int) -> _Held:
+    manifest = read_manifest(path)
+    boot_id = str(manifest.get("boot_id", ""))
+    (start, at), (end, until) = manifest["start"], manifest["end"]
+    own = Reach(boot_id, (float(start), float(at)), (float(end), float(until)))
+    return _Held(boot_id, float(end), reach_of(path, own), changed_ns)
 
 
 def _boot_of(path: Path) -> str:

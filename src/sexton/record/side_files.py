@@ -1,28 +1,30 @@
 """The small files of a recording: pins, marks and the status, off the sampling thread.
 
-Each is a file of its own on the same disk as the recording, and a disk can hang for minutes. So a
-thread writes and reads them; the recorder leaves what is to be written here, comes by once a second
-for what was found, and never waits.
+They are on the same disk as the recording, and a disk can hang for minutes. So a thread of its own
+reads and writes them; the recorder queues what is to be written, collects what was read once a
+second, and never waits. ``status.json`` is the recorder's current cost, size and paused sources.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import threading
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from sexton.record.status import write_status
-from sexton.store.marks import take_marks
-from sexton.store.pins import Pin, add_pin
+from sexton.store.layout import ASIDE
+from sexton.store.pins import Pin, add_pin, take_marks
 
 #: Pins that wait for a disk that hangs; past it the oldest is given up.
 _MOST_PINS = 1000
 
 
-class Desk:
-    """Takes pins and the status, gives marks and what became of the pins."""
+class SideFileWriter:
+    """Writes pins and the status, reads marks; all queued, nothing blocks the caller."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -34,11 +36,11 @@ class Desk:
         self._wake = threading.Event()
         self._looked = threading.Event()
         self._closing = False
-        self._thread = threading.Thread(target=self._loop, name="sexton-desk", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="sexton-side-files", daemon=True)
         self._thread.start()
 
     def look(self) -> None:
-        """See whether somebody left a mark."""
+        """Look for new marks."""
         self._wake.set()
 
     def pin(self, pin: Pin) -> None:
@@ -51,22 +53,22 @@ class Desk:
         self._wake.set()
 
     def marks(self) -> list[str]:
-        """What people left since the last time."""
+        """Marks read since the last call."""
         return _drained(self._marks)
 
     def last_marks(self, patience_s: float = 2.0) -> list[str]:
-        """What people left up to now; of a disk that hangs what it has given so far."""
+        """All marks up to now, or what a hanging disk has returned within `patience_s`."""
         self._looked.clear()
         self.look()
         self._looked.wait(patience_s)
         return self.marks()
 
     def pinned(self) -> list[Pin]:
-        """Pins that are on disk since the last time."""
+        """Pins written since the last call."""
         return _drained(self._pinned)
 
     def problems(self) -> list[str]:
-        """Why pins could not be written, since the last time."""
+        """Why pins could not be written, since the last call."""
         return _drained(self._problems)
 
     def close(self, patience_s: float = 5.0) -> None:
@@ -102,3 +104,25 @@ class Desk:
 
 def _drained(items: deque[Any]) -> list[Any]:
     return [items.popleft() for _ in range(len(items))]
+
+
+NAME = "status.json"
+
+
+class Note(NamedTuple):
+    """One of the last things that the recorder had to say."""
+
+    wall_s: float
+    kind: str
+    detail: str
+
+
+def write_status(directory: Path, told: Mapping[str, Any]) -> None:
+    """Replace it. Not synced, since after a crash it is worth nothing; on a full disk the old one
+    stays, and the recording itself says why."""
+    aside = directory / f"{ASIDE}{NAME}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        with os.fdopen(os.open(aside, flags, 0o600), "wb") as stream:
+            stream.write(json.dumps(told).encode())
+        aside.rename(directory / NAME)

@@ -5,10 +5,10 @@ when it starts the next, without losing a sample between the two, and each stand
 kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
 - perf runs at a low priority (`NICE`) and is told to die with us, so that a ``kill -9`` of the
-  recorder makes it finish its file and go. `Manners.dies_with_us` watches the *thread* that calls
-  `start` and `poll`, which has to live as long as the recorder: its main loop.
+  recorder makes it finish its file and go. `ChildOptions.dies_with_parent` watches the *thread*
+  that calls `start` and `poll`, which has to live as long as the recorder: its main loop.
 - What a killed recorder left is taken over: an old perf is ended, its open file set aside as
-  ``…-torn`` and given the head that it lacks (`sexton.record.torn`).
+  ``…-torn`` and given the head that it lacks (`sexton.record.stacks`).
 - A perf that dies, or no longer rotates, is started again after 1, 2, 4 … 60 s; each death is
   counted and its last words kept. A full disk is such a death.
 - The bound in bytes deletes the oldest closed files, and is checked at each `poll`. perf's own
@@ -16,24 +16,38 @@ kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
 File times are wall time: the end on the monotonic clock is made from them, and kept between the
 poll that did not see the file yet and the one that did, so that a jump of the clock does no harm.
+
+Kernel symbols are saved beside the stacks, so that they can be resolved after a reboot:
+`/proc/kallsyms` is valid for one boot only (KASLR). Under `kernel.kptr_restrict` it is all zeros
+and is not saved. Modules loaded after the snapshot are not in it.
+
+A perf that is killed leaves a torn perf.data. perf reserves room for the header of a rotated file
+and writes it when the file is closed, so a torn file has zeros there, and all its samples. The
+header describes the samples (the event attributes), and all files of one perf share it: `mend`
+copies it from a sibling, with the size of what is there and none of the closing sections.
+
+Head, native endian (the kernel's tools/perf/Documentation/perf.data-file-format.txt): magic
+``PERFILE2``, ``u64 size, attr_size``, then ``{u64 offset, size}`` of attrs, data and event types,
+then 256 bits of which sections follow the data.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
+import struct
 import time
 from collections.abc import Container
 from typing import NamedTuple
 
-from sexton.errors import SourceError
+from sexton.errors import SourceDenied, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.host.runner import Manners, Running, start
+from sexton.host.runner import ChildOptions, Running, start
 from sexton.record.budget import counted_elsewhere
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
-from sexton.record.torn import mend
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
 #: rotations, and would lose samples exactly when the node is in trouble.
@@ -42,7 +56,7 @@ HERTZ = 97  # and not 100, which would march in step with the kernel's own ticks
 #: Below so many cores the recorder itself weighs more on the machine: half as often there, so that
 #: all of it together stays within 1 %.
 _FEW_CORES, _HERTZ_ON_FEW = 4, 49
-_MANNERS = Manners(nice=NICE, private=True, heard=True, dies_with_us=True)
+_CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_with_parent=True)
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
 #: Of one file: two minutes of 98 busy cores. And no longer than this, so that what an alarm is
@@ -216,7 +230,7 @@ class RollingStacks:
         self._set_aside()
 
     def _launch(self) -> None:
-        self._running = start([*self._command, "-o", f"{self.folder}/{_OPEN}"], _MANNERS)
+        self._running = start([*self._command, "-o", f"{self.folder}/{_OPEN}"], _CHILD_OPTIONS)
         self._began_s = time.monotonic()
         self._again_s = None
 
@@ -226,11 +240,11 @@ class RollingStacks:
             self.cost()
             status = self._running.status()
             if status is None:
-                self._running.words()  # keeps them short
+                self._running.stderr()  # keeps them short
                 if self._open_bytes() > self._rotation.keep_bytes:
                     self._bury(now_s, "one file alone passed the bound in bytes")
             else:
-                said = last_words(self._running.words())
+                said = last_words(self._running.stderr())
                 self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")
         elif self._again_s is not None and now_s >= self._again_s:
             try:
@@ -343,3 +357,83 @@ def _cost_of(host: Host, pid: int) -> ChildCost:
     cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     rss = re.search(r"^VmRSS:\s*(\d+) kB$", text(host.files, f"/proc/{pid}/status"), re.MULTILINE)
     return ChildCost(cpu_s, int(rss[1]) * 1024 if rss is not None else 0)
+
+
+KALLSYMS = "/proc/kallsyms"
+#: Some 200,000 symbols take 11 MB; kernels with everything built in, three times that.
+_MOST_KALLSYMS = 128 << 20
+_NAMED = re.compile(rb"^0*[1-9a-f][0-9a-f]* ", re.MULTILINE)
+_BOOT_ID = re.compile(r"[0-9a-f-]{1,64}", re.ASCII)
+
+
+def snapshot_kallsyms(host: Host, directory: str, boot_id: str) -> str:
+    """Write ``DIR/stacks/kallsyms-<boot id>.gz`` unless it is there; its path.
+
+    Raises `SourceDenied` where the kernel hides its addresses.
+    """
+    if _BOOT_ID.fullmatch(boot_id) is None:
+        raise ValueError(f"no boot id: {boot_id!r}")
+    folder = os.path.join(directory, "stacks")
+    path = os.path.join(folder, f"kallsyms-{boot_id}.gz")
+    if os.path.exists(path):
+        return path
+    symbols = host.files.read(KALLSYMS, _MOST_KALLSYMS)
+    if _NAMED.search(symbols) is None:
+        raise SourceDenied(KALLSYMS, "all addresses are zero: kernel.kptr_restrict", "as root")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    aside = f"{path}.tmp"
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(gzip.compress(symbols, compresslevel=1, mtime=0))
+        file.flush()
+        os.fsync(descriptor)
+    os.rename(aside, path)
+    return path
+
+
+_MAGIC = b"PERFILE2"
+_HEAD = struct.Struct("=8s8Q32s")
+#: Attributes and ids of one event on a thousand cores take 8 kB.
+_MOST_HEAD = 1 << 20
+
+
+class _Head(NamedTuple):
+    magic: bytes
+    size: int
+    attr_size: int
+    attrs_offset: int
+    attrs_size: int
+    data_offset: int
+    data_size: int
+    types_offset: int
+    types_size: int
+    sections: bytes
+
+
+def mend(path: str, sibling: str | None) -> bool:
+    """Whether `path` can be read now; `sibling` is a whole file of the same perf."""
+    with open(path, "r+b", buffering=0) as torn:
+        size = os.fstat(torn.fileno()).st_size
+        head, between = _head(torn.read(_HEAD.size)), b""
+        if head is not None and head.data_size:
+            return True
+        if head is None and sibling is not None:
+            with open(sibling, "rb") as whole:
+                head = _head(whole.read(_HEAD.size))
+                if head is not None:
+                    between = whole.read(head.data_offset - _HEAD.size)
+        if head is None or head.data_offset >= size:
+            return False
+        mended = head._replace(data_size=size - head.data_offset, sections=bytes(32))
+        torn.seek(0)
+        torn.write(_HEAD.pack(*mended) + between)
+        os.fsync(torn.fileno())
+    return True
+
+
+def _head(content: bytes) -> _Head | None:
+    if len(content) < _HEAD.size:
+        return None
+    head = _Head(*_HEAD.unpack(content))
+    sane = head.magic == _MAGIC and head.size == _HEAD.size <= head.data_offset <= _MOST_HEAD
+    return head if sane else None

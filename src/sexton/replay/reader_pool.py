@@ -322,7 +322,7 @@ def _cores() -> int:
     if len(os.sched_getaffinity(0)) < 2:
         return 1
     from sexton.host.host import open_host
-    from sexton.sources.allowance import cores_for_us
+    from sexton.sources.cores import cores_for_us
 
     return min(cores_for_us(open_host()), _MOST)
 

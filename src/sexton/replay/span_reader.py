@@ -444,7 +444,7 @@ class _Joins:
 
 def _follows(before: Segment, segment: Segment) -> bool:
     near = segment.start[0] - before.end[0] <= GAP_S
-    return near and segment.sequence == getattr(before, "last_sequence", before.sequence) + 1
+    return near and segment.sequence == before.last_sequence + 1
 
 
 def inside(mono: F64, span: Span, near: Near) -> Bools:

@@ -309,7 +309,7 @@ def _begins(recording: Recording, last: Segment) -> float | None:
     for segment in recording.segments:
         if segment.sequence > last.sequence:
             break
-        follows = before is not None and before.sequence + 1 == segment.sequence
+        follows = before is not None and before.last_sequence + 1 == segment.sequence
         if segment.boot_id != last.boot_id:
             before = segment
             continue

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -66,20 +66,19 @@ class Reading(NamedTuple):
 
 
 class PagingStep(NamedTuple):
-    """Between two readings, how much each group moved; one that went back is not in it."""
+    """Between two readings, how much each group moved; one that went back is not in it.
+
+    `by_tasks` are pages that tasks scanned themselves, for the machine or for their cgroup.
+    """
 
     start: float
     end: float
     moved: Mapping[str, int]
+    by_tasks: int | None
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
-
-    @property
-    def by_tasks(self) -> int | None:
-        """Pages that tasks scanned themselves, for the machine or for their cgroup."""
-        return _by_tasks(self.moved, "")
 
     @property
     def freed_by_tasks(self) -> int | None:
@@ -101,9 +100,22 @@ def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
     return max(0, moved[f"every{what}"] - threads)
 
 
-def readings(window: Window) -> Sequence[Reading]:
+class Readings(list[Reading]):
+    """Readings, oldest first, with the steps between neighbours."""
+
+    @cached_property
+    def steps(self) -> list[PagingStep]:
+        """Made once: several detectors go through a night of them."""
+        return [
+            between(before, after)
+            for before, after in pairwise(self)
+            if after.follows and after.mono_s > before.mono_s
+        ]
+
+
+def readings(window: Window) -> Readings:
     """Every reading of the counters, oldest first."""
-    return window.keep("paging", lambda: list(_readings(window)))
+    return window.keep("paging", lambda: Readings(_readings(window)))
 
 
 def _readings(window: Window) -> Iterator[Reading]:
@@ -114,17 +126,23 @@ def _readings(window: Window) -> Iterator[Reading]:
         of = [group_of(str(thing[0])) for thing in piece.things]
         groups = [group for group in GROUPS if group in of]
         value = piece.values["value"]
-        sums = np.stack(
-            [_sum(value[[at for at, mine in enumerate(of) if mine == group]]) for group in groups]
-        ) if groups else np.empty((0, len(piece.mono)))  # fmt: skip
-        for at, (mono, follows) in enumerate(zip(piece.mono, piece.follows, strict=True)):
+        sums = np.empty((len(groups), len(piece.mono)))
+        for at, group in enumerate(groups):
+            sums[at] = _sum(value[[row for row, mine in enumerate(of) if mine == group]])
+        times = zip(piece.mono.tolist(), piece.follows.tolist(), strict=True)
+        if not np.isnan(sums).any():  # by far the commonest, and it may be a night
+            counts = sums.astype(np.int64).T.tolist()
+            for (mono, follows), each in zip(times, counts, strict=True):
+                yield Reading(mono, follows, dict(zip(groups, each, strict=True)))
+            continue
+        for (mono, follows), some in zip(times, sums.T.tolist(), strict=True):
             found = {
-                group: int(each)
-                for group, each in zip(groups, sums[:, at].tolist(), strict=True)
-                if each == each  # not NaN
+                group: int(number)
+                for group, number in zip(groups, some, strict=True)
+                if number == number  # not NaN
             }
             if found:
-                yield Reading(float(mono), bool(follows), found)
+                yield Reading(mono, follows, found)
 
 
 def _sum(rows: F64) -> F64:
@@ -134,13 +152,9 @@ def _sum(rows: F64) -> F64:
     return made
 
 
-def steps(found: Sequence[Reading]) -> list[PagingStep]:
+def steps(found: Readings) -> list[PagingStep]:
     """What moved between neighbours."""
-    return [
-        between(before, after)
-        for before, after in pairwise(found)
-        if after.follows and after.mono_s > before.mono_s
-    ]
+    return found.steps
 
 
 def between(before: Reading, after: Reading) -> PagingStep:
@@ -150,7 +164,7 @@ def between(before: Reading, after: Reading) -> PagingStep:
         for group, value in after.sums.items()
         if (step := delta(before.sums.get(group), value)) is not None
     }
-    return PagingStep(before.mono_s, after.mono_s, moved)
+    return PagingStep(before.mono_s, after.mono_s, moved, _by_tasks(moved, ""))
 
 
 def over(found: Sequence[Reading], start: float, end: float) -> PagingStep | None:

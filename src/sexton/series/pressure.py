@@ -8,6 +8,7 @@ low one may still be all of one task's time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -41,9 +42,23 @@ class Stall(NamedTuple):
         return self.end - self.start
 
 
-def levels(window: Window) -> Sequence[Level]:
+class Levels(list[Level]):
+    """Readings, oldest first, with the shares between neighbours."""
+
+    @cached_property
+    def stalls(self) -> list[Stall]:
+        """Made once: several detectors go through a night of them."""
+        made = (
+            between(before, after)
+            for before, after in pairwise(self)
+            if after.follows and after.mono_s > before.mono_s
+        )
+        return [each for each in made if each is not None]
+
+
+def levels(window: Window) -> Levels:
     """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
-    return window.keep("memory pressure", lambda: list(_levels(window)))
+    return window.keep("memory pressure", lambda: Levels(_levels(window)))
 
 
 def _levels(window: Window) -> Iterator[Level]:
@@ -61,14 +76,9 @@ def _known(value: float) -> int | None:
     return int(value) if value == value else None
 
 
-def stalls(found: Sequence[Level]) -> list[Stall]:
+def stalls(found: Levels) -> list[Stall]:
     """The shares between neighbours."""
-    made = (
-        between(before, after)
-        for before, after in pairwise(found)
-        if after.follows and after.mono_s > before.mono_s
-    )
-    return [each for each in made if each is not None]
+    return found.stalls
 
 
 def between(before: Level, after: Level) -> Stall | None:

@@ -206,21 +206,35 @@ def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
     A counter that was not read twice, or only went back, is not in it.
     """
     found: dict[Key, dict[str, float]] = {}
-    last: dict[tuple[Key, str], float] = {}
+    last: dict[str, dict[Key, float]] = {}
     for piece in pieces:
         for name, value in piece.values.items():
-            known = ~np.isnan(value)
-            for row in np.flatnonzero(known.any(axis=1)).tolist():
-                thing = piece.things[row]
-                mine = value[row][known[row]]
-                before = last.get((thing, name))
-                moved = np.diff(mine) if before is None else np.diff(mine, prepend=before)
-                known_steps = moved[moved >= 0]
-                if len(known_steps):
-                    sums = found.setdefault(thing, {})
-                    sums[name] = sums.get(name, 0.0) + float(known_steps.sum())
-                last[thing, name] = float(mine[-1])
+            ends = last.setdefault(name, {})
+            before = np.array([ends.get(thing, np.nan) for thing in piece.things])
+            filled = carried(np.concatenate([before[:, None], value], axis=1))
+            moved = np.diff(filled, axis=1)
+            rises = moved >= 0
+            sums = np.where(rises, moved, 0.0).sum(axis=1).tolist()
+            # A value that stands still because it was not read is no step of zero.
+            steps = np.asarray((rises & ~np.isnan(value)).any(axis=1))
+            for thing, total, known, end in zip(
+                piece.things, sums, steps, filled[:, -1].tolist(), strict=True
+            ):
+                if known:
+                    mine = found.setdefault(thing, {})
+                    mine[name] = mine.get(name, 0.0) + total
+                ends[thing] = end
     return found
+
+
+def carried(values: F64) -> F64:
+    """Unknown values as the last known before them; NaN where there is none."""
+    known = ~np.isnan(values)
+    if known.all():
+        return values
+    at = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
+    made: F64 = np.take_along_axis(values, at, axis=1)
+    return made
 
 
 def stretches(start: F64, end: F64, longest_s: float) -> Ints:

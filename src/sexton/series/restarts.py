@@ -15,9 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sexton.model.unit import Unit
-from sexton.model.window import Columns, Window
+from sexton.model.window import Columns, Key, Window
+from sexton.series.rates import F64, carried
 
 FIELDS = ("restarts", "main_start_us")
 
@@ -54,24 +56,41 @@ def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
     RestartCount(count=4, since_boot=2, rebased=True, seconds=3.0)
     """
     found: dict[str, RestartCount] = {}
-    last: dict[str, tuple[float, float]] = {}
-    began: dict[str, float] = {}
+    last: dict[Key, tuple[float, float]] = {}
+    began: dict[Key, float] = {}
+    nothing = RestartCount(0, 0, False, 0.0)
     for piece in pieces:
         counters, starts = (piece.values[name] for name in FIELDS)
         known = ~np.isnan(counters)
+        before = np.array([last.get(thing, (np.nan, np.nan)) for thing in piece.things])
+        before = before.reshape(len(piece.things), 2)
+        # Where the counter was not read, counter and start stand as they were last read.
+        read = np.where(known, starts, np.nan)
+        counter = carried(np.concatenate([before[:, :1], counters], axis=1))
+        start = _at(np.concatenate([before[:, 1:], read], axis=1), before[:, 0], known)
+        moved = np.diff(counter, axis=1)
+        same = np.diff(start, axis=1) == 0  # false where it is not known
+        counts = np.where((moved > 0) & ~same, moved, 0).sum(axis=1).tolist()
+        fell = np.asarray((moved < 0).any(axis=1))
+        firsts, lasts = known.argmax(axis=1), known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
         for row in np.flatnonzero(known.any(axis=1)).tolist():
-            name = str(piece.things[row][0])
-            mono = piece.mono[known[row]]
-            before = found.get(name, RestartCount(0, 0, False, 0.0))
-            counter, start = counters[row][known[row]], starts[row][known[row]]
-            earlier = last.get(name, (float(counter[0]), float(start[0])))
-            moved = np.diff(counter, prepend=earlier[0])
-            same = np.diff(start, prepend=earlier[1]) == 0  # false where it is not known
+            thing = piece.things[row]
+            name = str(thing[0])
+            so_far = found.get(name, nothing)
+            first = began.setdefault(thing, float(piece.mono[firsts[row]]))
             found[name] = RestartCount(
-                count=before.count + int(moved[(moved > 0) & ~same].sum()),
-                since_boot=int(counter[-1]),
-                rebased=before.rebased or bool((moved < 0).any()),
-                seconds=float(mono[-1]) - began.setdefault(name, float(mono[0])),
+                count=so_far.count + int(counts[row]),
+                since_boot=int(counter[row, -1]),
+                rebased=so_far.rebased or bool(fell[row]),
+                seconds=float(piece.mono[lasts[row]]) - first,
             )
-            last[name] = float(counter[-1]), float(start[-1])
+            last[thing] = float(counter[row, -1]), float(start[row, -1])
     return found
+
+
+def _at(starts: F64, before: F64, known: npt.NDArray[np.bool_]) -> F64:
+    """The start at the last reading at which the counter was known, unknown or not."""
+    there = np.concatenate([~np.isnan(before)[:, None], known], axis=1)
+    at = np.maximum.accumulate(np.where(there, np.arange(starts.shape[1]), 0), axis=1)
+    made: F64 = np.take_along_axis(starts, at, axis=1)
+    return made

@@ -40,20 +40,20 @@ class Reading(Protocol):
     """An opened source."""
 
     def collect(self) -> Iterable[Row]:
-        """Rows as of now; raises `SourceError` where there are none to be had."""
+        """The current rows; raises `SourceError` if there are none to be had."""
 
     def close(self) -> None:
-        """Give back whatever was held; called exactly once."""
+        """Release everything; called exactly once."""
 
 
 @frozen
 class Source(Frozen):
-    """What the registry knows of a source.
+    """A source's declaration.
 
-    `period_s` is how often it wants to be read (0: once per window); `deadline_s` is when its
-    guard gives up on it. `grant` tells a person how to get it where it is absent or denied.
-    `parse` is the pure parser where the source is a plain file. `asked_by` is the option without
-    which it is not opened at all, for sources that cost more than a glance.
+    `period_s` is how often it is read (0: once per window); `deadline_s` is when the sampler gives
+    up on a read. `grant` is a command or setting that makes it available where it is absent or
+    denied. `parse` is the pure parser of a source that is a plain file. `opt_in` is the option that
+    enables it, for sources too expensive to read by default.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Source(Frozen):
     grant: str
     open: Callable[[Host], Reading]
     parse: Callable[[str], Iterable[Row]] | None = None
-    asked_by: str = ""
+    opt_in: str = ""
 
     @property
     def page(self) -> str:
@@ -97,7 +97,7 @@ def file_source(
     deadline_s: float = 1.0,
     grant: str = "",
 ) -> Callable[[Parser], Parser]:
-    """A source that is one file and a pure parser. ``{self}`` in `path` is the host's own
+    """Declare a source that is one file and a pure parser. ``{self}`` in `path` is the host's
     process directory, ``{net}`` its network directory."""
 
     def register(parse: Parser) -> Parser:
@@ -122,14 +122,14 @@ def source(  # noqa: PLR0913 - all but one are named at the call
     period_s: float,
     deadline_s: float = 1.0,
     grant: str = "",
-    asked_by: str = "",
+    opt_in: str = "",
 ) -> Callable[[Opened], Opened]:
-    """A source with a life of its own; `path` is what a person would call it."""
+    """Declare a source that keeps state; `path` is its name for people."""
 
     def register(opened: Opened) -> Opened:
         name = opened.__module__.removeprefix(_PACKAGE)
         declared = Source(name, path, rows, period_s, deadline_s, grant, opened)
-        _found[name] = replace(declared, asked_by=asked_by)
+        _found[name] = replace(declared, opt_in=opt_in)
         return opened
 
     return register
@@ -137,28 +137,30 @@ def source(  # noqa: PLR0913 - all but one are named at the call
 
 @cache
 def all_sources() -> tuple[Source, ...]:
-    """Every source there is, by walking the folders; sorted by id."""
+    """Every source, found by walking the folders; sorted by id."""
     _import(None)
     return tuple(_found[name] for name in sorted(_found))
 
 
 @cache
-def asked_sources(*asked: str) -> tuple[Source, ...]:
-    """Those that wait for no option, and those whose option is among `asked`."""
-    _import(asked)
+def enabled_sources(*options: str) -> tuple[Source, ...]:
+    """All sources except opt-in ones whose option is not in `options`."""
+    _import(options)
     found = (_found[name] for name in sorted(_found))
-    return tuple(each for each in found if not each.asked_by or each.asked_by in asked)
+    return tuple(each for each in found if not each.opt_in or each.opt_in in options)
 
 
-def _import(asked: Sequence[str] | None) -> None:
-    """Modules beside the folders are no sources, and some are dear to import (`archive`). So are
-    some in a folder whose `SOURCES` names those that are, and all in one whose `ASKED_BY` is an
-    option that nobody gave."""
+def _import(options: Sequence[str] | None) -> None:
+    """Import the modules of every folder; modules beside the folders are not sources.
+
+    A folder's `SOURCES` names its sources where some modules are expensive to import; a folder
+    whose `OPT_IN` is not in `options` is skipped (`None`: import everything).
+    """
     for folder in pkgutil.iter_modules(sexton.sources.__path__, _PACKAGE):
         if not folder.ispkg:
             continue
         inside = importlib.import_module(folder.name)
-        if asked is not None and getattr(inside, "ASKED_BY", None) not in (None, *asked):
+        if options is not None and getattr(inside, "OPT_IN", None) not in (None, *options):
             continue
         named = getattr(inside, "SOURCES", None)
         for module in pkgutil.iter_modules(inside.__path__):
@@ -166,8 +168,8 @@ def _import(asked: Sequence[str] | None) -> None:
                 importlib.import_module(f"{folder.name}.{module.name}")
 
 
-def left_out(source: Source, why: str, grant: str) -> Source:
-    """The same source, which only says why it was not asked."""
+def disabled(source: Source, why: str, grant: str) -> Source:
+    """The same source, which only reports why it was not read."""
 
     def refuse(_: Host) -> Reading:
         raise SourceAbsent(source.path, why, grant)
@@ -175,6 +177,6 @@ def left_out(source: Source, why: str, grant: str) -> Source:
     return replace(source, open=refuse)
 
 
-def giving(*kinds: type[Row]) -> tuple[Source, ...]:
+def sources_of(*kinds: type[Row]) -> tuple[Source, ...]:
     """The sources that give any of these rows, for commands that need only a few."""
     return tuple(each for each in all_sources() if set(each.rows) & set(kinds))

@@ -1,14 +1,13 @@
-r"""Who is connected to whom on this node: sock_diag(7), over netlink, as `ss` asks.
+r"""Sockets and the processes that own them: sock_diag(7), over netlink, as `ss` does.
 
 The structures are those of the kernel's include/uapi/linux/{inet_diag,unix_diag}.h. Sockets carry
-an inode, and the descriptors of processes (``/proc/PID/fd/N`` → ``socket:[INODE]``) tell whose it
-is. What this shows is one network namespace, ours: a pod's own sockets are in another, while its
-connections *to* the node's daemons are here with the pod's address.
+an inode, and the descriptors of processes (``/proc/PID/fd/N`` → ``socket:[INODE]``) tell the owner.
+Only our own network namespace is visible: a pod's sockets are in another, while its connections
+*to* the node's daemons appear here with the pod's address.
 
-Quirks: a socket that no process holds (TIME_WAIT, or not yet accepted) has inode 0. UDP knows no
-connection: who sends to a bound UDP socket cannot be seen. UNIX sockets name their peer's inode
-only where the kernel has UNIX_DIAG (a module on some); a connection that its server has not yet
-accepted has no peer.
+Quirks: a socket that no process holds (TIME_WAIT, or not yet accepted) has inode 0. UDP has no
+connections: the senders to a bound UDP socket are unknown. UNIX sockets have their peer's inode
+only with UNIX_DIAG (a module on some kernels); a connection not yet accepted has no peer.
 
 >>> raw = struct.pack("=BBBB", 2, 1, 0, 0) + struct.pack("!HH", 9100, 40000)
 >>> raw += socket.inet_aton("10.0.0.5") + bytes(12) + socket.inet_aton("10.0.0.9") + bytes(12)
@@ -71,8 +70,8 @@ class UnixSocket(NamedTuple):
 class Sockets(NamedTuple):
     """Every socket of this network namespace, and the process that holds each inode.
 
-    `inodes_seen` is false where some processes' descriptors could not be looked at: then a socket
-    without an owner may well have one.
+    `inodes_seen` is false if some processes' descriptors could not be read: then a socket without
+    an owner may still have one.
     """
 
     inet: tuple[InetSocket, ...]
@@ -82,7 +81,7 @@ class Sockets(NamedTuple):
 
 
 def read_sockets(host: Host, pids: Iterable[int], deadline_s: float = 10.0) -> Sockets:
-    """Ask the kernel, then look for the owners among these processes."""
+    """Read the sockets, then look for their owners among these processes."""
     host.require_live(PATH)
     end = time.monotonic() + deadline_s
     inet: list[InetSocket] = []
@@ -92,7 +91,7 @@ def read_sockets(host: Host, pids: Iterable[int], deadline_s: float = 10.0) -> S
             inet += (parse_inet(raw, name) for raw in _dump(wanted, end))
     try:
         unix = tuple(parse_unix(raw) for raw in _dump(_unix_request(), end))
-    except SourceAbsent:  # a kernel without UNIX_DIAG still tells of TCP
+    except SourceAbsent:  # a kernel without UNIX_DIAG still has TCP
         unix = ()
     owners, seen = _owners(host, pids, end)
     return Sockets(tuple(inet), unix, owners, seen)
@@ -101,7 +100,7 @@ def read_sockets(host: Host, pids: Iterable[int], deadline_s: float = 10.0) -> S
 def parse_inet(raw: bytes, protocol: str) -> InetSocket:
     """One `struct inet_diag_msg`."""
     if len(raw) < _INET_BYTES:
-        raise SourceMalformed(PATH, 0, f"an answer of {len(raw)} bytes")
+        raise SourceMalformed(PATH, 0, f"a reply of {len(raw)} bytes")
     family, state = raw[0], raw[1]
     port, remote_port = struct.unpack_from("!HH", raw, 4)
     size = 4 if family == socket.AF_INET else 16
@@ -115,7 +114,7 @@ def parse_inet(raw: bytes, protocol: str) -> InetSocket:
 def parse_unix(raw: bytes) -> UnixSocket:
     """One `struct unix_diag_msg` with its attributes."""
     if len(raw) < _UNIX_BYTES:
-        raise SourceMalformed(PATH, 0, f"an answer of {len(raw)} bytes")
+        raise SourceMalformed(PATH, 0, f"a reply of {len(raw)} bytes")
     state, inode = raw[2], struct.unpack_from("=I", raw, 4)[0]
     peer, name, at = None, "", _UNIX_BYTES
     while at + 4 <= len(raw):
@@ -132,7 +131,7 @@ def parse_unix(raw: bytes) -> UnixSocket:
 
 
 def _plain(address: str) -> str:
-    """An IPv4 address that came over an IPv6 socket, as IPv4.
+    """An IPv4-mapped IPv6 address as IPv4.
 
     >>> _plain("::ffff:10.0.0.9"), _plain("::1")
     ('10.0.0.9', '::1')
@@ -152,28 +151,28 @@ def _unix_request() -> bytes:
 
 
 def _dump(request: bytes, end: float) -> Iterator[bytes]:
-    """The answers to one request, without their netlink headers."""
-    asked = _HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _REQUEST_DUMP, 1, 0) + request
+    """The replies to one request, without their netlink headers."""
+    message = _HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _REQUEST_DUMP, 1, 0) + request
     given = 0
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asking:
-            asking.send(asked)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
+            netlink.send(message)
             while True:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError
-                asking.settimeout(left)
-                for kind, body in _messages(asking.recv(_RECEIVE)):
+                netlink.settimeout(left)
+                for kind, body in _messages(netlink.recv(_RECEIVE)):
                     if kind == _DONE:
                         return
                     if kind == _ERROR:
-                        _complain(body)
+                        _raise_error(body)
                     given += 1
                     if given > MOST_SOCKETS:
                         raise SourceMalformed(PATH, 0, f"more than {MOST_SOCKETS:,} sockets")
                     yield body
     except TimeoutError:
-        raise SourceTimeout(PATH, "no answer before the deadline") from None
+        raise SourceTimeout(PATH, "no reply before the deadline") from None
     except OSError as error:
         raise failure(PATH, error) from None
 
@@ -183,17 +182,17 @@ def _messages(received: bytes) -> Iterator[tuple[int, bytes]]:
     while at + _HEADER.size <= len(received):
         length, kind, *_ = _HEADER.unpack_from(received, at)
         if length < _HEADER.size or at + length > len(received):
-            raise SourceMalformed(PATH, 0, "a message that lies about its length")
+            raise SourceMalformed(PATH, 0, "a message with a wrong length")
         yield kind, received[at + _HEADER.size : at + length]
         at += (length + 3) & ~3
 
 
-def _complain(body: bytes) -> None:
+def _raise_error(body: bytes) -> None:
     code = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
     if code:
         reason = os.strerror(code)
         if reason == os.strerror(2):  # ENOENT: this kernel has no such handler
-            raise SourceAbsent(PATH, "this kernel cannot be asked")
+            raise SourceAbsent(PATH, "not supported by this kernel")
         raise SourceDenied(PATH, reason)
 
 
@@ -214,7 +213,7 @@ def _owners(host: Host, pids: Iterable[int], end: float) -> tuple[dict[int, int]
         for number in numbers:
             try:
                 found = _LINK.fullmatch(host.files.link(f"/proc/{pid}/fd/{number}"))
-            except SourceError:  # closed since it was listed
+            except SourceError:  # closed since
                 continue
             if found is not None:
                 owners.setdefault(int(found[1]), pid)

@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.text import printable
 from sexton.store.homes import annex_names, is_annex
-from sexton.store.layout import ASIDE, sync_directory
-from sexton.store.manifest import MANIFEST, SCHEMA, read_manifest, signed
+from sexton.store.layout import ASIDE, MANIFEST, SCHEMA, read_manifest, signed, sync_directory
 from sexton.store.sealed import open_table, read_table, store_file, store_table
 
 

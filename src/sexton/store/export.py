@@ -27,8 +27,8 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.store.escaped import unescape
-from sexton.store.layout import ASIDE, parse_name, sync_directory, write_all
-from sexton.store.pieces import Piece, loose_pieces, pieces_of
+from sexton.store.layout import ASIDE, sync_directory, write_all
+from sexton.store.pieces import Piece, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording, Segment
 from sexton.store.schema import MONO, POSITION, WALL, schema_of, tables
@@ -281,15 +281,16 @@ def export_recording(
 
 def _placed(aside: Path, recording: Recording, segment: Segment) -> list[int]:
     """The sizes of a segment's files, copied. One that is sealed meanwhile is taken sealed."""
+    if segment.sealed:
+        return [_place(aside, piece) for piece in pieces_of(segment.path)]
     try:
-        return [_place(aside, piece) for piece in pieces_of(segment)]
+        return [_place(aside, piece) for piece in pieces_of_open(segment.path)]
     except StoreError:
-        name = parse_name(segment.name)
         sealed = recording.path / "segments" / segment.name
-        if segment.sealed or name is None or not sealed.is_dir():
+        if not sealed.is_dir():
             raise
         shutil.rmtree(aside / "open" / segment.name, ignore_errors=True)
-        return [_place(aside, piece) for piece in pieces_of(Segment(sealed, name, []))]
+        return [_place(aside, piece) for piece in pieces_of(sealed)]
 
 
 def _place(root: Path, piece: Piece) -> int:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
-from sexton.store.layout import segments_in
-from sexton.store.manifest import read_manifest
+from sexton.store.layout import read_manifest, segments_in
 from sexton.store.pins import Spanned
 
 _NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)

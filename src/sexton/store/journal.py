@@ -1,9 +1,17 @@
-"""The open segment: one Arrow IPC stream per table, and a journal that says how far they count.
+"""The open segment: a file of rows per table, and a journal that says how far they count.
 
-Every flush appends to the streams, syncs them, and then writes one journal line: for each table the
-new end and the checksum of what was added. Readers trust what the journal vouches for and nothing
-else: a torn tail, half a flush or flipped bits are never seen as data, and at most the last flush
-is lost. The streams by themselves are ordinary Arrow: ``pyarrow.ipc.open_stream`` reads them.
+Every flush appends a block to each table's file, syncs it, and then writes one journal line: for
+each table the new end and the checksum of what was added. Readers use what the journal vouches for
+and nothing else: a torn tail, half a flush or flipped bits are never seen as data, and at most the
+last flush is lost.
+
+The recorder samples in this process, and Arrow takes 60 MB, so nothing here imports it to write. A
+block of ``<table>.rows`` is a length (4 bytes, little endian) and that many bytes of zlib. Unpacked
+it is a line of JSON, ``[[name, type, form, bytes], …]``, and the columns one after the other.
+Types: "q" (int64), "Q" (uint64), "d" (float64), "i" (int32), "b" (bool), "s" (text), "m" (a mapping
+as JSON text); "l" behind one is a list of it. Forms: "raw" (machine words) or "json" (a list, with
+null where there is no value). Segments written before that hold Arrow IPC streams,
+``<table>.arrows``; both are read.
 
 A journal line is a checksum, a space and JSON. The first one is the segment's header; those after
 it are flushes: ``{"ends": {"core_times": [offset, crc32], …}, "states": […]}``, with the sources'
@@ -16,61 +24,208 @@ import contextlib
 import json
 import os
 import shutil
+import struct
+import sys
+import types
 import zlib
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from sexton.errors import StoreError
-from sexton.model.row import Row, table
+from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch, SourceState
-from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
-from sexton.store.manifest import FORMAT, SCHEMA, check_format
-from sexton.store.schema import MONO, WALL, encode, schema_of
+from sexton.store.escaped import escape
+from sexton.store.layout import ASIDE, SCHEMA, check_format, read_plain, sync_directory, write_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JOURNAL = "journal"
 READING = "reading"
-READINGS = pa.schema(
-    [
-        pa.field("table", pa.string(), nullable=False),
-        pa.field(MONO, pa.float64(), nullable=False),
-        pa.field(WALL, pa.float64(), nullable=False),
-        pa.field("rows", pa.int32(), nullable=False),
-    ],
-    metadata={"sexton.table": READING, "sexton.format": str(FORMAT)},
-)
+ROWS, ARROWS = ".rows", ".arrows"
+MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
 MOST_JOURNAL = 64 << 20
+#: A block that unpacks to more is not ours.
+_MOST_BLOCK = 256 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
-#: Smaller batches cost more to pack than to write.
-_WORTH_PACKING = 32 << 10
-#: What closes an Arrow stream: ours end where the file ends.
-_END = 8
+_LENGTH = struct.Struct("<I")
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_LITTLE = sys.byteorder == "little"
+_LIMITS = {"q": (-(1 << 63), (1 << 63) - 1), "Q": (0, (1 << 64) - 1)}
+_UNFIT = (AttributeError, OverflowError, RecursionError, TypeError, ValueError)
+
+
+class _Shape(NamedTuple):
+    """What is worked out once per row class: columns with their types, and how to get values."""
+
+    columns: tuple[tuple[str, str], ...]
+    values: Callable[[Row], tuple[Any, ...]]
+
+
+_shapes: dict[type[Row], _Shape] = {}
+
+
+def _shape(kind: type[Row]) -> _Shape:
+    if kind not in _shapes:
+        names = fields_of(kind)
+        get = attrgetter(*names)
+        values = get if len(names) > 1 else lambda row: (get(row),)
+        _shapes[kind] = _Shape(tuple(columns_of(kind).items()), values)
+    return _shapes[kind]
+
+
+def columns_of(kind: type[Row]) -> dict[str, str]:
+    """A row's columns and their types (see above)."""
+    hints = get_type_hints(kind)
+    return {name: column_type(hints[name], name in kind.unsigned) for name in fields_of(kind)}
+
+
+def column_type(hint: object, unsigned: bool) -> str:
+    """The type of a column (see above), from a field's annotation."""
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (each for each in get_args(hint) if each is not type(None))
+    origin = get_origin(hint)
+    if origin is tuple:
+        return f"{column_type(get_args(hint)[0], unsigned)}l"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "m"
+    simple: dict[object, str] = {bool: "b", int: "Q" if unsigned else "q", float: "d", str: "s"}
+    return simple[hint]
+
+
+def encode_rows(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[bytes, int, int]:
+    """Readings as a block, how many rows it has, and how many no column could hold."""
+    shape = _shape(kind)
+    rows = [shape.values(row) for batch in batches for row in batch.rows]
+    moments = [(batch.mono_s, batch.wall_s, len(batch.rows)) for batch in batches]
+    times: list[array[Any]] = [
+        array("d", [mono for mono, _, number in moments for _ in range(number)]),
+        array("d", [wall for _, wall, number in moments for _ in range(number)]),
+        array("i", [place for _, _, number in moments for place in range(number)]),
+    ]
+    try:
+        return _block(shape.columns, times, rows), len(rows), 0
+    except _UNFIT:
+        fit = [index for index, row in enumerate(rows) if _fits(shape, row)]
+    times = [array(column.typecode, [column[index] for index in fit]) for column in times]
+    kept = [rows[index] for index in fit]
+    return _block(shape.columns, times, kept), len(kept), len(rows) - len(kept)
+
+
+def _fits(shape: _Shape, row: tuple[Any, ...]) -> bool:
+    try:
+        for (_, kind), value in zip(shape.columns, row, strict=True):
+            _column(kind, (value,))
+    except _UNFIT:
+        return False
+    return True
+
+
+def _block(
+    columns: Sequence[tuple[str, str]], times: Sequence[Any], rows: Sequence[tuple[Any, ...]]
+) -> bytes:
+    head: list[tuple[str, str, str, int]] = []
+    body: list[bytes] = []
+    for name, made in zip(TIME, times, strict=True):
+        head.append((name, made.typecode, "raw", len(made) * made.itemsize))
+        body.append(_little(made))
+    for (name, kind), values in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
+        form, content = _column(kind, values)
+        head.append((name, kind, form, len(content)))
+        body.append(content)
+    return _packed(head, body)
+
+
+def _packed(head: Sequence[object], body: Sequence[bytes]) -> bytes:
+    content = b"".join((json.dumps(head, separators=(",", ":")).encode(), b"\n", *body))
+    packed = zlib.compress(content, 1)
+    return _LENGTH.pack(len(packed)) + packed
+
+
+def _column(kind: str, values: Sequence[Any]) -> tuple[str, bytes]:
+    """One column's form and bytes; raises one of `_UNFIT` for a value that is not of its type."""
+    if kind in ("q", "Q", "d"):
+        try:
+            if kind == "d" or float not in set(map(type, values)):
+                return "raw", _little(array(kind, values))
+        except TypeError:  # some are absent, or worse
+            pass
+    if _is_plain(kind, values):
+        with contextlib.suppress(UnicodeEncodeError):
+            return "json", _json(values)
+    return "json", _json([None if each is None else _checked_value(kind, each) for each in values])
+
+
+def _is_plain(kind: str, values: Sequence[Any]) -> bool:
+    """Whether JSON can hold these as they are, seen in a few passes over the column and not value
+    by value."""
+    found = set(map(type, values)) - {type(None)}
+    if not found:
+        return True
+    if kind == "s" and found == {str}:
+        return "\0" not in "".join(values if None not in values else filter(None, values))
+    if kind in _LIMITS and found == {int}:
+        there = [each for each in values if each is not None]
+        least, most = _LIMITS[kind]
+        return bool(least <= min(there) and max(there) <= most)
+    return (kind, found) in (("b", {bool}), ("d", {float}))
+
+
+def _checked_value(kind: str, value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if kind[-1] == "l":
+        return [None if each is None else _checked_value(kind[:-1], each) for each in value]
+    if kind == "m":
+        return escape(json.dumps(dict(value)))
+    if kind == "s":
+        if not isinstance(value, str):
+            raise TypeError("not text")
+        return escape(value)
+    if kind == "d" and not isinstance(value, (int, float)):
+        raise TypeError("not a number")
+    if kind == "b" and not isinstance(value, bool):
+        raise TypeError("not a truth")
+    if kind in _LIMITS:
+        least, most = _LIMITS[kind]
+        if not isinstance(value, int) or not least <= value <= most:
+            raise OverflowError("not a whole number of 64 bits")
+        return int(value)
+    return float(value) if kind == "d" else value
+
+
+def _json(values: object) -> bytes:
+    return _to_json(values).encode()
+
+
+def _little(values: array[Any]) -> bytes:
+    if not _LITTLE:
+        values = array(values.typecode, values)
+        values.byteswap()
+    return values.tobytes()
+
+
+def _encode_readings(listed: Sequence[tuple[str, float, float, int]]) -> bytes:
+    names, mono, wall, rows = zip(*listed, strict=True)
+    columns = [
+        ("table", "s", "json", _json(names)),
+        (MONO, "d", "raw", _little(array("d", mono))),
+        (WALL, "d", "raw", _little(array("d", wall))),
+        ("rows", "i", "raw", _little(array("i", rows))),
+    ]
+    head = [(name, kind, form, len(content)) for name, kind, form, content in columns]
+    return _packed(head, [content for *_, content in columns])
 
 
 class _Stream:
-    """One table's stream, and how much of it the journal vouches for."""
+    """One table's file, and how much of it the journal vouches for."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.descriptor = -1
         self.end = 0
-        self._schema = schema
-        self._head: bytes = schema.serialize().to_pybytes()
-
-    def encode(self, batch: pa.RecordBatch, is_first: bool) -> bytes:
-        """A batch as it stands in the stream, behind the schema where it is the first."""
-        head = self._head if is_first else b""
-        if batch.nbytes < _WORTH_PACKING:
-            body: bytes = batch.serialize().to_pybytes()
-            return head + body
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema, options=_PACKED) as writer:
-            writer.write_batch(batch)
-        whole: bytes = sink.getvalue().to_pybytes()
-        return head + whole[len(self._head) : -_END]
 
     def append(self, content: bytes) -> list[int]:
         """Write and sync; the new end and the checksum, for the journal. The file is made here,
@@ -136,7 +291,7 @@ class OpenSegment:
             if fresh:
                 sync_directory(self.directory)
             line: dict[str, Any] = {"ends": ends}
-            told = [[*state[:5], state.asked] for state in states]
+            told = [[*state[:5], state.requested] for state in states]
             if told != self._states:
                 line["states"] = told
             self._vouch(line)
@@ -176,23 +331,18 @@ class OpenSegment:
             name = table(kind)
             listed += [(name, each.mono_s, each.wall_s, len(each.rows)) for each in batches]
             if any(batch.rows for batch in batches):
-                encoded, refused = encode(kind, batches)
+                block, rows, refused = encode_rows(kind, batches)
                 lost += refused
-                self._waiting_rows += encoded.num_rows
-                self._wait(name, schema_of(kind), encoded)
+                self._waiting_rows += rows
+                self._wait(name, block)
         if listed:
-            columns = [
-                pa.array(column, type=field.type)
-                for column, field in zip(zip(*listed, strict=True), READINGS, strict=True)
-            ]
-            self._wait(READING, READINGS, pa.RecordBatch.from_arrays(columns, schema=READINGS))
+            self._wait(READING, _encode_readings(listed))
         return lost
 
-    def _wait(self, name: str, schema: pa.Schema, batch: pa.RecordBatch) -> None:
+    def _wait(self, name: str, block: bytes) -> None:
         if name not in self._streams:
-            self._streams[name] = _Stream(self.directory / f"{name}.arrows", schema)
-        before, stream = self._waiting.get(name, b""), self._streams[name]
-        self._waiting[name] = before + stream.encode(batch, not before and stream.end == 0)
+            self._streams[name] = _Stream(self.directory / f"{name}{ROWS}")
+        self._waiting[name] = self._waiting.get(name, b"") + block
 
     def _vouch(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode()
@@ -238,7 +388,7 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     except OSError as error:
         raise StoreError(f"{directory.name}: journal: {error.strerror}") from None
     lines, length = whole_lines(content)
-    if b"\n" not in content and not any(_size(path) for path in directory.glob("*.arrows")):
+    if b"\n" not in content and not any(map(_size, stream_files(directory))):
         raise Unborn(f"{directory.name}: its journal was not begun")
     if not lines:
         raise StoreError(f"{directory.name}: its journal has no whole line")
@@ -255,20 +405,23 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
         for name, (end, checksum) in flush.get("ends", {}).items():
             pieces.setdefault(name, []).append((ends.get(name, 0), end, checksum))
             ends[name] = end
+    from sexton.store.schema import READINGS, read_stream, with_unlisted
+
     found: dict[str, pa.Table] = {}
     problems: list[str] = []
     for name, parts in pieces.items():
         if only is not None and name not in only:
             continue
+        path = stream_path(directory, name)
         try:
-            kept, bad = _vouched(directory / f"{name}.arrows", parts)
-            found[name] = pa.ipc.open_stream(kept).read_all()
-        except (OSError, StoreError, pa.ArrowException) as error:
-            problems.append(f"{directory.name}/{name}.arrows: {_first_line(error)}")
+            good, bad = _vouched(path, parts)
+            found[name] = read_stream(good, path.suffix)
+        except (OSError, StoreError) as error:
+            problems.append(f"{directory.name}/{path.name}: {_first_line(error)}")
             continue
         if bad:
             problems.append(
-                f"{directory.name}/{name}.arrows: {bad} of {len(parts)} flushes damaged, skipped"
+                f"{directory.name}/{path.name}: {bad} of {len(parts)} flushes damaged, skipped"
             )
     if READING in pieces and (only is None or READING in only) and problems:
         listed = found.get(READING)
@@ -291,27 +444,6 @@ def _cut(name: str, left: bytes) -> str:
     if not later:
         return f"{name}/{JOURNAL}: its last line is torn, one flush is lost"
     return f"{name}/{JOURNAL}: a line is damaged, {later} flushes after it are lost with it"
-
-
-def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
-    """The list of readings, and those that only their rows tell of, since the list is damaged."""
-    from pyarrow import compute as pc  # dear to load, and seldom of use here
-
-    every = [readings]
-    for name, content in found.items():
-        if name == READING or MONO not in content.column_names:
-            continue
-        listed = readings.filter(pc.equal(readings.column("table"), name)).column(MONO)
-        times = content.select([MONO, WALL]).group_by([MONO, WALL]).aggregate([([], "count_all")])
-        new = times.filter(pc.invert(pc.is_in(times.column(MONO), value_set=listed)))
-        columns = [
-            pa.array([name] * new.num_rows, pa.string()),
-            new.column(MONO),
-            new.column(WALL),
-            new.column("count_all").cast(pa.int32()),
-        ]
-        every.append(pa.table(columns, schema=READINGS))
-    return pa.concat_tables([each.cast(READINGS) for each in every])
 
 
 def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
@@ -343,17 +475,44 @@ def _checked(line: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
-def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[bytes, int]:
-    """The stream's bytes without the damaged flushes, and how many those are."""
+def stream_path(directory: Path, name: str) -> Path:
+    """A table's file in an open segment: of this version, or where there is none of an older."""
+    old = directory / f"{name}{ARROWS}"
+    return old if os.path.lexists(old) else directory / f"{name}{ROWS}"
+
+
+def stream_files(directory: Path) -> list[Path]:
+    """Every table's file in an open segment; links are not followed."""
+    found = [path for suffix in (ROWS, ARROWS) for path in directory.glob(f"*{suffix}")]
+    return [path for path in found if not path.is_symlink()]
+
+
+def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
+    """The flushes in a table's file that are as they were written, and how many are not."""
     content = read_plain(path, max(end for _, end, _ in parts))
     good = [
         content[start:end]
         for start, end, checksum in parts
         if len(content) >= end and zlib.crc32(content[start:end]) == checksum
     ]
-    if zlib.crc32(content[: parts[0][1]]) != parts[0][2]:
+    if path.suffix == ARROWS and zlib.crc32(content[: parts[0][1]]) != parts[0][2]:
         raise StoreError("its beginning, which holds the schema, is damaged")
-    return b"".join(good), len(parts) - len(good)
+    return good, len(parts) - len(good)
+
+
+def blocks_in(content: bytes) -> Iterable[tuple[list[list[Any]], bytes]]:
+    """The blocks of one flush: each one's columns, and their bytes."""
+    at = 0
+    while at < len(content):
+        (length,) = _LENGTH.unpack_from(content, at)
+        at += _LENGTH.size
+        unpacker = zlib.decompressobj()
+        whole = unpacker.decompress(content[at : at + length], _MOST_BLOCK)
+        if unpacker.unconsumed_tail or not unpacker.eof:
+            raise ValueError("not a block of rows")
+        at += length
+        head, _, body = whole.partition(b"\n")
+        yield json.loads(head), body
 
 
 def _first_line(error: BaseException) -> str:

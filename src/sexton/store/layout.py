@@ -2,18 +2,24 @@
 
 ::
 
-    LOCK                  held by the one recorder that writes here
-    status.json           what that recorder costs, keeps and has shed
-    marks/                remarks that wait to be taken in
-    open/SEGMENT/         the last minutes: <table>.arrows, and how far they count: journal
-    segments/SEGMENT/     two minutes each: <table>.parquet and manifest.json
-    pins/                 spans that retention spares
-    stacks/, rings/       perf's rotated files, and rings of kernel events dumped at an alarm
-    symbols/              programs' names by build id, for decoding; a cache
+    LOCK                  held by the recorder that writes here
+    status.json           the recorder's cost, size and paused sources
+    marks/                marks that the recorder has not read yet
+    open/SEGMENT/         the last minutes: <table>.rows, and how far they count: journal
+    segments/SEGMENT/     sealed minutes, or a compacted hour: <table>.parquet and manifest.json
+    pins/                 spans that retention must keep
+    stacks/, rings/       perf's rotated files, and event rings captured at an alarm
+    symbols/              cache of program symbols by build id, for decoding
 
-A segment is called ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
-people, and clocks jump. What is being written has a name that starts with a dot until it is whole.
-Everything is for its owner alone: process names and kernel messages are nobody else's business.
+A segment is named ``<sequence>-<UTC time>``. The sequence alone gives the order: the time is for
+people, and clocks jump. A compacted segment is named ``<first>-<UTC time>-<last>`` and replaces the
+segments with these sequence numbers; until they are deleted, readers ignore them. A name that
+starts with a dot is still being written.
+All files are mode 0600: process names and kernel messages are private.
+
+A manifest lists a sealed directory's tables with their checksums: a line with the manifest's own
+checksum and a line of JSON. `FORMAT` counts changes of meaning; a recording with a higher number is
+refused. Nothing here imports Arrow.
 """
 
 from __future__ import annotations
@@ -21,41 +27,58 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
+import shutil
 import stat
 import time
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
 
 DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings", "symbols")
 ASIDE = ".new-"
-_NAME = re.compile(r"([0-9]{8,})-[0-9]{8}T[0-9]{6}Z", re.ASCII)
+_NAME = re.compile(r"([0-9]{8,})-[0-9]{8}T[0-9]{6}Z(?:-([0-9]{8,}))?", re.ASCII)
 
 
 class SegmentName(NamedTuple):
-    """A segment's place in the order, and its directory's name."""
+    """A segment's first sequence number, its directory's name, and its last sequence number, which
+    differs from the first in a compacted segment."""
 
     sequence: int
     text: str
+    last: int
+
+    def replaces(self, other: SegmentName) -> bool:
+        """Whether `other` was compacted into this segment."""
+        inside = self.sequence <= other.sequence and other.last <= self.last
+        return inside and self.last - self.sequence > other.last - other.sequence
 
 
-def segment_name(sequence: int, wall_s: float) -> SegmentName:
+def segment_name(sequence: int, wall_s: float, last: int | None = None) -> SegmentName:
     """A new segment's name.
 
-    >>> segment_name(7, 0.0).text
-    '00000007-19700101T000000Z'
+    >>> segment_name(7, 0.0).text, segment_name(7, 0.0, last=36).text
+    ('00000007-19700101T000000Z', '00000007-19700101T000000Z-00000036')
     """
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(min(max(wall_s, 0.0), 2e11)))
-    return SegmentName(sequence, f"{sequence:08d}-{moment}")
+    if last is None:
+        return SegmentName(sequence, f"{sequence:08d}-{moment}", sequence)
+    return SegmentName(sequence, f"{sequence:08d}-{moment}-{last:08d}", last)
 
 
 def parse_name(text: str) -> SegmentName | None:
-    """`None` for anything that is no segment of ours."""
+    """`None` for anything that is not a segment's name."""
     found = _NAME.fullmatch(text)
-    return None if found is None else SegmentName(int(found[1]), text)
+    if found is None:
+        return None
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    return SegmentName(first, text, last) if last >= first else None
 
 
 def prepare(directory: Path) -> None:
@@ -72,10 +95,41 @@ def prepare(directory: Path) -> None:
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
-    """Segments of one directory, oldest first; whatever else lies there is not counted.
+    """The current segments of one directory, oldest first: not those that were compacted into
+    another, nor links, nor other files."""
+    return current(_segment_directories(directory))
 
-    A link to a directory elsewhere is none of ours, whatever it is called.
+
+def replaced_in(directory: Path) -> dict[str, str]:
+    """Segments that were compacted and not deleted yet, each with the name of its successor."""
+    names = _segment_directories(directory)
+    whole = [each for each in names if each.last > each.sequence]
+    return {
+        each.text: next(other.text for other in whole if other.replaces(each))
+        for each in names
+        if any(other.replaces(each) for other in whole)
+    }
+
+
+def current(names: Iterable[SegmentName]) -> list[SegmentName]:
+    """These segments in order, without those that another one of them replaces.
+
+    >>> hour = segment_name(1, 0.0, last=30)
+    >>> [each.sequence for each in current([segment_name(31, 0.0), segment_name(2, 0.0), hour])]
+    [1, 31]
     """
+    kept: list[SegmentName] = []
+    whole: list[SegmentName] = []
+    for each in sorted(names, key=lambda name: (name.sequence, -name.last, name.text)):
+        # Sorted so, a successor comes before what it replaces, and successors do not overlap.
+        if not whole or not whole[-1].replaces(each):
+            kept.append(each)
+            if each.last > each.sequence:
+                whole.append(each)
+    return kept
+
+
+def _segment_directories(directory: Path) -> list[SegmentName]:
     try:
         with os.scandir(directory) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -171,6 +225,16 @@ def is_locked(directory: Path) -> bool:
     return False
 
 
+def remove(segment: Path) -> None:
+    """Delete a segment's directory. Renamed first, so that no reader finds half of it."""
+    aside = segment.with_name(f"{ASIDE}{segment.name}")
+    try:
+        segment.rename(aside)
+    except OSError:
+        aside = segment
+    shutil.rmtree(aside, ignore_errors=True)
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write aside, sync, rename: readers see the old file or the new one, never half."""
     aside = path.with_name(f"{ASIDE}{path.name}")
@@ -205,3 +269,74 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+FORMAT = 1
+#: What every file that vouches for others says it is.
+SCHEMA = f"sexton.recording/{FORMAT}"
+MANIFEST = "manifest.json"
+_MOST_MANIFEST = 16 << 20
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """A sealed segment's manifest; `StoreError` where it is missing, damaged or from the future."""
+    try:
+        content = read_plain(directory / MANIFEST, _MOST_MANIFEST)
+    except OSError as error:
+        raise StoreError(f"{directory.name}: {MANIFEST}: {error.strerror}") from None
+    checksum, _, text = content.partition(b"\n")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
+        told: dict[str, Any] = json.loads(text)
+        newer = _refused(told)
+        if not newer:
+            _check(told)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StoreError(f"{directory.name}: {MANIFEST} is not a valid manifest") from None
+    if newer:
+        raise StoreError(f"{directory.name}: {newer}")
+    return told
+
+
+def _refused(told: Mapping[str, Any]) -> str:
+    try:
+        check_format(told["schema"])
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def _check(told: Mapping[str, Any]) -> None:
+    """Is it of a manifest's shape? A foreign file may have a checksum too."""
+    for name, described in told["tables"].items():
+        if "/" in name or not isinstance(described, dict):
+            raise ValueError("not a table")
+        if "crc32" in described:
+            int(described["bytes"]), int(described["rows"])
+    if any(len(state) < 6 for state in told.get("states", ())):
+        raise ValueError("not a source's state")
+    for edge in ("start", "end"):
+        if told[edge] is not None:
+            mono, wall = told[edge]
+            float(mono), float(wall)
+
+
+def signed(told: Mapping[str, Any]) -> bytes:
+    """A manifest's bytes: a checksum on the first line, what it vouches for on the second."""
+    text = json.dumps(told, separators=(",", ":")).encode()
+    return b"%08x\n%s" % (zlib.crc32(text), text)
+
+
+def check_format(told: object) -> None:
+    """`ValueError` where this is no recording's name, `StoreError` where a newer Sexton wrote it.
+
+    >>> check_format("sexton.recording/9")
+    Traceback (most recent call last):
+    sexton.errors.StoreError: written by a newer Sexton (sexton.recording/9)
+    """
+    name, _, number = str(told).rpartition("/")
+    if name != SCHEMA.rpartition("/")[0] or not number.isdecimal():
+        raise ValueError("not a recording of ours")
+    if int(number) > FORMAT:
+        raise StoreError(f"written by a newer Sexton ({told})")

@@ -9,6 +9,7 @@ Files are named by the manifest and the journal alone. Whatever else lies there 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -17,13 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.store.annex import Annex
-from sexton.store.homes import LONGEST_RAW_S
-from sexton.store.journal import JOURNAL, MOST_JOURNAL, whole_lines
-from sexton.store.layout import read_plain
-from sexton.store.manifest import MANIFEST
+from sexton.store.homes import LONGEST_RAW_S, annex_names
+from sexton.store.journal import JOURNAL, MOST_JOURNAL, stream_path, whole_lines
+from sexton.store.layout import MANIFEST, read_manifest, read_plain
 from sexton.store.pins import Spanned
-from sexton.store.recording import Segment
 
 _LOOSE = ("rings", "stacks")
 #: perf writes on into it.
@@ -61,29 +59,28 @@ class Piece(NamedTuple):
             raise StoreError(f"{self.name}: {error.strerror}") from None
 
 
-def pieces_of(segment: Segment) -> list[Piece]:
-    """A segment's files, the one that vouches for the others last; then each annex in the same way.
+def pieces_of(path: Path) -> list[Piece]:
+    """A sealed segment's files, its manifest last; then those of each annex in the same way.
 
-    `StoreError` where it is gone: sealed or retired meanwhile.
+    `StoreError` where it is damaged or gone: compacted or deleted meanwhile.
     """
-    if segment.sealed:
-        place = f"segments/{segment.name}"
-        found = _sealed(place, segment)
-        for annex in segment.annexes:
-            found += _sealed(f"{place}/{annex.name}", annex)
-        return found
-    return pieces_of_open(segment.path)
+    place = f"segments/{path.name}"
+    found = _sealed(place, path)
+    for name in annex_names(path):
+        with contextlib.suppress(StoreError):  # damaged: `recording verify` names it
+            found += _sealed(f"{place}/{name}", path / name)
+    return found
 
 
-def _sealed(place: str, sealed: Segment | Annex) -> list[Piece]:
+def _sealed(place: str, path: Path) -> list[Piece]:
     names = [
         f"{name}.parquet"
-        for name, told in sealed.manifest["tables"].items()
+        for name, told in read_manifest(path)["tables"].items()
         if "crc32" in told and _TABLE.fullmatch(name)
     ]
-    sizes = {name: _size(sealed.path / name) for name in [*names, MANIFEST]}
+    sizes = {name: _size(path / name) for name in [*names, MANIFEST]}
     return [
-        Piece(f"{place}/{name}", sealed.path / name, size)
+        Piece(f"{place}/{name}", path / name, size)
         for name, size in sizes.items()
         if size is not None
     ]
@@ -101,10 +98,12 @@ def pieces_of_open(path: Path) -> list[Piece]:
         ends.update({name: end for name, (end, _) in line.get("ends", {}).items()})
     found = []
     for name, end in ends.items():
-        file = f"{name}.arrows"
-        size = _size(path / file)
-        if size is not None and _TABLE.fullmatch(name):
-            found.append(Piece(f"{place}/{file}", path / file, min(end, size)))
+        if not _TABLE.fullmatch(name):
+            continue
+        file = stream_path(path, name)
+        size = _size(file)
+        if size is not None:
+            found.append(Piece(f"{place}/{file.name}", file, min(end, size)))
     return [*found, Piece(f"{place}/{JOURNAL}", path / JOURNAL, length)]
 
 

@@ -26,25 +26,45 @@ from sexton.store.homes import Reach, annex_names, reach_of
 from sexton.store.journal import (
     JOURNAL,
     READING,
-    READINGS,
     Recovered,
     Unborn,
     recover,
+)
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SegmentName,
+    current,
+    parse_name,
+    read_manifest,
+    segments_in,
+)
+from sexton.store.schema import (
+    MONO,
+    POSITION,
+    READINGS,
+    WALL,
+    decode,
+    schema_of,
+    tables,
+    texts_of,
     with_unlisted,
 )
-from sexton.store.layout import ASIDE, SegmentName, parse_name
-from sexton.store.manifest import MANIFEST, read_manifest
-from sexton.store.schema import MONO, POSITION, WALL, decode, schema_of, tables, texts_of
 from sexton.store.sealed import read_table, spans_of
+
+#: A recorder changes the list of segments every few minutes; to open them all takes less.
+_MOST_LOOKS = 5
 
 
 class Segment:
-    """Two minutes of a node. `start` and `end` are (monotonic, UNIX) seconds of its readings."""
+    """Some minutes of a node, or a compacted hour. `start` and `end` are (monotonic, UNIX) seconds
+    of its first and last readings; `sequence` and `last_sequence` number the segments in it."""
 
     def __init__(self, path: Path, name: SegmentName, problems: list[str]) -> None:
         self.path = path
         self.name = name.text
         self.sequence = name.sequence
+        self.last_sequence = name.last
         self._problems = problems
         self._recovered: Recovered | None = None
         self.sealed = _is_there(path / MANIFEST) or not _is_there(path / JOURNAL)
@@ -96,7 +116,7 @@ class Segment:
     def states(self) -> tuple[SourceState, ...]:
         """How every source fared, as of its last flush."""
         return tuple(
-            SourceState(name, path, state, detail, grant, asked=bool(asked))
+            SourceState(name, path, state, detail, grant, requested=bool(asked))
             for name, path, state, detail, grant, asked, *_ in self.manifest.get("states", ())
         )
 
@@ -157,8 +177,43 @@ class Segment:
         try:
             return read_table(self.path, name, self.manifest, columns, coded)
         except StoreError as error:
+            if not _is_there(self.path) and name in self.manifest["tables"]:
+                return self._from_successor(name, columns, coded)
             self._tell(str(error))
             return None
+
+    def _from_successor(
+        self, name: str, columns: Sequence[str] | None, coded: Sequence[str]
+    ) -> pa.Table | None:
+        """This segment's rows of a table, after it was compacted while a reader had it open."""
+        own = SegmentName(self.sequence, self.name, self.last_sequence)
+        for other in segments_in(self.path.parent):
+            if other.replaces(own):
+                break
+        else:  # deleted by retention
+            self._tell(f"{self.name}: deleted while it was being read")
+            return None
+        wanted = None if columns is None else [*dict.fromkeys((MONO, *columns))]
+        try:
+            successor = self.path.parent / other.text
+            found = read_table(successor, name, read_manifest(successor), wanted, coded)
+        except StoreError as error:
+            self._tell(str(error))
+            return None
+        if found is None:
+            return None
+        mono = found.column(MONO).to_numpy()
+        if name == READING:
+            first, last = self.start[0], self.end[0]
+        else:
+            span = self.manifest["tables"][name]
+            first, last = span["first"][0], span["last"][0]
+        found = found.filter(pa.array((mono >= first) & (mono <= last)))
+        return (
+            found
+            if columns is None
+            else found.select([each for each in columns if each in found.column_names])
+        )
 
     def tell_to(self, problems: list[str]) -> None:
         """Where problems go that are met from now on."""
@@ -193,6 +248,7 @@ class Recording:
         self.path = path
         self.problems: list[str] = []
         self.segments: list[Segment] = []
+        self._changed = False
         try:
             names = os.listdir(path)
         except FileNotFoundError:
@@ -201,35 +257,44 @@ class Recording:
             raise StoreError(f"{path}: {error.strerror}") from None
         if not {"segments", "open"} & {*names}:
             raise StoreError(f"{path}: not a recording: it has neither segments/ nor open/")
-        found: dict[str, Segment] = {}
-        for place in ("open", "segments"):  # one that was sealed just now is better there
-            for segment in self._in(place):
-                found[segment.name] = segment
+        for _ in range(_MOST_LOOKS):
+            self.problems.clear()
+            found: dict[str, Segment] = {}
+            for place in ("open", "segments"):  # one that was sealed just now is better there
+                for segment in self._in(place):
+                    found[segment.name] = segment
+            if not self._changed:
+                break
         self.segments = sorted(found.values(), key=lambda each: each.sequence)
 
     def _in(self, place: str) -> Iterator[Segment]:
+        self._changed = False
         try:
             entries = sorted(os.scandir(self.path / place), key=lambda entry: entry.name)
         except FileNotFoundError:
             return
         except OSError as error:
             raise StoreError(f"{self.path / place}: {error.strerror}") from None
+        names: list[SegmentName] = []
         for entry in entries:
             name = parse_name(entry.name)
-            if name is None or not entry.is_dir(follow_symlinks=False):
-                if not entry.name.startswith(ASIDE):  # else: being written, or its writer died
-                    self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
-                continue
+            if name is not None and entry.is_dir(follow_symlinks=False):
+                names.append(name)
+            elif not entry.name.startswith(ASIDE):  # else: being written, or its writer died
+                self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
+        for name in current(names):
+            path = self.path / place / name.text
             problems: list[str] = []
             try:
-                segment = Segment(Path(entry.path), name, problems)
+                segment = Segment(path, name, problems)
             except Unborn:
                 continue
             except StoreError as error:
                 segment = None
                 problems.append(printable(str(error)))
-            if not _is_there(Path(entry.path)):
-                continue  # sealed or retired under our eyes
+            if not _is_there(path):
+                self._changed = True  # sealed, compacted or deleted meanwhile
+                continue
             self.problems += [each for each in problems if each not in self.problems]
             if segment is not None:
                 segment.tell_to(self.problems)

@@ -16,18 +16,27 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
 from sexton.store.homes import LONGEST_RAW_S, Reach, annex_names, reach_of
-from sexton.store.layout import SegmentName, segments_in
+from sexton.store.layout import (
+    SegmentName,
+    read_manifest,
+    remove,
+    replaced_in,
+    segments_in,
+    sync_directory,
+)
 from sexton.store.pins import Pin, drop_pin, pins_in
-from sexton.store.recording import Segment
-from sexton.store.sealed import remove
 
 #: Of all bytes, what pinned segments may take.
 PINNED_SHARE = 0.5
+#: Compacted segments stay this long, for readers that have them open. A reader that is slower reads
+#: its rows from the compacted one (`Segment.table`).
+GRACE_S = 300.0
 _LOOSE = ("stacks", "rings", "symbols")
 #: perf writes on into it: deleting it would free nothing.
 _UNFINISHED = "perf.data"
@@ -79,6 +88,8 @@ class Keeper:
         self.directory = directory
         self.limits = limits
         self._kept: dict[str, _Kept] = {}
+        #: Compacted segments that are still there, and since when (monotonic seconds).
+        self._replaced: dict[str, float] = {}
 
     @property
     def bytes(self) -> int:
@@ -90,6 +101,7 @@ class Keeper:
 
         `now` is (monotonic, wall) seconds; `elsewhere` are bytes outside ``segments/`` that count.
         """
+        self._drop_replaced(now[0])
         pins = self._look()
         self._age_out(now, boot_id)
         given_up = self._bound_pins(pins, elsewhere, boot_id)
@@ -154,8 +166,16 @@ class Keeper:
             return now[0] - pin.end_s <= self.limits.age_s
         return False
 
+    def _drop_replaced(self, now_s: float) -> None:
+        """Delete what was compacted, once readers have had time to notice."""
+        there = replaced_in(self.directory / "segments")
+        self._replaced = {name: self._replaced.get(name, now_s) for name in there}
+        old = [name for name, since_s in self._replaced.items() if now_s - since_s >= GRACE_S]
+        drop_replaced(self.directory / "segments", old)
+
     def drop_oldest(self) -> str:
-        """Give up the oldest segment that nothing pins, to make room; its name, or nothing."""
+        """Delete the oldest segment that nothing pins, to make room; its name, or nothing."""
+        drop_replaced(self.directory / "segments")
         self._look()
         loose = [each for each in self._kept.values() if not each.pins]
         oldest = min(loose, key=lambda each: each.sequence, default=None)
@@ -229,6 +249,27 @@ class Keeper:
         return sorted(found, key=lambda each: (each.moment_s, each.path))
 
 
+def drop_replaced(segments: Path, names: Iterable[str] | None = None) -> int:
+    """Delete segments that were compacted, all or these; how many.
+
+    An annex that was sealed into one of them after the merge moves to its successor.
+    """
+    dropped = 0
+    replaced = replaced_in(segments)
+    for text in replaced if names is None else names:
+        successor = replaced.get(text)
+        if successor is None:
+            continue
+        for annex in annex_names(segments / text):
+            if not os.path.lexists(segments / successor / annex):
+                with contextlib.suppress(OSError):
+                    (segments / text / annex).rename(segments / successor / annex)
+                    sync_directory(segments / successor)
+        remove(segments / text)
+        dropped += not os.path.lexists(segments / text)
+    return dropped
+
+
 def _is_near(pin: Pin, moment_s: float) -> bool:
     """Was a file that was closed at `moment_s` written within the pin's reach of its moment?"""
     reach_s = pin.end_s - pin.start_s
@@ -237,9 +278,11 @@ def _is_near(pin: Pin, moment_s: float) -> bool:
 
 def _kept(path: Path, name: SegmentName) -> _Kept:
     try:
-        found = Segment(path, name, [])
-        boot_id, start, end = found.boot_id, found.start, found.end
-    except StoreError:  # `sexton recording verify` names it; it ages like the others
+        told = read_manifest(path)
+        boot_id = str(told.get("boot_id", ""))
+        (mono, wall), (last_mono, last_wall) = told["start"], told["end"]
+        start, end = (float(mono), float(wall)), (float(last_mono), float(last_wall))
+    except (StoreError, TypeError):  # `sexton recording verify` names it; it ages like the others
         boot_id, start = _NO_BOOT, (0.0, 0.0)
         try:
             end = (0.0, path.stat().st_mtime)

@@ -16,34 +16,36 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import chain
-from operator import attrgetter
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import sexton.model
+from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
 from sexton.store.arrays import Ints, values
-from sexton.store.escaped import escape
-from sexton.store.manifest import FORMAT
-
-_TEXT = ("str", "str | None")
-MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
-#: What Arrow and we ourselves raise for a value that is not of its column's type.
-_UNFIT = (
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    pa.ArrowException,
+from sexton.store.journal import (
+    ARROWS,
+    MONO,
+    POSITION,
+    READING,
+    ROWS,
+    TIME,
+    WALL,
+    blocks_in,
+    columns_of,
+    encode_rows,
 )
+from sexton.store.layout import FORMAT
+
+__all__ = ["FORMAT", "MONO", "POSITION", "TIME", "WALL"]
+_TEXT = ("str", "str | None")
 
 
 @cache
@@ -57,167 +59,103 @@ def tables() -> Mapping[str, type[Row]]:
 _TIME_TYPES = (pa.float64(), pa.float64(), pa.int32())
 
 
-class _Column(NamedTuple):
-    """One field: its type, and how its values are turned into it.
-
-    "whole" and "wholes" are integers and lists of them, "text" and "texts" likewise, "json" is a
-    mapping, "plain" needs nothing.
-    """
-
-    type: pa.DataType
-    how: str
-
-
-class _Shape(NamedTuple):
-    """What is made once per row class."""
-
-    schema: pa.Schema
-    columns: tuple[_Column, ...]
-    values: Callable[[Row], tuple[Any, ...]]
-    mappings: frozenset[str]
-
-
-_shapes: dict[type[Row], _Shape] = {}
+_ARROW = {
+    "q": pa.int64(),
+    "Q": pa.uint64(),
+    "i": pa.int32(),
+    "d": pa.float64(),
+    "b": pa.bool_(),
+    "s": pa.string(),
+    "m": pa.string(),
+}
+READINGS = pa.schema(
+    [
+        pa.field("table", pa.string(), nullable=False),
+        pa.field(MONO, pa.float64(), nullable=False),
+        pa.field(WALL, pa.float64(), nullable=False),
+        pa.field("rows", pa.int32(), nullable=False),
+    ],
+    metadata={"sexton.table": READING, "sexton.format": str(FORMAT)},
+)
 
 
-def _shape(kind: type[Row]) -> _Shape:
-    if kind not in _shapes:
-        hints = get_type_hints(kind)
-        names = fields_of(kind)
-        types = [_arrow(hints[name], name in kind.unsigned) for name in names]
-        made = [
-            pa.field(name, arrow, nullable=False)
-            for name, arrow in zip(TIME, _TIME_TYPES, strict=True)
-        ]
-        made += [pa.field(name, arrow) for name, arrow in zip(names, types, strict=True)]
-        told = {"sexton.table": table(kind), "sexton.format": str(FORMAT)}
-        mappings = frozenset(name for name in names if _is_mapping(hints[name]))
-        columns = tuple(
-            _Column(arrow, "json" if name in mappings else _how(arrow))
-            for name, arrow in zip(names, types, strict=True)
-        )
-        _shapes[kind] = _Shape(pa.schema(made, metadata=told), columns, _values_of(names), mappings)
-    return _shapes[kind]
+def _arrow(kind: str) -> pa.DataType:
+    return pa.list_(_arrow(kind[:-1])) if kind[-1] == "l" else _ARROW[kind]
 
 
-def _how(arrow: pa.DataType) -> str:
-    if pa.types.is_list(arrow):
-        inner = _how(arrow.value_type)
-        return f"{inner}s" if inner != "plain" else inner
-    if pa.types.is_string(arrow):
-        return "text"
-    return "whole" if pa.types.is_integer(arrow) else "plain"
+_schemas: dict[type[Row], pa.Schema] = {}
 
 
 def schema_of(kind: type[Row]) -> pa.Schema:
     """The Arrow schema of a row's table."""
-    return _shape(kind).schema
+    if kind not in _schemas:
+        _schemas[kind] = _schema(kind)
+    return _schemas[kind]
 
 
-def _values_of(names: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
-    if len(names) == 1:
-        only = attrgetter(names[0])
-        return lambda row: (only(row),)
-    return attrgetter(*names)
-
-
-def _is_mapping(hint: object) -> bool:
-    origin = get_origin(_without_none(hint))
-    return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def _arrow(hint: object, unsigned: bool) -> pa.DataType:
-    hint = _without_none(hint)
-    origin = get_origin(hint)
-    if origin is tuple:
-        return pa.list_(_arrow(get_args(hint)[0], unsigned))
-    if _is_mapping(hint):
-        return pa.string()
-    simple = {
-        bool: pa.bool_(),
-        int: pa.uint64() if unsigned else pa.int64(),
-        float: pa.float64(),
-        str: pa.string(),
-    }
-    return simple[hint]  # type: ignore[index]
-
-
-def _without_none(hint: object) -> object:
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (each for each in get_args(hint) if each is not type(None))
-    return hint
+def _schema(kind: type[Row]) -> pa.Schema:
+    made = [
+        pa.field(name, arrow, nullable=False) for name, arrow in zip(TIME, _TIME_TYPES, strict=True)
+    ]
+    made += [pa.field(name, _arrow(each)) for name, each in columns_of(kind).items()]
+    return pa.schema(made, metadata={"sexton.table": table(kind), "sexton.format": str(FORMAT)})
 
 
 def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBatch, int]:
     """Readings as one Arrow batch, and how many rows no column could hold (a lying source)."""
+    block, rows, refused = encode_rows(kind, batches)
     schema = schema_of(kind)
-    values = _shape(kind).values
-    rows = [values(row) for batch in batches for row in batch.rows]
-    counts = [len(batch.rows) for batch in batches]
-    mono = np.repeat([batch.mono_s for batch in batches], counts)
-    wall = np.repeat([batch.wall_s for batch in batches], counts)
-    position = np.concatenate([np.arange(number, dtype=np.int32) for number in counts])
+    if not rows:
+        return pa.RecordBatch.from_pylist([], schema=schema), refused
+    return read_stream([block], ROWS).cast(schema).combine_chunks().to_batches()[0], refused
+
+
+def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
+    """The rows of a table's file in an open segment; `StoreError` where they make no sense."""
     try:
-        return _record_batch(kind, schema, (mono, wall, position), rows), 0
-    except _UNFIT:
-        fit = [index for index, row in enumerate(rows) if _fits(kind, schema, row)]
-    times = tuple(column[fit] for column in (mono, wall, position))
-    kept = [rows[index] for index in fit]
-    return _record_batch(kind, schema, times, kept), len(rows) - len(kept)
+        if suffix == ARROWS:
+            return pa.ipc.open_stream(b"".join(flushes)).read_all()
+        blocks = [block for flush in flushes for block in blocks_in(flush)]
+        parts = [_from_block(columns, body) for columns, body in blocks]
+        return pa.concat_tables(parts, promote_options="default").combine_chunks()
+    except (ValueError, TypeError, KeyError, struct.error, zlib.error, pa.ArrowException) as error:
+        raise StoreError(str(error).split("\n")[0]) from None
 
 
-def _fits(kind: type[Row], schema: pa.Schema, row: tuple[Any, ...]) -> bool:
-    try:
-        _record_batch(kind, schema, ([0.0], [0.0], [0]), [row])
-    except _UNFIT:
-        return False
-    return True
+def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
+    fields, arrays, at = [], [], 0
+    for name, kind, form, length in columns:
+        content, at = body[at : at + length], at + length
+        if form == "raw":
+            dtype = {"q": "<i8", "Q": "<u8", "d": "<f8", "i": "<i4"}[kind]
+            made = pa.array(np.frombuffer(content, dtype), _arrow(kind))
+        else:
+            made = pa.array(json.loads(content), _arrow(kind))
+        always = name in TIME or (columns[0][0] == "table" and len(columns) == len(READINGS))
+        fields.append(pa.field(name, made.type, nullable=not always))
+        arrays.append(made)
+    return pa.table(arrays, schema=pa.schema(fields))
 
 
-def _record_batch(
-    kind: type[Row], schema: pa.Schema, times: Sequence[Any], rows: Sequence[Any]
-) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields_of(kind))
-    arrays = [
-        pa.array(values, type=arrow) for values, arrow in zip(times, _TIME_TYPES, strict=True)
-    ]
-    arrays += [
-        _array(column, values) for column, values in zip(_shape(kind).columns, columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
+    """The list of readings, and those that only their rows tell of, since the list is damaged."""
+    from pyarrow import compute as pc  # dear to load, and seldom of use here
 
-
-def _array(column: _Column, values: Sequence[Any]) -> pa.Array:
-    if column.how == "whole":
-        _refuse_fractions(values)
-    elif column.how == "text":
-        try:
-            if not _hold_nul(values):
-                return pa.array(values, type=column.type)
-        except UnicodeEncodeError:
-            pass
-        values = [None if value is None else escape(value) for value in values]
-    elif column.how == "json":
-        values = [None if value is None else json.dumps(dict(value)) for value in values]
-    elif column.how == "texts":
-        values = [None if value is None else [escape(each) for each in value] for value in values]
-    elif column.how == "wholes":
-        _refuse_fractions(chain.from_iterable(value for value in values if value is not None))
-    return pa.array(values, type=column.type)
-
-
-def _hold_nul(values: Sequence[Any]) -> bool:
-    """Might one begin with what marks escaped text? Joined, since that is one pass and not many."""
-    try:
-        return "\0" in "".join(values)
-    except TypeError:  # some are absent
-        return "\0" in "".join(value for value in values if value is not None)
-
-
-def _refuse_fractions(values: Iterable[Any]) -> None:
-    """Arrow would cut 1.5 down to 1 and say nothing."""
-    if float in set(map(type, values)):
-        raise TypeError("a fraction where whole numbers belong")
+    every = [readings]
+    for name, content in found.items():
+        if name == READING or MONO not in content.column_names:
+            continue
+        listed = readings.filter(pc.equal(readings.column("table"), name)).column(MONO)
+        times = content.select([MONO, WALL]).group_by([MONO, WALL]).aggregate([([], "count_all")])
+        new = times.filter(pc.invert(pc.is_in(times.column(MONO), value_set=listed)))
+        columns = [
+            pa.array([name] * new.num_rows, pa.string()),
+            new.column(MONO),
+            new.column(WALL),
+            new.column("count_all").cast(pa.int32()),
+        ]
+        every.append(pa.table(columns, schema=READINGS))
+    return pa.concat_tables([each.cast(READINGS) for each in every])
 
 
 def decode(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[Row]:
@@ -245,9 +183,14 @@ def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> lis
 
 
 def _mappings(kind: type[Row]) -> frozenset[str]:
-    """Asked for apart: to work out every row's types takes longer than to read some of them."""
+    """Fields that are mappings. To work out the types of every row class takes longer than to read
+    some of them, hence the look at the annotations."""
     told = any("Mapping" in str(hint) for hint in kind.__annotations__.values())
-    return _shape(kind).mappings if told else frozenset()
+    return (
+        frozenset(name for name, each in columns_of(kind).items() if each == "m")
+        if told
+        else frozenset()
+    )
 
 
 _texts: dict[type[Row], tuple[str, ...]] = {}

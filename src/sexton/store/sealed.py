@@ -26,9 +26,18 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
-from sexton.store.journal import READING, recover
-from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
-from sexton.store.manifest import MANIFEST, SCHEMA, read_manifest, signed
+from sexton.store.journal import READING, recover, stream_files
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SCHEMA,
+    read_manifest,
+    read_plain,
+    remove,
+    signed,
+    sync_directory,
+    write_all,
+)
 from sexton.store.schema import MONO, POSITION, TIME, WALL, tables
 
 _ZSTD_LEVEL = 3
@@ -116,16 +125,6 @@ def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     return whole, problems
 
 
-def remove(segment: Path) -> None:
-    """Delete a segment's directory, out of the readers' sight first: none meets half of one."""
-    aside = segment.with_name(f"{ASIDE}{segment.name}")
-    try:
-        segment.rename(aside)
-    except OSError:
-        aside = segment
-    shutil.rmtree(aside, ignore_errors=True)
-
-
 def _is_sealed(whole: Path) -> bool:
     if whole.is_symlink():
         return False
@@ -138,8 +137,7 @@ def _is_sealed(whole: Path) -> bool:
 
 def _set_aside(opened: Path, whole: Path) -> list[str]:
     """Keep what cannot be read; an empty one is a recorder that was killed as it began."""
-    streams = [path for path in opened.glob("*.arrows") if not path.is_symlink()]
-    if not any(path.stat().st_size for path in streams):
+    if not any(path.stat().st_size for path in stream_files(opened)):
         remove(opened)
         return []
     if os.path.lexists(whole):
@@ -221,19 +219,33 @@ def open_table(
 
 
 def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
-    """One table of a segment, encoded by what its columns are."""
-    schema = content.schema
-    plain = {
-        field.name: _encoding(name, field)
+    """One table of a segment."""
+    return store_table(directory, name, [content], column_options(name, content.schema))
+
+
+def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[str, Any]:
+    """How a table's columns are encoded, as options of `pyarrow.parquet.ParquetWriter`.
+
+    Identifiers repeat or count up, so their differences are almost nothing. Counters jump from
+    thing to thing: in a segment of two minutes every 120 rows, which would widen a whole block of
+    differences. Split into byte streams, the high bytes of neighbours are equal and compress to
+    nothing. In an hour a thing has 3,600 rows in a row; there, differences take a fifth less and
+    decode as fast.
+    """
+    kind = tables().get(name)
+    entity = () if kind is None else kind.entity
+    encodings = {
+        field.name: "DELTA_BINARY_PACKED"
+        if hours or field.name == POSITION or field.name in entity
+        else "BYTE_STREAM_SPLIT"
         for field in schema
         if field.name == POSITION or any(is_type(field.type) for is_type in _COUNTERS)
     }
-    how = {
-        "use_dictionary": [field.name for field in schema if field.name not in plain],
-        "column_encoding": plain or None,
+    return {
+        "use_dictionary": [field.name for field in schema if field.name not in encodings],
+        "column_encoding": encodings or None,
         "write_statistics": [each for each in TIME if each in schema.names] or False,
     }
-    return store_table(directory, name, [content], how)
 
 
 def store_table(
@@ -253,18 +265,6 @@ def store_table(
     written = sink.getvalue()
     store_file(directory / f"{name}.parquet", written)
     return {"rows": rows, "bytes": written.size, "crc32": zlib.crc32(written)}
-
-
-def _encoding(name: str, field: pa.Field) -> str:
-    """How an integer column is kept.
-
-    What tells things apart repeats or counts up: its differences are nothing. Counters jump from
-    thing to thing every 120 rows, which would widen a whole block of differences; split into
-    byte streams, the high bytes of neighbours are equal and compress to nothing.
-    """
-    kind = tables().get(name)
-    same = field.name == POSITION or (kind is not None and field.name in kind.entity)
-    return "DELTA_BINARY_PACKED" if same else "BYTE_STREAM_SPLIT"
 
 
 def spans_of(readings: pa.Table) -> dict[str, dict[str, Any]]:

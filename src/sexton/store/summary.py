@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -161,7 +161,8 @@ def summarise(recording: Recording) -> Summary:
             found.profiles.add(annex)
         for state in segment.states:
             last[state.id] = state
-            states.setdefault(state.id, Counter())[state.state] += 1
+        for source, name, number in _state_counts(segment.manifest):
+            states.setdefault(source, Counter())[name] += number
         if before is not None:
             _between(found, before, segment)
         before = segment
@@ -181,6 +182,17 @@ def summarise(recording: Recording) -> Summary:
     found.profiles.waiting_bytes = sum(each.length for each in waiting)
     found.problems = [*recording.problems, *not_pins]
     return found
+
+
+def _state_counts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """In how many segments each source was in which state: (source, state, number)."""
+    compacted = manifest.get("compacted")
+    if isinstance(compacted, dict):
+        for source, state, number in compacted.get("states", ()):
+            yield str(source), str(state), int(number)
+    else:
+        for source, _, state, *_ in manifest.get("states", ()):
+            yield str(source), str(state), 1
 
 
 def _count(found: Summary, segment: Segment) -> None:

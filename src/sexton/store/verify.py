@@ -24,9 +24,16 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
 from sexton.store.homes import is_annex
-from sexton.store.journal import JOURNAL, READING, recover, whole_lines
-from sexton.store.layout import ASIDE, DIRECTORIES, is_locked, parse_name
-from sexton.store.manifest import MANIFEST, read_manifest
+from sexton.store.journal import ARROWS, JOURNAL, READING, ROWS, recover, whole_lines
+from sexton.store.layout import (
+    ASIDE,
+    DIRECTORIES,
+    MANIFEST,
+    current,
+    is_locked,
+    parse_name,
+    read_manifest,
+)
 from sexton.store.pins import pins_in
 from sexton.store.schema import tables
 from sexton.store.sealed import read_table
@@ -109,19 +116,20 @@ def _entries(place: Path, found: Verified) -> list[os.DirEntry[str]]:
 
 def _unexpected(found: Verified, name: str, place: str) -> None:
     if not name.startswith(ASIDE):
-        found.tell(FOREIGN, place, "no recorder wrote this; readers skip it")
+        found.tell(FOREIGN, place, "not written by a recorder; ignored")
     elif not found.recording_now:
-        found.tell(TORN, place, "was being written when the recorder ended; readers skip it")
+        found.tell(TORN, place, "incomplete when the recorder stopped; ignored")
 
 
 def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
-    segments = []
+    names = []
     for entry in _entries(directory / place, found):
-        if parse_name(entry.name) is None or not entry.is_dir(follow_symlinks=False):
+        name = parse_name(entry.name)
+        if name is None or not entry.is_dir(follow_symlinks=False):
             _unexpected(found, entry.name, f"{place}/{entry.name}")
         else:
-            segments.append(Path(entry.path))
-    return segments
+            names.append(name)
+    return [directory / place / name.text for name in current(names)]
 
 
 def _sealed(path: Path, found: Verified) -> None:
@@ -179,7 +187,7 @@ def _opened(path: Path, found: Verified) -> None:
     found.segments += 1
     listing = {entry.name: entry for entry in _entries(path, found)}
     for name, entry in list(listing.items()):
-        known = name == JOURNAL or name.removesuffix(".arrows") in {READING, *tables()}
+        known = name == JOURNAL or _table_of(name) in {READING, *tables()}
         if not known or not entry.is_file(follow_symlinks=False):
             del listing[name]
             _unexpected(found, name, f"{place}/{name}")
@@ -215,8 +223,12 @@ def _behind(listing: dict[str, os.DirEntry[str]], ends: dict[str, int]) -> int:
                 size = entry.stat(follow_symlinks=False).st_size
             except OSError:
                 continue
-            behind += max(size - ends.get(name.removesuffix(".arrows"), 0), 0)
+            behind += max(size - ends.get(_table_of(name), 0), 0)
     return behind
+
+
+def _table_of(file: str) -> str:
+    return file.removesuffix(ROWS).removesuffix(ARROWS)
 
 
 def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:

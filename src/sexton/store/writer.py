@@ -22,16 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from sexton.model.row import Row
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import segment_name, segments_in
 from sexton.store.retention import Keeper, Limits
-from sexton.store.sealed import seal
+from sexton.store.sealer import HereSealer, Outcome, Sealer
 
-SEGMENT_S = 120.0
+#: Sealing starts a process, which takes as long as the sealing of some minutes.
+SEGMENT_S = 600.0
 #: What may wait in memory for a disk that refuses, as rows not yet encoded and as bytes that are.
 MOST_WAITING_ROWS = 200_000
 MOST_WAITING_BYTES = 16 << 20
@@ -75,12 +74,14 @@ class Writer:
         header: Mapping[str, Any],
         limits: Limits,
         segment_s: float = SEGMENT_S,
+        sealer: Sealer | None = None,
     ) -> None:
         self.directory = directory
         self.written = Written()
         self._header = dict(header)
         self._segment_s = segment_s
         self._keeper = Keeper(directory, limits)
+        self._sealer: Sealer = HereSealer(directory) if sealer is None else sealer
         self._boot_id = str(header.get("boot_id", ""))
         self._pending: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
         self._flushes: queue.SimpleQueue[_Flush] = queue.SimpleQueue()
@@ -90,7 +91,7 @@ class Writer:
         self._told_refused = 0
         #: Rows handed over and taken so far: each is counted by one thread alone.
         self._handed = self._taken = 0
-        self._sequence = max((each.sequence for each in self._existing()), default=0)
+        self._sequence = max((each.last for each in self._existing()), default=0)
         self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
         self._thread.start()
 
@@ -135,7 +136,7 @@ class Writer:
                 return
             self._handed -= dropped.rows
             self.written.dropped_rows += dropped.rows
-            words = f"{dropped.rows:,} rows: the disk has not answered for too long"
+            words = f"{dropped.rows:,} rows dropped: the disk has not responded"
             self.written.notes.append(("lost", words))
 
     def _take(self) -> _Flush:
@@ -161,6 +162,7 @@ class Writer:
                 return
 
     def _work(self, now: _Flush) -> None:
+        self._note_sealed(self._sealer.done(), now)
         if self._open is not None and now.moment[0] - self._opened_s >= self._segment_s:
             self._seal(now)
         while self._backlog:
@@ -180,7 +182,7 @@ class Writer:
         self.written.refused_rows += rows
         if self.written.refused_rows >= max(1, 2 * self._told_refused):
             self._told_refused = self.written.refused_rows
-            words = f"{self._told_refused:,} rows so far held values that no column can"
+            words = f"{self._told_refused:,} rows so far had values that do not fit their columns"
             self.written.notes.append(("lost", words))
 
     def _start(self, flush: _Flush) -> None:
@@ -191,22 +193,29 @@ class Writer:
         self._opened_s = flush.moment[0]
 
     def _seal(self, now: _Flush) -> None:
+        self._close_open(now)
+        self._sealer.start(self._sequence)
+        self._note_sealed(self._sealer.done(), now)
+
+    def _close_open(self, now: _Flush) -> None:
         assert self._open is not None
         if self._open.waiting_bytes:
             self._open.flush({}, now.states)
         opened, self._open = self._open, None
         opened.close()
-        self._seal_directory(opened.directory)
-        self._seal_leftovers()
-        self._tidy(now)
 
-    def _seal_directory(self, opened: Path) -> None:
-        whole, problems = seal(opened, self.directory / "segments")
-        for problem in problems:
-            self.written.notes.append(("disk", problem))
-        if whole is not None:
-            self.written.segments += 1
-            self.written.bytes += sum(each.stat().st_size for each in whole.iterdir())
+    def _note_sealed(self, outcomes: Sequence[Outcome], now: _Flush) -> None:
+        """Take in what the sealer did; `OSError` where a segment could not be sealed."""
+        for each in outcomes:
+            self.written.segments += each.sealed
+            self.written.bytes += each.bytes
+            for words in each.notes:
+                self.written.notes.append(("disk", words))
+        if outcomes:
+            self._tidy(now)
+        for each in outcomes:
+            if each.error:
+                raise OSError(each.error, each.why)
 
     def _tidy(self, now: _Flush) -> None:
         elsewhere = self._open.bytes if self._open is not None else 0
@@ -222,10 +231,9 @@ class Writer:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             gone = self._keeper.drop_oldest()
             if gone:
-                self.written.notes.append(("disk", f"{words}: gave up {gone} to make room"))
+                self.written.notes.append(("disk", f"{words}: deleted {gone} to make room"))
             with contextlib.suppress(OSError):
                 self._tidy(now)
-        self._seal_leftovers()
         waiting = sum(flush.rows for flush in self._backlog)
         while self._backlog and waiting > MOST_WAITING_ROWS:
             dropped = self._backlog.popleft()
@@ -246,14 +254,6 @@ class Writer:
         self.written.lost_rows += rows
         self.written.notes.append(("lost", f"{rows:,} rows or more: {self.written.problem}"))
 
-    def _seal_leftovers(self) -> None:
-        """Segments whose sealing failed earlier."""
-        current = self._open.directory.name if self._open is not None else ""
-        for name in segments_in(self.directory / "open"):
-            if name.text != current:
-                with contextlib.suppress(OSError, pa.ArrowException):
-                    self._seal_directory(self.directory / "open" / name.text)
-
     def _lost(self, rows: int) -> None:
         if rows:
             self.written.lost_rows += rows
@@ -265,7 +265,8 @@ class Writer:
                 self._work(now)
                 self.written.problem = ""
             if self._open is not None:
-                self._seal(now)
+                self._close_open(now)
+            self._note_sealed(self._sealer.finish(), now)
         except OSError as error:
             self.written.problem = error.strerror or str(error)
         except Exception as error:  # noqa: BLE001 - as above: it must be told, and not vanish

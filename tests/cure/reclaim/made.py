@@ -13,8 +13,7 @@ import pytest
 
 from lab import graveyard as lab
 from lab.graveyard import CannotDig, Graveyard
-from sexton.cure.ordering import DONE, REFUSED, Ordered, Terms
-from sexton.cure.writer import DryWriter
+from sexton.cure.writer import DONE, REFUSED, DryWriter, WriteLimits, WriteResult
 from sexton.host.host import Host, open_host
 
 #: Not `sexton-…`, which is protected as our own.
@@ -93,16 +92,16 @@ class FakeKernel(DryWriter):
             self._write(f"{top}/a.service/memory.swap.current", f"{self.swapped}\n")
         self._write(f"{top}/a.service/cgroup.stat", "nr_descendants 0\nnr_dying_descendants 0\n")
 
-    def order(self, path: str, value: str, terms: Terms) -> Ordered:
+    def write_control(self, path: str, value: str, terms: WriteLimits) -> WriteResult:
         self.bites.append(value)
         amount, _, option = value.partition(" ")
         if option and not self.knows_swappiness:
-            return Ordered(REFUSED, errno.EINVAL, 0.0, 0.0)
-        if terms.go_on is not None and not terms.go_on():
-            return Ordered("stopped", 0, 0.001, 0.0)
+            return WriteResult(REFUSED, errno.EINVAL, 0.0, 0.0)
+        if terms.keep_going is not None and not terms.keep_going():
+            return WriteResult("stopped", 0, 0.001, 0.0)
         if self.lazy:
             self.lazy -= 1
-            return Ordered(DONE, 0, 0.001, 0.001)
+            return WriteResult(DONE, 0, 0.001, 0.001)
         pages = int(amount) // 4096
         freed = min(self.dying, pages)
         self.dying -= freed
@@ -110,8 +109,8 @@ class FakeKernel(DryWriter):
         self.swapped = None if self.swapped is None else self.swapped + self.swaps
         self.show()
         if not freed:
-            return Ordered(REFUSED, errno.EAGAIN, 0.001, 0.001)
-        return Ordered(DONE, 0, freed * 20e-6, freed * 20e-6)
+            return WriteResult(REFUSED, errno.EAGAIN, 0.001, 0.001)
+        return WriteResult(DONE, 0, freed * 20e-6, freed * 20e-6)
 
     def _write(self, path: str, content: str) -> None:
         place = self.root / path

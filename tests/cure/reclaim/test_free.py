@@ -10,44 +10,43 @@ from pathlib import Path
 import pytest
 
 from lab.neighbour import memory_of, neighbour
-from sexton.cure.ordering import KILLED, STOPPED, Ordered, Terms
 from sexton.cure.protected import Rule
 from sexton.cure.reclaim import free as freeing
+from sexton.cure.reclaim.collateral import read_collateral
 from sexton.cure.reclaim.count import parent_at
-from sexton.cure.reclaim.free import free, order_file
-from sexton.cure.reclaim.rounds import Limits
-from sexton.cure.reclaim.stakes import stakes
-from sexton.cure.writer import DryWriter, LiveWriter
+from sexton.cure.reclaim.free import Limits, free, reclaim_file
+from sexton.cure.writer import KILLED, STOPPED, DryWriter, LiveWriter, WriteLimits, WriteResult
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.sources.cores import nic_cores
 from tests.cure.reclaim.made import zombies
 from tests.support.zombies import own_cgroup
 
-pytestmark = pytest.mark.root
+#: On v1 the dead are counted on the whole node: nobody else may make or free any meanwhile.
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 NUMBER = 1000
 #: Others' cgroups die and are freed on the same node, and v1 counts the whole node.
 SLACK = 150
 CACHE, ANON = 512 << 20, 16 << 20
 
 
-def hands() -> LiveWriter:
+def context() -> LiveWriter:
     return LiveWriter(open_host())
 
 
 class Watched(LiveWriter):
-    """The real writer, which remembers its orders' terms."""
+    """The real writer, which remembers its writes' terms."""
 
     def __init__(self) -> None:
         super().__init__(open_host())
-        self.given: list[tuple[str, str, Terms]] = []
-        self.came: list[Ordered] = []
+        self.given: list[tuple[str, str, WriteLimits]] = []
+        self.result: list[WriteResult] = []
 
-    def order(self, path: str, value: str, terms: Terms) -> Ordered:
+    def write_control(self, path: str, value: str, terms: WriteLimits) -> WriteResult:
         self.given.append((path, value, terms))
-        came = super().order(path, value, terms)
-        self.came.append(came)
-        return came
+        result = super().write_control(path, value, terms)
+        self.result.append(result)
+        return result
 
 
 @contextlib.contextmanager
@@ -69,7 +68,7 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
         before = memory_of(home)
         assert before[0] >= CACHE * 0.9
         told: list[str] = []
-        freed = free(open_host(), yard.path, Limits(seconds=30), hands(), told.append)
+        freed = free(open_host(), yard.path, Limits(seconds=30), context(), told.append)
         after = memory_of(home)
         assert freed.freed is not None
         assert freed.freed >= NUMBER * 0.9 - SLACK, freed.sentence
@@ -89,7 +88,7 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
         assert freed.rounds[0].us_each is not None
         assert freed.rounds[0].us_each > 0
         # Timed on both sides, or told why not: on a loaded node nothing may answer in time.
-        first, last = freed.rounds[0].walk_before[0], freed.rounds[-1].walk_after[0]
+        first, last = freed.rounds[0].reads_before[0], freed.rounds[-1].reads_after[0]
         assert all(
             walk.file == "memory.stat" and (walk.measured or walk.note) for walk in (first, last)
         )
@@ -110,14 +109,14 @@ def test_what_tmpfs_holds_cannot_be_freed_and_it_stops_after_one_round():
         assert len(freed.rounds) <= 3
         assert ", 0 left" not in freed.sentence
         # Nothing else was written than the one order, and only to the owning parent.
-        file = order_file(open_host(), freed.before.parent)
+        file = reclaim_file(open_host(), freed.before.parent)
         assert {path for path, _, _ in writer.given} == {f"{yard.parent}/{file}"}
 
 
 def test_a_thorough_one_frees_all_that_page_cache_holds_at_the_neighbours_expense():
     with zombies(NUMBER, "page cache") as yard, neighbour(yard.parent, CACHE, ANON) as home:
         anon = memory_of(home)[1]
-        freed = free(open_host(), yard.path, Limits(seconds=60, thorough=True), hands())
+        freed = free(open_host(), yard.path, Limits(seconds=60, thorough=True), context())
         assert freed.after.dying.bytes < 20 * 4096, freed.sentence
         if freed.before.swap_free_bytes == 0:
             assert memory_of(home)[1] >= anon * 0.95
@@ -131,8 +130,8 @@ def test_the_order_is_killed_at_the_deadline_and_no_process_stays():
         limits = Limits(seconds=0.05, stall_s=60, round_s=60, first_s=60)
         freed = free(open_host(), yard.path, limits, writer)
         if freed.before.parent.version == 1:
-            assert writer.came[0].how == KILLED, writer.came
-            assert freed.why_stopped == "the deadline of 0.05 s is over"
+            assert writer.result[0].how == KILLED, writer.result
+            assert freed.why_stopped == "deadline of 0.05 s reached"
         assert len(freed.rounds) == 1
         assert not _orders_under_way()
 
@@ -142,10 +141,10 @@ def _orders_under_way() -> list[str]:
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
         except OSError:
             continue
-        if b"signal.SIG_DFL" in line and int(parent) == os.getpid():
+        if b"signal.SIG_DFL" in line and int(stat.rpartition(b")")[2].split()[1]) == os.getpid():
             found.append(pid)
     return found
 
@@ -161,7 +160,7 @@ def test_a_reason_to_stop_calls_the_order_off(monkeypatch: pytest.MonkeyPatch):
         freed = free(open_host(), yard.path, limits, writer)
         assert freed.why_stopped == "a NIC reset"
         if freed.before.parent.version == 1:
-            assert [came.how for came in writer.came] == [STOPPED]
+            assert [result.how for result in writer.result] == [STOPPED]
 
 
 def test_a_reason_to_stop_that_is_there_before_gives_no_order():
@@ -209,20 +208,20 @@ def test_a_parent_of_protected_units_or_pods_is_refused_unless_accepted(name: st
         accepted = Limits(seconds=5, protected=rules, accept_collateral=True)
         freed = free(open_host(), yard.path, accepted, writer)
         assert freed.rounds
-        assert [each.path for each in freed.before.guarded] == [f"{yard.path}/deep/{name}"]
+        assert [each.path for each in freed.before.protected] == [f"{yard.path}/deep/{name}"]
 
 
 def test_what_is_no_parent_is_refused():
     host = open_host()
     for path, why in (
         ("/", "whole node"),
-        ("/never-was", "no such cgroup"),
-        ("/../etc", "not a cgroup's path"),
-        ("relative", "not a cgroup's path"),
-        ("//", "not a cgroup's path"),
+        ("/never-was", "cgroup no longer exists"),
+        ("/../etc", "not a cgroup path"),
+        ("relative", "not a cgroup path"),
+        ("//", "not a cgroup path"),
     ):
         with pytest.raises(CommandError, match=why):
-            free(host, path, Limits(), hands())
+            free(host, path, Limits(), context())
 
 
 @pytest.mark.parametrize(
@@ -233,9 +232,9 @@ def test_a_parent_of_any_name_is_freed_and_shown_safely(name: str):
         (yard.parent / name).mkdir()
         told: list[str] = []
         limits = Limits(seconds=5, stall_s=0.1)
-        found = stakes(open_host(), yard.path)
+        found = read_collateral(open_host(), yard.path)
         assert [each.path for each in found.siblings] == [f"{yard.path}/{name}"]
-        freed = free(open_host(), f"{yard.path}/{name}", limits, hands(), told.append)
+        freed = free(open_host(), f"{yard.path}/{name}", limits, context(), told.append)
         assert freed.before.siblings == ()
         assert "\x1b" not in "".join((freed.sentence, *told))
 
@@ -255,6 +254,6 @@ def test_a_dry_run_gives_no_order():
     with zombies(20, "tmpfs") as yard:
         dry = DryWriter()
         freed = free(open_host(), yard.path, Limits(seconds=2, rounds=1), dry)
-        file = order_file(open_host(), freed.before.parent)
-        assert dry.deeds[0].path == f"{yard.parent}/{file}"
+        file = reclaim_file(open_host(), freed.before.parent)
+        assert dry.actions[0].path == f"{yard.parent}/{file}"
         assert freed.after.dying.bytes >= 20 * 4096

@@ -14,6 +14,7 @@ from lab.vm.payload import Job
 from lab.vm.telling import search_path
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_every_expectation_holds_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     status = freeing.main(["--number", "300", "--out", str(tmp_path)])
@@ -38,7 +39,7 @@ def test_every_expectation_holds_here(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_every_expectation_holds_in_a_machine(tmp_path: Path, kernel: str, hierarchy: str):
     run = playing.plan(kernel, hierarchy, Job(("check_freeing",)), tmp_path)
     (outcome,) = playing.play(run)
-    assert outcome.good, outcome.said
+    assert outcome.good, outcome.message
     folder = tmp_path / f"check_freeing-{kernel}-{hierarchy}"
     whole = json.loads((folder / "freeing.json").read_text())
     assert whole["kernel"].startswith(f"{kernel}.")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cure.reclaim.estimate import estimate
-from sexton.cure.reclaim.free import free
-from sexton.cure.reclaim.rounds import Limits
-from sexton.cure.reclaim.stakes import stakes
+from sexton.cure.reclaim.collateral import read_collateral
+from sexton.cure.reclaim.cost import estimate_cost
+from sexton.cure.reclaim.free import Limits, free
 from sexton.cure.remedies import reclaim_zombies
 from sexton.cure.remedies.reclaim_zombies import Reason
 from sexton.host.host import Host, open_host
@@ -25,8 +24,10 @@ def kernel(tmp_path: Path) -> FakeKernel:
 
 
 def risk(host: Host) -> str:
-    found = stakes(host, PARENT)
-    return reclaim_zombies.propose("1", found, estimate(found), Reason(True, "", False)).risk_why
+    found = read_collateral(host, PARENT)
+    return reclaim_zombies.propose(
+        "1", found, estimate_cost(found), Reason(True, "", False)
+    ).risk_why
 
 
 def test_what_went_to_swap_is_in_the_sentence_the_lines_and_the_journal(kernel: FakeKernel):
@@ -34,8 +35,8 @@ def test_what_went_to_swap_is_in_the_sentence_the_lines_and_the_journal(kernel: 
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert freed.swapped_bytes == kernel.swapped - 4096 > 0
     assert "of it to swap" in freed.sentence
-    assert "in swap 4.0 KiB before, " in freed.living
-    assert freed.told[0] == freed.living
+    assert "in swap 4.0 KiB before, " in freed.running_cgroups
+    assert freed.details[0] == freed.running_cgroups
     siblings = freed.as_json()["siblings"]
     assert siblings["swap_before_bytes"] == 4096
     assert siblings["swap_after_bytes"] == kernel.swapped
@@ -43,7 +44,7 @@ def test_what_went_to_swap_is_in_the_sentence_the_lines_and_the_journal(kernel: 
 
 def test_where_nothing_was_done_nothing_is_said_to_be_lost(kernel: FakeKernel):
     freed = free(kernel.build().host, PARENT, Limits(stop_if=lambda: "a NIC reset"), kernel)
-    assert (freed.rounds, freed.living) == ((), "")
+    assert (freed.rounds, freed.running_cgroups) == ((), "")
     assert "lost" not in freed.sentence
 
 
@@ -51,8 +52,8 @@ def test_the_plan_shows_what_is_out_on_swap_and_how_much_is_free(kernel: FakeKer
     kernel.swapped = 3 << 20
     told = risk(kernel.build().host)
     assert "8 live" not in told
-    assert "64.0 MiB of cache, 5.0 MiB anonymous at stake" in told
-    assert "3.0 MiB in swap already, 800.0 KiB of swap free" in told
+    assert "could lose 64.0 MiB of cache, 5.0 MiB anonymous" in told
+    assert "3.0 MiB already in swap, 800.0 KiB of swap free" in told
 
 
 def test_swap_that_is_full_is_not_called_none(kernel: FakeKernel):
@@ -65,11 +66,11 @@ def test_swap_that_is_full_is_not_called_none(kernel: FakeKernel):
 
 def test_what_the_kernel_does_not_account_is_unknown_unless_there_is_no_swap(kernel: FakeKernel):
     kernel.swapped = None
-    assert stakes(kernel.build().host, PARENT).swap_bytes is None
-    assert "unknown in swap already" in risk(kernel.host)
-    assert "in swap unknown before" in free(kernel.host, PARENT, Limits(), kernel).living
+    assert read_collateral(kernel.build().host, PARENT).swap_bytes is None
+    assert "unknown already in swap" in risk(kernel.host)
+    assert "in swap unknown before" in free(kernel.host, PARENT, Limits(), kernel).running_cgroups
     (kernel.root / "proc/swaps").write_text(NONE)
-    assert stakes(kernel.host, PARENT).swap_bytes == 0
+    assert read_collateral(kernel.host, PARENT).swap_bytes == 0
 
 
 V1 = "cache 9\nrss 5\n{}total_cache 4096\ntotal_rss 8192\ntotal_shmem 0\n{}"
@@ -91,5 +92,5 @@ def test_on_v1_a_parents_own_is_told_from_its_childrens(tmp_path: Path, own, who
         place.mkdir(parents=True, exist_ok=True)
         (place / "memory.usage_in_bytes").write_text("8192\n")
         (place / "memory.stat").write_text(V1.format(own, whole))
-    found = stakes(open_host(str(tmp_path)), "/p", split=True)
+    found = read_collateral(open_host(str(tmp_path)), "/p", split=True)
     assert found.swap_bytes == swap

@@ -170,7 +170,7 @@ def main() -> int:
     view: Any = StandIn(args.cores, args.live, args.gated)
     view.endless = args.endless
     setup = server.Setup(Path("/nowhere"), args.host, args.port, args.token)
-    with cli._ending_in_order():
+    with cli._unwinding_on_signals():
         return server.serve_view(view, setup)
 
 

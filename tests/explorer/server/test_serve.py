@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sexton.explorer.server.answers import MOST_BYTES
+from sexton.explorer.server.documents import MOST_BYTES
 from sexton.model.recorder import Mark
 from sexton.model.window import Batch
 from tests.explorer.server.asking import ROOT, STAND_IN, Running, serving
@@ -158,7 +158,7 @@ def test_a_port_in_use_is_one_line() -> None:
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "", "1e3", "٣", "9" * 99])
 def test_a_port_that_is_none_is_one_line(port: str) -> None:
-    assert "is no port" in failed(str(INCIDENT), f"--port={port}")
+    assert "invalid port" in failed(str(INCIDENT), f"--port={port}")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_without_a_desktop_open_says_so_and_serves() -> None:
     with serving(str(INCIDENT), "--open") as running:
         assert running.get("/").status == 200
         running.process.terminate()
-        complaint = running.process.communicate(timeout=30)[1]
+        complaint = running.process.communicate(timeout=120)[1]
     assert "no desktop" in one_line(complaint)
 
 
@@ -224,7 +224,7 @@ def test_a_signal_ends_the_command_with_exit_0(number: signal.Signals) -> None:
     with serving(str(INCIDENT)) as running:
         assert running.get("/api/recording").status == 200
         running.process.send_signal(number)
-        assert running.process.communicate(timeout=30) == (b"", b"")
+        assert running.process.communicate(timeout=120) == (b"", b"")
     assert running.process.returncode == 0
 
 
@@ -241,7 +241,7 @@ def test_a_signal_while_it_still_reads_ends_it_without_an_address(number: signal
         assert process.stderr is not None
         assert process.stderr.readline() == b"reading\n"
         process.send_signal(number)
-        assert process.communicate(timeout=30) == (b"", b"")
+        assert process.communicate(timeout=120) == (b"", b"")
         assert process.returncode == 0
     finally:
         process.kill()
@@ -315,7 +315,7 @@ def test_a_running_recorder_is_followed_until_it_ends(tmp_path: Path) -> None:
             assert running.get("/api/live").status == 404
             assert running.get("/api/recording").json["live"] is False
             running.process.terminate()
-            assert running.process.communicate(timeout=30) == (b"", b"")
+            assert running.process.communicate(timeout=120) == (b"", b"")
     finally:
         recorder.kill()
         recorder.wait()

@@ -16,7 +16,7 @@ from tests.support.synthetic import small
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     made = tmp_path / "recording"
-    write(made, small("crash_loop", hours=0.3))
+    write(made, small("crash_loop", hours=0.3), compacted=False)
     return made
 
 

@@ -9,9 +9,8 @@ from sexton.host.host import Host
 from sexton.model.audit import Audit, Need, Subject, Workload
 from sexton.prevent.audit import audit, enabled_units
 from sexton.prevent.audit.catalogue import agents
-from sexton.prevent.audit.conditions import Place
-from sexton.prevent.audit.judge import Judge
-from sexton.prevent.audit.seen import Seen, Talk, talks_of
+from sexton.prevent.audit.evidence import Connections, Evidence, connections_of
+from sexton.prevent.audit.judge import Context, Judge
 from sexton.prevent.image.directory import ImageDirectory
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, InetSocket, Sockets
 from tests.prevent.audit.trees import ECS_DEB, Tree
@@ -28,11 +27,11 @@ def verdict(tree: Tree, unit: str) -> Subject:
     return next(each for each in of_image(tree).subjects if each.unit == unit)
 
 
-def live(tree: Tree, unit: str, seen: Seen, *running: str) -> Subject:
+def live(tree: Tree, unit: str, seen: Evidence, *running: str) -> Subject:
     files = ImageDirectory(str(tree.root))
     enabled = {each.name: each for each in enabled_units(files)}
     seen.live = True
-    return Judge(Place(files, seen, {*enabled, *running})).subject(unit, enabled.get(unit))
+    return Judge(Context(files, seen, {*enabled, *running})).subject(unit, enabled.get(unit))
 
 
 def test_an_image_alone_does_not_make_an_agent_unneeded(tree: Tree):
@@ -73,25 +72,25 @@ def test_a_configuration_that_cannot_be_read_leaves_it_unknown(tree: Tree):
     (tree.root / "etc/ecs/ecs.config").mkdir(parents=True)
     found = verdict(tree, "ecs.service")
     assert found.verdict is Need.UNKNOWN
-    assert any("a cluster is named" in each for each in found.unseen)
+    assert any("an ECS cluster is configured" in each for each in found.unseen)
 
 
 def test_live_it_is_unneeded_only_where_workloads_can_be_seen(tree: Tree):
     tree.unit("ecs.service", ECS_DEB)
-    assert live(tree, "ecs.service", Seen(workloads=PODS)).verdict is Need.UNNEEDED
-    assert live(tree, "ecs.service", Seen(workloads=())).verdict is Need.UNKNOWN
-    blind = live(tree, "ecs.service", Seen(), "kubelet.service")
+    assert live(tree, "ecs.service", Evidence(workloads=PODS)).verdict is Need.UNNEEDED
+    assert live(tree, "ecs.service", Evidence(workloads=())).verdict is Need.UNKNOWN
+    blind = live(tree, "ecs.service", Evidence(), "kubelet.service")
     assert blind.verdict is Need.UNKNOWN
     both = (*PODS, Workload("ecs", 1, "/ecs/x"))
-    assert live(tree, "ecs.service", Seen(workloads=both)).verdict is Need.NEEDED
+    assert live(tree, "ecs.service", Evidence(workloads=both)).verdict is Need.NEEDED
 
 
 def test_from_inside_a_container_what_is_not_there_may_be_outside(tree: Tree):
     tree.unit("qemu-guest-agent.service")
     tree.unit("google-osconfig-agent.service")
-    seen = Seen(talks={}, vendor="Amazon EC2")
+    seen = Evidence(connections={}, vendor="Amazon EC2")
     assert live(tree, "qemu-guest-agent.service", seen).verdict is Need.UNNEEDED
-    inside = Seen(talks={}, vendor="Amazon EC2", partial=True)
+    inside = Evidence(connections={}, vendor="Amazon EC2", partial=True)
     found = live(tree, "qemu-guest-agent.service", inside)
     assert found.verdict is Need.UNKNOWN
     assert any("inside a container" in each for each in found.unseen)
@@ -102,9 +101,9 @@ def test_from_inside_a_container_what_is_not_there_may_be_outside(tree: Tree):
 
 def test_a_unit_no_catalogue_knows_is_unknown_unless_somebody_uses_it(tree: Tree):
     tree.unit("mine.service")
-    seen = Seen(talks={}, workloads=PODS, leaning={})
+    seen = Evidence(connections={}, workloads=PODS, dependants={})
     assert live(tree, "mine.service", seen).verdict is Need.UNKNOWN
-    seen = Seen(talks={"mine.service": Talk(clients=("10.0.0.9",))})
+    seen = Evidence(connections={"mine.service": Connections(clients=("10.0.0.9",))})
     found = live(tree, "mine.service", seen)
     assert found.verdict is Need.NEEDED
     assert found.reasons[0].value == "10.0.0.9"
@@ -112,7 +111,7 @@ def test_a_unit_no_catalogue_knows_is_unknown_unless_somebody_uses_it(tree: Tree
 
 def test_being_connected_somewhere_is_no_proof_of_need_but_stands_against(tree: Tree):
     tree.unit("mine.service")
-    seen = Seen(talks={"mine.service": Talk(servers=("192.0.2.1",))})
+    seen = Evidence(connections={"mine.service": Connections(servers=("192.0.2.1",))})
     found = live(tree, "mine.service", seen)
     assert found.verdict is Need.UNKNOWN
     assert found.against[0].value == "192.0.2.1"
@@ -120,10 +119,10 @@ def test_being_connected_somewhere_is_no_proof_of_need_but_stands_against(tree: 
 
 def test_a_udp_listener_may_have_senders_that_nobody_sees(tree: Tree):
     tree.unit("telegraf.service")
-    seen = Seen(talks={"telegraf.service": Talk(datagrams=("udp 8125",))})
+    seen = Evidence(connections={"telegraf.service": Connections(datagrams=("udp 8125",))})
     found = live(tree, "telegraf.service", seen)
     assert found.verdict is Need.UNKNOWN
-    assert any("UDP does not tell" in each for each in found.unseen)
+    assert any("UDP senders are unknown" in each for each in found.unseen)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +136,7 @@ def test_what_a_node_lives_by_is_never_called_unneeded(tree: Tree, unit: str):
     tree.unit("slurmd.service")
     assert verdict(tree, unit).verdict is Need.PROTECTED
     for workloads in (None, (), PODS):
-        seen = Seen(workloads=workloads, talks={}, vendor="Amazon EC2")
+        seen = Evidence(workloads=workloads, connections={}, vendor="Amazon EC2")
         assert live(tree, unit, seen).verdict is Need.PROTECTED
 
 
@@ -153,11 +152,13 @@ def test_the_owners_own_list_protects_too(tree: Tree):
 
 def test_agents_of_another_cloud_are_unneeded_by_the_machines_maker(tree: Tree):
     tree.unit("google-osconfig-agent.service")
-    known = live(tree, "google-osconfig-agent.service", Seen(talks={}, vendor="Amazon EC2"))
+    known = live(
+        tree, "google-osconfig-agent.service", Evidence(connections={}, vendor="Amazon EC2")
+    )
     assert known.verdict is Need.UNNEEDED
-    own = live(tree, "google-osconfig-agent.service", Seen(talks={}, vendor="Google"))
+    own = live(tree, "google-osconfig-agent.service", Evidence(connections={}, vendor="Google"))
     assert own.verdict is Need.NEEDED
-    untold = live(tree, "google-osconfig-agent.service", Seen(talks={}))
+    untold = live(tree, "google-osconfig-agent.service", Evidence(connections={}))
     assert untold.verdict is Need.UNKNOWN
     assert verdict(tree, "google-osconfig-agent.service").verdict is Need.UNKNOWN
 
@@ -172,7 +173,7 @@ def test_snapd_without_a_snap_is_unneeded_also_in_an_image(tree: Tree):
 def test_a_missing_configuration_says_nothing_of_an_image_that_boots_later(tree: Tree):
     tree.unit("datadog-agent.service")
     assert verdict(tree, "datadog-agent.service").verdict is Need.UNKNOWN
-    found = live(tree, "datadog-agent.service", Seen(talks={}))
+    found = live(tree, "datadog-agent.service", Evidence(connections={}))
     assert found.verdict is Need.UNNEEDED
 
 
@@ -197,7 +198,7 @@ def test_a_service_that_only_its_timer_starts_is_judged_as_the_timer(tree: Tree)
 def test_a_tree_without_units_tells_nothing(tmp_path):
     (tmp_path / "etc").mkdir()
     files = ImageDirectory(str(tmp_path))
-    assert not audit(Host(files, live=False, root="/x")).told
+    assert not audit(Host(files, live=False, root="/x")).has_units
 
 
 def test_every_entry_of_the_catalogue_is_whole():
@@ -239,7 +240,7 @@ def test_who_is_client_and_who_is_server_goes_by_who_listens():
         {1: 100, 2: 100, 3: 200, 4: 100, 5: 100},
         True,
     )
-    found = talks_of(
+    found = connections_of(
         sockets, {100: "/system.slice/exporter.service", 200: "/system.slice/scraper.service"}
     )
     assert found["exporter.service"].listens == ("tcp 9100",)
@@ -258,5 +259,5 @@ def test_a_pods_process_is_told_as_a_workload():
          tcp(ESTABLISHED, (7, 80), 3)),
         (), {1: 1, 2: 1, 3: 2}, True,
     )  # fmt: skip
-    found = talks_of(sockets, {1: "/system.slice/a.service", 2: pod})
+    found = connections_of(sockets, {1: "/system.slice/a.service", 2: pod})
     assert found["a.service"].clients == ("a kubernetes workload",)

@@ -108,10 +108,10 @@ def test_a_unit_that_a_running_one_requires_is_needed(subjects):
 def test_a_server_with_a_client_is_needed_and_its_client_is_not_for_that(subjects, kind):
     server = subjects["node"][f"{kind}-server.service"]
     assert server["verdict"] == "needed"
-    assert whats(server)["connected to it"] == f"{kind}-client.service"
+    assert whats(server)["connected clients"] == f"{kind}-client.service"
     client = subjects["node"][f"{kind}-client.service"]
     assert client["verdict"] == "unknown"
-    assert whats(client, "against")["it is connected to"] == f"{kind}-server.service"
+    assert whats(client, "against")["connected to"] == f"{kind}-server.service"
 
 
 def test_what_nobody_was_seen_using_is_unknown_and_never_unneeded(subjects):
@@ -122,8 +122,8 @@ def test_what_nobody_was_seen_using_is_unknown_and_never_unneeded(subjects):
 
 def test_the_cpu_time_it_used_speaks_for_a_unit(subjects):
     used = whats(subjects["node"]["tcp-client.service"], "against")
-    assert re.search(r" in \d", used["it used CPU"]), used
-    assert "it used CPU" not in whats(subjects["node"]["alone.service"], "against")
+    assert re.search(r" in \d", used["CPU used"]), used
+    assert "CPU used" not in whats(subjects["node"]["alone.service"], "against")
 
 
 def test_a_crash_looping_agent_on_another_clusters_node_is_unneeded(subjects):
@@ -131,15 +131,15 @@ def test_a_crash_looping_agent_on_another_clusters_node_is_unneeded(subjects):
     assert found["verdict"] == "unneeded"
     assert {fault["id"] for fault in found["faults"]} == {"crash-loop", "endless-restart"}
     assert found["restarts"] > 5
-    assert whats(found)["the node is a Kubernetes cluster's"] == "kubelet.service runs"
-    assert whats(found)["not so: ECS tasks run here"] == "none"
+    assert whats(found)["this is a Kubernetes node"] == "kubelet.service is running"
+    assert whats(found)["ruled out: ECS tasks run here"] == "none"
     assert found["wrong_if"]
 
 
 def test_the_same_agent_is_unknown_where_workloads_cannot_be_seen(subjects):
     found = subjects["container"]["ecs.service"]
     assert found["verdict"] == "unknown"
-    assert found["unseen"] == ["whether ECS tasks run here (workloads cannot be seen)"]
+    assert found["unseen"] == ["whether ECS tasks run here (workloads could not be read)"]
     assert subjects["unseen"]["workloads"] is None
     assert any("container" in each for each in subjects["unseen"]["in a container"])
 

@@ -43,7 +43,7 @@ def audit(*subjects: Subject) -> Audit:
 
 
 def test_each_complaint_is_made_and_no_other():
-    found = policy.checked(
+    found = policy.check_policy(
         audit(
             unit("good-1.service"),
             unit("old.service"),
@@ -66,20 +66,20 @@ def test_each_complaint_is_made_and_no_other():
     }
     assert found.subjects[0].owner == "ops"
     assert found.subjects[0].expires == "2027-01-01"
-    assert found.notes == ("the policy speaks of what is not here: gone.service",)
+    assert found.notes == ("policy entries that match nothing here: gone.service",)
     assert {each.unit for each in found.found} == {"old.service", "orphan.service", "new.service"}
 
 
 def test_it_holds_on_its_last_day():
     entries = policy.parse(POLICY.replace("2026-11-14", "2026-11-15"), "p")
-    (found,) = policy.checked(audit(unit("old.service")), entries, TODAY).subjects
+    (found,) = policy.check_policy(audit(unit("old.service")), entries, TODAY).subjects
     assert found.policy == ""
 
 
 def test_what_is_written_is_read_again_and_keeps_what_people_wrote():
     before = policy.parse(POLICY, "p")
     strange = 'a"b\\c\x1b.service'
-    text = policy.written(
+    text = policy.policy_text(
         audit(unit("new.service"), unit("good-1.service"), unit(strange)), before, TODAY
     )
     again = policy.parse(text, "q")
@@ -87,7 +87,7 @@ def test_what_is_written_is_read_again_and_keeps_what_people_wrote():
     assert [each.unit for each in again[len(before) :]] == ["new.service", 'a"b\\c\\x1b.service']
     assert again[-1].owner == ""
     assert again[-1].expires == date(2027, 2, 14)
-    assert policy.parse(policy.written(audit(), again, TODAY), "r") == again
+    assert policy.parse(policy.policy_text(audit(), again, TODAY), "r") == again
     assert tomllib.loads(text)["schema"] == policy.SCHEMA
 
 
@@ -95,14 +95,14 @@ def test_what_is_written_is_read_again_and_keeps_what_people_wrote():
     ("text", "words"),
     [
         ("[[agent]\n", "p: "),
-        ('schema = "x"\n', "schema 'x'"),
-        ("[[agents]]\nunit = 'a'\n", "'agents' is not known"),
-        ("[[agent]]\nowner = 'a'\n", "agent 1 needs a unit"),
-        ("[[agent]]\nunit = 'a'\nowners = 'a'\n", "'owners' is not known"),
+        ('schema = "x"\n', "schema is 'x'"),
+        ("[[agents]]\nunit = 'a'\n", "unknown key 'agents'"),
+        ("[[agent]]\nowner = 'a'\n", "agent 1 has no unit"),
+        ("[[agent]]\nunit = 'a'\nowners = 'a'\n", "unknown key 'owners'"),
         ("[[agent]]\nunit = 'a'\nexpires = '2027-01-01'\n", "a date without quotes"),
         ("[[agent]]\nunit = 'a'\nexpires = 2027-01-01T00:00:00\n", "a date without quotes"),
         ("agent = 3\n", "a list of tables"),
-        ("[[agent]]\nunit = 'a'\nowner = 3\n", "texts"),
+        ("[[agent]]\nunit = 'a'\nowner = 3\n", "strings"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_by_name(text: str, words: str):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.model.audit import RestartPolicy
-from sexton.prevent.audit.restart import endless, frequent, policy_of, timer_period
-from sexton.prevent.audit.unitfile import Settings, calendar_s, span_s
+from sexton.prevent.audit.restart import endless_restart, frequent_timer, policy_of, timer_period
+from sexton.prevent.audit.unit_files import Settings, calendar_s, span_s
 
 
 def policy(text: str) -> RestartPolicy:
@@ -41,19 +41,19 @@ def policy(text: str) -> RestartPolicy:
     ],
 )  # fmt: skip
 def test_a_policy_is_endless_where_no_brake_can_trip(text: str, starts: int | None):
-    found = endless(policy(text))
+    found = endless_restart(policy(text))
     assert (None if found is None else found.starts_a_day) == starts
 
 
 def test_the_fault_says_its_numbers_and_its_cure():
-    found = endless(policy("[Service]\nRestart=on-failure\nRestartSec=10s\n"), "/x.service")
+    found = endless_restart(policy("[Service]\nRestart=on-failure\nRestartSec=10s\n"), "/x.service")
     assert found is not None
     assert found.detail.startswith(
-        "Restart=on-failure waits 10 s between tries: 5 starts take 50 s, so the limit of 5 in"
+        "Restart=on-failure waits 10 s between attempts: 5 starts take 50 s, so the limit of 5 in"
         " 10 s never trips; up to 8,640 starts a day"
     )
     cured = policy(f"[Service]\nRestart=on-failure\nRestartSec=10s\n{found.fix}\n")
-    assert endless(cured) is None, "the cure it prints is one"
+    assert endless_restart(cured) is None, "the cure it prints is one"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_timers_period_is_its_shortest(text: str, period: float | None):
 
 
 def test_only_a_timer_of_less_than_a_minute_is_a_fault():
-    assert frequent(59.9) is not None
-    assert frequent(60.0) is None
-    assert frequent(None) is None
+    assert frequent_timer(59.9) is not None
+    assert frequent_timer(60.0) is None
+    assert frequent_timer(None) is None
 
 
 @given(st.text(max_size=300))

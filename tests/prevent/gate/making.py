@@ -14,7 +14,7 @@ from sexton.model.node import Node
 from sexton.model.row import Row, fields_of
 from sexton.model.unit import ServiceManager, Unit
 from sexton.model.window import Batch, SourceState, Window
-from sexton.prevent.gate import Gate, Place, Policy, builtin, judge, parse
+from sexton.prevent.gate import Gate, Policy, Target, builtin, judge, parse
 
 TODAY = datetime.date(2026, 11, 15)
 #: The last day of a waiver that a real run, today, takes for a good one.
@@ -30,16 +30,16 @@ def census(total: int | None, live: int | None, scope: str = "node", reason: str
 
 
 def unit(name: str, restarts: int, state: str = "active", sub: str = "running") -> Unit:
-    told: dict[str, Any] = dict.fromkeys(fields_of(Unit))
-    told |= {"name": name, "load_state": "loaded", "active_state": state, "sub_state": sub}
-    told |= {"restarts": restarts, "restart_policy": "on-failure", "restart_delay_us": 10_000_000}
-    told |= {"cgroup": f"/system.slice/{name}", "cgroup_origin": "systemd"}
-    return Unit(**told)
+    values: dict[str, Any] = dict.fromkeys(fields_of(Unit))
+    values |= {"name": name, "load_state": "loaded", "active_state": state, "sub_state": sub}
+    values |= {"restarts": restarts, "restart_policy": "on-failure", "restart_delay_us": 10_000_000}
+    values |= {"cgroup": f"/system.slice/{name}", "cgroup_origin": "systemd"}
+    return Unit(**values)
 
 
 def node(container: str | None = None) -> Node:
-    told: dict[str, Any] = {**dict.fromkeys(fields_of(Node)), "hostname": "n1", "kernel": "5.4.0"}
-    return Node(**{**told, "container": container})
+    values: dict[str, Any] = {**dict.fromkeys(fields_of(Node)), "hostname": "n1", "kernel": "5.4.0"}
+    return Node(**{**values, "container": container})
 
 
 def window(readings: Sequence[Sequence[Row]], states: Sequence[SourceState] = ()) -> Window:
@@ -69,8 +69,8 @@ def subject(
     return Subject(name, need, reasons=why, enabled=enabled, faults=faults)
 
 
-def audit_of(*subjects: Subject, told: bool = True, unseen: tuple[str, ...] = ()) -> Audit:
-    return Audit("/img", False, 0.0, subjects, told=told, unseen=unseen)
+def audit_of(*subjects: Subject, has_units: bool = True, unseen: tuple[str, ...] = ()) -> Audit:
+    return Audit("/img", False, 0.0, subjects, has_units=has_units, unseen=unseen)
 
 
 def place(
@@ -78,12 +78,12 @@ def place(
     seen: Window | None = None,
     found: Audit | None = None,
     host: Host | None = None,
-) -> Place:
+) -> Target:
     """Booted where a window is given."""
     the_host = host or (open_host(str(root)) if Path(root).is_dir() else None)
     assert the_host is not None
     answer = found or audit_of()
-    return Place(
+    return Target(
         the_host, str(root), "a directory", seen is not None, seen, lambda *_: answer, {"ID": "x"}
     )
 
@@ -92,7 +92,7 @@ def policy(text: str = "") -> Policy:
     return parse(text.encode(), "gate.toml") if text else builtin()
 
 
-def gate_of(where: Place, text: str = "", today: datetime.date = TODAY) -> Gate:
+def gate_of(where: Target, text: str = "", today: datetime.date = TODAY) -> Gate:
     return judge(where, policy(text), today)
 
 

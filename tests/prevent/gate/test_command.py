@@ -113,7 +113,7 @@ def test_a_policy_and_its_waivers_open_the_gate(sick: Path, tmp_path: Path) -> N
     quiet(ended, (0,))
     assert f"waived  ecs.service: o@example.com, until {IN_TIME}".encode() in ended.stdout
     good = policy.read_text()
-    for day, told in (("2020-01-31", b"ended on 2020-01-31"), ("2999-01-31", b"366 days ahead")):
+    for day, told in (("2020-01-31", b"expired on 2020-01-31"), ("2999-01-31", b"366 days ahead")):
         policy.write_text(good.replace(str(IN_TIME), day))
         ended = sexton("gate", "--root", sick, "--policy", policy)
         quiet(ended, (1,))
@@ -158,26 +158,26 @@ def test_without_a_kubelet_there_is_nothing_to_correct_and_that_is_said(tmp_path
     ("arguments", "told"),
     [
         (("--root", "/no/such/image"), "No such file"),
-        (("--root", ""), "no image is named"),
-        (("--root", "EMPTY"), "no operating system in there"),
+        (("--root", ""), "image path is empty"),
+        (("--root", "EMPTY"), "no operating system found"),
         (("--root", "FILE"), ""),
-        (("--root", "FIFO"), "neither a directory, nor a file"),
-        (("--root", "HEALTHY", "--seconds", "5"), "nothing to watch"),
+        (("--root", "FIFO"), "not a directory, a file or a block device"),
+        (("--root", "HEALTHY", "--seconds", "5"), "nothing runs in it"),
         (("--root", "HEALTHY", "--policy", "/no/such.toml"), "No such file"),
         (("--root", "HEALTHY", "--policy", "EMPTY"), "directory"),
         (("--root", "HEALTHY", "--policy", "FIFO"), "not a regular file"),
         (("--root", "HEALTHY", "--policy", "/dev/zero"), "not a regular file"),
         (("--root", "HEALTHY", "--policy", "HUGE"), "larger than"),
         (("--root", "HEALTHY", "--policy", "BAD"), "did you mean memcg_count?"),
-        (("--root", "HEALTHY", "--agents", "BAD"), "not known"),
+        (("--root", "HEALTHY", "--agents", "BAD"), "unknown key 'rules'"),
         (("--root", "HEALTHY", "--agents", "/no/such.toml"), "No such file"),
-        (("--root", "HEALTHY", "--out", "x.pdf"), "say --format"),
-        (("--root", "HEALTHY", "--out", "-"), "--out names a file"),
+        (("--root", "HEALTHY", "--out", "x.pdf"), "add --format"),
+        (("--root", "HEALTHY", "--out", "-"), "--out needs a file name"),
         (("--root", "HEALTHY", "--out", "/no/such/dir/x.json"), "No such file"),
         (("--root", "HEALTHY", "--format", "json", "--out", "a", "--out", "b"), "suffixes"),
-        (("--root", "HEALTHY", "--out", "a.json", "--out", "a.json"), "two reports"),
+        (("--root", "HEALTHY", "--out", "a.json", "--out", "a.json"), "same file twice"),
         (("--format", "pdf"), "invalid choice"),
-        (("--print-policy", "--root", "/"), "stands alone"),
+        (("--print-policy", "--root", "/"), "cannot be combined"),
         (("--seconds", "0"), "--seconds"),
         (("extra",), "unrecognized"),
     ],

@@ -42,24 +42,24 @@ def test_they_do_use_it() -> None:
 
 def test_the_workflow_is_one_by_githubs_schema() -> None:
     text = (EXAMPLES / "github-actions/gate.yml").read_text()
-    told = yaml.safe_load(text)
-    told["on"] = told.pop(True)  # YAML 1.1 reads the key `on` as true
-    assert errors(told, GITHUB) == []
-    del told["jobs"]["gate"]["runs-on"]
-    assert errors(told, GITHUB) != []
+    parsed = yaml.safe_load(text)
+    parsed["on"] = parsed.pop(True)  # YAML 1.1 reads the key `on` as true
+    assert errors(parsed, GITHUB) == []
+    del parsed["jobs"]["gate"]["runs-on"]
+    assert errors(parsed, GITHUB) != []
 
 
 def test_the_pipeline_is_one_by_gitlabs_schema() -> None:
-    told = yaml.safe_load((EXAMPLES / "gitlab/gitlab-ci.yml").read_text())
-    assert errors(told, GITLAB) == []
-    told["image-gate"]["artifacts"]["reports"]["junit"] = 7
-    assert errors(told, GITLAB) != []
+    parsed = yaml.safe_load((EXAMPLES / "gitlab/gitlab-ci.yml").read_text())
+    assert errors(parsed, GITLAB) == []
+    parsed["image-gate"]["artifacts"]["reports"]["junit"] = 7
+    assert errors(parsed, GITLAB) != []
 
 
 def test_the_policy_is_one() -> None:
-    told = parse((EXAMPLES / "gate.toml").read_bytes(), "gate.toml")
-    assert told.rules["cgroup_version"]["require"] == "v2"
-    assert len(told.waivers) == 1
+    parsed = parse((EXAMPLES / "gate.toml").read_bytes(), "gate.toml")
+    assert parsed.rules["cgroup_version"]["require"] == "v2"
+    assert len(parsed.waivers) == 1
 
 
 def test_packers_file_has_its_braces_and_ends_with_the_gates_status() -> None:
@@ -115,6 +115,6 @@ def bare(line: str) -> str:
 def test_the_policy_on_the_page_is_one() -> None:
     block = re.search(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None
-    told = parse(block[1].encode(), "page")
-    assert told.rules["kubelet_config"]["strict"] is True
-    assert told.waivers[0].owner == "payments@example.com"
+    parsed = parse(block[1].encode(), "page")
+    assert parsed.rules["kubelet_config"]["strict"] is True
+    assert parsed.waivers[0].owner == "payments@example.com"

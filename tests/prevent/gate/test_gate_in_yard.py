@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.prevent.gate.making import IN_TIME
 from tests.yard.test_units import restarted
-from tests.yard.yard import Yard, why_not
+from tests.yard.yard import PYTHON, Yard, why_not
 
 pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
@@ -43,7 +42,7 @@ def booted() -> Iterator[Yard]:
 def gate(yard: Yard, policy: str) -> dict[str, Any]:
     script = (
         f"cat > /run/gate.toml <<'E'\n{policy}\nE\n"
-        f"{sys.executable} -B -m sexton gate --policy /run/gate.toml --seconds 3 --format json"
+        f"{PYTHON} -B -m sexton gate --policy /run/gate.toml --seconds 3 --format json"
     )
     told: dict[str, Any] = json.loads(yard.run("sh", "-c", f"{script} || true", deadline_s=60))
     told["outcomes"] = {each["id"]: each for each in told["rules"]}

@@ -188,7 +188,7 @@ def test_text_puts_the_verdict_first_and_keeps_its_width(many: Gate, width: int)
     text = gate_text(many, width)
     lines = text.splitlines()
     assert lines[0].startswith("FAILED  ")
-    assert lines[-1] == " exit 1: the gate is closed"
+    assert lines[-1] == " exit 1: gate failed"
     assert text.index("FAIL  ") < text.index("WARN  ") < text.index("PASS  ")
     commands = ("sudo ", "systemctl", "sexton gate", "journalctl")
     long = [each for each in lines if len(each) > width and not each.strip().startswith(commands)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sexton.prevent.kubelet import corrected, judge
 from sexton.prevent.kubelet.fields import FIELDS
-from tests.prevent.kubelet.test_check import EKS, HEAD, KEPT, KUBEADM
+from tests.prevent.kubelet.test_checks import EKS, HEAD, KEPT, KUBEADM
 
 BAD = f"""# the training nodes'
 {HEAD}{KEPT}
@@ -57,18 +57,18 @@ def test_comments_and_what_was_taken_out_stay_to_be_read() -> None:
     text = corrected(judge(BAD, "/k"))
     for kept in ("# the training nodes'", "# press says so", "# cgroupVersion: v2", "# the end"):
         assert kept in text
-    assert "# sexton: cgroupVersion: no field" in text
+    assert "# sexton: cgroupVersion: not a field" in text
 
 
 def test_a_good_file_only_gains_a_line_that_says_so() -> None:
     good = HEAD + KEPT
     text = corrected(judge(good, "/k"))
-    assert text == f"# Corrected by sexton from /k: 0 changed.\n{good}"
+    assert text == f"# Corrected by sexton from /k: 0 changes.\n{good}"
 
 
 def test_what_has_no_one_answer_is_left_to_its_owner() -> None:
     text = corrected(judge(HEAD + KEPT + "syncFrequency: 10\n", "/k"))
-    assert "# Left to you:\n#   syncFrequency: 10 is not a duration" in text
+    assert "# Left for you to decide:\n#   syncFrequency: 10 is not a duration" in text
     assert yaml.safe_load(text)["syncFrequency"] == 10
 
 
@@ -146,7 +146,7 @@ def test_a_file_that_is_written_anew_says_at_its_top_what_was_changed() -> None:
     """A map on one line cannot be mended line by line."""
     told = judge(f"{HEAD}{KEPT}cgroupVersion: v2\nsystemReserved: {{cpu: 1}}\n", "/k")
     text = corrected(told)
-    assert "# Written anew from its values" in text
+    assert "# Rewritten from its values" in text
     for field in ("cgroupVersion", "systemReserved.cpu"):
         assert f"#   {field}: " in text
     assert yaml.safe_load(text)["systemReserved"] == {"cpu": "1"}

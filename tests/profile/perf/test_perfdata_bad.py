@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sexton.errors import SourceError, SourceMalformed
 from sexton.profile.perf import compressed as packing
 from sexton.profile.perf.perfdata import read_raw
-from sexton.record.torn import mend
+from sexton.record.stacks import mend
 from tests.fuzz.perfdata_target import one, seeds
 from tests.support.examples import examples
 from tests.support.perf_bytes import (

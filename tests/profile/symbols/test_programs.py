@@ -250,7 +250,7 @@ def inside_of(running, comm):
 
 
 def wait_for(condition):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not (found := condition()):
         assert time.monotonic() < until, "it never came about"
         time.sleep(0.02)

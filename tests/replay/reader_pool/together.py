@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 #: Longer than anything here takes on the slowest machine: to fail, not to measure.
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def wait_for(happened: Callable[[], bool]) -> bool:

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import pytest
 
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.assembly import R0, R1, R2, R3, R6, Assembly, Operand
+from sexton.sources.bpf.program import R0, R1, R2, R3, R6, Assembly, Operand
 
 ROUNDS = 8
 _CLASSIFIER, _TEST_RUN = 3, 10

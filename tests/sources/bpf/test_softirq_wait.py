@@ -126,7 +126,7 @@ def test_a_list_may_have_holes():
 
 def test_it_is_read_only_where_asked_for():
     (found,) = [each for each in all_sources() if each.id == "bpf.softirq_wait"]
-    assert found.asked_by == "--probe"
+    assert found.opt_in == "--probe"
     assert "--probe" in found.grant
 
 
@@ -176,6 +176,7 @@ def test_it_counts_about_as_the_kernel_counts(waits: SoftirqWaits):
     assert cost(rows).watched is True
 
 
+@pytest.mark.alone
 @pytest.mark.root
 def test_a_starved_core_is_found_there_while_it_waits_and_after(waits: SoftirqWaits):
     if len(CORES) < 2:

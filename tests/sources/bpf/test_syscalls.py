@@ -10,14 +10,14 @@ import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.assembly import R0, Assembly
+from sexton.sources.bpf.program import R0, Assembly
 
 NOTHING = Assembly().move(R0, 0).exit().encode()
 
 
 @pytest.mark.parametrize(("machine", "pointer"), [("armv7l", 4), ("x86_64", 4), ("vax", 8)])
 def test_a_machine_whose_number_is_not_known_is_absent(machine: str, pointer: int):
-    with pytest.raises(SourceAbsent, match=f"not known how to call it on {machine}"):
+    with pytest.raises(SourceAbsent, match=f"not supported on {machine}"):
         syscalls.number(machine, pointer)
 
 
@@ -82,7 +82,7 @@ def test_where_the_limit_may_not_be_raised_it_is_denied_after_one_try(monkeypatc
 
 @pytest.mark.root
 def test_the_verifiers_reason_is_told():
-    with pytest.raises(SourceMalformed, match="the verifier refused our program: R0 !read_ok"):
+    with pytest.raises(SourceMalformed, match="the verifier rejected our program: R0 !read_ok"):
         syscalls.load(Assembly().exit().encode(), b"sexton_test")
 
 

@@ -13,7 +13,7 @@ from tests.support.fixtures import kernel_text
 
 TOP = "/sys/fs/cgroup/memory"
 NODE = Layout("v1", 1, TOP, True, None)
-POD = Layout("v1", 1, TOP, False, "this is a cgroup namespace", "run with the host's")
+POD = Layout("v1", 1, TOP, False, "sexton runs in a cgroup namespace", "run with the host's")
 
 
 def collect(tree: Tree) -> tuple[CgroupCensus, list[CgroupDir]]:
@@ -73,8 +73,8 @@ def test_a_namespace_invents_no_zombie():
     row, _ = census.take(host(counts=[412, 412], live=300), POD)
     assert (row.total, row.live, row.dying, row.scope) == (None, 300, None, "subtree")
     assert row.reason == (
-        "this is a cgroup namespace: 412 node-wide against 300 directories are not comparable; "
-        "run with the host's"
+        "sexton runs in a cgroup namespace: 412 node-wide against 300 directories are not "
+        "comparable; run with the host's"
     )
 
 
@@ -118,7 +118,7 @@ def test_beyond_a_bound_directories_are_counted_and_not_kept(monkeypatch):
     monkeypatch.setattr(census, "MOST_DIRECTORIES", 3)
     row, walked = census.take(host(counts=[10, 10], live=7), NODE)
     assert (row.live, row.dying, len(walked.kept)) == (7, 3, 3)
-    assert row.reason == "of 7 directories the first 3 were kept"
+    assert row.reason == "only the first 3 of 7 directories were kept"
 
 
 def test_a_directory_that_may_not_be_listed_makes_the_count_unknown():
@@ -128,7 +128,7 @@ def test_a_directory_that_may_not_be_listed_makes_the_count_unknown():
     files.names = lambda path: (_ for _ in ()).throw(SourceDenied(path, "Permission denied"))
     row, _ = census.take(Host(files, live=False), NODE)
     assert (row.live, row.dying) == (None, None)
-    assert "may not be listed" in row.reason
+    assert "cannot list" in row.reason
 
 
 class Moving:

@@ -66,13 +66,13 @@ def test_a_host_whose_init_is_in_a_namespace_is_not_comparable(tmp_path):
     tree.namespace("cgroup:[4026532999]")
     layout = read_layout(tree.host())
     assert not layout.comparable
-    assert layout.reason == "the host's first process is in a cgroup namespace"
+    assert layout.reason == "the host's first process runs in a cgroup namespace"
 
 
 def test_a_copied_tree_counts_only_with_the_namespace_on_record(tmp_path):
     tree = one(tmp_path, V1, ON_V1)
     tree.write(f"{TOP1}/cgroup.procs", "1\n")
-    assert "nothing proves" in str(read_layout(tree.host()).reason)
+    assert "cannot verify" in str(read_layout(tree.host()).reason)
     tree.namespace()
     assert read_layout(tree.host()).comparable
 
@@ -87,7 +87,7 @@ def test_a_mounted_subtree_is_named(tmp_path):
     tree = one(tmp_path, f"/docker/a\\040b {TOP1} cgroup rw,memory", ON_V1)
     tree.write(f"{TOP1}/notify_on_release", "0\n")
     layout = read_layout(tree.host())
-    assert layout.reason == "only /docker/a b of the hierarchy is mounted here"
+    assert layout.reason == "only /docker/a b of the hierarchy is mounted"
     assert layout.advice == HOST_MOUNT
 
 
@@ -116,7 +116,7 @@ def test_an_empty_mount_point_says_that_it_is_not_shown_here(tmp_path):
     tree.make(TOP1)
     layout = read_layout(tree.host())
     assert layout.mount_point is None
-    assert layout.reason == "/sys/fs/cgroup/memory is mounted on the host and empty here"
+    assert layout.reason == "/sys/fs/cgroup/memory is mounted on the host but empty here"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_an_empty_mount_point_says_that_it_is_not_shown_here(tmp_path):
         (ON_V1, 1, "memory is on a cgroup v1 hierarchy that is not mounted here"),
         (ON_V2, 2, "no cgroup hierarchy is mounted here"),
         ("", None, "no cgroup hierarchy is mounted here"),
-        ("memory\t0\t1\t0\n", None, "the memory controller is switched off"),
+        ("memory\t0\t1\t0\n", None, "the memory controller is disabled"),
     ],
 )
 def test_without_any_mount_the_reason_is_clear(tmp_path, table, version, reason):
@@ -165,7 +165,7 @@ def test_this_machine_in_a_namespace_is_told_what_to_do(tmp_path):
     (tmp_path / "proc/self/ns").mkdir()
     (tmp_path / "proc/self/ns/cgroup").symlink_to("cgroup:[4026532711]")
     layout = read_layout(tree.host())
-    assert (layout.reason, layout.advice) == ("this is a cgroup namespace", HOST_NAMESPACE)
+    assert (layout.reason, layout.advice) == ("sexton runs in a cgroup namespace", HOST_NAMESPACE)
 
 
 def one(root, line: str, table: str) -> Tree:

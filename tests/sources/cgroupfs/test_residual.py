@@ -12,7 +12,7 @@ from sexton.model.cgroup import CgroupResidual
 from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs import census, residual
 from sexton.sources.cgroupfs.residual import EXACT, V1_BOUND, V2_BOUND, V2_EMPTY, Residuals, parse
-from sexton.sources.registry import giving
+from sexton.sources.registry import sources_of
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text
 
@@ -94,7 +94,7 @@ def test_it_is_read_first_and_at_the_windows_end(tmp_path):
     tree = v1(tmp_path)
     put1(tree, "", local=0, total=8192)
     put1(tree, "/docker", local=0, total=8192)
-    with Sampler(asked(tree), giving(CgroupResidual)) as sampler:
+    with Sampler(asked(tree), sources_of(CgroupResidual)) as sampler:
         batches = sampler.run(0.2).batches(CgroupResidual)
     assert [len(batch.rows) for batch in batches] == [1, 1]
 

@@ -25,7 +25,7 @@ def test_a_stall_is_announced_and_not_caused(monkeypatch, tmp_path):
     row = one(Estimate("memory.numa_stat", "/a", 12, 0.0009, 4.8, 4.9), tmp_path)
     assert row.root_s is None
     assert row.note == (
-        "memory.numa_stat at the root: would stall a core for about 4.8 s; not caused"
+        "memory.numa_stat at the root: would stall a core for about 4.8 s; not read"
     )
 
 
@@ -47,11 +47,11 @@ def test_an_estimate_that_settles_the_matter_spares_the_node_a_child(tmp_path):
     (tmp_path / "memory.stat").write_text("cache 0\n")
     row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.001, 0.001), tmp_path)
     assert row.root_s is None
-    assert "too quick to ask" in row.note
+    assert "too fast to matter" in row.note
 
 
 def test_an_estimate_by_leaves_alone_is_called_an_upper_bound():
-    assert "at the most" in verdict(1, 3.0)
+    assert "at most" in verdict(1, 3.0)
 
 
 def test_an_estimate_that_jitter_may_have_made_too_small_does_not_allow_the_root(
@@ -60,7 +60,7 @@ def test_an_estimate_that_jitter_may_have_made_too_small_does_not_allow_the_root
     monkeypatch.setattr(walk_cost, "run", never)
     row = one(Estimate("memory.stat", "/a", 2, 0.00003, 0.02, 1.4), tmp_path)
     assert row.root_s is None
-    assert "about 20 ms by estimate, 1.4 s at the most; not caused" in row.note
+    assert "an estimated 20 ms, at most 1.4 s; not read" in row.note
 
 
 def test_the_root_is_read_off_the_cores_of_the_nic(monkeypatch, tmp_path):

@@ -69,7 +69,7 @@ def test_an_archive_without_it_does_not_blame_the_kernel(tmp_path):
 def test_says_whether_debugfs_or_the_kernel_lacks_it(tmp_path):
     made = tree(tmp_path, dying=1)
     (tmp_path / PATH.lstrip("/")).unlink()
-    with pytest.raises(SourceAbsent, match="not offered by this kernel"):
+    with pytest.raises(SourceAbsent, match="not available on this kernel"):
         list(LruGen(made.host()).collect())
     made.write("/proc/1/mountinfo", mounts(CGROUP))
     with pytest.raises(SourceAbsent, match="debugfs is not mounted"):

@@ -111,5 +111,5 @@ def test_an_archive_whose_collector_might_not_read_it_asks_for_root_on_the_node(
 def test_an_archive_whose_journal_did_not_end_in_time_says_so():
     files = ArchiveFiles()
     files.add_late("/commands/journal_json")
-    with pytest.raises(SourceTimeout, match=r"^journal: did not end in time"):
+    with pytest.raises(SourceTimeout, match=r"^journal: did not finish in time"):
         Restarts(Host(files, live=False)).collect()

@@ -47,7 +47,7 @@ def test_silence_ends_at_the_deadline(fake: Fake):
     server, host = fake({})
     bus = open_bus(host, soon())
     server.silent.add("ListUnits")
-    with pytest.raises(SourceTimeout, match="1 of 1 calls unanswered"):
+    with pytest.raises(SourceTimeout, match="no reply to 1 of 1 calls"):
         bus.call(Call("/", "x.y", "ListUnits"), soon(0.1))
     bus.close()
 
@@ -81,14 +81,14 @@ def test_an_error_reply_says_which_kind_of_trouble_it_is(fake: Fake, error, kind
 def test_a_rejected_user_is_denied(fake: Fake):
     server, host = fake({})
     server.greeting = b"REJECTED EXTERNAL\r\n"
-    with pytest.raises(SourceDenied, match="refused our user id"):
+    with pytest.raises(SourceDenied, match="rejected our user id"):
         open_bus(host, soon())
 
 
 def test_something_else_that_listens_there_is_no_bus(fake: Fake):
     server, host = fake({})
     server.greeting = b"x" * 10_000
-    with pytest.raises(SourceDenied, match="speaks no D-Bus"):
+    with pytest.raises(SourceDenied, match="not a D-Bus server"):
         open_bus(host, soon())
 
 
@@ -101,7 +101,7 @@ def test_without_a_bus_systemds_own_socket_is_for_root_alone(tmp_path: Path, mon
     (tmp_path / "run/systemd").mkdir(parents=True)
     (tmp_path / "run/systemd/private").touch()
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(SourceDenied, match="for root only"):
+    with pytest.raises(SourceDenied, match="only for root"):
         open_bus(open_host(str(tmp_path)), soon())
 
 

@@ -1,4 +1,4 @@
-# --- the bundle: many small files in one, told apart by a mark nobody can guess
+# --- the bundle: many small files in one, separated by a random mark
 
 open_bundle() {
     [ -d "$dir/$1" ] || mkdir "$dir/$1"
@@ -14,7 +14,7 @@ close_bundle() {
 # put PATH: $text as the content of PATH.
 put() { printf '\n%s file %s\n%s' "$mark" "$1" "$text" >&3; }
 
-# slurp PATH: the whole of a small file into $text, without a process of its own.
+# slurp PATH: read a small file into $text, without starting a process.
 slurp() {
     text=
     line=
@@ -34,13 +34,13 @@ small() {
     fi
 }
 
-# Not there, or there and not for us?
+# Absent, or not permitted?
 refused() {
     [ -e "$1" ] && [ ! -r "$1" ] && printf '\n%s denied %s\n' "$mark" "$2" >&3
     return 0
 }
 
-# big PATH [NAME]: a file of any size, bounded.
+# big PATH [NAME]: a file of any size, up to $most_bytes.
 big() {
     if [ ! -r "$1" ]; then
         refused "$1" "${2:-$1}"
@@ -59,12 +59,12 @@ take_one() {
     if [ "$limited" = 1 ]; then head -c "$most_bytes" "$dir/one"; else cat "$dir/one"; fi >&3
 }
 
-# within COMMAND...: run it, but not for longer than $patience seconds; 143 if it had to be stopped.
+# within COMMAND...: run it for at most $patience seconds; 143 if it had to be killed.
 within() {
     if [ "$timed" = 1 ]; then
         timeout "$patience" "$@"
         case $? in
-        124 | 137 | 143) return 143 ;; # GNU says 124, busybox what the signal says
+        124 | 137 | 143) return 143 ;; # 124 from GNU, the signal's number from busybox
         esac
         return 0
     fi
@@ -79,9 +79,9 @@ within() {
     [ "$status" != 143 ] || return 143
 }
 
-# said NAME COMMAND...: what a program prints as /commands/NAME, if it prints anything. Half a list
-# of units looks like a whole one without the unit that matters: a program that was stopped is late.
-said() {
+# output NAME COMMAND...: a program's output as /commands/NAME, if there is any. Half a list of units
+# looks complete but may lack the one that matters: a killed program is marked late instead.
+output() {
     name=$1
     shift
     has "$1" || return 1

@@ -1,6 +1,6 @@
 # --- control groups
 
-# Which mounts show the memory hierarchy, and v1's cpu one? The shortest path wins.
+# The mounts of the memory hierarchy, and of v1's cpu hierarchy. The shortest path wins.
 hierarchy_mounts() {
     memory_mount=
     cpu_mount=
@@ -43,8 +43,8 @@ hierarchies() {
     [ -n "$memory_mount" ] || big /proc/cgroups
 }
 
-# hierarchy MOUNT FILES: its directories, the kernel's own count beside them, and these files of
-# its groups, parents before leaves.
+# hierarchy MOUNT FILES: its directories, the kernel's count of them, and these files of its groups,
+# parents before leaves.
 hierarchy() {
     for file in release_agent cgroup.sane_behavior notify_on_release cgroup.clone_children \
         cgroup.type cgroup.events cgroup.freeze cgroup.controllers; do
@@ -70,7 +70,7 @@ hierarchy() {
     groups "$2" leaves <"$dir/directories"
 }
 
-# Lines of INODE LINKS PATH, by whichever of three ways this host knows.
+# Lines of INODE LINKS PATH, by the first of three ways that this host supports.
 directories() {
     case $listing in
     printf) find "$1" -xdev -type d -printf '%i %n %p\n' ;;
@@ -93,7 +93,7 @@ groups() {
         esac
         group_files=$((group_files + 1))
         if [ "$group_files" -gt "$most_groups" ]; then
-            notes="only $most_groups groups were read"
+            notes="only $most_groups cgroups were read"
             return 0
         fi
         for file in $1; do
@@ -105,14 +105,14 @@ groups() {
 group_file() {
     case $2 in
     cgroup.procs)
-        # Whether it has any is all we ask.
+        # All that matters is whether there are any.
         text=
         [ -r "$1/$2" ] || return 0
         { read -r text <"$1/$2"; } 2>/dev/null
         put "$1/$2"
         ;;
     memory.*)
-        # The root's counters are sums, which old kernels make by walking every group.
+        # The root's counters are sums, for which old kernels walk every group.
         [ "$1" = "$top" ] || { slurp "$1/$2" && put "$1/$2"; }
         ;;
     *) slurp "$1/$2" && put "$1/$2" ;;

@@ -1,4 +1,4 @@
-# --- what does not change in ten seconds
+# --- what does not change between snapshots
 
 lasting() {
     for file in hostname osrelease random/boot_id; do
@@ -36,14 +36,14 @@ container_marks() {
     done
     [ -d /run/secrets/kubernetes.io ] && put /run/secrets/kubernetes.io/serviceaccount
     if has tr && has grep && [ -r /proc/1/environ ]; then
-        # This one word and nothing else of init's environment.
+        # Only this one variable of init's environment.
         text=$({ tr '\000' '\n' </proc/1/environ | grep '^container='; } 2>/dev/null)
         [ -n "$text" ] && put /proc/1/environ
     fi
     return 0
 }
 
-# Everything under its real path, the class directory's link leading there.
+# Everything under its real path; the link in the class directory points there.
 network_card() {
     a_link "$1"
     card=$(cd -P "$1" 2>/dev/null && pwd -P) || return 0
@@ -54,7 +54,7 @@ network_card() {
     a_link "$device/subsystem"
     small "$device/uevent"
     small "$device/irq"
-    said "ethtool_i_${1##*/}" ethtool -i "${1##*/}"
+    output "ethtool_i_${1##*/}" ethtool -i "${1##*/}"
     for file in "$device"/msi_irqs/[0-9]* "${device%/*}"/msi_irqs/[0-9]*; do
         [ -e "$file" ] && small "$file"
     done
@@ -64,7 +64,7 @@ network_card() {
     small "$module/version"
 }
 
-# In a PID namespace of our own the first process is not the node's.
+# In a PID namespace the first process is not the node's.
 first_process() {
     has readlink || return 0
     [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ] && small /proc/1/comm

@@ -1,19 +1,19 @@
 #!/bin/sh
-# sexton collect: what `sexton diagnose` would read on this host, for a host without Python.
+# sexton collect: collects what `sexton diagnose` reads, on a host without Python.
 #
 #   ssh NODE sh -s < collect.sh | sexton diagnose -
 #   ssh NODE sudo sh -s -- 20 < collect.sh > node.tar      # 20 seconds instead of 10
 #
-# Snapshots (at the start, after a second, at the end, and a glance at the cores every second
-# between) go to standard output as one tar.
+# Writes snapshots (at the start, after a second, at the end, and of the cores every second in
+# between) to standard output as one tar.
 # It only reads. It installs nothing, changes nothing, and removes its temporary directory.
 # It never reads memory.stat, memory.numa_stat or lru_gen: on an affected kernel one such read
-# can stop a core for seconds. No command lines, environments or file contents of yours are taken;
-# process names, cgroup names, unit names and the kernel log are.
+# can stall a core for seconds. It collects process names, cgroup names, unit names and the kernel
+# log, but no command lines, environments or contents of your files.
 #
-# POSIX sh with cat, find, tar, mkdir, rm, date and sleep; everything else is used where present.
+# Needs POSIX sh with cat, find, tar, mkdir, rm, date and sleep; uses other tools if present.
 # Small files are read by the shell itself, so that a thousand processes do not cost a thousand
-# forks. All of it stands in braces, so that a script cut short on its way here does nothing.
+# forks. Everything is in braces, so that a script that was truncated in transit does nothing.
 
 {
 
@@ -33,18 +33,18 @@ main() {
     most_directories=200000
     most_bytes=4194305
     case $watch in
-    '' | *[!0-9]* | ?????*) fail "'$watch' is not a whole number of seconds" ;;
+    '' | *[!0-9]* | ?????*) fail "'$watch': must be a whole number from 1 to 3600" ;;
     esac
-    [ "$watch" -ge 1 ] && [ "$watch" -le 3600 ] || fail "$watch is not between 1 and 3600 seconds"
-    [ -t 1 ] && fail "this writes a tar: send it to a file or to 'sexton diagnose -'"
-    [ -r /proc/stat ] || fail "no /proc here"
+    [ "$watch" -ge 1 ] && [ "$watch" -le 3600 ] || fail "'$watch': must be a whole number from 1 to 3600"
+    [ -t 1 ] && fail "the output is a tar: redirect it to a file or to 'sexton diagnose -'"
+    [ -r /proc/stat ] || fail "no /proc on this host"
     for tool in cat find tar mkdir rm date sleep; do
         has "$tool" || fail "this host has no '$tool'"
     done
 
     dir=$(mktemp -d "${TMPDIR:-/tmp}/sexton.XXXXXX" 2>/dev/null) || {
         dir="${TMPDIR:-/tmp}/sexton.$$"
-        mkdir "$dir" 2>/dev/null || fail "no temporary directory can be made in ${TMPDIR:-/tmp}"
+        mkdir "$dir" 2>/dev/null || fail "cannot make a temporary directory in ${TMPDIR:-/tmp}"
     }
     child=
     trap 'tidy' EXIT
@@ -53,14 +53,14 @@ main() {
     trap 'exit 141' PIPE
     trap 'exit 143' TERM
     mkdir "$dir/0" || fail "cannot write to $dir"
-    read -r mark </proc/sys/kernel/random/uuid || fail "no /proc/sys/kernel/random/uuid here"
+    read -r mark </proc/sys/kernel/random/uuid || fail "no /proc/sys/kernel/random/uuid on this host"
     head -c 1 /proc/stat >/dev/null 2>&1 && limited=1 || limited=0
     timeout 5 true >/dev/null 2>&1 && timed=1 || timed=0
     listing=ls
     stat -c '%i %h %n' / >/dev/null 2>&1 && listing=stat
     find / -prune -printf '' >/dev/null 2>&1 && listing=printf
 
-    # Everything at the start, after a second and at the end; a glance every second between.
+    # Everything at the start, after a second and at the end; only the cores every second in between.
     every=$(((watch + most_glances - 1) / most_glances))
     hierarchy_mounts
     snapshot 1 first
@@ -86,7 +86,7 @@ main() {
     } >"$dir/manifest"
     say "packing"
     rm -f "$dir/one" "$dir/directories" "$dir/complaint"
-    tar -cf - -C "$dir" . || fail "tar failed: the archive is not whole"
+    tar -cf - -C "$dir" . || fail "tar failed: the archive is incomplete"
     [ -t 2 ] && printf '\r\033[K' >&2
     exit 0
 }
@@ -108,7 +108,7 @@ say() {
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# Sleep in a child that a signal can end with us.
+# Sleep in a child, so that a signal can end it with us.
 pause() {
     sleep "$1" &
     child=$!
@@ -120,7 +120,7 @@ pause() {
 watch_for() {
     until=$((gone + $1))
     while [ "$gone" -lt "$until" ]; do
-        say "watching, $((watch - gone)) s to go"
+        say "sampling, $((watch - gone)) s left"
         pause 1
         gone=$((gone + 1))
     done

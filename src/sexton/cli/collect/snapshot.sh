@@ -1,4 +1,4 @@
-# --- what is read at every moment
+# --- what is read in every snapshot
 
 # snapshot NUMBER first|middle|last
 snapshot() {
@@ -26,7 +26,7 @@ snapshot() {
     sampled=1
 }
 
-# The cores, and the threads of those who moved: what is over in a second.
+# The cores, and the threads of busy processes: what may be over in a second.
 glance() {
     open_bundle "$1"
     clock
@@ -66,8 +66,8 @@ processes() {
     done
 }
 
-# moved PID STAT: has its CPU time moved since the last snapshot? If so it is followed from then
-# on, so that two readings of its threads exist to make a difference of.
+# moved PID STAT: has it used CPU time since the last snapshot? If so it is followed from then on,
+# so that there are two readings of its threads to compare.
 moved() {
     fields=${2##*) }
     set -f
@@ -102,28 +102,28 @@ card_counters() {
     has ethtool || return 0
     for nic in /sys/class/net/*; do
         [ -e "$nic/device" ] || continue
-        said "ethtool_S_${nic##*/}" ethtool -S "${nic##*/}"
+        output "ethtool_S_${nic##*/}" ethtool -S "${nic##*/}"
     done
 }
 
 kernel_log() {
     if [ -r /dev/kmsg ] && has dd && [ "$timed" = 1 ]; then
-        # GNU dd stops where it would have to wait; another one refuses the flag.
+        # GNU dd stops where it would block; others reject the flag.
         timeout 5 dd if=/dev/kmsg iflag=nonblock bs=8192 >"$dir/one" 2>/dev/null
         if [ -s "$dir/one" ]; then
             take_one /commands/kmsg
             return 0
         fi
     fi
-    said dmesg dmesg || printf '\n%s denied /commands/kmsg\n' "$mark" >&3
+    output dmesg dmesg || printf '\n%s denied /commands/kmsg\n' "$mark" >&3
 }
 
 units() {
     [ -d /run/systemd/system ] || return 0
-    said systemctl_version systemctl --version
-    # A systemd that restarts units all the time answers slowly, and then it matters most.
+    output systemctl_version systemctl --version
+    # A systemd that restarts units all the time is slow to answer, and then it matters most.
     patience=30
-    said systemctl_show systemctl show '*' --type=service,timer --all --no-pager -p "$properties"
+    output systemctl_show systemctl show '*' --type=service,timer --all --no-pager -p "$properties"
     patience=8
 }
 

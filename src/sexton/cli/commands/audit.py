@@ -1,19 +1,19 @@
-"""What runs or will run here that nothing needs?
+"""Find services that run here although nothing needs them.
 
-On a node: every service and timer, with who depends on it, who is connected to it, what
-it used, how often it restarted. In an image: what will start at its boot, and which units
-would restart for ever once they fail. Unknown is an answer; a unit is called unneeded
-only where what would make it needed was looked for and is not there.
+On a node: every service and timer, with its dependants, clients, resource usage and
+restarts. In an image: what will start at boot, and which units would restart forever if
+they failed. A unit is called unneeded only if what would make it needed was checked and
+is not there; otherwise it is unknown.
 
-  sexton audit                              this node, five seconds
-  sudo sexton audit                         with every socket's owner and cgroup deaths
-  sexton audit --root IMAGE                 a directory, a tar, a raw disk image or a disk
-  sexton audit --write-policy agents.toml   an owner and an expiry for each, to keep in git
-  sexton audit --policy agents.toml         what has no owner, has expired, or is new
-  sexton audit --since LAST.json            only what changed since --json or --save LAST.json
+  sexton audit                              this node, watched for 5 s
+  sudo sexton audit                         also socket owners and removed cgroups
+  sexton audit --root IMAGE                 a directory, tar, raw disk image or block device
+  sexton audit --write-policy agents.toml   write a policy with an owner and expiry per agent
+  sexton audit --policy agents.toml         report what has no owner, has expired or is new
+  sexton audit --since LAST.json            only changes since --json or --save LAST.json
 
-Nothing is changed, and nothing of an image is run, mounted or unpacked.
-Exit: 0 nothing was found, 1 something was, 2 failed, 3 could not tell.
+Read-only. Nothing in an image is executed, mounted or unpacked.
+Exit: 0 no problems found, 1 problems found, 2 error, 3 could not tell.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sexton.prevent.audit.changes import Before
     from sexton.prevent.audit.policy import Entry
 
-#: An audit of a large node is about one megabyte; a policy far less.
+#: An audit of a large node has about one megabyte, a policy far less.
 _MOST_BYTES = 64 << 20
 
 
@@ -40,24 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root",
         metavar="IMAGE",
-        help="a directory, a tar, a raw disk image or a block device, instead of this node",
+        help="audit an image instead of this node: directory, tar, raw disk image or block device",
     )
     parser.add_argument(
         "--seconds", type=seconds, metavar="N", help="how long to watch the node (default 5)"
     )
     add_json(parser)
-    parser.add_argument("--since", metavar="LAST.json", help="show only what changed since then")
     parser.add_argument(
-        "--save", metavar="FILE", help="also write the JSON to FILE, for a later --since"
+        "--since", metavar="LAST.json", help="show only changes since an earlier audit"
     )
-    parser.add_argument("--policy", metavar="FILE", help="check owners and expiries (TOML)")
+    parser.add_argument("--save", metavar="FILE", help="also write JSON to FILE, for --since")
+    parser.add_argument(
+        "--policy", metavar="FILE", help="check owners and expiries against a policy (TOML)"
+    )
     parser.add_argument(
         "--write-policy",
         metavar="FILE",
-        help="write a policy of what is here; keeps what FILE already says",
+        help="write a policy for what is here; keeps existing entries of FILE",
     )
     parser.add_argument(
-        "--kubelet-out", metavar="FILE", help="write kubelet's configuration, corrected"
+        "--kubelet-out", metavar="FILE", help="write the corrected kubelet configuration"
     )
 
 
@@ -73,16 +75,16 @@ def run(args: argparse.Namespace) -> int:
     from sexton.reports.text.audit import audit_text, changes_text, status
 
     if args.root is not None and args.seconds is not None:
-        raise CommandError("an image does not move: --seconds says nothing with --root")
+        raise CommandError("--seconds cannot be used with --root: nothing runs in an image")
     before = _before(args)
     entries = _entries(args.policy) if args.policy is not None else None
     known = _known(args)
     found, kind = _image(args) if args.root is not None else _node(args)
     today = date.today()
     if entries is not None:
-        found = policy.checked(found, entries, today)
+        found = policy.check_policy(found, entries, today)
     if args.write_policy is not None:
-        _write(args.write_policy, policy.written(found, known, today))
+        _write(args.write_policy, policy.policy_text(found, known, today))
     changed = None if before is None else changes.changes(before, found)
     if args.save is not None:
         _write(args.save, json.dumps(audit_json(found), indent=2) + "\n")
@@ -97,23 +99,23 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(audit_text(found, kind, width, colour))
     if args.write_policy is not None:
-        print(f"sexton: wrote {args.write_policy}: fill in the owners", file=sys.stderr)
+        print(f"sexton: wrote {args.write_policy}; fill in the owners", file=sys.stderr)
     return status(found, changed)
 
 
 def _image(args: argparse.Namespace) -> tuple[Audit, str]:
-    """An image's audit; its files are held only as long as that takes."""
+    """Audit an image."""
     from dataclasses import replace
 
     from sexton.cli.progress import working
     from sexton.host.host import Host
     from sexton.prevent.audit import audit
-    from sexton.prevent.image.opening import open_image
+    from sexton.prevent.image import open_image
 
     with working("reading the image"), open_image(args.root) as image:
         host = Host(image.files, live=False, root=args.root)
         found = audit(host, None, _protected(None))
-        _mend_kubelet(host, args.kubelet_out)
+        _write_kubelet(host, args.kubelet_out)
         return replace(found, notes=(*image.notes, *found.notes)), image.kind
 
 
@@ -128,12 +130,12 @@ def _node(args: argparse.Namespace) -> tuple[Audit, str]:
     with Sampler(host, wanted_sources()) as sampler, countdown(span, "watching") as tick:
         window = sampler.run(span, tick)
     found = audit(host, window, _protected("/"))
-    _mend_kubelet(host, args.kubelet_out)
-    return found, f"{span:g} s watched"
+    _write_kubelet(host, args.kubelet_out)
+    return found, f"watched for {span:g} s"
 
 
-def _mend_kubelet(host: Host, path: str | None) -> None:
-    """The corrected configuration; of several the first that could be read."""
+def _write_kubelet(host: Host, path: str | None) -> None:
+    """Write the corrected configuration; of several the first that could be parsed."""
     import sys
 
     from sexton.model.text import printable
@@ -142,16 +144,17 @@ def _mend_kubelet(host: Host, path: str | None) -> None:
     if path is None:
         return
     for file in inspect(host):
-        mended = corrected(file)
-        if mended is not None:
-            _write(path, mended)
-            print(f"sexton: wrote {printable(path)}: {file.path}, corrected", file=sys.stderr)
+        content = corrected(file)
+        if content is not None:
+            _write(path, content)
+            print(f"sexton: wrote {printable(path)}, corrected from {file.path}", file=sys.stderr)
             return
-    print("sexton: no kubelet configuration that could be read: not written", file=sys.stderr)
+    what = "no readable kubelet configuration found"
+    print(f"sexton: {printable(path)} not written: {what}", file=sys.stderr)
 
 
 def _protected(root: str | None) -> tuple[Rule, ...]:
-    """The node's own list; an image is somebody else's word."""
+    """The node's own list; an image's list is not trusted."""
     from sexton.cure.protected import CONFIG, rules_of
 
     content = _text(CONFIG) if root is not None else None
@@ -166,35 +169,35 @@ def _before(args: argparse.Namespace) -> Before | None:
         return None
     content = _text(args.since)
     if content is None:
-        if args.save == args.since:  # the first of many runs: everything is new
+        if args.save == args.since:  # the first of regular runs: everything is new
             return changes.Before(0.0, "", {})
         raise CommandError(f"{args.since}: No such file or directory")
     return changes.parse(content, args.since)
 
 
 def _known(args: argparse.Namespace) -> Sequence[Entry]:
-    """What the policy that is to be written says already, or the one that is checked."""
+    """Entries to keep in the policy that is written: its own, else those of --policy."""
     if args.write_policy is None:
         return ()
-    return _entries(args.write_policy, there=False) or (
+    return _entries(args.write_policy, required=False) or (
         _entries(args.policy) if args.policy is not None else ()
     )
 
 
-def _entries(path: str, there: bool = True) -> tuple[Entry, ...]:
+def _entries(path: str, required: bool = True) -> tuple[Entry, ...]:
     from sexton.errors import CommandError
     from sexton.prevent.audit import policy
 
     content = _text(path)
     if content is None:
-        if there:
+        if required:
             raise CommandError(f"{path}: No such file or directory")
         return ()
     return policy.parse(content, path)
 
 
 def _text(path: str) -> str | None:
-    """A file of the user's own; `None` where there is none."""
+    """A file given by the user; `None` if it does not exist."""
     from sexton.errors import CommandError, SourceAbsent, SourceError
     from sexton.host.reader import LiveFiles, text
 
@@ -207,6 +210,6 @@ def _text(path: str) -> str | None:
 
 
 def _write(path: str, content: str) -> None:
-    from sexton.cli.whole import write_whole
+    from sexton.cli.output import write_whole
 
     write_whole(path, (content.encode("utf-8", "surrogateescape"),), mode=None)

@@ -1,7 +1,7 @@
-"""Print a shell script that collects for a diagnosis on a host without Python.
+"""Print a shell script that collects data on a host without Python, for `diagnose`.
 
-The script is POSIX sh. It takes snapshots of what `diagnose` would read, writes
-them to standard output as one tar, installs nothing and leaves nothing behind:
+The script is POSIX sh. It takes snapshots of what `diagnose` would read and writes
+them to standard output as one tar. It installs nothing and leaves nothing behind:
 
   sexton collect > collect.sh
   ssh node sh -s < collect.sh | sexton diagnose -
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_whole,
         default=10,
         metavar="N",
-        help="how long the script watches unless told otherwise (default 10)",
+        help="how long the script samples by default (default 10)",
     )
 
 
@@ -33,12 +33,12 @@ def run(args: argparse.Namespace) -> int:
 
     sys.stdout.write(script(args.seconds))
     if sys.stdout.isatty():
-        print("\n# sexton: to use it, sexton collect > collect.sh", file=sys.stderr)
+        print("\n# sexton: save it with: sexton collect > collect.sh", file=sys.stderr)
     return 0
 
 
 def script(seconds: int = 10) -> str:
-    """The whole script; `seconds` is how long it watches unless it is told on its command line."""
+    """The whole script; `seconds` is its default duration."""
     from importlib.resources import files
 
     folder = files("sexton.cli") / "collect"
@@ -49,5 +49,5 @@ def script(seconds: int = 10) -> str:
 def _whole(text: str) -> int:
     plain = text.isascii() and text.isdecimal() and len(text) <= 9
     if not plain or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 3600")
     return int(text)

@@ -1,15 +1,15 @@
-"""A real incident in the explorer, with a guided tour of two minutes.
+"""A real incident in the explorer, with a two-minute guided tour.
 
-Serves the recording that comes with Sexton: a unit that crash-loops, the dead cgroups it
-leaves, the core that walks over them, the packets that wait for it, the reset, the job that
-dies. The tour begins with the average that shows nothing, and ends with the cure.
+Serves the recording that ships with Sexton: a crash-looping unit, the dying cgroups it
+leaves, the core that walks them, the packets that wait for that core, the NIC reset and the
+job that dies. The tour starts at an average that shows nothing and ends with the fix.
 
-  sexton demo                prints an address of this machine; open it in a browser
-  sexton demo --open         opens it, too
-  sexton demo --tour         the same steps as text, where there is no browser
+  sexton demo                print a local URL to open in a browser
+  sexton demo --open         open it
+  sexton demo --tour         print the same steps as text
 
-What of it is real and what was injected stands in the file it names. Nothing is changed on
-this machine, and nobody else can reach the page. Ctrl-C ends it.
+The README it names says what is real and what was injected. Nothing on this machine is
+changed, and the page is on loopback only. Press Ctrl-C to stop.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from sexton.cli.commands.serve import port
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=port, default=0, metavar="N", help="default: any free one")
-    parser.add_argument("--open", action="store_true", help="open it in a browser here")
-    parser.add_argument(
-        "--tour", action="store_true", help="print the tour as text, and serve nothing"
-    )
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="default: any free port")
+    parser.add_argument("--open", action="store_true", help="open a browser")
+    parser.add_argument("--tour", action="store_true", help="print the tour as text and exit")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     print(
         f"sexton: {steps['recording']}; what is real in it: {INCIDENT / 'README.md'}\n"
-        "sexton: open this address in a browser; the arrow keys walk through the tour, "
-        "Ctrl-C here ends it",
+        "sexton: open this URL in a browser; arrow keys step through the tour, Ctrl-C stops",
         file=sys.stderr,
     )
     return serve(Setup(recording, port=args.port, tour=steps, open=args.open))

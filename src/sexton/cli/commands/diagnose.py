@@ -33,8 +33,7 @@ from typing import TYPE_CHECKING
 
 from sexton.cli.incident import add_html, check_html
 from sexton.cli.options import add_json
-from sexton.cli.seeing import add_recording, add_watching, check_recording
-from sexton.cli.times import add_span
+from sexton.cli.window import add_live_options, add_recording, add_span, check_recording
 
 if TYPE_CHECKING:
     from sexton.model.diagnosis import Cost, Diagnosis
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_html(parser)
-    add_watching(parser)
+    add_live_options(parser)
     add_recording(parser)
     add_span(parser)
 
@@ -106,7 +105,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
-    from sexton.cli.seeing import watch
+    from sexton.cli.window import watch
     from sexton.explain.diagnosis import diagnose
 
     seen = _replay(args.archive) if args.archive is not None else watch(args, "diagnose")
@@ -119,15 +118,15 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     from pathlib import Path
 
     from sexton.cli.progress import working
-    from sexton.cli.seeing import asked_of, cost_of, read_back
+    from sexton.cli.window import cost_of, read_back, requested_span
     from sexton.explain.diagnosis import diagnose
     from sexton.model.diagnosis import Replayed
     from sexton.store.recording import Recording
 
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
     recording = Recording(Path(args.recording))
-    found = read_back(recording, asked_of(args, recording))
-    with working("reading back"):
+    found = read_back(recording, requested_span(args, recording))
+    with working("reading the recording"):
         diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
     told = Replayed(args.recording, found.notes)
     # What the detectors took counts too: a night of readings is theirs to look at.
@@ -139,7 +138,7 @@ def _replay(path: str) -> tuple[Window, Cost]:
     import sys
     from pathlib import Path
 
-    from sexton.cli.seeing import cost_of
+    from sexton.cli.window import cost_of
     from sexton.errors import CommandError
     from sexton.host.archive import read_archive
     from sexton.host.host import Host

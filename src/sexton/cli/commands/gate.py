@@ -1,18 +1,17 @@
-"""May this node or image go out? A policy, checked; exit 0 or 1.
+"""Check a node or an image against a policy: pass or fail, for image pipelines.
 
-For image pipelines: memory cgroups under a limit, nothing that crash-loops, no unit that
-nothing needs, no restarts without back-off, the cgroup version that is required, a kubelet
-configuration that kubelet understands. An image is read as it lies there (a directory, a
-tar, a raw disk image); nothing of it is run. A node is watched for 30 seconds.
+Rules: memory cgroups below a limit, no crash loops, no unneeded units, no restarts without
+backoff, the required cgroup version, a valid kubelet configuration. An image (directory,
+tar, raw disk image) is only read, nothing in it is executed. A node is watched for 30 s.
 
-  sexton gate                              this node, by the built-in policy
+  sexton gate                              this node, with the built-in policy
   sexton gate --root /mnt/image            an image that was never booted
-  sexton gate --print-policy > gate.toml   the built-in policy, to change and keep in git
+  sexton gate --print-policy > gate.toml   the built-in policy, to edit and keep in git
   sexton gate --policy gate.toml --out gate.sarif --out gate.xml
-                                           the answer here, and both reports for the CI
+                                           text here, and both reports for CI
 
-A rule that could not be checked closes the gate, unless the policy says otherwise.
-Exit: 0 the gate is open, 1 it is closed, 2 failed (bad policy, no such image).
+A rule that could not be checked fails the gate, unless the policy sets on_unknown.
+Exit: 0 gate passed, 1 gate failed, 2 error (bad policy, no such image).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from sexton.host.host import Host
     from sexton.model.audit import Audit
     from sexton.model.window import Window
-    from sexton.prevent.gate import Gate, Place, Policy
+    from sexton.prevent.gate import Gate, Policy
 
 FORMATS = ("text", "json", "sarif", "junit")
 _BY_SUFFIX = {".sarif": "sarif", ".xml": "junit", ".json": "json", ".txt": "text"}
@@ -38,32 +37,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root",
         metavar="IMAGE",
-        help="an image instead of this node: a directory, a tar, a raw disk image, a device;"
-        " or a host's tree with its /proc, from inside a container",
+        help="check an image instead of this node: directory, tar, raw disk image or block device;"
+        " or, in a container, the host's tree including its /proc",
     )
     parser.add_argument(
-        "--policy", metavar="FILE", help="TOML laid over the built-in policy (docs/gate.md)"
+        "--policy", metavar="FILE", help="TOML file merged over the built-in policy (docs/gate.md)"
     )
     parser.add_argument(
         "--agents",
         metavar="FILE",
-        help="the policy of `sexton audit`: units that are meant to be here, whose, until when",
+        help="policy of `sexton audit`; its entries with owner and expiry waive unneeded_units",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, help="how to tell it (default text; --out: by the suffix)"
+        "--format", choices=FORMATS, help="output format (default: text; with --out: by suffix)"
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
         action="append",
-        help="write it there, and text here; .sarif, .xml, .json or .txt say the format, so that"
-        " several may be given",
+        help="write a report to FILE and text to stdout; the format follows the suffix (.sarif,"
+        " .xml, .json, .txt); repeatable",
     )
     parser.add_argument(
-        "--seconds", type=seconds, metavar="N", help="how long to watch a node (default: policy)"
+        "--seconds",
+        type=seconds,
+        metavar="N",
+        help="how long to watch a node (default: from the policy)",
     )
     parser.add_argument(
-        "--kubelet-out", metavar="FILE", help="write the corrected kubelet configuration there"
+        "--kubelet-out", metavar="FILE", help="write the corrected kubelet configuration"
     )
     parser.add_argument("--print-policy", action="store_true", help="print the built-in policy")
 
@@ -85,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             args.kubelet_out,
         )
         if any(each is not None for each in others):
-            raise CommandError("--print-policy stands alone")
+            raise CommandError("--print-policy cannot be combined with other options")
         sys.stdout.write(builtin_text())
         return 0
     formats = _formats(args)
@@ -95,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
         return _judge(args, open_host("/"), policy, formats)
     from sexton.host.host import Host
-    from sexton.prevent.image.opening import open_image
+    from sexton.prevent.image import open_image
 
     with open_image(args.root) as image:
         host = Host(image.files, live=False, root=args.root)
@@ -103,44 +105,42 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _formats(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(format, file) of each report that goes to a file; checked before anything is watched."""
+    """(format, file) of each --out; checked before the node is watched."""
     import os
 
     from sexton.errors import CommandError
 
-    asked = args.out or []
-    if args.format is not None and len(asked) > 1:
-        raise CommandError("one --format and several --out: let the files' suffixes say it")
+    paths = args.out or []
+    if args.format is not None and len(paths) > 1:
+        raise CommandError("--format cannot be used with several --out: use file suffixes instead")
     found = []
-    for path in asked:
+    for path in paths:
         if path == "-":
-            raise CommandError("--out names a file; without it --format prints here")
+            raise CommandError("--out needs a file name; without --out the report goes to stdout")
         form = args.format or _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
         if form is None:
             raise CommandError(
-                f"{path}: its suffix is none of {', '.join(_BY_SUFFIX)}; say --format"
+                f"{path}: unknown suffix, not one of {', '.join(_BY_SUFFIX)}; add --format"
             )
         found.append((form, path))
     if len({path for _, path in found}) < len(found):
-        raise CommandError("two reports into one file")
+        raise CommandError("--out names the same file twice")
     return found
 
 
 def _policy(args: argparse.Namespace) -> Policy:
     from dataclasses import replace
 
-    from sexton.prevent.gate import builtin, parse
+    from sexton.prevent.gate import agents_of, builtin, parse
 
     policy = builtin() if args.policy is None else parse(_read(args.policy), args.policy)
     if args.agents is None:
         return policy
-    from sexton.prevent.gate.agents import agents_of
-
     return replace(policy, agents=agents_of(_read(args.agents), args.agents))
 
 
 def _read(path: str) -> bytes:
-    """A file of the operator's; never a device or a pipe that could hold us up."""
+    """A file given by the user; never a device or a pipe, which could block."""
     from sexton.errors import CommandError, SourceError
     from sexton.host.reader import LiveFiles
     from sexton.prevent.gate.policy import MOST_BYTES
@@ -150,7 +150,7 @@ def _read(path: str) -> bytes:
     except SourceError as error:
         raise CommandError(f"{path}: {error.detail}") from None
     except ValueError:
-        raise CommandError("a path has no NUL in it") from None
+        raise CommandError("a path cannot contain NUL") from None
 
 
 def _judge(
@@ -165,8 +165,7 @@ def _judge(
 
     from sexton.cli.progress import working
     from sexton.errors import CommandError
-    from sexton.prevent.gate import is_booted, judge, os_release, require_system
-    from sexton.prevent.gate.model import Place
+    from sexton.prevent.gate import Target, is_booted, judge, os_release, require_system
 
     kind, notes = image
     name = args.root if args.root not in (None, "/") else _hostname()
@@ -174,24 +173,24 @@ def _judge(
         require_system(host, name)
     booted = is_booted(host)
     if not booted and args.seconds is not None:
-        raise CommandError("--seconds: nothing runs in an image, so there is nothing to watch")
+        raise CommandError("--seconds cannot be used with an image: nothing runs in it")
     window = _watch(host, args.seconds or policy.observe_seconds) if booted else None
 
-    place = Place(host, name, kind, booted, window, _auditing(host), os_release(host), notes)
-    with working("judging"):
+    target = Target(host, name, kind, booted, window, _auditing(host), os_release(host), notes)
+    with working("checking"):
         today = datetime.datetime.now(datetime.UTC).date()
-        gate = judge(place, policy, today)
+        gate = judge(target, policy, today)
     for form, path in formats:
-        _give(gate, form, path)
+        _write_report(gate, form, path)
     if args.kubelet_out is not None:
-        _kubelet(place, args.kubelet_out)
+        _write_kubelet(host, args.kubelet_out)
     shown = "text" if formats else args.format or "text"
-    sys.stdout.write(_told(gate, shown, screen=True))
+    sys.stdout.write(_report(gate, shown, screen=True))
     return gate.exit
 
 
 def _auditing(host: Host) -> Callable[[Host, Window | None], Audit]:
-    """The audit, with the node's own list of what to leave alone; an image's is not asked."""
+    """The audit with the node's own list of protected units; an image's list is not trusted."""
     from functools import partial
 
     from sexton.cure.protected import CONFIG, rules_of
@@ -219,7 +218,7 @@ def _watch(host: Host, span: float) -> Window:
     from sexton.model import cgroup, node, unit
     from sexton.prevent.audit import wanted_sources
     from sexton.record.sampler import Sampler
-    from sexton.sources.registry import giving
+    from sexton.sources.registry import sources_of
 
     kinds = (
         cgroup.CgroupCensus,
@@ -229,12 +228,12 @@ def _watch(host: Host, span: float) -> Window:
         unit.ServiceManager,
         node.Node,
     )
-    chosen = {each.id: each for each in (*giving(*kinds), *wanted_sources())}
+    chosen = {each.id: each for each in (*sources_of(*kinds), *wanted_sources())}
     with Sampler(host, tuple(chosen.values())) as sampler, countdown(span) as tick:
         return sampler.run(span, tick)
 
 
-def _told(gate: Gate, form: str, screen: bool = False) -> str:
+def _report(gate: Gate, form: str, screen: bool = False) -> str:
     import json
     import shutil
     import sys
@@ -259,28 +258,28 @@ def _told(gate: Gate, form: str, screen: bool = False) -> str:
     return gate_text(gate, width, colour=sys.stdout.isatty())
 
 
-def _give(gate: Gate, form: str, path: str) -> None:
+def _write_report(gate: Gate, form: str, path: str) -> None:
     from sexton.cli.profile.output import give_text, written
 
-    give_text(_told(gate, form), path)
+    give_text(_report(gate, form), path)
     written(path)
 
 
-def _kubelet(place: Place, out: str) -> None:
-    """The corrected configuration; where a drop-in directory has several, the main one."""
+def _write_kubelet(host: Host, out: str) -> None:
+    """Write the corrected configuration; of several the first that could be parsed."""
     import sys
 
     from sexton.cli.profile.output import give_text, written
     from sexton.model.text import printable
     from sexton.prevent.kubelet import corrected, inspect
 
-    for file in inspect(place.host):
+    for file in inspect(host):
         text = corrected(file)
         if text is not None:
             give_text(text, out)
             written(out)
             return
     print(
-        f"sexton: {printable(out)} not written: no kubelet configuration that could be read",
+        f"sexton: {printable(out)} not written: no readable kubelet configuration found",
         file=sys.stderr,
     )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from sexton.cli.nested import add_all, run_chosen
+from sexton.cli.main import add_subcommands, run_subcommand
 
 #: In the order a new user meets them; one module each in `sexton.cli.profile`.
 WHATS = (
@@ -49,8 +49,8 @@ def words(given: Sequence[str]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_all(parser, _PACKAGE, WHATS)
+    add_subcommands(parser, _PACKAGE, WHATS)
 
 
 def run(args: argparse.Namespace) -> int:
-    return run_chosen(_PACKAGE, args)
+    return run_subcommand(_PACKAGE, args)

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cpu",
         type=_percent,
         metavar="PERCENT",
-        help="of one core; above it the costliest source is given up (default 2, or cores / 16)",
+        help="of one core; above it the most expensive source is paused (default 2, or cores / 16)",
     )
     add_json(parser)
 
@@ -67,14 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _seconds(text: str) -> float:
     value = _duration(text)
     if not 0 < value <= _YEAR_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not more than 0 and at most a year")
+        raise argparse.ArgumentTypeError(f"must be over 0 and at most a year, not {text!r}")
     return value
 
 
 def _age(text: str) -> float:
     value = _duration(text)
     if not 60 <= value <= _YEAR_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between a minute and a year")
+        raise argparse.ArgumentTypeError(f"must be between a minute and a year, not {text!r}")
     return value
 
 
@@ -84,7 +84,7 @@ def _duration(text: str) -> float:
     try:
         return float(number) * units[unit]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time like 12h, 90m or 45") from None
+        raise argparse.ArgumentTypeError(f"invalid duration {text!r}; use 12h, 90m or 45") from None
 
 
 def _bytes(text: str) -> int:
@@ -94,9 +94,9 @@ def _bytes(text: str) -> int:
     try:
         value = float(number) * units.get(unit, 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 500M or 2G") from None
+        raise argparse.ArgumentTypeError(f"invalid size {text!r}; use 500M or 2G") from None
     if not (16 << 20) <= value <= (1 << 50):
-        raise argparse.ArgumentTypeError(f"{text!r} is less than 16 MB or more than a disk has")
+        raise argparse.ArgumentTypeError(f"must be at least 16 MB, not {text!r}")
     return int(value)
 
 
@@ -104,9 +104,9 @@ def _percent(text: str) -> float:
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of per cent") from None
+        raise argparse.ArgumentTypeError(f"invalid percentage {text!r}") from None
     if not 0.1 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 100 per cent")
+        raise argparse.ArgumentTypeError(f"must be between 0.1 and 100 percent, not {text!r}")
     return value
 
 
@@ -161,10 +161,10 @@ def run(args: argparse.Namespace) -> int:
             if signal.getsignal(number) is not signal.SIG_IGN:  # not under nohup
                 signal.signal(number, lambda *_: recorder.stopping.set())
         for words in recorder.refused:
-            print(f"sexton: going on without {words}", file=sys.stderr)
+            print(f"sexton: continuing without {words}", file=sys.stderr)
         with recorder_line(args.directory) as tick:
             recorder.run(tick)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C means it
     if recorder.problem:
-        raise CommandError(f"{args.directory}: could not write the end: {recorder.problem}")
+        raise CommandError(f"{args.directory}: last minutes not written: {recorder.problem}")
     return 0

@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
-    from sexton.cli.times import add_span
+    from sexton.cli.window import add_span
 
     parser.add_argument("--out", required=True, metavar="PATH", help="a directory to write to")
     parser.add_argument(
@@ -156,7 +156,7 @@ def _mark(args: argparse.Namespace) -> int:
 
     from sexton.errors import CommandError
     from sexton.store.layout import is_locked
-    from sexton.store.marks import leave_mark, pin_mark, remark_now
+    from sexton.store.pins import leave_mark, pin_mark, remark_now
 
     directory = Path(args.directory)
     if not (directory / "segments").is_dir():
@@ -236,14 +236,14 @@ def _kinds(names: Sequence[str] | None) -> list[type[Row]]:
 
 
 def _spans(args: argparse.Namespace, recording: Recording, pins: Sequence[Pin]) -> list[Span]:
-    from sexton.cli.times import asked_span
+    from sexton.cli.window import parse_span
     from sexton.errors import CommandError
     from sexton.replay.span import edges
     from sexton.store.export import Span, span_of
 
     asked = None
     if args.around is not None or args.window is not None:
-        asked = asked_span(args, edges(recording))
+        asked = parse_span(args, edges(recording))
     found = [] if asked is None else [Span(*asked)]
     by_id = {pin.id: pin for pin in pins}
     for name in args.pin or ():

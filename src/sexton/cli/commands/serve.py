@@ -1,15 +1,15 @@
-"""Look at a recording: the explorer, a page of your own browser.
+"""Explore a recording in your browser.
 
-Serves DIR, which `sexton record` writes or wrote, on one time axis: every core, NAPI, dead
-cgroups, restarts, NICs, pressure and stacks, with the flame graph and the explanation of
-any span. A recording that still grows is followed.
+Serves DIR, a recording of `sexton record`, on one time axis: every core, NAPI, dying cgroups,
+restarts, NICs, pressure and stacks, with the flame graph and the explanation of any span.
+A recording that is still being written is followed live.
 
   sexton serve                              /var/lib/sexton, at http://127.0.0.1:8477/
-  sexton serve DIR --port 0                 another; any free port
-  ssh -L 8477:127.0.0.1:8477 node           to look from elsewhere: a tunnel
-  sexton serve DIR --host 0.0.0.0           for others too: with a token, printed once
+  sexton serve DIR --port 0                 another recording, any free port
+  ssh -L 8477:127.0.0.1:8477 node           from your own machine, through a tunnel
+  sexton serve DIR --host 0.0.0.0           for other machines; prints a token
 
-Only reads, and only DIR: nothing can be changed from the page. Ctrl-C ends it.
+Read-only. Press Ctrl-C to stop.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory", nargs="?", default=DEFAULT, metavar="DIR", help=f"default {DEFAULT}"
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (this machine only)"
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (loopback)",
     )
     parser.add_argument(
-        "--port", type=port, default=PORT, metavar="N", help=f"default {PORT}; 0: any free one"
+        "--port", type=port, default=PORT, metavar="N", help=f"default {PORT}; 0: any free port"
     )
     parser.add_argument(
-        "--token-file", metavar="FILE", help="ask for the token in FILE, on loopback too"
+        "--token-file", metavar="FILE", help="require the token in FILE, on loopback too"
     )
-    parser.add_argument("--open", action="store_true", help="open it in a browser here")
+    parser.add_argument("--open", action="store_true", help="open a browser")
     parser.add_argument(
-        "--openapi", action="store_true", help="print the API's description, and serve nothing"
+        "--openapi", action="store_true", help="print the OpenAPI description and exit"
     )
 
 
 def port(text: str) -> int:
     """A port, or 0."""
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to 65535")
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: must be 0 to 65535")
     return int(text)
 
 

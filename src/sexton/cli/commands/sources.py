@@ -1,11 +1,11 @@
-"""What can be seen from here, and how to grant the rest.
+"""What Sexton can read on this node, and how to enable the rest.
 
-Reads every source once and says what it gives, what one read costs, and for each
-that gave nothing why not and the command or setting that would.
+Reads every source once. Prints what each provides and what one read costs; for those
+that cannot be read, the reason and the command or setting that would enable them.
 
-  sexton sources                what this user sees
-  sudo sexton sources           what root would add
-  sexton sources --root /host   what a container sees of its host
+  sexton sources                what this user can read
+  sudo sexton sources           what root can read
+  sexton sources --root /host   what a container can read of its host
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def run(args: argparse.Namespace) -> int:
         window = sampler.run(0)
     states = dict(window.states)
     for manager in window.latest(ServiceManager) or ():
-        if manager.name != "systemd":  # an answer to a detector, and nothing to see for a person
-            why = f"no systemd; PID 1 is {printable(manager.name)}"
+        if manager.name != "systemd":  # useful to detectors; for people it means: not here
+            why = f"no systemd: PID 1 is {printable(manager.name)}"
             state = states["systemd.units"]
             states[state.id] = SourceState(state.id, state.path, "absent", why)
     for each in all_sources():
-        if each.asked_by:
-            asked = f"only read when asked: sexton diagnose {each.asked_by}"
-            states[each.id] = SourceState(each.id, each.path, "asked", asked)
+        if each.opt_in:
+            how = f"opt-in: sexton diagnose {each.opt_in}"
+            states[each.id] = SourceState(each.id, each.path, "asked", how)
     lines = [
         SourceLine(states[each.id], each.rows, each.period_s, in_words(each.page))
         for each in all_sources()

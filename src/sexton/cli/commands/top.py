@@ -1,28 +1,37 @@
-"""A live screen: every core, its worst task, zombies, network cards, kernel events.
+"""Live view of cores, their busiest threads, zombies, NICs and kernel events.
 
-Each core's bar tells user, system and softirq time apart; beside it stands the thread
-that burnt most of it. Readable on 96 cores. q quits.
+Each core's bar shows user, system and softirq time, with the thread that used most of
+it. Readable on 96 cores. Press q to quit.
 
   sexton top
   sexton top --frames 1 | cat     one screen as plain text
 
-Piped, it prints one screen after one interval and ends.
+When piped, it prints one screen after one interval and exits.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_root, seconds
 
 if TYPE_CHECKING:
-    from sexton.cli.screen.terminal import Keys
+    from types import FrameType
+
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import Source
 
-#: How far back a screen remembers, in seconds; rates of zombies are over that.
+#: Readings are kept for this many seconds; zombie rates are over that span.
 _MEMORY_S = 30.0
+#: Waits this long for a key; returns it, or "" if none was pressed.
+Keys = Callable[[float], str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,17 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=1.0,
         metavar="N",
-        help="seconds between two screens (default 1)",
+        help="seconds between updates (default 1)",
     )
     parser.add_argument(
-        "--frames", type=_positive, metavar="N", help="end after so many screens (piped: 1)"
+        "--frames", type=_positive, metavar="N", help="exit after N screens (piped: 1)"
     )
     add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.host.host import open_host
     from sexton.record.sampler import Sampler
 
@@ -55,15 +62,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sources(interval: float) -> list[Source]:
-    """Those the screen shows; what changes quickly is read once per screen."""
+    """The sources shown; those that change quickly are read once per screen."""
     from dataclasses import replace
 
     from sexton.model import cgroup, cpu, event, net, node, task
-    from sexton.sources.registry import giving
+    from sexton.sources.registry import sources_of
 
     quick = (cpu.CoreTimes, task.Thread, net.NetDevice, cgroup.CgroupCensus)
     slow = (cgroup.CgroupEvent, event.KernelEvent, net.Nic, net.NicCounter)
-    chosen = giving(*quick, *slow, node.Node)
+    chosen = sources_of(*quick, *slow, node.Node)
     return [
         replace(each, period_s=interval) if set(each.rows) & set(quick) else each for each in chosen
     ]
@@ -76,7 +83,6 @@ def _live(sampler: Sampler, interval: float, frames: int | None) -> None:
     from rich.live import Live
 
     from sexton.cli.screen.frame import frame
-    from sexton.cli.screen.terminal import keyboard
 
     console = Console(markup=False, highlight=False, emoji=False)
     shown = 0
@@ -96,7 +102,7 @@ def _live(sampler: Sampler, interval: float, frames: int | None) -> None:
 
 
 def _quit(key: Keys, until: float) -> bool:
-    """Wait for the next screen; true where somebody wants to go."""
+    """Wait for the next screen; true if the user quits."""
     import time
 
     while (left := until - time.monotonic()) > 0:
@@ -108,7 +114,6 @@ def _quit(key: Keys, until: float) -> bool:
 
 def _print(sampler: Sampler, interval: float, frames: int) -> None:
     import shutil
-    import sys
     import time
 
     from sexton.cli.screen.frame import frame
@@ -125,7 +130,7 @@ def _print(sampler: Sampler, interval: float, frames: int) -> None:
 
 
 def _first(sampler: Sampler, interval: float) -> float:
-    """Two readings close together: who burns is known by the first whole interval then."""
+    """Two readings in quick succession: busy threads are then known after one interval."""
     import time
 
     began = _read(sampler)
@@ -145,8 +150,50 @@ def _read(sampler: Sampler) -> float:
     return now
 
 
+@contextmanager
+def keyboard() -> Iterator[Keys]:
+    """Single keys from standard input, without Enter; without a terminal it only waits.
+
+    SIGTERM ends the block like Ctrl-C, so that the terminal is restored then, too.
+    """
+    import termios
+    import tty
+
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if not sys.stdin.isatty():
+            yield _no_key
+            return
+        descriptor = sys.stdin.fileno()
+        saved = termios.tcgetattr(descriptor)
+        try:
+            tty.setcbreak(descriptor)
+            yield _key
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, saved)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _key(timeout_s: float) -> str:
+    ready, _, _ = select.select([sys.stdin], [], [], max(timeout_s, 0.0))
+    if not ready:
+        return ""
+    # Bypasses Python's buffer: what it read ahead would not wake the next select.
+    return os.read(sys.stdin.fileno(), 64).decode("utf-8", "replace")
+
+
+def _no_key(timeout_s: float) -> str:
+    select.select([], [], [], max(timeout_s, 0.0))
+    return ""
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def _positive(text: str) -> int:
     plain = text.isascii() and text.isdecimal() and len(text) <= 9
     if not plain or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of screens")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1000000")
     return int(text)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json
-from sexton.cli.seeing import add_recording, add_watching, check_recording
+from sexton.cli.window import add_live_options, add_recording, check_recording
 
 if TYPE_CHECKING:
     from sexton.model.why import Subject, Why
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window", metavar="A..B", help="of the recording, from one time to another"
     )
-    add_watching(parser)
+    add_live_options(parser)
     parser.set_defaults(around=None)
 
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 def _live(args: argparse.Namespace, said: str) -> Why:
     from dataclasses import replace
 
-    from sexton.cli.seeing import watch
+    from sexton.cli.window import watch
     from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
     from sexton.explain.query import asked
@@ -95,7 +95,7 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     from pathlib import Path
 
     from sexton.cli.progress import working
-    from sexton.cli.seeing import cost_of
+    from sexton.cli.window import cost_of
     from sexton.model.diagnosis import Replayed
     from sexton.replay.query import Question, boot_of, why_in
     from sexton.replay.span import edges
@@ -116,16 +116,15 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
 
 def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None) -> Span:
     """What is judged: the window asked for, else minutes around a moment, else all of it."""
-    from sexton.cli.seeing import asked_of
-    from sexton.cli.times import AROUND_S
+    from sexton.cli.window import AROUND_S, requested_span
     from sexton.errors import CommandError
     from sexton.replay.span import around
 
     if moment is None or moment.wall_s is None:
-        return asked_of(args, recording)
+        return requested_span(args, recording)
     if args.window is None:
         return around(recording, moment.wall_s, moment.wall_s + moment.lasts_s, AROUND_S)
-    span = asked_of(args, recording)
+    span = requested_span(args, recording)
     if not span.start[1] - moment.lasts_s <= moment.wall_s <= span.end[1]:
         raise CommandError(f"{moment.name} is not in the window {args.window!r}")
     return span
@@ -133,14 +132,14 @@ def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None
 
 def _moment(said: str, edges: tuple[float, float]) -> Subject | None:
     """The words as a time, `None` where they are none."""
-    from sexton.cli.times import lasts_s, parse_moment
+    from sexton.cli.window import parse_moment, precision_s
     from sexton.errors import CommandError
     from sexton.model.why import Subject
 
     word, _, rest = said.strip().partition(" ")
     text = rest.strip() if word.lower() in _AT and rest.strip() else said.strip()
     try:
-        return Subject("moment", text, parse_moment(text, edges), lasts_s(text))
+        return Subject("moment", text, parse_moment(text, edges), precision_s(text))
     except CommandError:
         if text != said.strip():
             raise  # "at noon": it was meant as a time

@@ -1,14 +1,13 @@
-"""How many dead memory cgroups, who left them, what they hold, how fast they grow.
+"""Zombie memory cgroups: how many, which units left them, their memory and growth.
 
-Counts the memory cgroups that the kernel still holds though their directories are
-gone ("dying"; not zombie processes), twice, and names their owners by every method
-that works here.
+Counts memory cgroups that were removed but not freed ("dying" in the kernel's terms;
+not zombie processes), twice, and finds their owners by every method available.
 
-  sexton zombies                  five seconds, then the answer
-  sudo sexton zombies --watch     one line per death, live, until Ctrl-C
+  sexton zombies                  samples for five seconds
+  sudo sexton zombies --watch     one line per removed cgroup, live, until Ctrl-C
   sexton zombies --root /host     the host's tree, from inside a container
 
-Exit: 0 counted, 2 failed, 3 could not count from here.
+Exit: 0 counted, 2 failed, 3 cannot count from here.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long to watch (default 5; with --watch, until Ctrl-C)",
     )
     parser.add_argument(
-        "--watch", action="store_true", help="follow deaths live through tracefs (needs root)"
+        "--watch", action="store_true", help="follow removals live through tracefs (needs root)"
     )
     add_json(parser)
     add_root(parser)
@@ -47,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     from sexton.model import cgroup, node, unit
     from sexton.record.sampler import Sampler
     from sexton.reports.text.zombies import tally, zombies_json, zombies_text
-    from sexton.sources.registry import giving
+    from sexton.sources.registry import sources_of
 
-    wanted = giving(
+    wanted = sources_of(
         cgroup.CgroupCensus,
         cgroup.CgroupStat,
         cgroup.CgroupResidual,
@@ -63,11 +62,11 @@ def run(args: argparse.Namespace) -> int:
     host = open_host(args.root, thorough=True)
     with Sampler(host, wanted) as sampler, countdown(span, "counting") as tick:
         window = sampler.run(span, tick)
-    told = tally(window)
+    found = tally(window)
     if args.json:
-        json.dump(zombies_json(told), sys.stdout, indent=2)
+        json.dump(zombies_json(found), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(zombies_text(told, window, width, colour=sys.stdout.isatty()))
-    return 0 if told.counted else 3
+        sys.stdout.write(zombies_text(found, window, width, colour=sys.stdout.isatty()))
+    return 0 if found.counted else 3

@@ -1,1 +1,84 @@
-"""The subcommands of `sexton fix`, one module each."""
+"""The subcommands of `sexton fix`, one module each; here is what they share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sexton.cure.journal import State
+    from sexton.cure.protected import Rule
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """``--state DIR``."""
+    parser.add_argument(
+        "--state",
+        metavar="DIR",
+        help="directory of journal, lock and audit log (default /var/lib/sexton-fix)",
+    )
+
+
+def add_protected(parser: argparse.ArgumentParser) -> None:
+    """``--protected FILE``."""
+    parser.add_argument(
+        "--protected",
+        metavar="FILE",
+        help="further units, processes and cgroups to protect (default /etc/sexton/protected.toml)",
+    )
+
+
+def state_of(args: argparse.Namespace) -> State:
+    import os
+
+    from sexton.cure.journal import DIRECTORY, State
+
+    return State(os.path.abspath(args.state) if args.state else DIRECTORY)
+
+
+def rules_of(args: argparse.Namespace) -> tuple[Rule, ...]:
+    """The configured rules; a missing file is an error only if --protected names it."""
+    from sexton.cure.protected import CONFIG, rules_of
+    from sexton.errors import CommandError, SourceAbsent, SourceError
+    from sexton.host.reader import LiveFiles, text
+
+    path = args.protected or CONFIG
+    try:
+        return rules_of(text(LiveFiles(), path, 1 << 20), path)
+    except SourceAbsent:
+        if args.protected:
+            raise CommandError(f"{path}: no such file") from None
+        return ()
+    except SourceError as error:  # an unreadable list is not an empty one
+        raise CommandError(
+            f"{error}; refusing to go on without the list of protected units"
+        ) from None
+
+
+def need_root(what: str) -> None:
+    import os
+
+    from sexton.errors import CommandError
+
+    if os.geteuid() != 0:
+        raise CommandError(f"{what} needs root: sudo sexton fix {what}")
+
+
+def show(args: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+    """Print JSON with --json, else the text."""
+    import json
+    import sys
+
+    if args.json:
+        json.dump(result, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.write(text)
+
+
+def terminal() -> tuple[int, bool]:
+    """Width of the terminal, and whether to use colour."""
+    import shutil
+    import sys
+
+    return shutil.get_terminal_size((88, 24)).columns, sys.stdout.isatty()

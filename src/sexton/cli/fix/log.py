@@ -1,7 +1,7 @@
-"""The audit log: every decision on this node, oldest first, dry runs too.
+"""Show the audit log: every decision on this node, oldest first, including dry runs.
 
-One line each: when, who, what, which plan. The file is only ever appended to; --json
-prints its lines as they are (docs/fix.md names the fields). Exit: 0.
+One line each: time, user, event, plan. --json prints the raw lines (docs/fix.md lists the
+fields). Exit: 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from sexton.cli.fix.options import add_state
+from sexton.cli.fix import add_state
 from sexton.cli.options import add_json
 
 _SHOWN = ("run", "step", "how", "why", "said", "verdict", "reasons", "failed")
@@ -25,21 +25,21 @@ def run(args: argparse.Namespace) -> int:
     import json
     import sys
 
-    from sexton.cli.fix.options import state_of
-    from sexton.cure.log import lines
+    from sexton.cli.fix import state_of
+    from sexton.cure.journal import audit_log
 
     state = state_of(args)
-    state.runs()  # says so where it may not be read
+    state.runs()  # raises if it may not be read
     empty = True
-    for line in lines(state):
+    for line in audit_log(state):
         empty = False
-        sys.stdout.write((json.dumps(line) if args.json else _told(line)) + "\n")
+        sys.stdout.write((json.dumps(line) if args.json else _text(line)) + "\n")
     if empty and not args.json:
-        print(f"nothing was ever decided here ({state.directory} holds no log)")
+        print(f"nothing has been logged (no audit log in {state.directory})")
     return 0
 
 
-def _told(line: Mapping[str, Any]) -> str:
+def _text(line: Mapping[str, Any]) -> str:
     import time
 
     from sexton.model.text import printable

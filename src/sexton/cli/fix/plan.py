@@ -1,24 +1,24 @@
-"""What to do about what is wrong here, step by step. Changes nothing.
+"""Make a plan to fix what is wrong, step by step. Changes nothing.
 
-Watches the node (or reads a recording of it), diagnoses, and turns that into steps, each
-with its risk, the exact effect, the conditions that are checked again when it is applied,
-its undo, what no undo restores, and the proof that will be read afterwards.
+Watches the node (or reads a recording), diagnoses it and proposes steps. Each step has a
+risk, the exact effect, preconditions that are checked again on apply, its undo, what undo
+cannot restore, and the proof that is read afterwards.
 
-  sudo sexton fix plan                      look, think, print
-  sudo sexton fix plan --out plan.json      keep it: apply takes that file
+  sudo sexton fix plan                      print the plan
+  sudo sexton fix plan --out plan.json      save it for apply
   sudo sexton fix plan --from /var/lib/sexton --out plan.json
-  sudo sexton fix plan --shell              the same as shell commands, to read or to run
+  sudo sexton fix plan --shell              the same as shell commands
 
-Refused or left out, with the reason, unless you say otherwise:
-  --accept-collateral   reclaim where protected units or pods live beside the zombies, and
-                        stopping a unit that something here needs: they pay, too
-  --thorough            free the last of the zombies, too: those the kernel lets go only after
-                        the page cache of all who live beside them, which they lose for it
-  --allow-drop-caches   as a further step, drop the whole node's page cache
-  --override            a drop-in (Restart=no) instead of disable and mask: the unit can
-                        still be started by hand
-Units that a node lives by are refused whatever you say.
-Exit: 0 nothing to do, 1 there is something to do, 2 failed, 3 could not tell.
+Refused or skipped, with the reason, unless you allow it:
+  --accept-collateral   reclaim although protected units or pods share the zombies' parent
+                        and lose cache too; stop a unit although something here needs it
+  --thorough            also free zombies that the kernel releases only after evicting the
+                        page cache of running cgroups under the same parent
+  --allow-drop-caches   as a further step, drop the page cache of the whole node
+  --override            add a drop-in (Restart=no) instead of disabling and masking: the
+                        unit can still be started manually
+Units that the node depends on are always refused.
+Exit: 0 nothing to do, 1 something to do, 2 failed, 3 could not tell.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.fix.options import add_protected
+from sexton.cli.fix import add_protected
 from sexton.cli.options import add_json, seconds
-from sexton.cli.times import add_span
+from sexton.cli.window import add_span
 
 if TYPE_CHECKING:
     from sexton.cure.protected import Rule
@@ -43,32 +43,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="recording",
         metavar="DIR",
-        help="plan on what a recording of this node shows; `live` (the default) watches it now",
+        help="use a recording of this node; `live` (default) watches it now",
     )
     add_span(parser)
     parser.add_argument(
         "--seconds", type=seconds, metavar="N", help="how long to watch (default 10)"
     )
-    parser.add_argument("--out", metavar="FILE", help="keep the plan there, for apply")
+    parser.add_argument("--out", metavar="FILE", help="save the plan to FILE for apply")
     form = parser.add_mutually_exclusive_group()
     add_json(form)  # type: ignore[arg-type]
-    form.add_argument("--shell", action="store_true", help="print the equivalent commands")
+    form.add_argument("--shell", action="store_true", help="print equivalent shell commands")
     parser.add_argument(
         "--accept-collateral",
         action="store_true",
-        help="go on where others, protected ones too, would lose cache or be stopped with it",
+        help="allow steps that cost other units, even protected ones, cache or stop them too",
     )
     parser.add_argument(
         "--thorough",
         action="store_true",
-        help="free on when only the cache of the living stands before the dead: whoever lives under"
-        " the same parent loses theirs, reads it from disk again, and may be swapped out",
+        help="free the last zombies too: running cgroups under the same parent may lose all page"
+        " cache and be swapped out",
     )
     parser.add_argument(
-        "--allow-drop-caches", action="store_true", help="plan to drop the node's page cache too"
+        "--allow-drop-caches",
+        action="store_true",
+        help="also drop the node's page cache",
     )
     parser.add_argument(
-        "--override", action="store_true", help="a drop-in instead of disable and mask"
+        "--override", action="store_true", help="use a drop-in instead of disable and mask"
     )
     add_protected(parser)
 
@@ -76,35 +78,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.fix.options import page, rules_of, show
-    from sexton.cure.planning import Ground, Wishes, make_plan
+    from sexton.cli.fix import rules_of, show, terminal
+    from sexton.cure.plan import PlanContext, PlanOptions, make_plan
     from sexton.host.host import open_host
     from sexton.model.diagnosis import Exit
-    from sexton.reports.json.plan import plan_json
-    from sexton.reports.text.plan import plan_shell, plan_text
+    from sexton.reports.json.fix import plan_json
+    from sexton.reports.text.fix import plan_shell, plan_text
 
     rules = rules_of(args)
-    diagnosis, window = _seen(args)
-    wishes = Wishes(args.accept_collateral, args.allow_drop_caches, args.override, args.thorough)
-    ground = Ground(open_host(), rules, wishes, _needs(diagnosis, window, rules))
-    plan = make_plan(diagnosis, window, ground)
+    diagnosis, window = _diagnosed(args)
+    options = PlanOptions(
+        args.accept_collateral, args.allow_drop_caches, args.override, args.thorough
+    )
+    context = PlanContext(open_host(), rules, options, _needs(diagnosis, window, rules))
+    plan = make_plan(diagnosis, window, context)
     if args.out:
-        _keep(plan, args.out)
+        _save(plan, args.out)
     if args.shell:
         sys.stdout.write(plan_shell(plan))
     else:
-        width, colour = page()
+        width, colour = terminal()
         show(args, plan_json(plan), plan_text(plan, width, colour, args.out or ""))
     if plan.steps or plan.refusals:
         return 1
     return int(Exit.CANNOT_TELL if diagnosis.exit is Exit.CANNOT_TELL else Exit.HEALTHY)
 
 
-def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
+def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from pathlib import Path
 
     from sexton.cli.options import need_recorder
-    from sexton.cli.seeing import asked_of, read_back, watch
+    from sexton.cli.window import read_back, requested_span, watch
     from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
 
@@ -112,20 +116,20 @@ def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
         from sexton.store.recording import Recording
 
         if args.seconds is not None:
-            raise CommandError("a recording was made already: --seconds says nothing")
+            raise CommandError("--seconds has no effect with --from")
         need_recorder()
         recording = Recording(Path(args.recording))
-        window = read_back(recording, asked_of(args, recording)).window
+        window = read_back(recording, requested_span(args, recording)).window
         return diagnose(window), window
     if args.around is not None or args.window is not None:
-        raise CommandError("--around and --window speak of a recording: --from DIR names it")
+        raise CommandError("--around and --window require --from")
     args.root, args.stacks, args.probe, args.no_trace = "/", False, False, False
     window, cost = watch(args, "diagnose")
     return diagnose(window, cost), window
 
 
 def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dict[str, Subject]:
-    """What an audit of this node says of its units; not asked where no unit is to be stopped."""
+    """Audit results of the node's units; skipped if no unit would be stopped."""
     from sexton.errors import SextonError
     from sexton.host.host import open_host
     from sexton.prevent.audit import audit
@@ -135,15 +139,15 @@ def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dic
         return {}
     try:
         return {each.unit: each for each in audit(open_host(), window, rules).subjects}
-    except SextonError:  # then the step says that it could not be seen
+    except SextonError:  # then the step says that it is unknown
         return {}
 
 
-def _keep(plan: Plan, path: str) -> None:
-    """Whole or not at all, for its owner alone: it tells about the node."""
+def _save(plan: Plan, path: str) -> None:
+    """Write it atomically, readable only by its owner: it describes the node."""
     import json
 
-    from sexton.cli.whole import write_whole
+    from sexton.cli.output import write_whole
     from sexton.model.plan import as_json
 
     write_whole(path, (json.dumps(as_json(plan), indent=2).encode("ascii"), b"\n"))

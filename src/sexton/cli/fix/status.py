@@ -1,14 +1,14 @@
-"""What was applied on this node, how far it came, and whether it was undone.
+"""Show what was applied on this node, how far it got, and whether it was undone.
 
-An apply that was cut off (killed, or the node lost power) is marked CUT OFF, with the
-command that undoes it. Exit: 0, or 1 where one was cut off.
+An apply that did not finish (killed, or the node lost power) is marked INTERRUPTED, with
+the command that undoes it. Exit: 0, or 1 if one was interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from sexton.cli.fix.options import add_state
+from sexton.cli.fix import add_state
 from sexton.cli.options import add_json
 
 
@@ -18,13 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.fix.options import page, show, state_of
-    from sexton.cure.journal import RUNNING, every
-    from sexton.reports.json.plan import status_json
-    from sexton.reports.text.plan import status_text
+    from sexton.cli.fix import show, state_of, terminal
+    from sexton.cure.journal import RUNNING, all_runs
+    from sexton.reports.json.fix import status_json
+    from sexton.reports.text.fix import status_text
 
     state = state_of(args)
-    runs = every(state)
-    width, _ = page()
+    runs = all_runs(state)
+    width, _ = terminal()
     show(args, status_json(runs), status_text(runs, width, state.directory))
-    return 1 if any(told.state == RUNNING for told in runs) else 0
+    return 1 if any(each.state == RUNNING for each in runs) else 0

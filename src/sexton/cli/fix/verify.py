@@ -1,13 +1,13 @@
-"""Watch whether the last apply helped: ten minutes against pass criteria.
+"""Check whether the last apply helped: watch ten minutes against pass criteria.
 
-  sudo sexton fix verify                    ten minutes, with a line that moves
-  sudo sexton fix verify --seconds 60       sooner, and less sure
-  sudo sexton fix verify ID                 an apply by its id (sexton fix status)
+  sudo sexton fix verify                    ten minutes
+  sudo sexton fix verify --seconds 60       faster, but less reliable
+  sudo sexton fix verify ID                 an apply by its ID (sexton fix status)
 
-Passed when the number of dead memory cgroups no longer grows, no stopped unit restarts,
-a core that was held has less system time, throttling and reclaim are not up, and no
-interface was reset. It says what was freed and what was not.
-Exit: 0 every criterion met, 1 one is not, 2 failed, 3 one could not be read.
+Passes if dying memory cgroups no longer grow, no stopped unit restarts, saturated cores
+spend less time in the kernel, CPU throttling and direct reclaim did not rise, and no NIC
+was reset. Shows how many zombies were freed and how many remain.
+Exit: 0 all criteria met, 1 at least one not met, 2 failed, 3 at least one unknown.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.fix.options import add_state
+from sexton.cli.fix import add_state
 from sexton.cli.options import add_json, seconds
 
 if TYPE_CHECKING:
     from sexton.model.window import Window
 
-#: What the criteria are read from, and how often: hours of threads are not wanted here.
+#: Sources of the criteria, with their periods in seconds.
 _SOURCES = {
     "cgroupfs.census": 5.0,
     "cgroupfs.cpu_stat": 10.0,
@@ -36,37 +36,42 @@ _SOURCES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", nargs="?", metavar="ID", help="an apply (default: the last one)")
     parser.add_argument(
-        "--seconds", type=seconds, default=600.0, metavar="N", help="how long (default 600)"
+        "id", nargs="?", metavar="ID", help="ID of an apply (default: the last one)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        default=600.0,
+        metavar="N",
+        help="how long to watch (default 600)",
     )
     add_json(parser)
     add_state(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.fix.options import need_root, page, show, state_of
-    from sexton.cure.journal import ROLLED_BACK, RUNNING, latest, read_run
-    from sexton.cure.log import note
+    from sexton.cli.fix import need_root, show, state_of, terminal
+    from sexton.cure.journal import ROLLED_BACK, RUNNING, latest_run, log_event, read_run
     from sexton.cure.verify import heading, verify
     from sexton.errors import CommandError
-    from sexton.reports.json.plan import verified_json
-    from sexton.reports.text.verify import verify_text
+    from sexton.reports.json.fix import verified_json
+    from sexton.reports.text.fix import verify_text
 
     need_root("verify")
     state = state_of(args)
-    told = read_run(state, args.id) if args.id else latest(state)
-    if told is None:
-        raise CommandError("nothing was applied on this node yet: there is nothing to verify")
-    if told.state == ROLLED_BACK:
-        raise CommandError(f"apply {told.id} was undone: there is nothing to verify")
-    if told.state == RUNNING:
+    applied = read_run(state, args.id) if args.id else latest_run(state)
+    if applied is None:
+        raise CommandError("nothing to verify: nothing has been applied on this node")
+    if applied.state == ROLLED_BACK:
+        raise CommandError(f"nothing to verify: apply {applied.id} was rolled back")
+    if applied.state == RUNNING:
         raise CommandError(
-            f"apply {told.id} was cut off half-way: first undo it (sexton fix rollback {told.id})"
+            f"apply {applied.id} was interrupted: undo it first (sexton fix rollback {applied.id})"
         )
-    found = verify(told, _watch(args.seconds))
-    note(state, "verified", run=told.id, exit=found.exit, verdict=heading(found))
-    width, colour = page()
+    found = verify(applied, _watch(args.seconds))
+    log_event(state, "verified", run=applied.id, exit=found.exit, verdict=heading(found))
+    width, colour = terminal()
     show(args, verified_json(found), verify_text(found, width, colour))
     return found.exit
 
@@ -88,7 +93,9 @@ def _watch(span_s: float) -> Window:
     with Sampler(open_host(), chosen) as sampler, countdown(span_s, "verifying") as shown:
 
         def tick(gone_s: float) -> None:
-            sampler.drop((CgroupDir,))  # ten thousand a reading on a large node, and not asked for
+            sampler.drop(
+                (CgroupDir,)
+            )  # not needed, and ten thousand rows per reading on a large node
             if shown is not None:
                 shown(gone_s)
 

@@ -159,7 +159,7 @@ def span_named(text: str, found: Opened) -> tuple[int | None, int | None]:
 
 def moment_ns(text: str, found: Opened) -> int:
     """A time of the capture's own clock."""
-    from sexton.cli.times import parse_moment
+    from sexton.cli.window import parse_moment
 
     span = found.span_ns
     if span is None:

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after", metavar="FROM..TO", help="the span it is compared with")
     add_choice(parser)
     parser.add_argument("--format", choices=FORMATS, help="default: what --out ends in, else text")
-    parser.add_argument("--icicle", action="store_true", help="from the top down")
+    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
 
@@ -109,12 +109,15 @@ def _made(
         missing = [line for each in captures for line in shortfalls(each, width)]
         text = "\n".join([title, "", *difference_lines(found, width), *missing, ""])
     else:
-        from sexton.explorer.files.flame_page import flame_html
-        from sexton.reports.svg.flame_picture import difference_boxes
-        from sexton.reports.svg.flame_svg import Words, flame_svg
-
         note = f"{int(found.before.sum()):,} → {int(found.after.sum()):,} samples"
         title = f"{about(args, captures[0])}: {names[0]} → {names[1]}"
-        write = flame_html if chosen == "html" else flame_svg
-        text = write(difference_boxes(found), Words(title, note), args.icicle)
+        if chosen == "html":
+            from sexton.explorer.files.profile import difference_data, flame_html
+
+            text = flame_html(title, note, difference_data(found, names))
+        else:
+            from sexton.reports.svg.flame_picture import difference_boxes
+            from sexton.reports.svg.flame_svg import Words, flame_svg
+
+            text = flame_svg(difference_boxes(found), Words(title, note), args.icicle)
     return [text.encode("utf-8", "backslashreplace")]

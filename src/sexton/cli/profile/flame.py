@@ -1,7 +1,8 @@
 """A flame graph of any range, cores, task, cgroup or function.
 
   sexton profile flame perf.data                            a tree on the terminal, cut at 1 %
-  sexton profile flame perf.data --out flame.svg            to click in; also .html
+  sexton profile flame perf.data --out flame.svg            interactive SVG
+  sexton profile flame perf.data --out flame.html           with heatmap; any range of it
   sexton profile flame perf.data --from 127 --to 132 --cpu 5
   sexton profile flame perf.data --task '^kubelet$' --grep rstat
   sexton profile flame perf.data --out it.pb.gz             pprof; .folded, .speedscope.json
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_choice(parser)
     parser.add_argument("--format", choices=FORMATS, help="default: what --out ends in, else text")
-    parser.add_argument("--icicle", action="store_true", help="from the top down")
+    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
 
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
-    """As asked for, or as the file's name ends."""
+    """`--format`, or what the file name's ending says."""
     import sys
 
     if args.format is not None:
@@ -102,12 +103,18 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
         lines = [*flame_lines(flame, width), *shortfalls(capture, width)]
         text = "\n".join([f" {about(args, capture)}", "", *lines, ""])
     else:
-        from sexton.explorer.files.flame_page import flame_html
-        from sexton.reports.svg.flame_svg import flame_svg
-
         words = words_of(args, capture, flame)
-        write = flame_html if chosen == "html" else flame_svg
-        text = write(boxes_of(flame), words, args.icicle)
+        if chosen == "html":
+            from sexton.cli.profile.choice import selection_of
+            from sexton.cli.profile.page import data_of
+            from sexton.explorer.files.profile import flame_html
+
+            data = data_of(args, found, selection_of(args, found), flame)
+            text = flame_html(words.title, words.note, data)
+        else:
+            from sexton.reports.svg.flame_svg import flame_svg
+
+            text = flame_svg(boxes_of(flame), words, args.icicle)
     return [text.encode("utf-8", "backslashreplace")]
 
 

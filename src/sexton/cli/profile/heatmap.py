@@ -70,12 +70,16 @@ def run(args: argparse.Namespace) -> int:
             print_json(told, indent=None)
         return 0
     if args.out:
-        from sexton.explorer.files.flame_page import heat_html
-        from sexton.reports.svg.heat_svg import heat_svg
-
         picture = _asked(found, args, _FILE_COLUMNS)
-        write = heat_html if args.out.endswith(".html") else heat_svg
-        give_text(write(picture, capture), args.out)
+        if args.out.endswith(".html"):
+            from sexton.cli.profile.page import heatmap_page
+
+            text = heatmap_page(args, found, picture.kind)
+        else:
+            from sexton.reports.svg.heat_svg import heat_svg
+
+            text = heat_svg(picture, capture)
+        give_text(text, args.out)
         if args.out != "-":
             written(args.out)
         return 0
@@ -105,11 +109,11 @@ def drawn(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: i
     last = span[1] + 1 if end is None else min(end, span[1] + 1)
     if last <= first:
         raise CommandError("nothing was sampled in that time")
-    return heatmap(_heat(found, args, first, last), first, last, kind, columns)
+    return heatmap(heats_of(found, args, first, last), first, last, kind, columns)
 
 
-def _heat(found: Opened, args: argparse.Namespace, start_ns: int, end_ns: int) -> Iterable[Heat]:
-    """The heat that is kept, or where a part of the samples was asked for, counted from them."""
+def heats_of(found: Opened, args: argparse.Namespace, start_ns: int, end_ns: int) -> Iterable[Heat]:
+    """The stored heat, or where the options select samples, heat counted from those."""
     from sexton.cli.profile.choice import numbers, selection_of
     from sexton.profile.heat import heat_of_choice, of_cores
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sexton.cli.whole import write_whole
+from sexton.cli.output import write_whole
 
 if TYPE_CHECKING:
     from sexton.profile.opened import Opened

@@ -1,9 +1,9 @@
 """One screen of `sexton top`: a window, a width and a height in, text out.
 
 Every core has a cell. With few cores a cell is a line with numbers and a task; with many the cells
-shrink and stand in columns, numbered downwards, until all of them fit; the tasks of the hottest
-cores are then said below in full. Bars tell user, system and softirq apart by their character as
-well as by colour, so that a pipe and a colour-blind person read the same.
+shrink and are arranged in columns, numbered downwards, until all of them fit; the tasks of the
+busiest cores are then listed below in full. Bars show user, system and softirq by character as well
+as by colour, so that plain text and colour-blind readers get the same information.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sexton.model.event import KernelEvent
 from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
-from sexton.reports.grants import own_words
+from sexton.reports.text.blocks import grant_for
 
 _USER, _SYSTEM, _SOFTIRQ = ("░", "green"), ("█", "red"), ("▒", "magenta")
 _GAP = 2
 _MANY = 32
-#: Below this a core is not worth a line of its own under "hottest".
+#: A core below this is not listed among the busiest.
 _HOT = 0.25
 _MOST_NICS = 4
 _MOST_HOT = 4
 
 
 class Grid(NamedTuple):
-    """How the cells stand: `cell` characters wide, `rows` deep."""
+    """How the cells are arranged: `cell` characters wide, `rows` deep."""
 
     columns: int
     rows: int
@@ -43,7 +43,7 @@ class Grid(NamedTuple):
 
 
 def frame(window: Window, width: int, height: int) -> Text:
-    """The whole screen, never wider or higher than asked."""
+    """The whole screen, never wider or higher than given."""
     width, height = max(width, 40), max(height, 10)
     loads = core_loads(window)
     tasks = worst_tasks(window)
@@ -57,7 +57,7 @@ def frame(window: Window, width: int, height: int) -> Text:
         grid = fit(len(loads), width, max(room - (4 if many else 2), 1))
         cores = list(_cells(loads, tasks, grid))
         if grid.columns > 1:
-            hot = list(_hottest(loads, tasks, width))[: max(room - len(cores) - 2, 0)]
+            hot = list(_busiest(loads, tasks, width))[: max(room - len(cores) - 2, 0)]
             hot = hot if len(hot) > 1 else []
     lines = [*head, Text(""), *cores, *hot, Text(""), *fixed]
     lines += _events(window, width, height - len(lines))
@@ -67,7 +67,7 @@ def frame(window: Window, width: int, height: int) -> Text:
 
 
 def fit(cores: int, width: int, rows: int) -> Grid:
-    """The fewest columns in which all cores fit, or the narrowest cells there are.
+    """The fewest columns in which all cores fit, or the narrowest cells.
 
     >>> fit(2, 80, 10), fit(96, 120, 26)
     (Grid(columns=1, rows=2, cell=80), Grid(columns=4, rows=24, cell=28))
@@ -85,7 +85,7 @@ def _title(window: Window, width: int) -> Text:
     name = printable(node.hostname) if node else "?"
     parts = [f"Linux {printable(node.kernel)}" if node else ""]
     read = window.batches(Node)
-    if node and read and node.uptime_s is not None:  # told once, and time goes on
+    if node and read and node.uptime_s is not None:  # read once, so add the time since then
         parts.append(f"up {seconds(node.uptime_s + window.end_mono - read[-1].mono_s)}")
     left = Text.assemble((f" {name}", "bold"), "  ", " · ".join(part for part in parts if part))
     clock = time.strftime("%H:%M:%S", time.localtime(window.end)) if window.end else ""
@@ -98,14 +98,14 @@ def _title(window: Window, width: int) -> Text:
 
 def _summary(loads: Sequence[CoreLoad] | None, width: int) -> Text:
     if loads == ():
-        return Text(" no core's clock moves: this tree is a copy, and a copy has no rates")
+        return Text(" no rates: this tree is a copy, and its counters do not change")
     if not loads:
-        return Text(" measuring: the first numbers come with the second reading")
+        return Text(" measuring: rates need a second reading")
     mean = sum(load.busy for load in loads) / len(loads)
     worst = max(loads, key=lambda load: load.kernel)
     text = Text(f" {count(len(loads), 'core')}, {mean:.0%} busy on average; ")
     style = "bold red" if worst.kernel >= 0.9 else ""
-    text.append(f"worst in the kernel: core {worst.cpu}, {worst.kernel:.0%}", style)
+    text.append(f"most kernel time: core {worst.cpu}, {worst.kernel:.0%}", style)
     for words in ((" user  ", " system  ", " softirq "), ("u ", "s ", "i ")):
         legend = Text.assemble(_USER, words[0], _SYSTEM, words[1], _SOFTIRQ, words[2])
         space = width - text.cell_len - legend.cell_len
@@ -115,8 +115,8 @@ def _summary(loads: Sequence[CoreLoad] | None, width: int) -> Text:
 
 
 def bar(load: CoreLoad, width: int) -> Text:
-    """The three kinds in `width` characters; in a long one a kind that is there is never rounded
-    away, in a short one a whole character would say too much."""
+    """The three kinds in `width` characters; a long bar never rounds a kind away, in a short one a
+    whole character would be too much."""
     text = Text()
     left = width = max(width, 0)
     for share, (mark, style) in (
@@ -133,7 +133,7 @@ def bar(load: CoreLoad, width: int) -> Text:
 def _cells(loads: Sequence[CoreLoad], tasks: Mapping[int, TaskLoad], grid: Grid) -> Iterator[Text]:
     shown = loads
     places = grid.columns * grid.rows
-    if len(loads) > places:  # not even so: the hottest, in their order
+    if len(loads) > places:  # too many: only the busiest, in their order
         hottest = sorted(loads, key=lambda load: load.busy, reverse=True)[:places]
         shown = sorted(hottest, key=lambda load: load.cpu)
         yield Text(f" the {places} busiest of {len(loads)}:")
@@ -186,7 +186,7 @@ def _name(task: TaskLoad | None, room: int, with_ids: bool = True) -> str:
     return shorten(f"{printable(task.name)} {task.share:.0%}", room)
 
 
-def _hottest(
+def _busiest(
     loads: Sequence[CoreLoad], tasks: Mapping[int, TaskLoad], width: int
 ) -> Iterator[Text]:
     ranked = sorted(loads, key=lambda load: load.busy, reverse=True)
@@ -197,28 +197,28 @@ def _hottest(
     for load in hot:
         text = Text(f" core {load.cpu:<4}")
         text.append(f"{load.user:>4.0%} user {load.system:>4.0%} sys {load.softirq:>4.0%} soft  ")
-        text.append(_name(tasks.get(load.cpu), width - text.cell_len) or "no thread stands out")
+        text.append(_name(tasks.get(load.cpu), width - text.cell_len) or "no single busy thread")
         yield text
 
 
 def _zombies(window: Window) -> Text:
     rows = window.latest(CgroupCensus)
     if not rows:
-        return Text(f" zombies  ? {reason(window.why_missing(CgroupCensus))}")
+        return Text(f" zombies  unknown: {reason(window.why_missing(CgroupCensus))}")
     census = rows[0]
     if census.dying is None:
-        return Text(f" zombies  ? {printable(census.reason or '')}")
+        return Text(f" zombies  unknown: {printable(census.reason or '')}")
     where = "" if census.scope == "node" else " in this subtree"
     text = Text(" zombies  ")
     text.append(f"{census.dying:,}", "bold")
-    text.append(f" dying beside {count(census.live or 0, 'live memory cgroup')}{where}")
+    text.append(f" beside {count(census.live or 0, 'live memory cgroup')}{where}")
     grown = growth(window)
     if grown is not None and grown.seconds >= 0.9:
         words = f"{grown.by:+,} in" if grown.by else "steady for"
         text.append(f" · {words} {seconds(grown.seconds)}")
     traced = deaths(window)
     if traced is not None and traced.all:
-        text.append(f" · {count(len(traced.all), 'death')}, {len(traced.unreleased):,} unreleased")
+        text.append(f" · {len(traced.all):,} removed, {len(traced.unreleased):,} not freed")
     return text
 
 
@@ -253,17 +253,17 @@ def _events(window: Window, width: int, room: int) -> list[Text]:
     events = window.all(KernelEvent)
     if events is None:
         state = window.why_missing(KernelEvent)
-        grant = f" → {own_words(state.grant, 'top')}" if state.grant else ""
+        grant = f" → {grant_for(state.grant, 'top')}" if state.grant else ""
         why = shorten(f" kernel log  {reason(state)}", max(width - len(grant), 40))
         return [Text(""), Text(f"{why}{grant}", "dim")]
     if not events:
-        return [Text(""), Text(" kernel log  nothing that matters", "dim")]
+        return [Text(""), Text(" kernel log  no known problems", "dim")]
     lines = [Text("")]
     for event in events[-(room - 1) :]:
         when = (
             time.strftime("%b %d %H:%M:%S", time.localtime(event.wall_s))
             if event.wall_s is not None
-            else "some time ago"
+            else "time unknown"
         )
         lines.append(
             Text.assemble((f" {when}  ", "dim"), shorten(printable(event.message), width - 20))

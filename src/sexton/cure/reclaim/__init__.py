@@ -1,9 +1,9 @@
-"""Freeing dying memory cgroups without a reboot: count, stakes, estimate, rounds, and the walk
-timed around each.
+"""Freeing dying memory cgroups without a reboot.
 
-The dead are held by pages charged to them, so they go when those pages do. The kernel gives up
-pages below one live parent on request: `memory.force_empty` on v1, `memory.reclaim` on v2 (5.19).
-Neither can be aimed at the dead: live siblings pay, too. What makes it bearable is that reclaim
-scrapes out an offline cgroup in its very first pass, when a live one loses a 4096th of its pages
-(get_scan_count in mm/vmscan.c), so the dead go long before the living suffer, if one stops then.
+A dying cgroup is held by the pages charged to it and goes away with them. The kernel reclaims pages
+below one live parent on request: `memory.force_empty` on v1, `memory.reclaim` on v2 (since 5.19).
+Neither can be aimed at dying cgroups: live siblings lose pages too. It is acceptable because
+reclaim empties an offline cgroup in its very first pass, when a live one loses 1/4096 of its pages
+(get_scan_count in mm/vmscan.c). Zombies are gone long before running cgroups suffer, if one stops
+in time.
 """

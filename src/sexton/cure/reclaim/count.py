@@ -1,12 +1,11 @@
-"""How many are dying below a parent, and a gauge cheap enough to look at fifty times a second.
+"""How many cgroups are dying below a parent, and a gauge cheap enough to read 50 times a second.
 
-v2 counts them at the parent itself (`cgroup.stat`). v1 does not: only the whole node's can be had
-(``/proc/cgroups`` less every directory), so what other parents lose or gain meanwhile is in it. The
-bytes the dead hold are an upper bound by plain counters that walk nothing: the parent's less its
-live children's.
+v2 counts them at the parent itself (`cgroup.stat`). v1 has only the count of the whole node
+(``/proc/cgroups`` minus all directories), which other parents change too. The bytes held by zombies
+are an upper bound from plain counters that walk nothing: the parent's minus its live children's.
 
-The kernel lets go of a cgroup some milliseconds after its last page (an RCU grace period and a work
-queue), so a count is taken when it stands still.
+The kernel releases a cgroup some milliseconds after its last page (an RCU grace period and a work
+queue), so `settled` waits until the count is stable.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
 
 PARENT = "below the parent"
 NODE = "on the whole node"
-#: Children whose counters are read for the bytes.
+#: At most this many children are read for the bytes.
 MOST_CHILDREN = 5_000
 _STILL_S = 0.15
 _MOST_SETTLE_S = 3.0
 
 
 class Dying(NamedTuple):
-    """`number` is `None` where it cannot be known (v1 in a cgroup namespace); `bytes`, what they
-    hold, and `living_bytes`, what the parent's live children do, where the counters are missing.
-    `scope` says whose dead `number` is of."""
+    """`number` is `None` if unknown (v1 in a cgroup namespace); `bytes` is what zombies hold and
+    `live_bytes` what the parent's live children hold, `None` without counters. `scope` says
+    whether `number` covers the parent or the node."""
 
     number: int | None
     bytes: int | None
-    living_bytes: int | None
+    live_bytes: int | None
     scope: str
     method: str
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A live cgroup as the kernel calls it, in the hierarchy that has memory."""
+    """A live cgroup by its kernel path, in the memory hierarchy."""
 
     path: str
     layout: Layout
@@ -60,28 +59,28 @@ class Parent:
 
 
 def parent_at(host: Host, path: str) -> Parent:
-    """The parent by its path from the hierarchy's root; `CommandError` where it is none."""
+    """The parent by its path from the root of the hierarchy; `CommandError` if there is none."""
     shown = printable(path)
     layout = read_layout(host)
     if layout.mount_point is None or layout.version is None:
         raise CommandError(f"{shown}: {layout.reason or 'no memory hierarchy here'}")
     if path == "/":
-        raise CommandError("/: the whole node's memory would be at stake; refused")
+        raise CommandError("/: reclaim would affect the whole node; refused")
     if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
-        raise CommandError(f"{shown}: not a cgroup's path")
+        raise CommandError(f"{shown}: not a cgroup path")
     parent = Parent(path, layout)
     try:
-        there = host.files.status(parent.directory).is_dir
+        exists = host.files.status(parent.directory).is_dir
     except SourceError:
-        there = False
-    if not there:
-        raise CommandError(f"{shown}: no such cgroup any more")
+        exists = False
+    if not exists:
+        raise CommandError(f"{shown}: cgroup no longer exists")
     return parent
 
 
 def gauge(host: Host, parent: Parent) -> int | None:
-    """A number that falls by one with each that is freed; cheap, and coarser than `dying` on v1,
-    where births and ordinary deaths elsewhere move it as well."""
+    """A number that falls by one per zombie freed. Cheap, but coarser than `dying` on v1, where
+    other cgroups that come and go change it too."""
     try:
         if parent.version == 2:
             return _counted(host, parent)
@@ -93,15 +92,15 @@ def gauge(host: Host, parent: Parent) -> int | None:
 
 def dying(host: Host, parent: Parent) -> Dying:
     """The count as of now."""
-    held, living = _held(host, parent)
+    held, live = _held(host, parent)
     if parent.version == 2:
-        return Dying(_counted(host, parent), held, living, PARENT, "cgroup.stat")
+        return Dying(_counted(host, parent), held, live, PARENT, "cgroup.stat")
     found, _ = census.take(host, parent.layout)
-    return Dying(found.dying, held, living, NODE, found.method)
+    return Dying(found.dying, held, live, NODE, found.method)
 
 
 def usage(host: Host, parent: Parent) -> int | None:
-    """Bytes of all below the parent, dead and alive: one plain counter."""
+    """Bytes of everything below the parent, dying and live: one plain counter."""
     try:
         return _usage(host, parent, parent.directory)
     except SourceError:
@@ -109,7 +108,7 @@ def usage(host: Host, parent: Parent) -> int | None:
 
 
 def settled(host: Host, parent: Parent) -> Dying:
-    """The count once the gauge stood still, which is waited for some seconds at the most."""
+    """The count once the gauge is stable, after at most `_MOST_SETTLE_S`."""
     end = time.monotonic() + _MOST_SETTLE_S
     last, since = gauge(host, parent), time.monotonic()
     while (now := time.monotonic()) < end and now - since < _STILL_S:
@@ -126,8 +125,8 @@ def _counted(host: Host, parent: Parent) -> int:
 
 
 def _held(host: Host, parent: Parent) -> tuple[int | None, int | None]:
-    """Bytes of the dead (an upper bound) and of the live children."""
-    living = 0
+    """Bytes of zombies (an upper bound) and of live children."""
+    live = 0
     try:
         whole = _usage(host, parent, parent.directory)
         children = list(walk(host.files, parent.directory, depth=1))[1:]
@@ -135,12 +134,12 @@ def _held(host: Host, parent: Parent) -> tuple[int | None, int | None]:
             return None, None
         for child in children:
             try:
-                living += _usage(host, parent, f"{parent.directory}{child.path}")
+                live += _usage(host, parent, f"{parent.directory}{child.path}")
             except SourceAbsent:  # removed meanwhile
                 continue
     except SourceError:
         return None, None
-    return max(0, whole - living), living
+    return max(0, whole - live), live
 
 
 def _usage(host: Host, parent: Parent, directory: str) -> int:

@@ -1,19 +1,19 @@
-"""Free the dying memory cgroups below one parent, bite by bite, until that is of no more use.
+"""Free the dying memory cgroups below one parent in small passes, until that is no longer useful.
 
-Before anything: what is at stake is read again, and where protected units or pods live below the
-parent it is refused unless that was accepted. Then bites, small ones first, twice as large while
-they free something. On v2 a bite is so many bytes for `memory.reclaim`, with ``swappiness=0`` where
-the kernel knows it (6.11), because swapping out frees no zombie: a swap entry holds it as a page
-did. On v1 `force_empty` knows no measure and would go on to take all that the living have; there a
-bite is so many milliseconds of it. A bite is called off as soon as the count stands still. Eight of
-them are a round, with the dead counted and the walk timed on both sides.
+First the collateral is read again; if protected units or pods are below the parent, it refuses
+unless that was accepted. Then come reclaim passes, small ones first, doubling while they free
+something. On v2 a pass is a number of bytes for `memory.reclaim`, with ``swappiness=0`` where the
+kernel supports it (6.11): swapping out frees no zombie, because a swap entry holds it as a page
+did. On v1 `force_empty` takes no amount and would go on to take everything running cgroups have, so
+a pass is a few milliseconds of CPU time. A pass is stopped as soon as the count stands still. Eight
+passes are a round, with zombies counted and statistics reads timed before and after.
 
-It ends when enough are freed, when three bites in a row free nothing, when `Limits.stop_if` says
-so, at the deadline, when the living have lost more than they may, or when v2's bites have asked for
-as much as the dead can hold. By then what is left is held by pages that cannot be had (tmpfs,
-locked, dirty), or by pages on *active* lists: those the kernel opens only when the inactive ones of
-the whole subtree run low (prepare_scan_control in mm/vmscan.c), that is, after the cache of the
-living. `Limits.thorough` pays that price.
+It ends when enough are freed, after three passes in a row that free nothing, when
+`Limits.stop_if` gives a reason, at the deadline, when running cgroups have lost more than allowed,
+or when v2's passes have requested as much as the zombies can hold. What is left is then held by
+pages that cannot be reclaimed (tmpfs, locked, dirty), or by pages on *active* lists, which the
+kernel scans only when the inactive lists of the whole subtree run low (prepare_scan_control in
+mm/vmscan.c), that is, after the cache of running cgroups. `Limits.thorough` pays that price.
 """
 
 from __future__ import annotations
@@ -22,62 +22,327 @@ import errno
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from sexton.cure.ordering import CUT, DONE, LINGERING, REFUSED, STOPPED, Ordered, Terms
+from sexton.cure.protected import Rule
+from sexton.cure.reclaim.collateral import Collateral, read_collateral, refusals
+from sexton.cure.reclaim.cost import (
+    FUTILE_PASSES,
+    STALL_S,
+    CostEstimate,
+    StatRead,
+    describe_reads,
+    estimate_cost,
+    time_stat_reads,
+    us_saved_per_zombie,
+)
 from sexton.cure.reclaim.count import NODE, PARENT, Dying, Parent, gauge, settled, usage
-from sexton.cure.reclaim.estimate import FRUITLESS, estimate
-from sexton.cure.reclaim.rounds import Freed, Limits, Order, Round
-from sexton.cure.reclaim.stakes import Stakes, refusals, stakes
-from sexton.cure.reclaim.walk import time_walk
-from sexton.cure.writer import Writer
+from sexton.cure.writer import (
+    CUT,
+    DONE,
+    LINGERING,
+    REFUSED,
+    STOPPED,
+    WriteLimits,
+    Writer,
+    WriteResult,
+)
 from sexton.errors import CommandError
 from sexton.host.host import Host
 from sexton.host.reader import exists
-from sexton.model.text import size
+from sexton.model.text import count, seconds, size
 from sexton.sources.cgroupfs.estimate import PAGE
 from sexton.sources.cores import Spared, off_the_nic
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 FORCE_EMPTY = "memory.force_empty"
 RECLAIM = "memory.reclaim"
 NO_SWAP = "swappiness=0"
-STUCK = "what is left cannot be reclaimed"
-#: Bites between two counts and two timings of the walk.
-BITES = 8
-#: Bytes that bites may ask for beyond what the dead hold: the living are asked as well.
+STUCK = "the rest cannot be reclaimed"
+#: Passes between two counts.
+PASSES = 8
+#: Bytes that passes may request beyond what zombies hold: running cgroups lose pages too.
 SLACK_BYTES = 32 << 20
-#: On v1 the count is the whole node's, where a few others come and go meanwhile: a bite that frees
-#: less than this share of it freed nothing.
+#: On v1 the count is the node's, and others come and go: a pass that frees less than this share
+#: counts as futile.
 WORTH = 0.005
-#: What the living may lose: so many bytes or this part of what they have, whichever is more; and
-#: for one zombie. Their own comings and goings are in it.
+#: What running cgroups may lose: this many bytes or 1/LOST_SHARE of what they have, whichever is
+#: more; and per zombie. Their own changes are included.
 LEAST_LOST_BYTES = 16 << 20
 LOST_SHARE = 20
-DEAR_BYTES = 256 << 10
+COSTLY_BYTES = 256 << 10
 _REASON_EVERY_S = 0.1
-#: The kernel lets go of them in bursts (a grace period each): a silence of some bursts is the end.
+#: The kernel releases zombies in bursts (one grace period each); this many missing bursts mean the
+#: end.
 _QUIET_S = 0.1
 _BURSTS = 4
-#: A bite that had the processor for less than this share of its time did not get to work.
+#: A pass with less than this share of CPU time did not get to work.
 _WORKED = 0.5
 _MOST_IDLE = 20
 
 
-def refused(found: Stakes, accept_collateral: bool) -> str | None:
-    """Why nothing may be freed there; `None` where it may."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far freeing may go.
+
+    `seconds` limits the whole, `round_s` one write; `stall_s` is how long a write may run without
+    freeing any, `rounds` the number of rounds, `target` the number of zombies that is few enough.
+    `first_s` is v1's first pass; `first_bytes` and `most_pass_bytes` bound v2's passes,
+    `most_bytes` their sum (`None`: twice what zombies hold plus 32 MiB). `most_lost_bytes` is what
+    running cgroups may lose (`None`: 5 %, at least 16 MiB). `thorough` goes on when only the cache
+    of running cgroups could be reclaimed first. `protected` are the configured rules;
+    `accept_collateral` lifts refusals by these and the built-in ones. `stop_if` is called ten times
+    a second and returns a reason to stop.
+    """
+
+    seconds: float = 60.0
+    round_s: float = 10.0
+    stall_s: float = STALL_S
+    rounds: int = 20
+    target: int = 0
+    first_s: float = 0.0005
+    first_bytes: int = 1 << 20
+    most_pass_bytes: int = 64 << 20
+    most_bytes: int | None = None
+    most_lost_bytes: int | None = None
+    accept_collateral: bool = False
+    thorough: bool = False
+    protected: tuple[Rule, ...] = ()
+    stop_if: Callable[[], str | None] | None = None
+
+
+class ControlWrite(NamedTuple):
+    """One write: file, value and result."""
+
+    file: str
+    value: str
+    result: WriteResult
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Writes between two counts, with statistics reads timed before and after."""
+
+    number: int
+    writes: tuple[ControlWrite, ...]
+    before: Dying
+    after: Dying
+    reads_before: tuple[StatRead, ...]
+    reads_after: tuple[StatRead, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time; CPU time is less if it had to wait."""
+        return sum(each.result.seconds for each in self.writes)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(each.result.cpu_s for each in self.writes)
+
+    @property
+    def freed(self) -> int | None:
+        """`None` if the number is unknown; never negative, since others may die meanwhile."""
+        if self.before.number is None or self.after.number is None:
+            return None
+        return max(0, self.before.number - self.after.number)
+
+    @property
+    def freed_bytes(self) -> int:
+        """By how much less zombies hold, as far as known."""
+        if self.before.bytes is None or self.after.bytes is None:
+            return 0
+        return max(0, self.before.bytes - self.after.bytes)
+
+    @property
+    def us_each(self) -> float | None:
+        """Microseconds of one core per zombie freed."""
+        return self.cpu_s * 1e6 / self.freed if self.freed else None
+
+    @property
+    def us_walked(self) -> float | None:
+        """Microseconds of one core per zombie present: the cost of reclaim's own walk."""
+        return self.cpu_s * 1e6 / self.before.number if self.before.number else None
+
+    @property
+    def sentence(self) -> str:
+        last = self.writes[-1] if self.writes else None
+        what = f"{last.file} {last.value}: {last.result.why}" if last else "nothing"
+        if len(self.writes) > 1:
+            what = f"{len(self.writes)} passes, last {what}"
+        if self.freed is None:
+            done = f"zombies hold {size(self.freed_bytes)} less"
+        else:
+            done = f"{self.freed:,} freed, {self.after.number:,} left {self.after.scope}"
+        each = f", {self.us_each:.0f} µs each" if self.us_each is not None else ""
+        return f"round {self.number}: {done} in {seconds(self.seconds)}{each} ({what})"
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """Result of freeing. `before` and `after` show what running cgroups lost."""
+
+    before: Collateral
+    after: Collateral
+    estimate: CostEstimate
+    rounds: tuple[Round, ...]
+    seconds: float
+    cores: str
+    why_stopped: str
+
+    @property
+    def freed(self) -> int | None:
+        first, last = self.before.dying.number, self.after.dying.number
+        return None if first is None or last is None else max(0, first - last)
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of one core that all writes took together."""
+        return sum(each.cpu_s for each in self.rounds)
+
+    @property
+    def walk_us_per_zombie(self) -> dict[str, float]:
+        """Microseconds saved per read of each statistics file and zombie freed."""
+        if not self.rounds or not self.freed:
+            return {}
+        return us_saved_per_zombie(
+            self.rounds[0].reads_before, self.rounds[-1].reads_after, self.freed
+        )
+
+    @property
+    def experiment(self) -> tuple[str, ...]:
+        """Effect on statistics reads, one sentence per file."""
+        if not self.rounds:
+            return ()
+        before, after = self.rounds[0].reads_before, self.rounds[-1].reads_after
+        slopes = self.walk_us_per_zombie
+        return tuple(
+            describe_reads(first, last, slopes.get(first.file))
+            for first, last in zip(before, after, strict=True)
+        )
+
+    @property
+    def lost_file_bytes(self) -> int | None:
+        """Cache that running cgroups lost; never negative, since they keep working."""
+        return _less(self.before.file_bytes, self.after.file_bytes)
+
+    @property
+    def lost_anon_bytes(self) -> int | None:
+        """Anonymous memory that running cgroups lost to swap or gave back."""
+        return _less(self.before.anon_bytes, self.after.anon_bytes)
+
+    @property
+    def swapped_bytes(self) -> int | None:
+        """By how much their swap use grew."""
+        return _less(self.after.swap_bytes, self.before.swap_bytes)
+
+    @property
+    def running_cgroups(self) -> str:
+        """Memory of running cgroups before and after, as far as read; "" if there are none or
+        nothing was done."""
+        if not self.rounds or not (self.before.live or self.after.live):
+            return ""
+        parts = (("cache", "file_bytes"), ("anonymous", "anon_bytes"), ("in swap", "swap_bytes"))
+        changes = (
+            f"{word} {_size(getattr(self.before, name))} before,"
+            f" {_size(getattr(self.after, name))} after"
+            for word, name in parts
+        )
+        return f"running cgroups there: {'; '.join(changes)}"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Further lines: running cgroups before and after, and read times."""
+        return tuple(filter(None, (self.running_cgroups, *self.experiment)))
+
+    @property
+    def sentence(self) -> str:
+        """What was freed and what was not."""
+        left, scope = self.after.dying.number, self.after.dying.scope
+        if self.freed is None or left is None:
+            text = "number of dying cgroups unknown"
+        else:
+            text = f"{count(self.freed, 'dying cgroup')} freed, {left:,} left {scope}"
+            if scope == NODE:
+                text += " (v1 has no count per parent)"
+        lost = ""
+        # Without a write, any change is their own doing.
+        if self.rounds and self.lost_file_bytes is not None and self.lost_anon_bytes is not None:
+            lost = (
+                f"; running cgroups lost {size(self.lost_file_bytes)} of cache and"
+                f" {size(self.lost_anon_bytes)} of anonymous memory"
+            )
+            if self.swapped_bytes:
+                lost += f", {size(self.swapped_bytes)} of it to swap"
+        return f"{text}; {seconds(self.cpu_s)} of one core; stopped: {self.why_stopped}{lost}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For the journal and the audit log."""
+        return {
+            "parent": self.before.parent.path,
+            "version": self.before.parent.version,
+            "freed": self.freed,
+            "dying_before": self.before.dying.number,
+            "dying_after": self.after.dying.number,
+            "scope": self.after.dying.scope,
+            "held_before_bytes": self.before.dying.bytes,
+            "held_after_bytes": self.after.dying.bytes,
+            "seconds": self.seconds,
+            "order_s": self.cpu_s,
+            "cores": self.cores,
+            "why_stopped": self.why_stopped,
+            "walk_us_per_zombie": self.walk_us_per_zombie,
+            "experiment": list(self.experiment),
+            "siblings": {
+                "file_before_bytes": self.before.file_bytes,
+                "file_after_bytes": self.after.file_bytes,
+                "anon_before_bytes": self.before.anon_bytes,
+                "anon_after_bytes": self.after.anon_bytes,
+                "swap_before_bytes": self.before.swap_bytes,
+                "swap_after_bytes": self.after.swap_bytes,
+            },
+            "rounds": [_round_json(each) for each in self.rounds],
+        }
+
+
+def _round_json(each: Round) -> dict[str, Any]:
+    return {
+        "orders": [[write.file, write.value, write.result.why] for write in each.writes],
+        "dying_before": each.before.number,
+        "dying_after": each.after.number,
+        "seconds": each.seconds,
+        "cpu_s": each.cpu_s,
+        "us_per_freed": each.us_each,
+        "us_per_walked": each.us_walked,
+        "walk_before_s": {read.file: read.seconds for read in each.reads_before if read.measured},
+        "walk_after_s": {read.file: read.seconds for read in each.reads_after if read.measured},
+    }
+
+
+def _size(value: int | None) -> str:
+    return "unknown" if value is None else size(value)
+
+
+def _less(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, before - after)
+
+
+def refused(found: Collateral, accept_collateral: bool) -> str | None:
+    """Why nothing may be freed there; `None` if it may."""
     reasons = refusals(found)
     if not reasons or accept_collateral:
         return None
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return f"{reasons[0].target}: {reasons[0].reason}{more}; {reasons[0].override} to do it anyway"
+    return (
+        f"{reasons[0].target}: {reasons[0].reason}{more}; use {reasons[0].override} to do it anyway"
+    )
 
 
-def order_file(host: Host, parent: Parent) -> str:
-    """The control file that frees there; `CommandError` where this kernel has none."""
+def reclaim_file(host: Host, parent: Parent) -> str:
+    """The control file for reclaim; `CommandError` if this kernel has none."""
     name = FORCE_EMPTY if parent.version == 1 else RECLAIM
     if not exists(host.files, f"{parent.directory}/{name}"):
-        advice = "drop_caches or a reboot is what is left"
-        since = "" if parent.version == 1 else " (it came with 5.19)"
+        advice = "only drop_caches or a reboot can free them"
+        since = "" if parent.version == 1 else " (added in 5.19)"
         raise CommandError(f"{parent.path}: this kernel has no {name}{since}; {advice}")
     return name
 
@@ -87,25 +352,25 @@ def free(
     path: str,
     limits: Limits,
     writer: Writer,
-    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Freed:
-    """Free below the cgroup at `path`; what was freed and what was not, measured."""
+    """Free zombies below the cgroup at `path`; returns what was freed and what was not."""
     host = replace(host, memo={})
-    before = stakes(host, path, limits.protected)
+    before = read_collateral(host, path, limits.protected)
     parent = before.parent
-    name = order_file(host, parent)
+    name = reclaim_file(host, parent)
     reason = refused(before, limits.accept_collateral)
     if reason is not None:
         raise CommandError(reason)
     spared = off_the_nic(host)
     work = _Work(host, parent, limits, writer, name, spared)
     began = time.monotonic()
-    work.run(before.dying, tell)
-    after = stakes(replace(host, memo={}), path, limits.protected, before.split)
+    work.run(before.dying, progress)
+    after = read_collateral(replace(host, memo={}), path, limits.protected, before.split)
     return Freed(
         before=before,
         after=after,
-        estimate=estimate(before, limits.stall_s),
+        estimate=estimate_cost(before, limits.stall_s),
         rounds=tuple(work.rounds),
         seconds=time.monotonic() - began,
         cores=_cores(spared),
@@ -121,7 +386,7 @@ def _cores(spared: Spared) -> str:
 
 @dataclass(slots=True)
 class _Work:
-    """One freeing under way. A bite of `_size` is a number of bytes on v2, of seconds on v1."""
+    """Freeing in progress. `_size` of a pass is bytes on v2, seconds on v1."""
 
     host: Host
     parent: Parent
@@ -133,161 +398,161 @@ class _Work:
     why: str = ""
     reason_at: float = 0.0
     _end_s: float = 0.0
-    _asked_bytes: int = 0
+    _requested_bytes: int = 0
     _size: float = 0.0
-    _fruitless: int = 0
+    _futile: int = 0
     _idle: int = 0
     _swapless: bool = True
-    _living: int | None = None
+    _live_bytes: int | None = None
 
-    def run(self, count: Dying, tell: Tell) -> None:
-        self._living = count.living_bytes
+    def run(self, count: Dying, progress: Progress) -> None:
+        self._live_bytes = count.live_bytes
         self._size = self._first
-        walk = time_walk(self.host, self.parent)
+        reads = time_stat_reads(self.host, self.parent)
         self._end_s = time.monotonic() + self.limits.seconds
         while not self.why:
             if len(self.rounds) >= self.limits.rounds:
-                self.why = f"{self.limits.rounds} rounds were all that was allowed"
+                self.why = f"limit of {self.limits.rounds} rounds reached"
                 break
-            orders, after = self._bites(count)
-            if not orders:
+            writes, after = self._passes(count)
+            if not writes:
                 break
-            walked = time_walk(self.host, self.parent)
-            done = Round(len(self.rounds) + 1, tuple(orders), count, after, walk, walked)
+            later = time_stat_reads(self.host, self.parent)
+            done = Round(len(self.rounds) + 1, tuple(writes), count, after, reads, later)
             self.rounds.append(done)
-            tell(done.sentence)
-            count, walk = after, walked
+            progress(done.sentence)
+            count, reads = after, later
 
     @property
     def _first(self) -> float:
         return self.limits.first_bytes if self.parent.version == 2 else self.limits.first_s
 
-    def _bites(self, count: Dying) -> tuple[list[Order], Dying]:
-        """Up to `BITES` orders, and the count after them."""
-        orders: list[Order] = []
+    def _passes(self, count: Dying) -> tuple[list[ControlWrite], Dying]:
+        """Up to `PASSES` writes, and the count after them."""
+        writes: list[ControlWrite] = []
         most = self.limits.most_bytes
         if most is None:
             most = 2 * (count.bytes or 0) + SLACK_BYTES if not self.limits.thorough else 1 << 62
-        while len(orders) < BITES and not self.why:
+        while len(writes) < PASSES and not self.why:
             if self._is_enough(count):
                 break
             if self.limits.stop_if is not None and (reason := self.limits.stop_if()):
                 self.why = reason
                 break
             if time.monotonic() >= self._end_s:
-                self.why = f"the deadline of {self.limits.seconds:g} s is over"
+                self.why = f"deadline of {self.limits.seconds:g} s reached"
                 break
-            amount = min(int(self._size), most - self._asked_bytes)
+            amount = min(int(self._size), most - self._requested_bytes)
             if self.parent.version == 2 and amount < PAGE:
-                self.why = "as much was asked for as the dead can hold"
+                self.why = "requested as much as the zombies can hold"
                 break
-            done = self._order(amount, count)
-            if self._swapless and done.came.error == errno.EINVAL and NO_SWAP in done.value:
+            done = self._write(amount, count)
+            if self._swapless and done.result.error == errno.EINVAL and NO_SWAP in done.value:
                 self._swapless = False  # before 6.11
                 continue
-            orders.append(done)
-            self._asked_bytes += amount
+            writes.append(done)
+            self._requested_bytes += amount
             before, count = count, settled(self.host, self.parent)
             self._judge(done, before, count)
-        return orders, count
+        return writes, count
 
     def _is_enough(self, count: Dying) -> bool:
         if count.number is not None and count.number <= self.limits.target:
-            self.why = "none is left" if not count.number else "enough were freed"
+            self.why = "none left" if not count.number else "enough were freed"
         elif count.scope == NODE and count.bytes is not None and count.bytes < PAGE:
-            self.why = "the dead below it hold nothing any more"
+            self.why = "zombies below it hold no memory any more"
         return bool(self.why)
 
-    def _order(self, amount: int, before: Dying) -> Order:
-        """One write, called off when it frees nothing any more, or somebody says so."""
+    def _write(self, amount: int, before: Dying) -> ControlWrite:
+        """One write, stopped when it no longer frees anything or `stop_if` says so."""
         if self.parent.version == 2:
-            value, bite_s = (f"{amount} {NO_SWAP}" if self._swapless else str(amount)), 0.0
+            value, cpu_limit_s = (f"{amount} {NO_SWAP}" if self._swapless else str(amount)), 0.0
         else:
-            value, bite_s = "0", self._size
+            value, cpu_limit_s = "0", self._size
         left_s = max(0.05, min(self.limits.round_s, self._end_s - time.monotonic()))
         watch = _Watch(self, before)
-        terms = Terms(left_s, self.spared.cpus, watch.go_on, bite_s=bite_s)
-        came = self.writer.order(f"{self.parent.directory}/{self.name}", value, terms)
-        if came.how == LINGERING:
-            self.why = "the order was killed and is still inside the kernel: wait, and count again"
-        elif came.how == STOPPED and watch.reason:
+        limits = WriteLimits(left_s, self.spared.cpus, watch.keep_going, cpu_limit_s=cpu_limit_s)
+        result = self.writer.write_control(f"{self.parent.directory}/{self.name}", value, limits)
+        if result.how == LINGERING:
+            self.why = "the write was killed but is still in the kernel: wait, then count again"
+        elif result.how == STOPPED and watch.reason:
             self.why = watch.reason
-        elif came.how == REFUSED and came.error not in (errno.EAGAIN, errno.EINVAL):
-            self.why = f"the kernel refused: {came.why}"
-        return Order(self.name, value, came)
+        elif result.how == REFUSED and result.error not in (errno.EAGAIN, errno.EINVAL):
+            self.why = f"the kernel refused: {result.why}"
+        return ControlWrite(self.name, value, result)
 
-    def _judge(self, done: Order, before: Dying, after: Dying) -> None:
-        """Was it of use; and how large is the next bite?"""
-        came = done.came
+    def _judge(self, done: ControlWrite, before: Dying, after: Dying) -> None:
+        """Evaluate a pass and set the size of the next."""
+        result = done.result
         fell = _fell(before, after)
         if fell and (self.limits.thorough or _worth(before, after)):
-            self._fruitless = self._idle = 0
-            self._size = min(2 * self._size, max(self._first, self._half(came, before, after)))
+            self._futile = self._idle = 0
+            self._size = min(2 * self._size, max(self._first, self._half(result, before, after)))
         elif (
             not fell
-            and came.how in (CUT, STOPPED)
-            and came.cpu_s < _WORKED * min(self._size, came.seconds)
+            and result.how in (CUT, STOPPED)
+            and result.cpu_s < _WORKED * min(self._size, result.seconds)
         ):
             self._idle += 1
         else:
-            self._fruitless += 1
-            # v2's pages may have to grow old first, and its bytes are bounded. On v1 it may be that
-            # the dead of this parent are gone, and from now on only the living would pay.
+            self._futile += 1
+            # On v2 pages may have to age first, and the bytes are bounded. On v1 the zombies of
+            # this parent may be gone, so that larger passes would only hit running cgroups.
             grow = self.parent.version == 2 or self.limits.thorough
             self._size = 2 * self._size if grow else self._first
-        largest = self.limits.most_bite_bytes if self.parent.version == 2 else self.limits.round_s
+        largest = self.limits.most_pass_bytes if self.parent.version == 2 else self.limits.round_s
         self._size = min(self._size, largest)
         if not self.why:
-            self.why = self._useless(came) or self._dear(after)
+            self.why = self._why_futile(result) or self._why_costly(after)
 
-    def _useless(self, came: Ordered) -> str:
-        """Why there is no point in another bite; "" where there may be."""
+    def _why_futile(self, result: WriteResult) -> str:
+        """Why another pass is pointless; "" if it may help."""
         if self._idle >= _MOST_IDLE:
-            return f"{_MOST_IDLE} bites in a row only waited: this node is too busy for it"
-        if not self._fruitless:
+            return f"{_MOST_IDLE} reclaim passes in a row got no CPU: the node is too busy"
+        if not self._futile:
             return ""
-        if self.parent.version == 1 and came.how == DONE:
-            return f"the last bite went to the end and freed nothing: {STUCK}"
-        if self._fruitless >= FRUITLESS and not self.limits.thorough:
-            return f"{FRUITLESS} bites in a row freed nothing: {STUCK}, or only after the living"
-        if self._fruitless >= FRUITLESS and came.error == errno.EAGAIN:
-            return f"there was no more to reclaim: {STUCK}"
-        if self._fruitless >= (FRUITLESS if came.how == STOPPED else 3 * FRUITLESS):
-            return f"even larger bites freed nothing: {STUCK}"
+        if self.parent.version == 1 and result.how == DONE:
+            return f"the last pass completed and freed nothing: {STUCK}"
+        if self._futile >= FUTILE_PASSES and not self.limits.thorough:
+            return f"{FUTILE_PASSES} reclaim passes freed nothing: {STUCK}, or only with --thorough"
+        if self._futile >= FUTILE_PASSES and result.error == errno.EAGAIN:
+            return f"nothing more to reclaim: {STUCK}"
+        if self._futile >= (FUTILE_PASSES if result.how == STOPPED else 3 * FUTILE_PASSES):
+            return f"larger reclaim passes freed nothing: {STUCK}"
         return ""
 
     @property
     def most_lost(self) -> int | None:
-        """What the living may lose in all; `None` where that is not to be asked."""
-        if self.limits.thorough or self._living is None:
+        """What running cgroups may lose in total; `None` for no limit."""
+        if self.limits.thorough or self._live_bytes is None:
             return None
         if self.limits.most_lost_bytes is not None:
             return self.limits.most_lost_bytes
-        return max(LEAST_LOST_BYTES, self._living // LOST_SHARE)
+        return max(LEAST_LOST_BYTES, self._live_bytes // LOST_SHARE)
 
-    def _dear(self, now: Dying) -> str:
-        """Have the living lost more than they may?"""
+    def _why_costly(self, now: Dying) -> str:
+        """Why to stop if running cgroups have lost more than allowed; "" otherwise."""
         most = self.most_lost
-        if most is None or self._living is None or now.living_bytes is None:
+        if most is None or self._live_bytes is None or now.live_bytes is None:
             return ""
-        lost = self._living - now.living_bytes
+        lost = self._live_bytes - now.live_bytes
         if lost <= most:
             return ""
-        return f"the living have lost {size(lost)}, and for what is left they would lose more"
+        return f"running cgroups lost {size(lost)}; freeing the rest would cost more"
 
-    def _half(self, came: Ordered, before: Dying, after: Dying) -> float:
-        """A bite that would free about half of what may be left: past the last of the dead a bite
-        is all at the expense of the living, whose cache goes at gigabytes a second."""
+    def _half(self, result: WriteResult, before: Dying, after: Dying) -> float:
+        """Size of a pass that frees about half of what may be left: once all zombies are gone, a
+        pass only hits running cgroups, whose cache is evicted at gigabytes per second."""
         if self.parent.version == 2:
             return float(after.bytes or 0) / 2
         freed = (before.number or 0) - (after.number or 0)
         left = after.number if after.bytes is None else after.bytes // PAGE
         left = min(left or 0, after.number or 0)
-        return left / 2 * (came.cpu_s or came.seconds) / freed if freed > 0 else self._first
+        return left / 2 * (result.cpu_s or result.seconds) / freed if freed > 0 else self._first
 
 
 def _fell(before: Dying, after: Dying) -> bool:
-    """Did a bite free some? On v1 the bytes are this parent's, and the number is not."""
+    """Whether a pass freed some. On v1 the bytes are this parent's, the number is the node's."""
     fewer = lighter = None
     if before.number is not None and after.number is not None:
         fewer = before.number - after.number
@@ -302,15 +567,15 @@ def _fell(before: Dying, after: Dying) -> bool:
 
 
 def _worth(before: Dying, after: Dying) -> bool:
-    """Did the living pay less than `DEAR_BYTES` for each that was freed?"""
-    if None in (before.living_bytes, after.living_bytes, before.number, after.number):
+    """Whether running cgroups lost less than `COSTLY_BYTES` per zombie freed."""
+    if None in (before.live_bytes, after.live_bytes, before.number, after.number):
         return True
-    lost = (before.living_bytes or 0) - (after.living_bytes or 0)
-    return lost <= DEAR_BYTES * ((before.number or 0) - (after.number or 0))
+    lost = (before.live_bytes or 0) - (after.live_bytes or 0)
+    return lost <= COSTLY_BYTES * ((before.number or 0) - (after.number or 0))
 
 
 class _Watch:
-    """Is an order still of use? Asked many times a second, and it must stay cheap."""
+    """Whether a write is still useful: called many times a second, so it must stay cheap."""
 
     def __init__(self, work: _Work, before: Dying) -> None:
         self._work = work
@@ -320,21 +585,21 @@ class _Watch:
         self._fell = False
         self._longest_gap_s = 0.0
         self._since = 0.0
-        # On v1 the gauge counts the living, too: as many as there were are left at the end.
+        # On v1 the gauge includes live cgroups, which remain at the end.
         alive = None if start is None or before.number is None else start - before.number
         self._floor = None if alive is None else alive + work.limits.target
-        # Less than this is left below the parent only if the living have lost what they may.
+        # Usage falls below this only if running cgroups have lost what they may.
         whole, most = usage(work.host, work.parent), work.most_lost
         enough = None not in (whole, most, before.bytes)
         self._least = (whole or 0) - (before.bytes or 0) - (most or 0) if enough else 0
 
-    def go_on(self) -> bool:
+    def keep_going(self) -> bool:
         now = time.monotonic()
         self._since = self._since or now
         if now - self._work.reason_at > _REASON_EVERY_S:
             self._work.reason_at = now
-            asked = self._work.limits.stop_if
-            if asked is not None and (why := asked()):
+            stop_if = self._work.limits.stop_if
+            if stop_if is not None and (why := stop_if()):
                 self.reason = why
                 return False
         value = gauge(self._work.host, self._work.parent)
@@ -353,8 +618,8 @@ class _Watch:
 
     @property
     def _patience_s(self) -> float:
-        """Until the first is freed, as long as allowed; then some of the gaps there were: past the
-        last of the dead only the living pay."""
+        """Before the first is freed the full stall time; then a few of the gaps seen so far: once
+        all zombies are gone, only running cgroups lose memory."""
         stall_s = self._work.limits.stall_s
         if not self._fell or self._work.limits.thorough:
             return stall_s

@@ -1,1 +1,1 @@
-"""One module per remedy; the file's stem, an imperative, is its id."""
+"""One module per remedy; the file stem, an imperative, is its ID."""

@@ -1,8 +1,8 @@
-"""Drop the whole node's clean page cache: the blunt tool, and only where it was allowed.
+"""Drop the clean page cache of the whole node: a blunt tool, only if explicitly allowed.
 
 It cannot free what holds most zombies that survive reclaim on their parent: dirty, mapped, tmpfs
-and swapped pages. Everything that was cached is read from disk again. So it is left undone where
-the steps before it freed nearly all of them.
+and swapped pages. Everything cached must be read from disk again. So it is skipped if the earlier
+steps freed nearly all zombies.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sexton.cure.ordering import Terms
-from sexton.cure.remedy import Hands
-from sexton.cure.writer import DROP_CACHES
+from sexton.cure.remedy import StepContext
+from sexton.cure.writer import DROP_CACHES, WriteLimits
 from sexton.detect.threshold import Threshold
 from sexton.errors import SourceError
 from sexton.model.plan import Criterion, Step
@@ -20,7 +19,7 @@ from sexton.model.text import count, size
 
 RECLAIMS = True
 REST = Threshold(
-    "rest", 10, "% of the plan's", "so few that are left are not worth the whole node's cache"
+    "rest", 10, "% of the plan's", "so few are not worth the page cache of the whole node"
 )
 _LONGEST_S = 60.0
 
@@ -33,51 +32,51 @@ def propose(identity: str, cached_bytes: int | None, dying: int | None) -> Step:
         title="drop the node's page cache",
         target="node",
         risk="high",
-        risk_why=f"{held} of cache is gone for every process here: disks are read again, jobs slow",
+        risk_why=f"every process loses its page cache ({held}): more disk reads, slower jobs",
         preconditions=(),
         effect=f"writes 1 to {DROP_CACHES}: clean page cache only, no dentries, no inodes;"
-        f" not where less than {REST.value:.0f} % of the zombies are left by then",
-        cannot_undo="the evicted cache: it is read again as it is used",
+        f" skipped if less than {REST.value:.0f} % of the zombies are left by then",
+        cannot_undo="evicted cache refills only as it is used",
         undo="nothing to undo",
         proof=()
         if dying is None
-        else (Criterion("dead memory cgroups", "counted before and after", "<", dying, ""),),
+        else (Criterion("dying memory cgroups", "counted before and after", "<", dying, ""),),
         commands=(f"sync; echo 1 > {DROP_CACHES}",),
         parameters={} if dying is None else {"dying": dying},
     )
 
 
-def prepare(step: Step, hands: Hands) -> dict[str, Any]:
-    return {"nothing": f"{step.id} has nothing to undo", "dying": _dying(hands)}
+def prepare(step: Step, context: StepContext) -> dict[str, Any]:
+    return {"nothing": f"{step.id} has nothing to undo", "dying": _dying(context)}
 
 
-def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
-    before, planned = _dying(hands), step.parameters.get("dying")
+def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
+    before, planned = _dying(context), step.parameters.get("dying")
     if before is not None and isinstance(planned, int) and before < planned * REST.value / 100:
         return {
-            "said": f"not done: {before:,} of {planned:,} zombies are left, which is not worth it",
+            "said": f"skipped: only {before:,} of {planned:,} zombies are left",
             "skipped": True,
         }
-    done = hands.writer.order(
+    done = context.writer.write_control(
         DROP_CACHES,
         "1",
-        Terms(hands.deadline_s(_LONGEST_S), go_on=lambda: not hands.stop()),
+        WriteLimits(context.deadline_s(_LONGEST_S), keep_going=lambda: not context.stop()),
     )
-    after = _dying(hands)
-    said = f"the cache was dropped in {done.seconds:.1f} s ({done.why})"
+    after = _dying(context)
+    said = f"page cache dropped in {done.seconds:.1f} s ({done.why})"
     freed = None
     if before is not None and after is not None:
         freed = max(before - after, 0)
-        said += f"; freed {count(freed, 'zombie')}, {after:,} are left"
+        said += f"; {count(freed, 'zombie')} freed, {after:,} left"
     return {"said": said, "freed": freed, "dying_after": after}
 
 
-def undo(_before: Mapping[str, Any], _hands: Hands) -> list[str]:
+def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
     return []
 
 
-def _dying(hands: Hands) -> int | None:
+def _dying(context: StepContext) -> int | None:
     try:
-        return int(hands.probes.read("dying"))
+        return int(context.probes.read("dying"))
     except SourceError:
         return None

@@ -1,25 +1,24 @@
-"""Keep a unit from being started by anybody: by hand, by a socket, by another unit."""
+"""Prevent every start of a unit: manually, by a socket, by another unit."""
 
 from __future__ import annotations
 
 from shlex import quote
 from typing import Any
 
-from sexton.cure.keeping import keep_unit, put_unit_back
-from sexton.cure.remedy import Hands, text_of
-from sexton.cure.units import UnitBefore, mask, mask_place, unit_state
+from sexton.cure.remedy import StepContext, restore_unit, save_unit, text_parameter
+from sexton.cure.units import UnitSnapshot, mask, mask_place, snapshot_unit
 from sexton.model.plan import Condition, Criterion, Step
 
 RECLAIMS = False
-prepare = keep_unit
-undo = put_unit_back
+prepare = save_unit
+undo = restore_unit
 
 
-def propose(identity: str, before: UnitBefore, after: str) -> Step:
-    """`after` is the step that stops it; `CommandError` where no place for a mask would work."""
+def propose(identity: str, before: UnitSnapshot, after: str) -> Step:
+    """`after` is the step that stops it; `CommandError` if no mask would take effect."""
     name = before.id
     place = mask_place(before)
-    plain = place == f"/etc/systemd/system/{name}"
+    standard = place == f"/etc/systemd/system/{name}"
     by_hand = (f"systemctl mask {quote(name)}",)
     link = (f"mkdir -p {quote(place.rpartition('/')[0])}", f"ln -s /dev/null {quote(place)}",
             "systemctl daemon-reload")  # fmt: skip
@@ -29,23 +28,23 @@ def propose(identity: str, before: UnitBefore, after: str) -> Step:
         title=f"mask {name}",
         target=name,
         risk="low",
-        risk_why="nothing can start it until it is unmasked; who tries is told so",
+        risk_why="nothing can start it until it is unmasked; systemctl start says so",
         preconditions=(
             Condition(f"{name} is masked", "systemd LoadState", "no",
-                      "somebody masked it meanwhile", f"unit.masked {name}"),
-            Condition(f"{name} runs", "systemd ActiveState", "no", "it is stopped first",
+                      "someone masked it since", f"unit.masked {name}"),
+            Condition(f"{name} is running", "systemd ActiveState", "no", "it must be stopped first",
                       f"unit.running {name}", "==", after),
         ),
-        effect=f"makes the link {place} -> /dev/null",
+        effect=f"creates the link {place} -> /dev/null",
         cannot_undo="",
         undo=f"removes {place}",
         proof=(Criterion("it is masked", "systemd LoadState", ">=", 1, "", f"unit.masked {name}"),),
-        commands=by_hand if plain else link,
+        commands=by_hand if standard else link,
         parameters={"unit": name},
     )  # fmt: skip
 
 
-def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
-    name = text_of(step, "unit")
-    made = mask(unit_state(name, hands.host), hands.writer, hands.deadline_s(60))
-    return {"said": f"made {made} -> /dev/null" if made else f"{name} was masked already"}
+def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
+    name = text_parameter(step, "unit")
+    made = mask(snapshot_unit(name, context.host), context.writer, context.deadline_s(60))
+    return {"said": f"created {made} -> /dev/null" if made else f"{name} was already masked"}

@@ -1,22 +1,21 @@
-"""End a restart loop by a drop-in instead of a mask: the unit can still be started by hand."""
+"""End a restart loop with a drop-in instead of a mask: the unit can still be started manually."""
 
 from __future__ import annotations
 
 from shlex import quote
 from typing import Any
 
-from sexton.cure.keeping import keep_unit, put_unit_back
-from sexton.cure.remedy import Hands, text_of
-from sexton.cure.units import OVERRIDES, UnitBefore, override, override_place, unit_state
+from sexton.cure.remedy import StepContext, restore_unit, save_unit, text_parameter
+from sexton.cure.units import OVERRIDES, UnitSnapshot, override, override_place, snapshot_unit
 from sexton.model.plan import Condition, Criterion, Step
 
 RECLAIMS = False
-prepare = keep_unit
-undo = put_unit_back
+prepare = save_unit
+undo = restore_unit
 WHAT = "no-restart"
 
 
-def propose(identity: str, before: UnitBefore, after: str) -> Step:
+def propose(identity: str, before: UnitSnapshot, after: str) -> Step:
     """`after` is the step that stops it."""
     name = before.id
     place = override_place(before)
@@ -26,19 +25,19 @@ def propose(identity: str, before: UnitBefore, after: str) -> Step:
     return Step(
         id=identity,
         remedy="override_unit",
-        title=f"override {name}: no more automatic restarts",
+        title=f"override {name}: no automatic restarts",
         target=name,
         risk="low",
-        risk_why="it can still be started, by hand or at boot; then it fails once and stays down",
+        risk_why="it can still be started, manually or at boot; then it fails once and stays down",
         preconditions=(
-            Condition(f"{name} runs", "systemd ActiveState", "no", "it is stopped first",
+            Condition(f"{name} is running", "systemd ActiveState", "no", "it must be stopped first",
                       f"unit.running {name}", "==", after),
         ),
         effect=f"writes {place}: {setting}",
         cannot_undo="",
         undo=f"removes {place}",
         proof=(
-            Criterion("it runs or waits to restart", "systemd ActiveState", "<=", 0, "",
+            Criterion("it is running or waiting to restart", "systemd ActiveState", "<=", 0, "",
                       f"unit.running {name}"),
         ),
         commands=(
@@ -50,6 +49,6 @@ def propose(identity: str, before: UnitBefore, after: str) -> Step:
     )  # fmt: skip
 
 
-def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
-    before = unit_state(text_of(step, "unit"), hands.host)
-    return {"said": f"wrote {override(before, hands.writer, WHAT, hands.deadline_s(60))}"}
+def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
+    before = snapshot_unit(text_parameter(step, "unit"), context.host)
+    return {"said": f"wrote {override(before, context.writer, WHAT, context.deadline_s(60))}"}

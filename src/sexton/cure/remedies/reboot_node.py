@@ -1,7 +1,7 @@
-"""The last resort, and only ever printed: drain the node, and let it boot again.
+"""Last resort, only ever printed: drain the node and reboot it.
 
-A reboot frees every zombie, and they come back if what leaves them still starts. With kured in the
-cluster one file is enough: it cordons, drains and reboots one node at a time.
+A reboot frees every zombie, but they come back if the unit that leaves them still starts. With
+kured in the cluster one file is enough: it cordons, drains and reboots one node at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sexton.cure.remedy import Hands
+from sexton.cure.remedy import StepContext
 from sexton.errors import CommandError
 from sexton.model.plan import Step
 
@@ -19,16 +19,16 @@ SENTINEL = "/var/run/reboot-required"
 
 
 def propose(identity: str, node: str, in_cluster: bool) -> Step:
-    """`in_cluster`: a kubelet runs here, so that pods have to go first."""
+    """`in_cluster`: a kubelet runs here, so pods must be drained first."""
     name = quote(node)
     drain = (
         f"kubectl get node {name} -o jsonpath='{{.spec.unschedulable}}'"
-        "   # true: it was cordoned before; leave it so afterwards",
+        "   # true: already cordoned; leave it so afterwards",
         f"kubectl cordon {name}",
         f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data --timeout=15m",
-        f"touch {SENTINEL}   # on the node, if kured runs in the cluster: it reboots it in turn",
-        "systemctl reboot   # on the node, if there is no kured",
-        f"kubectl uncordon {name}   # when it is Ready again",
+        f"touch {SENTINEL}   # on the node, if the cluster runs kured: it reboots nodes in turn",
+        "systemctl reboot   # on the node, without kured",
+        f"kubectl uncordon {name}   # once it is Ready",
     )
     return Step(
         id=identity,
@@ -36,7 +36,7 @@ def propose(identity: str, node: str, in_cluster: bool) -> Step:
         title="last resort: drain and reboot",
         target="node",
         risk="high",
-        risk_why="every process on the node ends; what leaves the zombies must not start again",
+        risk_why="ends every process on the node; zombies return if their source starts again",
         preconditions=(),
         effect="printed only: Sexton never reboots a node",
         cannot_undo="everything in memory, and every running job",
@@ -48,13 +48,13 @@ def propose(identity: str, node: str, in_cluster: bool) -> Step:
     )
 
 
-def prepare(step: Step, _hands: Hands) -> dict[str, Any]:
+def prepare(step: Step, _hands: StepContext) -> dict[str, Any]:
     raise CommandError(f"step {step.id}: Sexton never reboots a node; {step.commands[0]}")
 
 
-def carry_out(step: Step, hands: Hands) -> dict[str, Any]:
-    return prepare(step, hands)
+def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
+    return prepare(step, context)
 
 
-def undo(_before: Mapping[str, Any], _hands: Hands) -> list[str]:
+def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
     return []

@@ -44,7 +44,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading
-from sexton.series.pressure import Level, Stall
+from sexton.series.pressure import Level, Levels, Stall
 
 NOTED = Threshold("noted", 5, "% some", "kswapd alone keeps a full page cache below this")
 NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
@@ -165,7 +165,7 @@ def _without_pressure(
     return unknown(NAME, f"{what}; whether tasks waited only PSI tells", lacking)
 
 
-def _calm(window: Window, counted: Sequence[Reading], found: Sequence[Level]) -> Finding:
+def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
     steps = pressure.stalls(found)
     # A total that went back leaves its parts.
     whole = pressure.between(found[0], found[-1]) or max(steps, key=lambda each: each.some)

@@ -239,7 +239,7 @@ def _by_the_holder(window: Window) -> Finding | None:
 
 
 def _calm(window: Window, found: Sequence[Reading], cores: int | None) -> Finding:
-    if not any("faults" in step.moved for step in paging.steps(found)):
+    if not any("faults" in step.moved for step in paging.steps(paging.readings(window))):
         lack = Missing("two readings of /proc/vmstat", AGAIN)
         if not window.read(VmCounter):
             lack = missing(window.why_missing(VmCounter))

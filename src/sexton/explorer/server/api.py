@@ -1,8 +1,8 @@
-"""Every question the page can ask: its address, its parameters, and what answers it.
+"""The endpoints of the HTTP API: path, parameters, and the function that answers.
 
-One table, from which the routes, the checks of what arrives and the description for machines
-(``/openapi.json``) are made. Answers are computed off the event loop, the slow ones by threads of
-their own. Nothing here can change anything: a view only reads.
+Routes, input validation and the OpenAPI description (``/openapi.json``) are generated from this one
+table. Answers are computed off the event loop, slow ones on separate threads. The API is
+read-only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.explorer.server.answers import AGAIN, FOREVER
+from sexton.explorer.server.documents import AGAIN, FOREVER
 from sexton.explorer.server.query import LATEST_S, Parameter, Refused, Values, span_of
 from sexton.model.lane import COLUMNS, FINEST, MOST_TILES, TOP, column_s
 
@@ -31,25 +31,25 @@ FROM = Parameter("from", "number", "UNIX seconds, inclusive")
 TO = Parameter("to", "number", "UNIX seconds, after `from`")
 LANE = Parameter("lane", "string", "a lane's id", 1, 40, pattern="[a-z][a-z0-9_]*", place="path")
 CPU = Parameter("cpu", "integer", "only this core", 0, 65535, required=False)
-TASK = Parameter("task", "string", "only threads with this in their name", 1, 256, required=False)
+TASK = Parameter("task", "string", "only threads whose name contains this", 1, 256, required=False)
 CGROUP = Parameter(
-    "cgroup", "string", "only cgroups with this in their path", 1, 4096, required=False
+    "cgroup", "string", "only cgroups whose path contains this", 1, 4096, required=False
 )
 BASELINE = (
-    Parameter("baseline_from", "number", "of the span to compare with", required=False),
-    Parameter("baseline_to", "number", "its end; both or neither", required=False),
+    Parameter("baseline_from", "number", "start of the baseline span", required=False),
+    Parameter("baseline_to", "number", "end of the baseline span; both or neither", required=False),
 )
-QUICK = Parameter("quick", "integer", "1: a first look where all takes long", 0, 1, False, 0)
+QUICK = Parameter("quick", "integer", "1: return a fast partial result", 0, 1, False, 0)
 
-#: Who works on an answer: what takes milliseconds never waits for what takes seconds.
+#: Thread pools: requests of milliseconds never wait for requests of seconds.
 TILES, FLAMES, STORIES = "tiles", "flames", "stories"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is served: `of` is this process's own mark, `tour` a document that guides visitors.
+    """What is served. `of` identifies this process, `tour` is the guided tour's document.
 
-    `stop` tells whether nobody waits for the answer that is being worked on.
+    `stop` returns true once the client has disconnected.
     """
 
     view: View
@@ -59,7 +59,7 @@ class Site:
     _known: dict[str, Any] = field(default_factory=dict)
 
     def about(self) -> dict[str, Any]:
-        """The view's own, looked at once for as long as nothing is recorded; not for its series."""
+        """`view.about()`, cached until the recording grows; its series may be out of date."""
         recording = self.view.recording
         if self._known.get("of") is not recording:
             self._known.update(about=self.view.about(), of=recording)
@@ -68,21 +68,21 @@ class Site:
 
 
 class Made(NamedTuple):
-    """An answer before it is bytes."""
+    """A response document and its cache header."""
 
     document: Mapping[str, Any]
     cache: str = AGAIN
 
 
 class Endpoint(NamedTuple):
-    """`schema` names the answer's in `openapi`; each `bench` has its own queue."""
+    """`schema` is a name in `openapi.SCHEMAS`; each `pool` has its own threads and queue."""
 
     path: str
     about: str
     schema: str
     answer: Callable[[Site, Values], Made]
     parameters: tuple[Parameter, ...] = ()
-    bench: str = TILES
+    pool: str = TILES
 
 
 def _recording(site: Site, _: Values) -> Made:
@@ -98,15 +98,15 @@ def _strip(site: Site, values: Values) -> Made:
 
     lane = _known(site, values)
     if values["of"] is not None and values["of"] != site.of:
-        raise Refused("another recording is served here now: load the page again", 409)
+        raise Refused("a different recording is being served now: reload the page", 409)
     low, high = lane["levels"]
     if lane["kind"] == "marks" or not low <= values["level"] <= high:
-        raise Refused(f"level: {lane['id']} has {low} to {high}; marks are in /api/marks")
+        raise Refused(f"level: {lane['id']} has levels {low} to {high}; marks are at /api/marks")
     strip = site.view.strip(lane["id"], values["level"], values["first"], values["count"])
     document = strip_document(strip)
     done = (strip.first + document["count"]) * COLUMNS * column_s(strip.level)
     about = site.about()
-    # A recorder may go on where the last one ended, and what it decodes comes late.
+    # A new recorder may append to the recording, and stacks are decoded late.
     finished = done <= (about["end"] or 0.0) - LATE_S
     return Made(document, FOREVER if finished and values["of"] is not None else AGAIN)
 
@@ -132,7 +132,7 @@ def _flame(site: Site, values: Values) -> Made:
 
     span, who = span_of(values), _who(values)
     if (values["baseline_from"] is None) != (values["baseline_to"] is None):
-        raise Refused("baseline_from and baseline_to go together")
+        raise Refused("baseline_from and baseline_to must be given together")
     difference = None
     if values["baseline_from"] is not None:
         baseline = span_of(values, "baseline_from", "baseline_to")
@@ -172,7 +172,7 @@ def _why(site: Site, values: Values) -> Made:
 
     what = values["what"]
     if (values["from"] is None) != (values["to"] is None):
-        raise Refused("from and to go together")
+        raise Refused("from and to must be given together")
     if values["from"] is not None:
         found = site.view.why(what, span_of(values), site.stop)
     else:
@@ -190,7 +190,7 @@ def _next(site: Site, values: Values) -> Made:
 
 def _tour(site: Site, _: Values) -> Made:
     if site.tour is None:
-        raise Refused("this recording has no guided tour", 404)
+        raise Refused("no guided tour for this recording", 404)
     return Made(site.tour)
 
 
@@ -203,30 +203,30 @@ def _who(values: Values) -> Who:
 def _known(site: Site, values: Values) -> dict[str, Any]:
     lanes: dict[str, dict[str, Any]] = {each["id"]: each for each in site.about()["lanes"]}
     if values["lane"] not in lanes:
-        raise Refused(f"there is no lane {values['lane']!r}; there are {', '.join(lanes)}", 404)
+        raise Refused(f"no lane {values['lane']!r}; lanes: {', '.join(lanes)}", 404)
     return lanes[values["lane"]]
 
 
 ENDPOINTS = (
-    Endpoint("/api/recording", "What is recorded: node, time, lanes", "Recording", _recording),
+    Endpoint("/api/recording", "The recording: node, time span, lanes", "Recording", _recording),
     Endpoint(
         "/api/strip/{lane}",
-        "Some tiles of a lane; fewer than asked for where they would be more than a megabyte",
+        "Tiles of a lane; fewer than requested if they exceed one megabyte",
         "Strip",
         _strip,
         (
             LANE,
             Parameter("level", "integer", "columns of 2**level s; -1: 20 ms", FINEST, TOP),
-            Parameter("first", "integer", "the first tile, from the epoch", 0, LATEST_S),
-            Parameter("count", "integer", "tiles", 1, MOST_TILES, required=False, default=1),
+            Parameter("first", "integer", "index of the first tile, 0 at the epoch", 0, LATEST_S),
+            Parameter("count", "integer", "number of tiles", 1, MOST_TILES, False, 1),
             Parameter("of", "string", "the recording's id", 1, 64, False, None, "[0-9a-f]+"),
         ),
     ),
-    Endpoint("/api/marks", "What happened: events, alarms, marks", "Marks", _marks, (FROM, TO)),
-    Endpoint("/api/table/{lane}", "A lane's span in words", "Table", _table, (LANE, FROM, TO)),
+    Endpoint("/api/marks", "Events, alarms and marks of a span", "Marks", _marks, (FROM, TO)),
+    Endpoint("/api/table/{lane}", "A span of a lane as a table", "Table", _table, (LANE, FROM, TO)),
     Endpoint(
         "/api/flame",
-        "Where the cores were in a span, beside a baseline where one is given",
+        "The flame graph of a span, or its difference from a baseline",
         "Flame",
         _flame,
         (FROM, TO, CPU, TASK, CGROUP, *BASELINE, QUICK),
@@ -234,7 +234,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/api/functions",
-        "The functions with the most samples of a span",
+        "The functions with the most samples in a span",
         "Functions",
         _functions,
         (FROM, TO, CPU, TASK, CGROUP),
@@ -242,7 +242,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/api/explain",
-        "The diagnosis of a span, as `sexton diagnose --from DIR --json` gives it",
+        "The diagnosis of a span, as in `sexton diagnose --from DIR --json`",
         "Diagnosis",
         _explain,
         (FROM, TO),
@@ -250,7 +250,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/api/why",
-        "The chain through one thing, as `sexton why WHAT --from DIR --json` gives it",
+        "The cause chain of one entity, as in `sexton why WHAT --from DIR --json`",
         "Why",
         _why,
         (
@@ -268,8 +268,8 @@ ENDPOINTS = (
         (
             Parameter("kind", "string", "spike, reset, or a mark's kind", 1, 40, pattern="[a-z_]+"),
             Parameter("after", "number", "UNIX seconds, exclusive"),
-            Parameter("back", "integer", "1: the one before instead", 0, 1, False, 0),
+            Parameter("back", "integer", "1: search backwards", 0, 1, False, 0),
         ),
     ),
-    Endpoint("/api/tour", "The steps of the guided tour, where there is one", "Tour", _tour),
+    Endpoint("/api/tour", "The steps of the guided tour, if there is one", "Tour", _tour),
 )

@@ -1,13 +1,19 @@
-"""What the lanes hold, as JSON documents: for the page over HTTP, and for a report that holds them.
+"""JSON documents of lanes, marks, tables and flame graphs, and their bytes on the wire.
 
-Pure functions of what `sexton.explorer.tiles` gives. Arrays go as base64 of little-endian bytes in
-the order [channel][row][column], which a browser maps without parsing.
+The server sends them over HTTP; HTML files embed them. Arrays are base64 of little-endian bytes in
+the order [channel][row][column], which a browser maps without parsing. Bytes are escaped, finite,
+bounded, compressed and tagged for caching.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
+import hashlib
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sexton.model.lane import COLUMNS, MOST_TILES, Strip
@@ -22,25 +28,38 @@ if TYPE_CHECKING:
 STRIP, MARKS, TABLE = "sexton.strip/1", "sexton.marks/1", "sexton.table/1"
 FLAME, FUNCTIONS, NEXT = "sexton.flame/1", "sexton.functions/1", "sexton.next/1"
 
-#: Bytes of arrays in one answer, so that with names and base64 it stays below a megabyte.
+#: Bytes of arrays per response: with names and base64 it stays below a megabyte.
 _MOST_ARRAYS = 690_000
-#: Letters of a name or a text that are sent.
+#: Names and texts are cut to this many characters.
 _MOST_TEXT = 400
-#: Bytes of one box of a flame graph besides its name.
+#: Bytes per box of a flame graph, without its name.
 _BOX_BYTES = 60
 #: Bytes of a cell, channels and planes included, by kind of lane.
 _CELL_BYTES = {"heat": 8, "lines": 8, "stacks": 4}
-_KINDS = {Kind.ROOT: "root", Kind.TASK: "task", Kind.KERNEL: "kernel", Kind.USER: "user"}
+KINDS = {Kind.ROOT: "root", Kind.TASK: "task", Kind.KERNEL: "kernel", Kind.USER: "user"}
+#: The largest response, before compression.
+MOST_BYTES = 1_000_000
+#: Smaller responses are sent uncompressed.
+_WORTH_BYTES = 1000
+#: On loopback, better compression costs more time than it saves.
+_LEVEL = 1
+#: Lists and texts of an oversized document are cut at these lengths until it fits.
+_CUTS = (5000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5)
+#: The lists that a document's ``left_out`` counts.
+_COUNTED = ("marks", "rows")
+#: Immutable, but private: other users may lack the token.
+FOREVER = "private, max-age=31536000, immutable"
+AGAIN = "private, no-cache"
 
 
 def recording_document(about: Mapping[str, Any], of: str, tour: bool) -> dict[str, Any]:
-    """`about` is the view's own; `of` tells one server's tiles from another's."""
+    """`of` identifies the server process whose tiles these are."""
     lanes = [{**lane, "most_tiles": _most_tiles(lane, about)} for lane in about["lanes"]]
     return {**about, "lanes": lanes, "id": of, "tour": tour}
 
 
 def strip_document(strip: Strip) -> dict[str, Any]:
-    """As many of its tiles, from the first on, as one answer holds; never none."""
+    """As many tiles as fit into one response, at least one."""
     fits = fitting(strip)
     count = min(strip.count, fits[0])
     rows = len(strip.names) if fits[1] is None else fits[1]
@@ -68,7 +87,7 @@ def strip_document(strip: Strip) -> dict[str, Any]:
 
 
 def fitting(strip: Strip) -> tuple[int, int | None]:
-    """How many tiles fit into one answer, and rows where not even one tile does."""
+    """How many tiles fit into one response; the number of rows where a single tile is too large."""
     whole = sum(array.nbytes for array in strip.planes.values())
     tile = whole // max(strip.count, 1)
     if tile <= _MOST_ARRAYS:
@@ -110,12 +129,14 @@ def flame_document(
         both = difference.tree.totals(difference.before + difference.after)
         there = int((both > 0).sum())
     names: dict[str, int] = {}
+    modules: dict[str, int] = {}
     nodes: dict[str, list[Any]] = {
         "parent": _parents(boxes),
         "name": [names.setdefault(box.name, len(names)) for box in boxes],
         "samples": [box.counts[-1] for box in boxes],
         "own": [box.own for box in boxes],
         "kind": _kinds(flame if difference is None else difference, boxes),
+        "module": [modules.setdefault(box.module, len(modules)) for box in boxes],
     }
     if difference is not None:
         nodes["before"] = [box.counts[0] for box in boxes]
@@ -124,6 +145,7 @@ def flame_document(
         "schema": FLAME,
         "event": flame.event,
         "names": [shorten(name, _MOST_TEXT) for name in names],
+        "modules": [shorten(module, _MOST_TEXT) for module in modules],
         "nodes": nodes,
         "total": total,
         "before": before,
@@ -139,7 +161,7 @@ def functions_document(
         {
             "name": each.name,
             "module": each.module,
-            "kind": _KINDS.get(Kind(each.kind), "other"),
+            "kind": KINDS.get(Kind(each.kind), "other"),
             "self": each.own,
             "total": each.total,
             "share": each.own / samples if samples else None,
@@ -159,12 +181,12 @@ def next_document(found: Marked | None) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Cut before it is escaped, letter by letter."""
+    """Cut first, then escaped, then cut again: escapes are longer."""
     return shorten(printable(shorten(text, _MOST_TEXT)), _MOST_TEXT)
 
 
 def _most_tiles(lane: Mapping[str, Any], about: Mapping[str, Any]) -> int:
-    """A page asks for no more of this lane at once."""
+    """How many tiles of this lane a page may request at once."""
     cores = (about.get("node") or {}).get("cores") or 0
     least = {"heat": cores, "stacks": 50}.get(lane["kind"], 8)
     rows = max(len(lane.get("series") or ()), least, 1)
@@ -173,7 +195,7 @@ def _most_tiles(lane: Mapping[str, Any], about: Mapping[str, Any]) -> int:
 
 
 def _boxes(flame: Flame, difference: FlameDifference | None, most: int) -> list[Box]:
-    """The widest ones, as many as one answer holds."""
+    """The widest boxes, as many as fit into one response."""
     while True:
         boxes = boxes_of(flame, most) if difference is None else difference_boxes(difference, most)
         names = sum(min(len(name.encode()), 2 * _MOST_TEXT) for name in {b.name for b in boxes})
@@ -183,7 +205,7 @@ def _boxes(flame: Flame, difference: FlameDifference | None, most: int) -> list[
 
 
 def _parents(boxes: Sequence[Box]) -> list[int]:
-    """Each box's parent by its place in the list; the first has none."""
+    """The index of each box's parent; -1 for the root."""
     above: list[int] = []
     parents = []
     for number, box in enumerate(boxes):
@@ -196,4 +218,98 @@ def _parents(boxes: Sequence[Box]) -> list[int]:
 def _kinds(flame: Flame | FlameDifference, boxes: Sequence[Box]) -> list[str]:
     tree = flame.tree
     kinds = tree.frames.kinds
-    return [_KINDS.get(Kind(int(kinds[tree.frame[box.node]])), "other") for box in boxes]
+    return [KINDS.get(Kind(int(kinds[tree.frame[box.node]])), "other") for box in boxes]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A response body and its headers."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+
+def safe(value: Any) -> Any:
+    r"""A value without NaN, infinities, lone surrogates and control characters.
+
+    >>> safe({"name": "a\udcff\x1b[2J<script>", "at": [1.5, float("nan"), None, True]})
+    {'name': 'a\\xff\\x1b[2J<script>', 'at': [1.5, None, None, True]}
+    """
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {printable(str(key)): safe(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [safe(each) for each in value]
+    return value
+
+
+def json_bytes(document: Mapping[str, Any], most: int = MOST_BYTES) -> bytes:
+    """At most `most` bytes of JSON.
+
+    An oversized document has its lists and texts cut: ``"cut_at"`` is the length, and
+    ``"left_out"`` includes what was cut.
+    """
+    clean = safe(document)
+    content = _dumped(clean)
+    for length in _CUTS:
+        if len(content) <= most:
+            break
+        less = {**_cut(clean, length), "cut_at": length}
+        if "left_out" in clean:
+            less["left_out"] += sum(len(clean.get(name, ())[length:]) for name in _COUNTED)
+        content = _dumped(less)
+    return content
+
+
+def body_of(content: bytes, kind: str, cache: str, gzipped: bool) -> Body:
+    """The content, compressed where allowed, with its headers."""
+    headers = {
+        "content-type": kind,
+        "cache-control": cache,
+        "etag": f'"{hashlib.sha256(content).hexdigest()[:24]}"',
+        "vary": "accept-encoding",
+    }
+    if gzipped and len(content) > _WORTH_BYTES:
+        headers["content-encoding"] = "gzip"
+        content = gzip.compress(content, _LEVEL, mtime=0)
+    return Body(content, headers)
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether an ``Accept-Encoding`` header allows gzip.
+
+    >>> [takes_gzip(each) for each in ("gzip, br", "br", "", "gzip;q=0", "*", "GZIP; q=0.5")]
+    [True, False, False, False, False, True]
+    """
+    for each in accepted.split(","):
+        name, _, quality = each.partition(";")
+        if name.strip().lower() == "gzip":
+            return quality.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def etag_matches(etag: str, header: str) -> bool:
+    """Whether an ``If-None-Match`` header names the ETag.
+
+    >>> etag_matches('"a"', 'W/"b", "a"'), etag_matches('"a"', '"b"'), etag_matches('"a"', "*")
+    (True, False, True)
+    """
+    names = {each.strip().removeprefix("W/") for each in header.split(",")}
+    return etag in names or "*" in names
+
+
+def _dumped(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _cut(value: Any, length: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= length * 4 else value[: length * 4] + "…"
+    if isinstance(value, dict):
+        return {key: _cut(each, length) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_cut(each, length) for each in value[:length]]
+    return value

@@ -1,13 +1,12 @@
-"""Who may ask, and what every answer tells a browser: the one door of the server.
+"""Access control and security headers for every request.
 
-A page on another site must not read a node through its visitor's browser. So a request has to name
-us as we are called (`Host`: a name of another site that was made to lead here is refused), must not
-come from another site's script (`Origin`, `Sec-Fetch-Site`), and asks with GET or HEAD. Where other
-machines can reach us a token is needed too: once in the address that was printed, in a cookie from
-then on, or as ``Authorization: Bearer``. Answers forbid a browser to load anything from elsewhere,
-to run anything that is not our file, and to be framed.
+A page on another site must not read a node through its visitor's browser. So the `Host` header must
+name this server (this stops DNS rebinding), the request must not come from another site's script
+(`Origin`, `Sec-Fetch-Site`), and only GET and HEAD are allowed. If other machines can connect, a
+token is required too: once in the printed URL, then in a cookie, or as ``Authorization: Bearer``.
+Responses forbid loading from other hosts, inline scripts and framing.
 
-Plain ASGI: nothing here needs a framework, and streams pass through untouched.
+Plain ASGI, without a framework; streams pass through unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _LOCAL = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """How we are called besides loopback and the address a request came to; who may come in."""
+    """The server's names besides loopback and its own address; the token, if required."""
 
     names: frozenset[str] = frozenset()
     token: str | None = None
@@ -54,7 +53,7 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is given at the door."""
+    """A response that is sent without calling the application."""
 
     status: int
     words: str
@@ -62,7 +61,7 @@ class Refusal:
 
 
 class Guard:
-    """Lets `app` answer those who may ask."""
+    """Calls `app` for requests that are allowed."""
 
     def __init__(self, app: App, door: Door) -> None:
         self._app = app
@@ -74,27 +73,27 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008})
             return
 
-        async def told(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_missing(message)]
             await send(message)
 
         refusal = refused(scope, self._door)
         if refusal is None:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_with_headers)
         else:
-            await _refuse(refusal, told)
+            await _refuse(refusal, send_with_headers)
 
 
 def refused(scope: Scope, door: Door) -> Refusal | None:
-    """Why this request gets no further; `None` where it may."""
+    """Why the request is refused; `None` if it is allowed."""
     if scope["method"] not in METHODS:
-        return Refusal(405, "only GET and HEAD: nothing can be changed from here", (_allow(),))
+        return Refusal(405, "only GET and HEAD are allowed: the API is read-only", (_allow(),))
     host = _only(scope, b"host")
     if host is None or not _ours(host, scope, door):
-        return Refusal(403, "the Host header names none of this server's names or addresses")
+        return Refusal(403, "the Host header does not name this server")
     if not _same_site(scope, host):
-        return Refusal(403, "another site's page may not read this")
+        return Refusal(403, "cross-site requests are not allowed")
     if door.token is None:
         return None
     return _without_token(scope, door)
@@ -103,18 +102,18 @@ def refused(scope: Scope, door: Door) -> Refusal | None:
 def _without_token(scope: Scope, door: Door) -> Refusal | None:
     given = _query_token(scope)
     if given is not None and _right(given, door):
-        # The token leaves the address bar at once; what follows a # stays with the browser.
+        # Redirect, so that the token leaves the address bar; the fragment stays in the browser.
         cookie = f"{door.cookie}={door.token}; Path=/; HttpOnly; SameSite=Lax"
         return Refusal(303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
     tokens = [given] if given is not None else [*_bearers(scope), *_cookies(scope, door.cookie)]
     if any(_right(each, door) for each in tokens):
         return None
-    words = "a token is needed: open the address that `sexton serve` printed"
+    words = "token required: open the URL that `sexton serve` printed"
     return Refusal(401, words, ((b"www-authenticate", b'Bearer realm="sexton"'),))
 
 
 def plain(name: str) -> str:
-    """A host name or address in one spelling.
+    """A host name or address in canonical form.
 
     >>> plain("LocalHost."), plain("[::1]"), plain("::ffff:10.0.0.5"), plain("0:0::1")
     ('localhost', '::1', '10.0.0.5', '::1')
@@ -129,7 +128,7 @@ def plain(name: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
-    """Can only this machine mean itself by it?
+    """Whether the name is a loopback address.
 
     >>> [is_loopback(each) for each in ("localhost", "127.0.0.9", "[::1]", "10.0.0.1", "a.b")]
     [True, True, True, False, False]
@@ -142,7 +141,7 @@ def is_loopback(name: str) -> bool:
 
 
 def _ours(host: str, scope: Scope, door: Door) -> bool:
-    """A port is not looked at: through a tunnel it is another, and no name can be made with one."""
+    """The port is ignored: through a tunnel it differs."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -160,8 +159,8 @@ def _same_site(scope: Scope, host: str) -> bool:
         if asked.netloc.lower() != host.lower():
             return False
     if set(_all(scope, b"sec-fetch-site")) <= {"same-origin", "none"}:
-        return True  # also where a program asks, which knows nothing of sites
-    # A link in a ticket may open the page, and nothing else.
+        return True  # programs other than browsers send no such header
+    # A link on another site may open the page, and nothing else.
     to_page = scope["path"] == "/" and _only(scope, b"sec-fetch-mode") == "navigate"
     return to_page and _only(scope, b"sec-fetch-dest") == "document"
 
@@ -173,7 +172,7 @@ def _right(given: str, door: Door) -> bool:
 
 
 def _query_token(scope: Scope) -> str | None:
-    """Only the page takes it in its address, and only once."""
+    """Only the page accepts a token in its URL."""
     if scope["path"] != "/":
         return None
     given = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
@@ -201,7 +200,7 @@ def _all(scope: Scope, name: bytes) -> list[str]:
 
 
 def _only(scope: Scope, name: bytes) -> str | None:
-    """A header that was sent once; said twice it is as if it were not there."""
+    """The value of a header that was sent exactly once."""
     found = _all(scope, name)
     return found[0] if len(found) == 1 else None
 

@@ -1,6 +1,6 @@
-"""The API's description for machines: OpenAPI 3.1, made from the table of endpoints.
+"""The OpenAPI 3.1 description of the API, generated from `api.ENDPOINTS`.
 
-Schemas say what is promised: fields that are there, their types, and that more may come.
+Schemas list the fields that are guaranteed, with their types; fields may be added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _list(of: Schema, **more: int) -> Schema:
 
 
 def _record(**fields: Schema) -> Schema:
-    """All of these are there; others may be."""
+    """An object with at least these fields."""
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
@@ -61,6 +61,7 @@ _NODES = _record(
     samples=_list(_COUNT),
     own=_list(_COUNT),
     kind=_list(_TEXT),
+    module=_list(_COUNT),
 )
 
 SCHEMAS: dict[str, Schema] = {
@@ -97,6 +98,7 @@ SCHEMAS: dict[str, Schema] = {
         "sexton.flame/1",
         event=_TEXT,
         names=_list(_TEXT),
+        modules=_list(_TEXT),
         nodes=_NODES,
         total=_COUNT,
         before={"type": ["integer", "null"]},
@@ -127,18 +129,18 @@ SCHEMAS: dict[str, Schema] = {
     "Tour": {"type": "object"},
 }
 _ERRORS = {
-    401: "A token is needed",
-    403: "Another site's page, or a name that is not ours",
-    404: "There is no such thing, or nothing was recorded then",
-    405: "Only GET and HEAD",
-    409: "Another server's tiles were asked for",
-    422: "A parameter is missing, unknown, given twice or out of bounds",
-    503: "Too much is being worked on: come back in a second",
+    401: "Token required",
+    403: "Cross-site request, or unknown Host header",
+    404: "Not found, or nothing recorded at that time",
+    405: "Only GET and HEAD are allowed",
+    409: "The tiles belong to another server process",
+    422: "A parameter is missing, unknown, repeated or out of range",
+    503: "Too many requests in progress: retry after a second",
 }
 
 
 def description() -> dict[str, Any]:
-    """The whole of it."""
+    """The OpenAPI document."""
     paths = {each.path: {"get": _operation(each)} for each in ENDPOINTS}
     paths["/api/live"] = {"get": _live()}
     paths["/openapi.json"] = {"get": _self()}
@@ -147,14 +149,14 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "Sexton's explorer",
             "version": __version__,
-            "summary": "A recorded node over time. Read-only: there are no other methods.",
+            "summary": "A recorded node over time. Read-only.",
         },
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # On loopback nobody is asked for one.
+        # No token is required on loopback.
         "security": [{}, {"token": []}],
     }
 
@@ -186,14 +188,14 @@ def _responses(kind: str, schema: Schema) -> dict[str, Any]:
         }
         for status, words in _ERRORS.items()
     }
-    good = {"description": "The answer", "content": {kind: {"schema": schema}}}
-    return {"200": good, "304": {"description": "It has not changed"}, **errors}
+    good = {"description": "OK", "content": {kind: {"schema": schema}}}
+    return {"200": good, "304": {"description": "Not modified"}, **errors}
 
 
 def _live() -> dict[str, Any]:
     return {
         "operationId": "live",
-        "summary": 'Server-sent events, {"end": s} each time a live recording has grown',
+        "summary": 'Server-sent events, {"end": s} whenever a live recording grows',
         "responses": _responses("text/event-stream", _TEXT),
     }
 
@@ -201,7 +203,7 @@ def _live() -> dict[str, Any]:
 def _self() -> dict[str, Any]:
     return {
         "operationId": "openapi",
-        "summary": "This description",
+        "summary": "This document",
         "responses": _responses("application/json", {"type": "object"}),
     }
 

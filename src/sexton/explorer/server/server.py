@@ -1,7 +1,8 @@
-"""The process around the application: a socket of our own, one line, and a quick end.
+"""The server process: binds the socket, prints the URL, and stops quickly.
 
-The socket is bound here, so that a port that is taken is one line and not a traceback, and so that
-the printed address is the true one when the port was left to the kernel.
+The socket is bound here, so that a port in use is a one-line error and the printed URL is right
+when the kernel chose the port. Connections without a complete request are closed: uvicorn alone
+waits forever for the rest of one, so a few hundred of those would lock everyone out.
 """
 
 from __future__ import annotations
@@ -16,37 +17,42 @@ import signal
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sexton.errors import CommandError, SextonError
 from sexton.explorer.server.api import Site
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.server.guard import Door, is_loopback, plain
-from sexton.explorer.server.patience import Patient
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
     from sexton.replay.reader_pool import Crew
 
-#: Connections at once. A page uses six.
+#: Concurrent connections; a page uses six.
 _MOST_CONNECTIONS = 256
 _SELDOM = 50_000
-#: A page that is opened when all is read is there at once; what takes longer is read on meanwhile.
+#: A connection is closed if its request takes longer than this.
+REQUEST_S = 10.0
+#: Connections per address; a page uses six, and all users of a tunnel share one address.
+MOST_OF_ONE = 128
+#: Wait this long for the recording to be read before the URL is printed.
 _READ_FIRST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What to serve, where, to whom. `token` is `None` where none was given; `tour` guides.
+    """What to serve, and where. `token` is `None` where none was given.
 
-    `reading` is entered while the recording is read, before the address is told.
+    `reading` is entered while the recording is read, before the URL is printed.
     """
 
     directory: Path
@@ -59,17 +65,17 @@ class Setup:
 
 
 def serve(setup: Setup) -> int:
-    """Until it is told to end; the exit code."""
+    """Serve until a signal; returns the exit code."""
     from sexton.explorer.tiles.view import View
 
-    gc.set_threshold(_SELDOM)  # tiles make no cycles
+    gc.set_threshold(_SELDOM)  # tiles create no reference cycles
     view = View.open(setup.directory)
     view.fork()
     return serve_view(view, setup, view.crew())
 
 
 def serve_view(view: View, setup: Setup, crew: Crew | None = None) -> int:
-    """The same of a view that is open already; `crew` reads it, a thread of ours if `None`."""
+    """Serve an open view; `crew` reads it, or a thread if `None`."""
     listening, name = _bound(setup.host, setup.port)
     port = listening.getsockname()[1]
     generated = None if setup.token or is_loopback(name) else secrets.token_urlsafe(24)
@@ -77,7 +83,7 @@ def serve_view(view: View, setup: Setup, crew: Crew | None = None) -> int:
     address = _address(setup.host, name, port) + (f"?token={generated}" if generated else "")
     explorer = Explorer(Site(view, secrets.token_hex(8), setup.tour), door)
     server = _Server(explorer)
-    for number in _ours():  # from the line on that says we are there; before it as any command
+    for number in _ours():  # before this, a signal ends the process as usual
         signal.signal(number, lambda *_: server.end())
     warm = partial(_warm, view, crew, server.ready)
     threading.Thread(target=warm, name="sexton-warm", daemon=True).start()
@@ -89,13 +95,15 @@ def serve_view(view: View, setup: Setup, crew: Crew | None = None) -> int:
     print(address, flush=True)
     if setup.open:
         _open(address)
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a client's junk is no news
+    logging.getLogger("uvicorn.error").setLevel(
+        logging.CRITICAL
+    )  # malformed requests are not worth a log line
     asyncio.run(server.serve([listening]))
     return 0
 
 
 def _warm(view: View, crew: Crew | None, ready: threading.Event) -> None:
-    """A lane that cannot be built says so to whoever asks for it."""
+    """Read all lanes; a lane that fails reports its error when requested."""
     try:
         with contextlib.suppress(SextonError), crew or contextlib.nullcontext():
             view.warm(crew)
@@ -103,14 +111,62 @@ def _warm(view: View, crew: Crew | None, ready: threading.Event) -> None:
         ready.set()
 
 
+class LimitedProtocol(H11Protocol):
+    """uvicorn's HTTP protocol with a request timeout and a limit per address."""
+
+    _held: ClassVar[Counter[str]] = Counter()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._peer = str(self.client[0]) if self.client else ""
+        self._held[self._peer] += 1
+        self._waiting: asyncio.TimerHandle | None = None
+        if self._held[self._peer] > MOST_OF_ONE:
+            transport.close()
+        else:
+            self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._rest()
+        elif self._waiting is None:  # the start of another request
+            self._expect()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None:  # keep-alive has its own timer
+            self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rest()
+        self._held[self._peer] -= 1
+        if self._held[self._peer] <= 0:
+            del self._held[self._peer]
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        self._waiting = self.loop.call_later(REQUEST_S, self._too_slow)
+
+    def _rest(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _too_slow(self) -> None:
+        self._waiting = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
-    """Ends at once when asked: whoever still listens is let go, whatever is computed is dropped."""
+    """Stops at once: streams end, running jobs are dropped."""
 
     def __init__(self, explorer: Explorer) -> None:
         super().__init__(
             uvicorn.Config(
                 explorer.app,
-                http=Patient,
+                http=LimitedProtocol,
                 loop="asyncio",
                 ws="none",
                 lifespan="off",
@@ -123,12 +179,12 @@ class _Server(uvicorn.Server):
             )
         )
         self._explorer = explorer
-        #: All is read, or it is to end before.
+        #: Set when everything is read, or when the server is to stop.
         self.ready = threading.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """In place of uvicorn's, which raises the signal once more when all is over."""
+        """Replaces uvicorn's, which raises the signal again at the end."""
         loop = asyncio.get_running_loop()
         for number in _ours():
             loop.add_signal_handler(number, self.end)
@@ -144,7 +200,7 @@ class _Server(uvicorn.Server):
 
 
 def read_token(path: str) -> str:
-    """The one line of a file."""
+    """The token in a file of one line."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(4097)
@@ -152,9 +208,9 @@ def read_token(path: str) -> str:
         raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     token = content.strip().decode("latin-1")
     if not 16 <= len(token) <= 4096 or not token.isascii() or not token.isprintable():
-        raise CommandError(f"{path}: a token is one line of 16 to 4,096 ASCII characters")
+        raise CommandError(f"{path}: the token must be one line of 16 to 4,096 ASCII characters")
     if set(token) & set(' ;,"\\'):
-        raise CommandError(f"{path}: a token has no space, comma, semicolon, quote or backslash")
+        raise CommandError(f'{path}: a token cannot contain any of space ; , " \\')
     return token
 
 
@@ -183,20 +239,20 @@ def _bound(host: str, port: int) -> tuple[socket.socket, str]:
         listening.listen(128)
     except OSError as error:
         listening.close()
-        hint = "; --port 0 takes a free one" if error.errno == 98 else ""
+        hint = "; --port 0 picks a free one" if error.errno == 98 else ""
         raise CommandError(f"{shown}: {error.strerror}{hint}") from None
     return listening, str(where[0])
 
 
 def _names(host: str, address: str) -> frozenset[str]:
-    """How we may be called besides loopback: a node's name only where others can reach us."""
+    """Accepted host names besides loopback; the node's name only where others can connect."""
     if is_loopback(address):
         return frozenset()
     return frozenset({plain(host), plain(address), plain(socket.gethostname())})
 
 
 def _address(host: str, address: str, port: int) -> str:
-    """For people: where every address is ours, the node's name."""
+    """The URL to print; for a wildcard address, with the node's name."""
     shown = address
     if plain(address) in ("0.0.0.0", "::"):
         shown = socket.gethostname()
@@ -207,9 +263,9 @@ def _address(host: str, address: str, port: int) -> str:
 
 
 def _open(address: str) -> None:
-    """A browser, where there is a desktop to show one: one in the terminal would hide our line."""
+    """Open a browser on a desktop; a text browser would hide the URL."""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        print("sexton: there is no desktop here; open the address yourself", file=sys.stderr)
+        print("sexton: no desktop session; open the URL yourself", file=sys.stderr)
         return
     import webbrowser
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sexton.errors import StoreError
 from sexton.model.text import printable
 from sexton.store.journal import JOURNAL, Unborn
-from sexton.store.layout import is_locked, parse_name
+from sexton.store.layout import current, is_locked, parse_name
 from sexton.store.recording import Recording, Segment
 
 
@@ -77,9 +77,10 @@ class Followed:
 
 def _names(place: Path) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(place) if parse_name(name) is not None)
+        names = [parse_name(name) for name in os.listdir(place)]
     except OSError:
         return []
+    return [each.text for each in current(filter(None, names))]
 
 
 def _opened(path: Path, problems: list[str]) -> Segment | None:

@@ -1,7 +1,7 @@
-"""What runs or will run on a node that nothing needs.
+"""Finds units that run, or will run, although nothing needs them.
 
-`enabled_units` reads a tree's unit files; `audit` judges a live node or an image by them and by
-what was seen (docs/audit.md).
+`enabled_units` reads a tree's unit files; `audit` judges a live node or an image by them and by the
+evidence (docs/audit.md).
 """
 
 from __future__ import annotations
@@ -17,46 +17,45 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sexton.cure.protected import Rule
-    from sexton.prevent.audit.seen import Seen
+    from sexton.prevent.audit.evidence import Evidence
     from sexton.sources.registry import Source
 
 
 def enabled_units(files: Files) -> list[EnabledUnit]:
-    """Every unit that starts at boot or on demand, as the tree's files say; nothing is run."""
-    from sexton.prevent.audit.enabling import Enabled
-    from sexton.prevent.audit.lookup import UnitTree
+    """Every unit that starts at boot or on demand, from the tree's files; nothing is executed."""
+    from sexton.prevent.audit.enabled import Enabled
+    from sexton.prevent.audit.unit_files import UnitTree
 
     return Enabled(UnitTree(files)).units
 
 
 def wanted_sources() -> tuple[Source, ...]:
-    """What a sampler should read for a live audit."""
+    """The sources a live audit needs."""
     from sexton.model.cgroup import CgroupEvent
     from sexton.model.node import Node
     from sexton.model.task import Process, ProcessCgroup
     from sexton.model.unit import Unit
-    from sexton.sources.registry import giving
-    from sexton.sources.usage import usage_source
+    from sexton.sources.registry import sources_of
+    from sexton.sources.services import usage_source
 
-    return (*giving(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
+    return (*sources_of(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
 
 
 def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = ()) -> Audit:
-    """Judge a live node (`window`: what was read of it over some seconds) or an image's tree."""
+    """Judge a live node (`window` holds what was sampled of it) or an image's tree."""
     import time
 
-    from sexton.prevent.audit.conditions import Place
-    from sexton.prevent.audit.enabling import Enabled
-    from sexton.prevent.audit.judge import Judge
-    from sexton.prevent.audit.lookup import UnitTree
-    from sexton.prevent.audit.seen import Seen, look
+    from sexton.prevent.audit.enabled import Enabled
+    from sexton.prevent.audit.evidence import Evidence, gather
+    from sexton.prevent.audit.judge import Context, Judge
+    from sexton.prevent.audit.unit_files import UnitTree
 
     tree = UnitTree(host.files)
     enabled = Enabled(tree)
-    seen = look(host, window) if window is not None else Seen()
+    seen = gather(host, window) if window is not None else Evidence()
     by_name = {unit.name: unit for unit in enabled.units}
-    place = Place(host.files, seen, _running(seen) | {u.name for u in enabled.units if u.at_boot})
-    judge = Judge(place, tuple(protected))
+    starting = {unit.name for unit in enabled.units if unit.at_boot}
+    judge = Judge(Context(host.files, seen, _running(seen) | starting), tuple(protected))
     names = _judged(enabled.units, seen)
     by_name |= {name: enabled.running(name) for name in names if name not in by_name}
     problems, unread = _kubelet(host)
@@ -70,13 +69,13 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
         notes=tuple(tree.notes),
         unseen=(*seen.unseen, *enabled.unseen, *unread),
         kubelet=problems,
-        told=tree.told if window is None else bool(seen.units),
+        has_units=tree.has_units if window is None else bool(seen.units),
     )
 
 
 def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
-    """What is wrong with kubelet's configuration and flags, and which files could not be read."""
-    from sexton.prevent.kubelet import flags_of, harmful_flags, inspect
+    """Problems in kubelet's configuration and flags, and files that could not be read."""
+    from sexton.prevent.kubelet import check_flags, flags_of, inspect
 
     flags = flags_of(host)
     files = inspect(host, flags)
@@ -87,14 +86,14 @@ def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
         for file in files
         for each in file.problems
     ]
-    for flag, each in harmful_flags(flags):
-        words = f"{each.field}={flag.value}: {each.message}"
-        found.append(KubeletProblem(each.level, words, flag.read_from))
+    for flag, each in check_flags(flags):
+        message = f"{each.field}={flag.value}: {each.message}"
+        found.append(KubeletProblem(each.level, message, flag.read_from))
     unread = tuple(f"{file.path}: {file.unread}" for file in files if file.unread)
     return tuple(found), unread
 
 
-def _judged(enabled: Sequence[EnabledUnit], seen: Seen) -> list[str]:
+def _judged(enabled: Sequence[EnabledUnit], seen: Evidence) -> list[str]:
     """Services and timers; a service that only its timer starts is judged as the timer."""
     names = {
         unit.name for unit in enabled if unit.at_boot and unit.name.endswith((".service", ".timer"))
@@ -109,11 +108,11 @@ def _judged(enabled: Sequence[EnabledUnit], seen: Seen) -> list[str]:
     return sorted(names - by_timer - {name for name in timed if name not in _running(seen)})
 
 
-def _running(seen: Seen) -> set[str]:
+def _running(seen: Evidence) -> set[str]:
     if seen.units is None:
         return set()
     awake = {name for name, unit in seen.units.items() if unit.active_state != "inactive"}
-    # One that crash-loops may be caught between two states.
+    # A unit that crash-loops may be inactive at the moment.
     looping = {name for name, counted in seen.restarts.items() if counted.count}
     return awake | looping | set(seen.timers)
 

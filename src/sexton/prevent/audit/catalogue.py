@@ -1,31 +1,31 @@
-"""The catalogue of known agents, as data in `catalogue/*.toml`: what makes each one needed.
+"""The catalogue of known agents, in `catalogue/*.toml`: what makes each one needed.
 
-Adding an agent is adding an entry; one test reads every entry:
+To add an agent, add an entry; a test checks every entry:
 
 ============== ===================================================================================
 ``id``         its name, `Subject.agent`
-``title``      for a person; ``for``: what it does, as a clause
-``units``      shell patterns of unit names; the first entry that fits a unit is it
-``needed``     conditions of which any one makes it needed
-``unneeded``   conditions of which any one, where no ``needed`` holds and each could be looked at,
-               makes it unneeded: something positive, never the mere absence of users
-``wrong_if``   what would make *unneeded* wrong; ``hint``: what its file should say
+``title``      its display name; ``for``: what it does, as a clause
+``units``      shell patterns of unit names; the first entry that matches a unit applies
+``needed``     conditions, any of which makes it needed
+``unneeded``   conditions, any of which makes it unneeded if every ``needed`` condition was checked
+               and none holds: positive evidence, never just the absence of users
+``wrong_if``   what would make *unneeded* wrong; ``hint``: what its unit file lacks
 ``base``       part of the distribution: not judged
 ============== ===================================================================================
 
 A condition has a ``why`` and one of:
 
 ================ =================================================================================
-``workload``     containers or jobs of that kind run here (`workloads.py`); never known of an image
-``clients``      somebody else is connected to what it listens on; live only
+``workload``     containers or jobs of that kind run here (`evidence.py`); live only
+``clients``      something is connected to what it listens on; live only
 ``connections``  it is connected to another machine; live only
-``file``         a file is there, and ``matches`` (a regular expression) where that is given
+``file``         the file exists and, if given, ``matches`` a regular expression
 ``holds``        a directory has a name ``like`` a shell pattern
-``lacking``      none of these files is there; says nothing of an image that boots later
-``lacking_like`` a directory has no name ``like`` a pattern, or is not there
+``lacking``      none of these files exists; not sufficient for an image, which may get them at boot
+``lacking_like`` a directory has no name ``like`` a pattern, or does not exist
 ``unit``         a unit of that name runs here, or starts at boot
-``vendor``       the machine's maker, as a regular expression; live only. ``other_vendor``: not it
-``image``        (``unneeded``) true where the condition says enough of an image, too
+``vendor``       the machine's vendor, a regular expression; live only. ``other_vendor``: not it
+``image``        (``unneeded``) true if the condition is sufficient for an image, too
 ================ =================================================================================
 """
 
@@ -51,13 +51,13 @@ KINDS = (
     "vendor",
     "other_vendor",
 )
-#: What an image without a kernel under it cannot show.
+#: Conditions that an image cannot show.
 LIVE_ONLY = ("workload", "clients", "connections", "vendor", "other_vendor")
 BASE = "base"
 
 
 class Condition(NamedTuple):
-    """`kind` of `KINDS`, and what it looks for."""
+    """`kind` is one of `KINDS`, `value` what it checks for."""
 
     kind: str
     value: Any
@@ -68,14 +68,14 @@ class Condition(NamedTuple):
 
     @property
     def live_only(self) -> bool:
-        """Can only a running node show it? Of what is under /proc, /sys and /dev as well."""
-        places = self.value if isinstance(self.value, list) else [self.value]
-        kernel = any(str(place).startswith(("/proc/", "/sys/", "/dev")) for place in places)
+        """Can only a running node show it? True also for files under /proc, /sys and /dev."""
+        paths = self.value if isinstance(self.value, list) else [self.value]
+        kernel = any(str(path).startswith(("/proc/", "/sys/", "/dev")) for path in paths)
         return self.kind in LIVE_ONLY or kernel
 
 
 class Agent(NamedTuple):
-    """One entry."""
+    """One entry of the catalogue."""
 
     id: str
     title: str
@@ -90,13 +90,13 @@ class Agent(NamedTuple):
 
 @cache
 def agents() -> tuple[Agent, ...]:
-    """Every entry, in the order of the files' names."""
+    """Every entry, sorted by file name, the distribution's own units last."""
     folder = resources("sexton.prevent.audit").joinpath("catalogue")
     found: list[Agent] = []
     for each in sorted(folder.iterdir(), key=lambda item: item.name):
         if each.name.endswith(".toml"):
-            told = tomllib.loads(each.read_text(encoding="utf-8"))
-            found += [_agent(entry) for entry in told["agent"]]
+            entries = tomllib.loads(each.read_text(encoding="utf-8"))["agent"]
+            found += [_agent(entry) for entry in entries]
     return tuple(sorted(found, key=lambda agent: agent.base))
 
 

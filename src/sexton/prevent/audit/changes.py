@@ -1,4 +1,4 @@
-"""What changed since an earlier audit, by its JSON."""
+"""Compares an audit with the JSON of an earlier one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sexton.model.text import printable
 
 
 class Change(NamedTuple):
-    """One subject: `kind` is "new", "gone" or "changed"; `what` says how, as clauses."""
+    """A changed unit: `kind` is "new", "gone" or "changed"; `what` lists the differences."""
 
     unit: str
     kind: str
@@ -21,15 +21,12 @@ class Change(NamedTuple):
 
     @property
     def bad(self) -> bool:
-        """Does it cost the exit code? Only what is new or changed *and* found wanting."""
-        here = self.subject
-        return here is not None and (
-            here.verdict.value == "unneeded" or here.harmful or bool(here.policy)
-        )
+        """Does it make the exit status 1? Only a unit that is new or changed *and* a finding."""
+        return self.subject is not None and self.subject.is_finding
 
 
 class Before(NamedTuple):
-    """An earlier audit: when, and each unit's facts."""
+    """An earlier audit: when, where, and the units by name."""
 
     made_unix: float
     place: str
@@ -39,17 +36,18 @@ class Before(NamedTuple):
 def parse(text: str, path: str) -> Before:
     """The output of an earlier ``sexton audit --json``."""
     try:
-        told = json.loads(text)
-        if told["schema"] != SCHEMA:
-            raise CommandError(f"{path}: schema {printable(str(told['schema']))}, not {SCHEMA}")
-        subjects = {str(each["unit"]): each for each in told["subjects"]}
-        return Before(float(told["made_unix"]), str(told["place"]), subjects)
+        values = json.loads(text)
+        if values["schema"] != SCHEMA:
+            schema = printable(str(values["schema"]))
+            raise CommandError(f"{path}: schema is {schema}; expected {SCHEMA}")
+        subjects = {str(each["unit"]): each for each in values["subjects"]}
+        return Before(float(values["made_unix"]), str(values["place"]), subjects)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CommandError(f"{path}: not the output of sexton audit --json") from None
 
 
 def changes(before: Before, now: Audit) -> tuple[Change, ...]:
-    """Every difference that a person would want to know of, by unit."""
+    """New, changed and removed units."""
     found = []
     for subject in now.subjects:
         earlier = before.subjects.get(subject.unit)
@@ -66,7 +64,7 @@ def changes(before: Before, now: Audit) -> tuple[Change, ...]:
 
 
 def facts(subject: Subject) -> dict[str, Any]:
-    """What is compared: what somebody set up or decided, and no number that always moves."""
+    """What is compared: verdict, configuration and policy, not measured values."""
     enabled = subject.enabled
     return {
         "verdict": subject.verdict.value,
@@ -86,7 +84,7 @@ _WORDS = {
     "verdict": "verdict",
     "faults": "faults",
     "enabled_by": "enabled by",
-    "fragment": "its file",
+    "fragment": "unit file",
     "drop_ins": "drop-ins",
     "restart": "restart policy",
     "program": "program",

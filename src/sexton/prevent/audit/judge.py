@@ -1,56 +1,79 @@
-"""One unit's verdict, from what makes it needed, what makes it unneeded, and what was seen.
+"""One unit's verdict, from the catalogue's conditions and the evidence.
 
-The order matters. *Protected* first: such a unit is never called unneeded, whatever was seen.
-*Needed* where anybody was seen using it. *Unneeded* only where the catalogue knows what would make
-it needed, all of that could be looked at and none of it is there, and something positive speaks
-against it. Everything else is *unknown*.
+The order matters. *Protected* first: such a unit is never called unneeded. *Needed* if a user of it
+was seen. *Unneeded* only if the catalogue knows what would make it needed, all of that could be
+checked, none of it holds, and a condition for *unneeded* does. Everything else is *unknown*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from shlex import quote
+from typing import NamedTuple
 
 from sexton.cure.protected import Rule, why_protected
+from sexton.errors import SourceAbsent, SourceError
+from sexton.host.reader import Files, exists, text
 from sexton.model.audit import CRASH_LOOP, EnabledUnit, Fault, Need, Reason, Subject
-from sexton.model.text import count, seconds, size
+from sexton.model.text import count, seconds, shorten, size
 from sexton.model.unit import Unit
 from sexton.prevent.audit.catalogue import Agent, Condition, agent_of
-from sexton.prevent.audit.conditions import Answer, Place, check
+from sexton.prevent.audit.evidence import Evidence
 
-#: Restarts since boot from which on a unit plainly does not stay up.
+#: From this many restarts since boot on, a unit clearly does not stay up.
 MANY_RESTARTS = 5
-_SPEAKS_LATELY_S = 3600.0
+_RECENTLY_S = 3600.0
+_MOST_FILE = 1 << 20
+#: Conditions that read the same in a container as on the node.
+_MACHINE = ("vendor", "other_vendor")
+_MOST_NAMES = 20_000
+
+
+class Answer(NamedTuple):
+    """`holds` is `None` if the condition could not be checked; then `reason.value` says why."""
+
+    holds: bool | None
+    reason: Reason
+
+
+class Context(NamedTuple):
+    """What conditions are checked against; `units` are those that run or start at boot."""
+
+    files: Files
+    seen: Evidence
+    units: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What every verdict of one audit rests on."""
+    """Judges the units of one audit."""
 
-    place: Place
+    context: Context
     protected: tuple[Rule, ...] = ()
 
     def subject(self, name: str, enabled: EnabledUnit | None) -> Subject:
-        """Judge one unit."""
+        """The verdict on one unit, with its reasons."""
         agent = agent_of(name)
-        unit = (self.place.seen.units or {}).get(name)
-        kept = why_protected(name, self.protected)
+        unit = (self.context.seen.units or {}).get(name)
+        protected = why_protected(name, self.protected)
         needed = self._answers(agent.needed if agent else (), name)
         users = [answer.reason for answer in needed if answer.holds]
         users += self._users(name)
         verdict, reasons, unseen = self._weigh(agent, name, users, needed)
-        if kept is not None:
+        if protected is not None:
             verdict = Need.PROTECTED
-            reasons = [Reason("must not be stopped", kept, "built-in list"), *users]
+            reasons = [Reason("must not be stopped", protected, "built-in list"), *users]
         activity = list(self._activity(name))
         signs = list(self._signs(name, unit, enabled))
         if verdict in (Need.NEEDED, Need.PROTECTED):
             reasons, against = [*reasons, *activity], signs
         else:
             reasons, against = [*reasons, *signs], activity
-        counted = self.place.seen.restarts.get(name)
-        deaths = self.place.seen.deaths
+        counted = self.context.seen.restarts.get(name)
+        deaths = self.context.seen.deaths
         return Subject(
             unit=name,
             verdict=verdict,
@@ -68,15 +91,15 @@ class Judge:
         )
 
     def _answers(self, conditions: Iterable[Condition], name: str) -> list[Answer]:
-        return [check(condition, self.place, name) for condition in conditions]
+        return [check_condition(condition, self.context, name) for condition in conditions]
 
     def _weigh(
         self, agent: Agent | None, name: str, users: list[Reason], needed: list[Answer]
     ) -> tuple[Need, list[Reason], list[str]]:
-        """Verdict, what speaks for it, and what could not be looked at."""
+        """The verdict, the reasons for it, and what could not be checked."""
         if users:
             return Need.NEEDED, users, []
-        live = self.place.seen.live
+        live = self.context.seen.live
         unseen = [
             f"whether {answer.reason.what} ({answer.reason.value})"
             for answer in needed
@@ -86,8 +109,8 @@ class Judge:
             return Need.UNKNOWN, [], unseen
         usable = [each for each in agent.unneeded if live or each.image]
         against = [answer.reason for answer in self._answers(usable, name) if answer.holds]
-        # In an image nobody can look for users: what its files say must be enough, and is only
-        # taken where the condition is marked as saying enough.
+        # An image has no users to look for: only conditions marked as sufficient for an image
+        # count, and only conditions that its files can answer block the verdict.
         blocked = [each for each in needed if each.holds is None] if live else []
         if not live:
             blocked = [
@@ -97,7 +120,7 @@ class Judge:
             ]
         if against and not blocked:
             absent = [
-                replace(answer.reason, what=f"not so: {answer.reason.what}")
+                replace(answer.reason, what=f"ruled out: {answer.reason.what}")
                 for answer in needed
                 if answer.holds is False
             ]
@@ -105,73 +128,210 @@ class Judge:
         return Need.UNKNOWN, against, unseen
 
     def _users(self, name: str) -> list[Reason]:
-        """Somebody seen leaning on it: units that need it and run, and connected clients."""
-        seen = self.place.seen
+        """Users of the unit: running units that require it, and connected clients."""
+        seen = self.context.seen
         found = []
-        leaning = (seen.leaning or {}).get(name)
-        if leaning is not None:
+        dependants = (seen.dependants or {}).get(name)
+        if dependants is not None:
             running = [
                 each
-                for each in leaning.strong
+                for each in dependants.strong
                 if not each.endswith((".target", ".slice")) and seen.active(each)
             ]
             if running:
                 found.append(Reason("running units require it", ", ".join(running[:3]), "D-Bus"))
-        talk = (seen.talks or {}).get(name)
-        if talk is not None and talk.clients:
-            clients = ", ".join(talk.clients[:3])
-            more = f" and {len(talk.clients) - 3:,} more" if len(talk.clients) > 3 else ""
-            found.append(Reason("connected to it", clients + more, "sock_diag"))
+        peers = (seen.connections or {}).get(name)
+        if peers is not None and peers.clients:
+            found.append(Reason("connected clients", _some(peers.clients), "sock_diag"))
         return found
 
     def _activity(self, name: str) -> Iterable[Reason]:
-        """That it does something: no proof that anybody wants it, but worth a thought."""
-        seen = self.place.seen
-        talk = (seen.talks or {}).get(name)
-        if talk is not None and talk.servers:
-            yield Reason("it is connected to", ", ".join(talk.servers[:3]), "sock_diag")
-        spent = (seen.spent or {}).get(name)
-        if spent is not None and spent.cpu_us:
-            used = f"{seconds(spent.cpu_us / 1e6)} in {seconds(seen.seconds)}"
-            yield Reason("it used CPU", used, "its cgroup")
-        if spent is not None and spent.io_bytes:
-            used = f"{size(spent.io_bytes)} in {seconds(seen.seconds)}"
-            yield Reason("it read or wrote", used, "its cgroup")
-        spoke = (seen.spoke or {}).get(name)
-        if spoke is not None and 0 <= seen.until_unix - spoke < _SPEAKS_LATELY_S:
-            yield Reason("it last logged", f"{seconds(seen.until_unix - spoke)} ago", "journal")
+        """Signs that it does work: no proof that anything needs it."""
+        seen = self.context.seen
+        peers = (seen.connections or {}).get(name)
+        if peers is not None and peers.servers:
+            yield Reason("connected to", ", ".join(peers.servers[:3]), "sock_diag")
+        usage = (seen.usage or {}).get(name)
+        if usage is not None and usage.cpu_us:
+            used = f"{seconds(usage.cpu_us / 1e6)} in {seconds(seen.seconds)}"
+            yield Reason("CPU used", used, "its cgroup")
+        if usage is not None and usage.io_bytes:
+            used = f"{size(usage.io_bytes)} in {seconds(seen.seconds)}"
+            yield Reason("I/O", used, "its cgroup")
+        logged = (seen.last_logged or {}).get(name)
+        if logged is not None and 0 <= seen.until_unix - logged < _RECENTLY_S:
+            yield Reason("last logged", f"{seconds(seen.until_unix - logged)} ago", "journal")
 
     def _looping(self, name: str) -> Iterable[Fault]:
-        """It restarts while we look, and has done so before."""
-        counted = self.place.seen.restarts.get(name)
+        """It restarted while watched, and often before."""
+        counted = self.context.seen.restarts.get(name)
         if counted is None or not counted.count or counted.since_boot < MANY_RESTARTS:
             return
         a_day = 86400 * counted.count / max(counted.seconds, 1.0)
         times = f"{count(counted.count, 'restart')} in {seconds(counted.seconds)}"
-        detail = f"{times}, {counted.since_boot:,} since boot or since it was last reset"
+        detail = f"{times}, {counted.since_boot:,} since boot or its last reset"
         fix = f"journalctl -u {quote(name)} -n 50"
         if why_protected(name, self.protected) is None:
-            fix += "\nsudo sexton fix plan  # stop and mask it, with an undo; changes nothing yet"
+            fix += "\nsudo sexton fix plan  # to stop and mask it, with undo; changes nothing yet"
         yield Fault(CRASH_LOOP, detail, fix, "NRestarts, D-Bus", round(a_day))
 
     def _signs(self, name: str, unit: Unit | None, enabled: EnabledUnit | None) -> Iterable[Reason]:
-        """That it does not work, so that nobody can be using it now."""
-        counted = self.place.seen.restarts.get(name)
+        """Signs that it does not work, so nothing can be using it now."""
+        counted = self.context.seen.restarts.get(name)
         if counted is not None and counted.since_boot >= MANY_RESTARTS and not counted.count:
             value = f"{count(counted.since_boot, 'time')}, none while watched"
-            yield Reason("it restarted", value, "NRestarts, D-Bus")
-        died = (self.place.seen.deaths or {}).get(name, 0)
+            yield Reason("restarted", value, "NRestarts, D-Bus")
+        died = (self.context.seen.deaths or {}).get(name, 0)
         if died:
-            yield Reason("its cgroup died", count(died, "time"), "tracefs")
+            yield Reason("its cgroup was removed", count(died, "time"), "tracefs")
         if unit is not None and unit.active_state == "failed":
-            yield Reason("it failed", unit.result or "no reason told", "D-Bus")
+            yield Reason("failed", unit.result or "no reason given", "D-Bus")
         if enabled is not None and enabled.program_missing:
             yield Reason("its program is missing", enabled.program, enabled.fragment)
 
 
 def _hinted(enabled: EnabledUnit | None, agent: Agent | None) -> tuple[Fault, ...]:
-    """The catalogue knows what some packages' units lack."""
+    """Add the catalogue's hint on what some packages' units lack."""
     faults = enabled.faults if enabled else ()
     if enabled is None or agent is None or not agent.hint or enabled.restart.prevent_status:
         return faults
     return tuple(replace(each, detail=f"{each.detail}; {agent.hint}") for each in faults)
+
+
+def check_condition(condition: Condition, context: Context, unit: str) -> Answer:
+    """Does the condition hold?"""
+    if condition.live_only and not context.seen.live:
+        what = _LIVE_FACTS[condition.kind]
+        return Answer(None, Reason(condition.why, f"an image does not show {what}", "not seen"))
+    try:
+        answer = _CHECKS[condition.kind](condition, context, unit)
+    except SourceError as error:
+        return Answer(None, Reason(condition.why, error.detail or "not readable", error.path))
+    missing = answer.holds is condition.kind.startswith("lacking")
+    if context.seen.partial and condition.live_only and missing and condition.kind not in _MACHINE:
+        value = f"{answer.reason.value}, but read from inside a container"
+        return Answer(None, replace(answer.reason, value=value))
+    return answer
+
+
+def _workload(condition: Condition, context: Context, _: str) -> Answer:
+    found = context.seen.workloads
+    if found is None:
+        return Answer(None, Reason(condition.why, "workloads could not be read", "/proc/*/cgroup"))
+    for each in found:
+        if each.kind == condition.value:
+            value = f"{each.count:,}, e.g. {each.example}"
+            return Answer(True, Reason(condition.why, value, "cgroups of processes"))
+    return Answer(False, Reason(condition.why, "none", "cgroups of processes"))
+
+
+def _clients(condition: Condition, context: Context, unit: str) -> Answer:
+    return _peers(condition, context, unit, "clients")
+
+
+def _connections(condition: Condition, context: Context, unit: str) -> Answer:
+    return _peers(condition, context, unit, "servers")
+
+
+def _peers(condition: Condition, context: Context, unit: str, what: str) -> Answer:
+    if context.seen.connections is None:
+        return Answer(None, Reason(condition.why, "sockets could not be read", "sock_diag"))
+    known = context.seen.connections.get(unit)
+    peers: tuple[str, ...] = getattr(known, what) if known else ()
+    if peers:
+        return Answer(True, Reason(condition.why, _some(peers), "sock_diag"))
+    if what == "clients" and known and known.datagrams:
+        value = f"{_some(known.datagrams)}: UDP senders are unknown"
+        return Answer(None, Reason(condition.why, value, "sock_diag"))
+    return Answer(False, Reason(condition.why, "none", "sock_diag"))
+
+
+def _file(condition: Condition, context: Context, _: str) -> Answer:
+    path = condition.value
+    if not condition.matches:
+        there = exists(context.files, path)
+        return Answer(there, Reason(condition.why, "present" if there else "absent", path))
+    try:
+        content = text(context.files, path, _MOST_FILE)
+    except SourceAbsent:
+        return Answer(False, Reason(condition.why, "no such file", path))
+    found = re.search(condition.matches, content)
+    value = shorten(found[0].strip(), 60) if found else "not set"
+    return Answer(found is not None, Reason(condition.why, value, path))
+
+
+def _holds(condition: Condition, context: Context, _: str) -> Answer:
+    found = _like(condition, context)
+    value = f"{len(found):,}, e.g. {found[0]}" if found else "none"
+    return Answer(bool(found), Reason(condition.why, value, condition.value))
+
+
+def _lacking(condition: Condition, context: Context, _: str) -> Answer:
+    there = [path for path in condition.value if exists(context.files, path)]
+    value = f"{there[0]} exists" if there else "absent"
+    return Answer(not there, Reason(condition.why, value, ", ".join(condition.value)))
+
+
+def _lacking_like(condition: Condition, context: Context, _: str) -> Answer:
+    found = _like(condition, context)
+    value = f"{len(found):,}" if found else "none"
+    return Answer(not found, Reason(condition.why, value, condition.value))
+
+
+def _like(condition: Condition, context: Context) -> list[str]:
+    try:
+        names = context.files.names(condition.value)[:_MOST_NAMES]
+    except SourceAbsent:
+        return []
+    return sorted(name for name in names if fnmatchcase(name, condition.like))
+
+
+def _unit(condition: Condition, context: Context, _: str) -> Answer:
+    found = sorted(name for name in context.units if fnmatchcase(name, condition.value))
+    where = "systemd" if context.seen.live else "unit files"
+    if not found:
+        return Answer(False, Reason(condition.why, f"no {condition.value}", where))
+    how = "is running" if context.seen.active(found[0]) else "starts at boot"
+    return Answer(True, Reason(condition.why, f"{found[0]} {how}", where))
+
+
+def _vendor(condition: Condition, context: Context, _: str) -> Answer:
+    vendor = context.seen.vendor
+    path = "/sys/class/dmi/id/sys_vendor"
+    if not vendor:
+        return Answer(None, Reason(condition.why, "the machine reports no vendor", path))
+    same = re.search(condition.value, vendor) is not None
+    holds = same if condition.kind == "vendor" else not same
+    return Answer(holds, Reason(condition.why, vendor, path))
+
+
+def _some(names: tuple[str, ...], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+_CHECKS = {
+    "workload": _workload,
+    "clients": _clients,
+    "connections": _connections,
+    "file": _file,
+    "holds": _holds,
+    "lacking": _lacking,
+    "lacking_like": _lacking_like,
+    "unit": _unit,
+    "vendor": _vendor,
+    "other_vendor": _vendor,
+}
+#: What an image cannot show, by kind of condition.
+_LIVE_FACTS = {
+    "workload": "what will run on it",
+    "clients": "its clients",
+    "connections": "its connections",
+    "vendor": "the machine it will run on",
+    "other_vendor": "the machine it will run on",
+    "file": "the hardware it will run on",
+    "holds": "the hardware it will run on",
+    "lacking": "the hardware it will run on",
+    "lacking_like": "the hardware it will run on",
+    "unit": "units",
+}

@@ -1,18 +1,18 @@
-r"""Who answers for each agent, and until when: a file that people keep in git.
+r"""The audit policy: an owner and an expiry for each agent, in a file kept in git.
 
 ::
 
     schema = "sexton.audit-policy/1"
 
     [[agent]]
-    unit = "amazon-cloudwatch-agent.service"    # a shell pattern does for many: "datadog-agent*"
+    unit = "amazon-cloudwatch-agent.service"    # or a shell pattern: "datadog-agent*"
     owner = "observability@example.com"         # a team: people leave
-    expires = 2027-02-15                        # then somebody must say again that it is needed
+    expires = 2027-02-15                        # confirm by then that it is still needed
     why = "metrics until the move to Prometheus"
 
-`checked` marks in each subject what the policy has against it; protected units and parts of the
-distribution need no owner. `written` makes such a file of an audit, and keeps what an older one
-said.
+`check_policy` marks each unit that violates the policy; protected units and parts of the
+distribution need no owner. `policy_text` writes such a file from an audit and keeps the entries of
+an older one.
 
 >>> rules = parse('[[agent]]\nunit = "a*.service"\nowner = "ops"\nexpires = 2030-01-01\n', "p")
 >>> rules[0].owner, str(rules[0].expires)
@@ -34,14 +34,14 @@ from sexton.model.text import printable
 from sexton.prevent.audit.catalogue import BASE
 
 SCHEMA = "sexton.audit-policy/1"
-#: A new entry holds for a quarter: that is how often people mean to look.
+#: A new entry is valid for a quarter.
 FRESH = timedelta(days=91)
 NOT_LISTED, NO_OWNER, EXPIRED = "not in the policy", "no owner", "expired"
 _KEYS = {"unit", "owner", "expires", "why"}
 
 
 class Entry(NamedTuple):
-    """One agent's owner; `expires` `None`: for good."""
+    """One agent's owner; `expires` is `None` if it never expires."""
 
     unit: str
     owner: str
@@ -50,50 +50,52 @@ class Entry(NamedTuple):
 
 
 def parse(text: str, path: str) -> tuple[Entry, ...]:
-    """The entries of a policy; what makes no sense is refused by name, never passed over."""
+    """The entries of a policy; an invalid entry is an error, never skipped."""
     try:
-        told = tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CommandError(f"{path}: {error}") from None
-    schema = told.get("schema", SCHEMA)
+        raise CommandError(f"{path}: invalid TOML: {error}") from None
+    schema = values.get("schema", SCHEMA)
     if schema != SCHEMA:
-        raise CommandError(f"{path}: schema {printable(str(schema))!r}, not {SCHEMA!r}")
-    unknown = sorted(set(told) - {"schema", "agent"})
+        raise CommandError(f"{path}: schema is {printable(str(schema))!r}; expected {SCHEMA!r}")
+    unknown = sorted(set(values) - {"schema", "agent"})
     if unknown:
-        raise CommandError(f"{path}: {printable(unknown[0])!r} is not known; [[agent]] is")
-    agents = told.get("agent", [])
+        raise CommandError(f"{path}: unknown key {printable(unknown[0])!r}; expected [[agent]]")
+    agents = values.get("agent", [])
     if not isinstance(agents, list):
         raise CommandError(f"{path}: agent must be a list of tables: [[agent]]")
     return tuple(_entry(each, number, path) for number, each in enumerate(agents, 1))
 
 
-def _entry(told: Any, number: int, path: str) -> Entry:
+def _entry(values: Any, number: int, path: str) -> Entry:
     where = f"{path}: agent {number}"
-    if not isinstance(told, dict) or not isinstance(told.get("unit"), str) or not told["unit"]:
-        raise CommandError(f"{where} needs a unit")
-    unknown = sorted(set(told) - _KEYS)
+    if not isinstance(values, dict):
+        raise CommandError(f"{where} must be a table: [[agent]]")
+    if not isinstance(values.get("unit"), str) or not values["unit"]:
+        raise CommandError(f"{where} has no unit")
+    unknown = sorted(set(values) - _KEYS)
     if unknown:
-        raise CommandError(f"{where}: {printable(unknown[0])!r} is not known")
-    expires = told.get("expires")
+        raise CommandError(f"{where}: unknown key {printable(unknown[0])!r}")
+    expires = values.get("expires")
     if expires is not None and type(expires) is not date:
         raise CommandError(f"{where}: expires must be a date without quotes, such as 2027-02-15")
-    owner, why = told.get("owner", ""), told.get("why", "")
+    owner, why = values.get("owner", ""), values.get("why", "")
     if not isinstance(owner, str) or not isinstance(why, str):
-        raise CommandError(f"{where}: owner and why are texts")
-    return Entry(told["unit"], owner.strip(), expires, why.strip())
+        raise CommandError(f"{where}: owner and why must be strings")
+    return Entry(values["unit"], owner.strip(), expires, why.strip())
 
 
-def checked(audit: Audit, entries: Sequence[Entry], today: date) -> Audit:
-    """The audit with each subject's owner, and what the policy has against it."""
+def check_policy(audit: Audit, entries: Sequence[Entry], today: date) -> Audit:
+    """The audit with each unit's owner, expiry and policy violation."""
     return replace(
         audit,
-        subjects=tuple(_checked(each, entries, today) for each in audit.subjects),
-        notes=(*audit.notes, *_idle(audit, entries)),
+        subjects=tuple(_check_subject(each, entries, today) for each in audit.subjects),
+        notes=(*audit.notes, *_unmatched(audit, entries)),
     )
 
 
-def _checked(subject: Subject, entries: Sequence[Entry], today: date) -> Subject:
-    if not answers_for(subject):
+def _check_subject(subject: Subject, entries: Sequence[Entry], today: date) -> Subject:
+    if not needs_owner(subject):
         return subject
     found = next((each for each in entries if fnmatchcase(subject.unit, each.unit)), None)
     if found is None:
@@ -107,29 +109,29 @@ def _checked(subject: Subject, entries: Sequence[Entry], today: date) -> Subject
     return replace(subject, owner=found.owner, expires=until, policy=problem)
 
 
-def answers_for(subject: Subject) -> bool:
-    """Does somebody have to own this?"""
+def needs_owner(subject: Subject) -> bool:
+    """Must the policy name an owner?"""
     return subject.verdict is not Need.PROTECTED and subject.agent != BASE
 
 
-def _idle(audit: Audit, entries: Sequence[Entry]) -> list[str]:
-    idle = [
+def _unmatched(audit: Audit, entries: Sequence[Entry]) -> list[str]:
+    unmatched = [
         each.unit
         for each in entries
         if not any(fnmatchcase(subject.unit, each.unit) for subject in audit.subjects)
     ]
-    if not idle:
+    if not unmatched:
         return []
-    shown = ", ".join(idle[:5]) + (" …" if len(idle) > 5 else "")
-    return [f"the policy speaks of what is not here: {shown}"]
+    shown = ", ".join(unmatched[:5]) + (" …" if len(unmatched) > 5 else "")
+    return [f"policy entries that match nothing here: {shown}"]
 
 
-def written(audit: Audit, before: Sequence[Entry], today: date) -> str:
-    """A policy of all that runs here, with the owners an older one knew."""
+def policy_text(audit: Audit, before: Sequence[Entry], today: date) -> str:
+    """A policy with an entry for every agent here, including the entries of an older one."""
     lines = [
-        "# Who answers for each agent on these nodes, and until when. Keep it in git:",
-        "#   sexton audit --policy THIS      says what has no owner, has expired, or is new",
-        "#   sexton audit --write-policy THIS adds what is new and keeps what is written here",
+        "# Owner and expiry of each agent on these nodes. Keep this file in git.",
+        "#   sexton audit --policy FILE        reports what has no owner, has expired or is new",
+        "#   sexton audit --write-policy FILE  adds what is new and keeps existing entries",
         f'schema = "{SCHEMA}"',
     ]
     covered = set()
@@ -140,7 +142,7 @@ def written(audit: Audit, before: Sequence[Entry], today: date) -> str:
         lines += [f"why = {_quoted(each.why)}"] if each.why else []
     for subject in audit.subjects:
         known = any(fnmatchcase(subject.unit, each.unit) for each in before)
-        if known or subject.unit in covered or not answers_for(subject):
+        if known or subject.unit in covered or not needs_owner(subject):
             continue
         covered.add(subject.unit)
         title = f", {subject.title}" if subject.title else ""

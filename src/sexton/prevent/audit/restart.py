@@ -1,15 +1,15 @@
-"""Restart policies that never give up, and timers that never rest.
+"""Finds restart policies that never give up, and timers that elapse too often.
 
-Each start of a unit makes a memory cgroup, and on the kernels we care about each may leave a dead
-one behind. systemd has a brake, the start limit: `StartLimitBurst=` starts within
-`StartLimitIntervalSec=` (5 in 10 s unless set), and the unit stays down. It counts starts, so a
-unit that waits between its tries slips under it: with ``RestartSec=10s`` five starts take 50 s, and
-the limit of 5 in 10 s never trips. That is the deb package's ecs.service, and 8,640 starts a day.
+Each start of a unit creates a memory cgroup, and on the affected kernels each may leave a dying one
+behind. systemd's start limit stops a unit after `StartLimitBurst=` starts within
+`StartLimitIntervalSec=` (5 in 10 s by default). A unit that waits between attempts never reaches
+it: with ``RestartSec=10s`` five starts take 50 s, and the limit of 5 in 10 s never trips. That is
+the deb package's ecs.service: 8,640 starts a day.
 
 >>> ecs = RestartPolicy("on-failure", delay_s=10.0)
->>> endless(ecs).starts_a_day
+>>> endless_restart(ecs).starts_a_day
 8640.0
->>> endless(RestartPolicy("always", delay_s=0.1)) is None
+>>> endless_restart(RestartPolicy("always", delay_s=0.1)) is None
 True
 """
 
@@ -19,15 +19,14 @@ from math import inf
 
 from sexton.model.audit import ENDLESS_RESTART, FREQUENT_TIMER, Fault, RestartPolicy
 from sexton.model.text import seconds as in_words
-from sexton.prevent.audit.lookup import UnitTree
-from sexton.prevent.audit.unitfile import Settings, calendar_s, span_s
+from sexton.prevent.audit.unit_files import Settings, UnitTree, calendar_s, span_s
 
-#: A unit that waits so long between its tries leaves at most 288 cgroups a day.
+#: A unit that waits this long between attempts creates at most 288 cgroups a day.
 SLOW_S = 300.0
-#: A timer that elapses more often makes more than 1,440 cgroups a day.
+#: A timer that elapses more often creates more than 1,440 cgroups a day.
 OFTEN_S = 60.0
 _DAY_S = 86400.0
-_CURE = (
+_FIX = (
     "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=6\n"
     "[Service]\nRestartSteps=6\nRestartMaxDelaySec=10min"
 )
@@ -39,7 +38,7 @@ _CONFIGURATION_FOLDERS = ("/usr/lib/systemd/system.conf.d", "/etc/systemd/system
 
 
 def defaults(tree: UnitTree) -> RestartPolicy:
-    """What holds where a unit says nothing: systemd's own, or what system.conf changes."""
+    """Defaults for settings a unit leaves out: systemd's own, or those of system.conf."""
     settings = Settings()
     places = list(_CONFIGURATIONS)
     for folder in _CONFIGURATION_FOLDERS:
@@ -59,7 +58,7 @@ def defaults(tree: UnitTree) -> RestartPolicy:
 
 
 def policy_of(settings: Settings, stock: RestartPolicy) -> RestartPolicy:
-    """A service's policy; the limit's old names and its old section count as well."""
+    """A service's restart policy, including old names and sections of the start limit."""
     interval = stock.limit_interval_s
     burst = stock.limit_burst
     for section in ("Service", "Unit"):
@@ -94,8 +93,8 @@ def policy_of(settings: Settings, stock: RestartPolicy) -> RestartPolicy:
     )
 
 
-def endless(policy: RestartPolicy, origin: str = "") -> Fault | None:
-    """A policy under which a unit that fails at once is started for ever, and often."""
+def endless_restart(policy: RestartPolicy, origin: str = "") -> Fault | None:
+    """Set if a unit that fails immediately would be restarted forever, and often."""
     if policy.restart in ("no", "false", ""):
         return None
     longest = policy.delay_s
@@ -107,19 +106,19 @@ def endless(policy: RestartPolicy, origin: str = "") -> Fault | None:
     if not off and policy.limit_burst * longest < policy.limit_interval_s:
         return None
     a_day = _DAY_S / max(longest, 0.01)
-    wait = f"Restart={policy.restart} waits {_seconds(longest)} between tries"
+    wait = f"Restart={policy.restart} waits {_seconds(longest)} between attempts"
     if off:
-        brake = "the start limit is switched off"
+        limit = "the start limit is disabled"
     else:
         burst, interval = policy.limit_burst, _seconds(policy.limit_interval_s)
         taken = _seconds(burst * longest)
-        brake = f"{burst} starts take {taken}, so the limit of {burst} in {interval} never trips"
-    most = f"up to {a_day:,.0f} starts a day, each with a memory cgroup of its own"
-    return Fault(ENDLESS_RESTART, f"{wait}: {brake}; {most}", _CURE, origin, a_day)
+        limit = f"{burst} starts take {taken}, so the limit of {burst} in {interval} never trips"
+    most = f"up to {a_day:,.0f} starts a day, each with a new memory cgroup"
+    return Fault(ENDLESS_RESTART, f"{wait}: {limit}; {most}", _FIX, origin, a_day)
 
 
 def timer_period(settings: Settings) -> float | None:
-    """The shortest time between two elapses of a timer that repeats."""
+    """The shortest interval of a repeating timer."""
     periods = [
         span_s(line.value)
         for key in ("OnUnitActiveSec", "OnUnitInactiveSec")
@@ -129,23 +128,23 @@ def timer_period(settings: Settings) -> float | None:
     return min((each for each in periods if each), default=None)
 
 
-def frequent(period_s: float | None, origin: str = "") -> Fault | None:
+def frequent_timer(period_s: float | None, origin: str = "") -> Fault | None:
     """A timer that starts its unit more than once a minute."""
     if period_s is None or period_s >= OFTEN_S:
         return None
     a_day = _DAY_S / max(period_s, 0.01)
     return Fault(
         FREQUENT_TIMER,
-        f"elapses every {_seconds(period_s)}: up to {a_day:,.0f} starts a day, each with a memory"
-        " cgroup of its own",
-        "a service that stays up and sleeps between its rounds, or a longer period",
+        f"elapses every {_seconds(period_s)}: up to {a_day:,.0f} starts a day, each with a new"
+        " memory cgroup",
+        "use a service that stays up and sleeps between runs, or a longer period",
         origin,
         a_day,
     )
 
 
 def _seconds(value: float) -> str:
-    """As a unit file would say it: 10 s, not 10.0 s."""
+    """Whole seconds as in a unit file: 10 s, not 10.0 s."""
     return f"{value:g} s" if 1 <= value < 120 else in_words(value)
 
 

@@ -1,29 +1,28 @@
-"""The words of a gate: what a rule found, what was waived, and what it comes to."""
+"""The gate's records: violations, waivers, rule results and the overall answer."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
-from sexton.host.host import Host
-from sexton.model.audit import Audit
 from sexton.model.finding import Missing
 from sexton.model.text import printable
-from sexton.model.window import Window
 
 SCHEMA = "sexton.gate/1"
-#: The pseudo-rule under which waivers themselves are judged.
+#: The id under which the waivers themselves are checked.
 WAIVERS = "waivers"
+
+#: One rule's settings, complete and type-checked: the built-in values with the policy's on top.
+Settings = Mapping[str, Any]
 
 
 class Outcome(StrEnum):
-    """*Unknown* could not be checked and counts as a failure unless the policy says otherwise; *not
-    applicable* has nothing to be checked (no cgroups in an image that never ran)."""
+    """*Unknown*: could not be checked; fails the gate unless the policy sets `on_unknown` to pass.
+    *Not applicable*: there is nothing to check (no cgroups in an image that was never booted)."""
 
     FAIL = "fail"
     UNKNOWN = "unknown"
@@ -35,8 +34,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """One line of the policy: this rule may be broken by this subject until that day, and whose
-    word that is. `subject` is a shell pattern; `expires` is the last day it holds (UTC)."""
+    """A policy entry that lets `subject` violate `rule` until `expires`, with an accountable owner.
+
+    `subject` is a shell pattern; `expires` is the last day the waiver is valid (UTC); `at` is its
+    place in the policy.
+    """
 
     rule: str
     subject: str
@@ -48,10 +50,10 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that breaks a rule. `subject` is what a waiver names: a unit, a field, "node".
+    """One violation of a rule. `subject` is what a waiver names: a unit, a field, "node".
 
-    `path` and `line` are where it was read; `facts` the evidence, one line each; `remedy` what to
-    do; `level` "error" or "warning": a warning is told and never closes the gate.
+    `path` and `line` say where it was read; `facts` are evidence, one line each; `remedy` is what
+    to do; `level` is "error" or "warning" (reported, never fails the gate).
     """
 
     subject: str
@@ -69,17 +71,17 @@ class Violation:
         object.__setattr__(self, "facts", tuple(map(printable, self.facts)))
 
     def fingerprint(self, rule: str) -> str:
-        """Stable over runs and nodes: what it is about, not the numbers of the day."""
-        told = "\0".join((rule, self.subject, self.path))
-        return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:32]
+        """Stable across runs and nodes: rule, subject and path, without measured values."""
+        key = "\0".join((rule, self.subject, self.path))
+        return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a rule's check says: one of three.
+    """What a rule's check returns, one of three cases.
 
-    Checked: `summary` says what was looked at and `violations` what broke the rule. Not checked:
-    `missing` says what was lacking and how to get it. Nothing to check: `not_applicable` says why.
+    Checked: `summary` says what was read and `violations` what violates the rule. Not checked:
+    `missing` says what is missing and how to get it. Nothing to check: `not_applicable` says why.
     """
 
     summary: str = ""
@@ -96,7 +98,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A rule with its outcome. `closes` is true where it costs the exit code."""
+    """A rule with its outcome. `closes` is true if it fails the gate."""
 
     rule: str
     title: str
@@ -110,8 +112,8 @@ class Result:
     spent_s: float = 0.0
 
     @property
-    def broken(self) -> tuple[Violation, ...]:
-        """Those nobody waived."""
+    def active(self) -> tuple[Violation, ...]:
+        """Violations without a waiver."""
         return tuple(each for each in self.violations if each.waived_by is None)
 
     @property
@@ -120,7 +122,7 @@ class Result:
 
 
 class WaiverState(StrEnum):
-    """Used, matching nothing, over, used and over soon, or good for longer than is allowed."""
+    """`TOO_LONG`: it ends later than the policy's `waiver_days` allows."""
 
     USED = "used"
     UNUSED = "unused"
@@ -131,7 +133,7 @@ class WaiverState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The whole answer."""
+    """The overall answer."""
 
     place: str
     kind: str
@@ -146,46 +148,9 @@ class Gate:
     notes: tuple[str, ...] = ()
 
     @property
-    def open(self) -> bool:
-        """May it pass?"""
+    def passed(self) -> bool:
         return not any(result.closes for result in self.results)
 
     @property
     def exit(self) -> int:
-        return 0 if self.open else 1
-
-
-@dataclass
-class Place:
-    """What is judged: a node, watched for a while, or the files of an image.
-
-    `booted` is false where nothing runs in there; then `window` is `None`. `auditing` is asked
-    once, however many rules want the audit.
-    """
-
-    host: Host
-    name: str
-    kind: str
-    booted: bool
-    window: Window | None
-    auditing: Callable[[Host, Window | None], Audit]
-    os_release: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def audit(self) -> Audit:
-        return self.auditing(self.host, self.window)
-
-    @property
-    def os(self) -> str:
-        """Which operating system, for a person."""
-        return self.os_release.get("PRETTY_NAME") or self.os_release.get("ID", "")
-
-
-#: One rule's settings, all there and of the right kinds: the built-in ones with the policy's over.
-Settings = Mapping[str, Any]
-
-
-def waived(violation: Violation, waiver: Waiver) -> Violation:
-    """The same, excused."""
-    return replace(violation, waived_by=waiver)
+        return 0 if self.passed else 1

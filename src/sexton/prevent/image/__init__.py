@@ -1,10 +1,87 @@
-"""A machine image's files, without mounting it and without running anything of it.
+"""Opens a machine image: a directory, a tar, a raw disk image or a block device.
 
-`open_image` takes a directory, a tar or a disk image and gives `Files` over it. None of them can
-be led out of the image: links are resolved inside it, and what is no plain file is never opened.
+Nothing is mounted, unpacked or executed (docs/adr/0017-images-unmounted.md). Links are resolved
+inside the image, and only regular files are opened.
 """
 
 from __future__ import annotations
 
-#: No source is in here, and most programs never open an image.
-SOURCES: tuple[str, ...] = ()
+import os
+import stat
+
+from sexton.errors import SourceError, StoreError
+from sexton.host.reader import Closing, Files
+from sexton.model.text import printable
+from sexton.prevent.image.directory import ImageDirectory
+
+_MAGIC_BYTES = 512
+
+
+class Image(Closing):
+    """An opened image; use as a context manager. `kind` and `notes` are for display."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+        self.notes: tuple[str, ...] = ()
+        if not path:
+            raise StoreError("the image path is empty")
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: {_reason(error)}") from None
+        try:
+            self.files, self.kind = self._open(mode)
+        except SourceError as error:
+            self._held.close()
+            raise StoreError(str(error)) from None
+        except StoreError as error:
+            self._held.close()
+            raise StoreError(f"{printable(path)}: {error}") from None
+
+    def _open(self, mode: int) -> tuple[Files, str]:
+        if stat.S_ISDIR(mode):
+            tree = ImageDirectory(self.path)
+            self._held.callback(tree.close)
+            return tree, "a directory"
+        if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+            raise StoreError("not a directory, a file or a block device")
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError as error:
+            raise StoreError(_reason(error)) from None
+        self._held.callback(os.close, descriptor)
+        from sexton.prevent.image.tar import is_tar, read_tar
+
+        try:
+            start = os.pread(descriptor, _MAGIC_BYTES, 0)
+        except OSError as error:
+            raise StoreError(_reason(error)) from None
+        if not start:
+            raise StoreError("the file is empty")
+        if is_tar(start):
+            stream = self._held.enter_context(os.fdopen(os.dup(descriptor), "rb"))
+            found = read_tar(stream)
+            self.notes = found.notes
+            return found.files, "a tar"
+        return self._disk(descriptor)
+
+    def _disk(self, descriptor: int) -> tuple[Files, str]:
+        from sexton.prevent.image.disk import find_root
+
+        root, where = find_root(descriptor)
+        if not root.super.clean:
+            self.notes = (
+                "the file system was not unmounted cleanly, and its journal is not replayed here:"
+                " the latest writes may be missing",
+            )
+        return root, f"a disk image, {where}"
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def open_image(path: str) -> Image:
+    """A directory, a tar, a raw disk image or a block device; `StoreError` says why not."""
+    return Image(path)

@@ -1,10 +1,10 @@
-"""An image unpacked into a directory, or somebody's chroot: whatever lies in it, we only look.
+"""Reads an untrusted directory tree: an unpacked image, or a chroot.
 
-`RootedFiles` already keeps links inside. An image may hold worse than links: a device that acts
-when it is merely opened (``/dev/watchdog`` under the name of a unit reboots the machine it is
-opened on), a FIFO, a file of ten gigabytes of nothing, a directory of ten million names. So a file
-is held without opening it (O_PATH), looked at, and opened only if it is a regular one of bearable
-size; and names are counted while they are listed.
+`RootedFiles` resolves links inside the tree. A tree may hold worse than links: a device that acts
+on open (``/dev/watchdog`` under the name of a unit reboots the machine), a FIFO, a sparse file of
+ten gigabytes, a directory of ten million names. So each file is first opened with O_PATH and
+checked with fstat, and read only if it is a regular file within the size limit; directory listings
+are bounded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import stat
 from sexton.errors import SourceDenied, SourceMalformed
 from sexton.host.reader import DEFAULT_LIMIT, OPEN_FLAGS, RootedFiles, failure
 
-#: More than any directory of units has; a hostile one may have millions.
+#: More than any real unit directory has.
 MOST_NAMES = 50_000
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -27,21 +27,23 @@ _KINDS = (
 
 
 class ImageDirectory(RootedFiles):
-    """See the module."""
+    """`Files` of an untrusted directory tree."""
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         handle = self.handle(path)
         try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                kind = next((word for test, word in _KINDS if test(found.st_mode)), "no file")
+                kind = next(
+                    (word for test, word in _KINDS if test(found.st_mode)), "a special file"
+                )
                 raise SourceMalformed(path, 0, f"{kind}, not a regular file")
             if found.st_size > limit:
                 raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
-            # Through /proc, because the name may be another file by now, and this one is not.
+            # Through /proc: by now the path may lead to another file, the descriptor cannot.
             opened = os.open(f"/proc/self/fd/{handle}", OPEN_FLAGS)
         except FileNotFoundError:
-            raise SourceDenied(path, "without /proc no file of an image is opened") from None
+            raise SourceDenied(path, "/proc must be mounted to read a directory image") from None
         except OSError as error:
             raise failure(path, error) from None
         finally:
@@ -81,6 +83,6 @@ def _all_of(descriptor: int, path: str, limit: int) -> bytes:
         raise failure(path, error) from None
     finally:
         os.close(descriptor)
-    if left <= 0:  # it grew since it was looked at, or is one of /proc's, which have no size
+    if left <= 0:  # it grew since fstat, or is a /proc file, which reports size 0
         raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
     return b"".join(pieces)

@@ -1,10 +1,9 @@
-r"""A disk image or a block device: where its partitions are, and which one is a root.
+r"""Finds the root file system in a raw disk image or a block device.
 
-Raw only. The partition tables are GPT (UEFI specification, chapter 5) and the PC's old one; a file
-system on the bare disk needs neither. What we cannot read is named, with the command that turns it
-into something we can.
+Partition tables are GPT (UEFI specification, chapter 5) and MBR; a file system on the bare disk
+needs neither. Other formats are recognised and refused, with the command that converts them.
 
->>> what_it_is(b"QFI\xfb" + bytes(4092)).name
+>>> unsupported_format(b"QFI\xfb" + bytes(4092)).name
 'a qcow2 disk'
 """
 
@@ -16,60 +15,59 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.prevent.image.ext4 import Ext4Files, is_root
-from sexton.prevent.image.ext4_layout import MAGIC
+from sexton.prevent.image.ext4 import MAGIC, Ext4Files, is_root
 
 _MOST_PARTITIONS = 256
 _HEAD = 128 << 10
 _CONVERT = "qemu-img convert -O raw IN OUT"
-_MOUNT = "mount it read-only and give the directory, or make a tar: virt-tar-out -a IMAGE / OUT.tar"
+_MOUNT = "mount it read-only and use the directory, or make a tar: virt-tar-out -a IMAGE / OUT.tar"
 
 
-class Stranger(NamedTuple):
-    """A format that is known and not read here: where its mark stands, and what to do with it."""
+class UnsupportedFormat(NamedTuple):
+    """A format that is recognised by its magic but not read, and how to convert it."""
 
     offset: int
     magic: bytes
     name: str
-    way: str = _MOUNT
+    advice: str = _MOUNT
 
 
-_STRANGERS = (
-    Stranger(0, b"QFI\xfb", "a qcow2 disk", _CONVERT),
-    Stranger(0, b"QED\0", "a QED disk", _CONVERT),
-    Stranger(0, b"KDMV", "a VMware disk", _CONVERT),
-    Stranger(0, b"# Disk DescriptorFile", "a VMware disk's description", _CONVERT),
-    Stranger(0, b"vhdxfile", "a VHDX disk", _CONVERT),
-    Stranger(0, b"conectix", "a VHD disk", _CONVERT),
-    Stranger(0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT),
-    Stranger(0, b"WithouFreSpacExt", "a Parallels disk", _CONVERT),
-    Stranger(64, b"\x7f\x10\xda\xbe", "a VirtualBox disk", _CONVERT),
-    Stranger(0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img IN OUT"),
-    Stranger(0, b"XFSB", "an XFS file system"),
-    Stranger(0, b"hsqs", "a squashfs file system", "unsquashfs -d DIR IMAGE, and give DIR"),
-    Stranger(0, b"LUKS\xba\xbe", "an encrypted (LUKS) volume", "open it (cryptsetup open --readonly"
-             " IMAGE NAME) and give /dev/mapper/NAME"),
-    Stranger(512, b"LABELONE", "an LVM volume"),
-    Stranger(0x10040, b"_BHRfS_M", "a btrfs file system"),
-    Stranger(32769, b"CD001", "a CD image"),
-    Stranger(1024, b"\x10\x20\xf5\xf2", "an f2fs file system"),
-    Stranger(1024, b"\xe2\xe1\xf5\xe0", "an EROFS file system"),
+_UNSUPPORTED = (
+    UnsupportedFormat(0, b"QFI\xfb", "a qcow2 disk", _CONVERT),
+    UnsupportedFormat(0, b"QED\0", "a QED disk", _CONVERT),
+    UnsupportedFormat(0, b"KDMV", "a VMware disk", _CONVERT),
+    UnsupportedFormat(0, b"# Disk DescriptorFile", "a VMware disk descriptor", _CONVERT),
+    UnsupportedFormat(0, b"vhdxfile", "a VHDX disk", _CONVERT),
+    UnsupportedFormat(0, b"conectix", "a VHD disk", _CONVERT),
+    UnsupportedFormat(0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT),
+    UnsupportedFormat(0, b"WithouFreSpacExt", "a Parallels disk", _CONVERT),
+    UnsupportedFormat(64, b"\x7f\x10\xda\xbe", "a VirtualBox disk", _CONVERT),
+    UnsupportedFormat(0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img IN OUT"),
+    UnsupportedFormat(0, b"XFSB", "an XFS file system"),
+    UnsupportedFormat(0, b"hsqs", "a squashfs file system", "unsquashfs -d DIR IMAGE, and use DIR"),
+    UnsupportedFormat(0, b"LUKS\xba\xbe", "an encrypted (LUKS) volume",
+                      "open it (cryptsetup open --readonly IMAGE NAME) and use /dev/mapper/NAME"),
+    UnsupportedFormat(512, b"LABELONE", "an LVM volume"),
+    UnsupportedFormat(0x10040, b"_BHRfS_M", "a btrfs file system"),
+    UnsupportedFormat(32769, b"CD001", "a CD image"),
+    UnsupportedFormat(1024, b"\x10\x20\xf5\xf2", "an f2fs file system"),
+    UnsupportedFormat(1024, b"\xe2\xe1\xf5\xe0", "an EROFS file system"),
     *(
-        Stranger(0, magic, "a cpio archive", "cpio -idm -D DIR < IMAGE, and give DIR")
+        UnsupportedFormat(0, magic, "a cpio archive", "cpio -idm -D DIR < IMAGE, and use DIR")
         for magic in (b"070701", b"070702", b"070707", b"\xc7\x71", b"\x71\xc7")
     ),
 )  # fmt: skip
 
 
 class Part(NamedTuple):
-    """Where a file system may begin, in bytes."""
+    """A partition and its offset in bytes."""
 
     start: int
     name: str
 
 
 class Slice:
-    """Part of an opened image, for `Ext4Files`."""
+    """An opened image from `start` on, as `Ext4Files` reads it."""
 
     def __init__(self, descriptor: int, start: int = 0) -> None:
         self._descriptor = descriptor
@@ -79,14 +77,14 @@ class Slice:
         try:
             raw = os.pread(self._descriptor, size, self._start + offset)
         except (OSError, OverflowError) as error:
-            raise StoreError(f"the image cannot be read: {error}") from None
+            raise StoreError(f"cannot read the image: {error}") from None
         if len(raw) != size:
-            raise StoreError("the image is shorter than its file system says")
+            raise StoreError("the image is truncated: its file system is larger")
         return raw
 
 
 def find_root(descriptor: int) -> tuple[Ext4Files, str]:
-    """The root file system of an opened image, and which partition it was on."""
+    """The root file system of an opened image, and the partition it is on."""
     head = os.pread(descriptor, _HEAD, 0)
     seen: list[str] = []
     for part in (Part(0, "the whole image"), *partitions(descriptor)):
@@ -95,22 +93,22 @@ def find_root(descriptor: int) -> tuple[Ext4Files, str]:
             files = Ext4Files(Slice(descriptor, part.start))
             if is_root(files):
                 return files, part.name
-            seen.append(f"{part.name} is no root (an ext file system without /etc)")
-        elif part.start and (stranger := what_it_is(start)) is not None:
-            seen.append(f"{part.name} is {stranger.name}")
+            seen.append(f"{part.name}: an ext file system, but not a root (no /etc)")
+        elif part.start and (other := unsupported_format(start)) is not None:
+            seen.append(f"{part.name}: {other.name}")
     raise StoreError(_advice(head, seen))
 
 
-def what_it_is(start: bytes) -> Stranger | None:
-    """A format that is known and not read here."""
-    for each in _STRANGERS:
+def unsupported_format(start: bytes) -> UnsupportedFormat | None:
+    """The format of an image that is recognised but not read."""
+    for each in _UNSUPPORTED:
         if start[each.offset : each.offset + len(each.magic)] == each.magic:
             return each
     return None
 
 
 def partitions(descriptor: int) -> Iterator[Part]:
-    """Every partition, in the table's order; none where there is no table."""
+    """Every partition in table order; none if there is no table."""
     for sector in (512, 4096):
         header = os.pread(descriptor, 512, sector)
         if header[:8] == b"EFI PART":
@@ -143,10 +141,9 @@ def _is_ext(start: bytes) -> bool:
 
 
 def _advice(head: bytes, seen: list[str]) -> str:
-    stranger = what_it_is(head)
-    if stranger is not None:
-        return f"{stranger.name}, which is not read here: {stranger.way}"
+    other = unsupported_format(head)
+    if other is not None:
+        return f"{other.name}, which is not supported: {other.advice}"
     if seen:
-        told = "; ".join(dict.fromkeys(seen))
-        return f"no ext2/3/4 root file system in it ({told}); {_MOUNT}"
-    return "neither a directory, nor a tar, nor a raw disk image with an ext2/3/4 root"
+        return f"no ext2/3/4 root file system found ({'; '.join(dict.fromkeys(seen))}); {_MOUNT}"
+    return "not a directory, a tar or a raw disk image with an ext2/3/4 root"

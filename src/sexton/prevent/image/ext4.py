@@ -1,53 +1,229 @@
-"""A root file system on ext2, ext3 or ext4, read by ourselves (docs/adr/0017-images-unmounted.md).
+"""Reads ext2, ext3 and ext4 without mounting (docs/adr/0017-images-unmounted.md).
 
-Nothing is mounted, so a hostile file system never meets the kernel's driver, and no C program
-parses it as root either. The price: a journal that was not played back (an image of a machine that
-did not shut down) is not played back here either, which is said.
+The layout is the one in the kernel's Documentation/filesystems/ext4. Nothing is mounted, so a
+hostile file system never reaches the kernel's driver, and no C program parses it as root. Every
+number comes from an untrusted image and is checked against its size before use. A journal that was
+not replayed (the image of a machine that crashed) is not replayed here either; a note says so.
+
+>>> SuperBlock.parse(bytes(1024))
+Traceback (most recent call last):
+    ...
+sexton.errors.StoreError: not an ext2, ext3 or ext4 file system
 """
 
 from __future__ import annotations
 
 import stat
+import struct
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, FileStatus
-from sexton.prevent.image.ext4_layout import (
-    EXTENTS,
-    INLINE,
-    ROOT_INODE,
-    SCRAMBLED,
-    SUPER_AT,
-    SUPER_SIZE,
-    Extent,
-    Inode,
-    SuperBlock,
-    block_numbers,
-    directory_entries,
-    extent_node,
-    inode_table,
-)
 
+MAGIC = 0xEF53
+SUPER_AT = 1024
+SUPER_SIZE = 1024
+ROOT_INODE = 2
+_EXTENT_MAGIC = 0xF30A
+#: An extent longer than this is allocated but not written: it reads as zeros.
+_UNWRITTEN = 32768
+
+COMPRESSED, RECOVER, JOURNAL_DEVICE, META_GROUPS = 0x1, 0x4, 0x8, 0x10
+SIXTY_FOUR, ENCRYPTED = 0x80, 0x10000
+#: Incompatible features (linux/fs/ext4/ext4.h) that do not affect reading.
+_KNOWN = (
+    0x2 | RECOVER | META_GROUPS | 0x40 | SIXTY_FOUR | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000
+    | 0x4000 | 0x8000 | ENCRYPTED | 0x20000
+)  # fmt: skip
+
+#: Magic of extended attributes in an inode; inline data is "data" in the class "system.".
+_ATTRIBUTES, _SYSTEM = 0xEA020000, 7
+
+EXTENTS, INLINE, ENCRYPTED_FILE = 0x80000, 0x10000000, 0x800
 #: A directory of 50,000 units has about 2 MB.
 MOST_DIRECTORY = 16 << 20
 MOST_NAMES = 50_000
-#: Nodes of one file's extent tree, or blocks of numbers: a loop in them must end.
+#: Nodes of one file's extent tree, or indirect blocks: bounds a loop.
 MOST_NODES = 4096
 _MOST_LINKS = 40
 _MOST_PARTS = 4096
 _SHORT_LINK = 60
 _MOST_LINK = 4096
-#: Inodes remembered by directory, so that a path's head is not looked up again and again.
+#: Directory listings that are cached.
 _MOST_KNOWN = 512
+
+
+class SuperBlock(NamedTuple):
+    """The fields of the superblock that reading needs."""
+
+    blocks: int
+    first_block: int
+    block_size: int
+    inodes: int
+    inodes_per_group: int
+    inode_size: int
+    descriptor_size: int
+    features: int
+    clean: bool
+    label: str
+
+    @classmethod
+    def parse(cls, raw: bytes) -> SuperBlock:
+        if len(raw) < SUPER_SIZE or _u16(raw, 56) != MAGIC:
+            raise StoreError("not an ext2, ext3 or ext4 file system")
+        features = _u32(raw, 96)
+        shift = _u32(raw, 24)
+        old = _u32(raw, 76) == 0
+        wide = bool(features & SIXTY_FOUR)
+        found = cls(
+            blocks=_u32(raw, 4) | (_u32(raw, 336) << 32 if wide else 0),
+            first_block=_u32(raw, 20),
+            block_size=1024 << min(shift, 16),
+            inodes=_u32(raw, 0),
+            inodes_per_group=_u32(raw, 40),
+            inode_size=128 if old else _u16(raw, 88),
+            descriptor_size=max(_u16(raw, 254), 64) if wide else 32,
+            features=features,
+            clean=not features & RECOVER,
+            label=raw[120:136].rstrip(b"\0").decode("utf-8", "surrogateescape"),
+        )
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Refuse values no file system has, and features that cannot be read."""
+        sane = (
+            self.block_size <= 65536
+            and 128 <= self.inode_size <= self.block_size
+            and 0 < self.inodes_per_group <= 8 * self.block_size
+            and 32 <= self.descriptor_size <= 1024
+            and self.blocks > 0
+        )
+        if not sane:
+            raise StoreError("damaged ext4 file system: invalid superblock")
+        unknown = self.features & ~_KNOWN
+        if unknown:
+            raise StoreError(f"unsupported ext4 feature (incompat {unknown:#x})")
+        if self.features & META_GROUPS:
+            raise StoreError("unsupported ext4 feature (meta_bg)")
+
+
+class Inode(NamedTuple):
+    """One file: `mode` as in stat, `block` the 60 bytes of block pointers, or of inline data;
+    `tail` is the rest of inline data."""
+
+    number: int
+    mode: int
+    size: int
+    links: int
+    flags: int
+    block: bytes
+    tail: bytes
+
+    @classmethod
+    def parse(cls, number: int, raw: bytes) -> Inode:
+        size = _u32(raw, 4) | _u32(raw, 108) << 32
+        flags = _u32(raw, 32)
+        tail = _inline_tail(raw) if flags & INLINE else b""
+        return cls(number, _u16(raw, 0), size, _u16(raw, 26), flags, raw[40:100], tail)
+
+
+class Extent(NamedTuple):
+    """`length` blocks of a file from `first` on, at `start` on disk; `start` 0: a hole."""
+
+    first: int
+    length: int
+    start: int
+
+
+class Node(NamedTuple):
+    """One node of an extent tree: leaves have `extents`, inner nodes `children` (block numbers)."""
+
+    depth: int
+    extents: tuple[Extent, ...]
+    children: tuple[int, ...]
+
+
+def _inline_tail(raw: bytes) -> bytes:
+    """The extended attribute "system.data" in the inode; empty if there is none."""
+    start = 128 + (_u16(raw, 128) if len(raw) > 160 else len(raw))
+    if start + 4 > len(raw) or _u32(raw, start) != _ATTRIBUTES:
+        return b""
+    first = at = start + 4
+    while at + 16 <= len(raw) and _u32(raw, at) != 0:
+        length, kind, offset = struct.unpack_from("<BBH", raw, at)
+        size = _u32(raw, at + 8)
+        if (kind, raw[at + 16 : at + 16 + length]) == (_SYSTEM, b"data"):
+            return raw[first + offset : first + offset + size]
+        at += (16 + length + 3) & ~3
+    return b""
+
+
+def inode_table(raw: bytes) -> int:
+    """The first block of a group's inode table, from its descriptor."""
+    high = _u32(raw, 40) if len(raw) >= 64 else 0
+    return _u32(raw, 8) | high << 32
+
+
+def extent_node(raw: bytes) -> Node:
+    """A node of an extent tree, from an inode or a block."""
+    if len(raw) < 12 or _u16(raw, 0) != _EXTENT_MAGIC:
+        raise StoreError("damaged ext4 file system: extent tree without magic")
+    entries, depth = _u16(raw, 2), _u16(raw, 6)
+    if depth > 5 or 12 * (entries + 1) > len(raw):
+        raise StoreError("damaged ext4 file system: invalid extent tree")
+    if depth:
+        indices = (struct.unpack_from("<IIHH", raw, 12 * (1 + each)) for each in range(entries))
+        return Node(depth, (), tuple(low | high << 32 for _, low, high, _ in indices))
+    leaves = []
+    for each in range(entries):
+        first, count, high, low = struct.unpack_from("<IHHI", raw, 12 * (1 + each))
+        written = count <= _UNWRITTEN
+        start = low | high << 32
+        leaves.append(Extent(first, count if written else count - _UNWRITTEN, start * written))
+    return Node(0, tuple(leaves), ())
+
+
+def directory_entries(raw: bytes) -> Iterator[tuple[str, int]]:
+    """Name and inode of each entry of one directory block.
+
+    Inner blocks of an indexed directory look like one large unused entry, by design. An invalid
+    record ends the block: the following ones cannot be located.
+    """
+    at = 0
+    while at + 8 <= len(raw):
+        inode, length, name_length = struct.unpack_from("<IHB", raw, at)
+        if length == 0 and len(raw) == 65536:
+            length = 65536
+        if length < 8 or at + length > len(raw) or name_length + 8 > length:
+            return
+        if inode and name_length:
+            name = raw[at + 8 : at + 8 + name_length]
+            if b"/" not in name and b"\0" not in name:
+                yield name.decode("utf-8", "surrogateescape"), inode
+        at += length
+
+
+def block_numbers(raw: bytes) -> tuple[int, ...]:
+    """The block numbers in an indirect block (ext2 and ext3), or the 15 in an inode."""
+    return struct.unpack_from(f"<{len(raw) // 4}I", raw)
+
+
+def _u16(raw: bytes, at: int) -> int:
+    return int(struct.unpack_from("<H", raw, at)[0])
+
+
+def _u32(raw: bytes, at: int) -> int:
+    return int(struct.unpack_from("<I", raw, at)[0])
 
 
 class Disk(Protocol):
     """Bytes of an image or of one of its partitions."""
 
     def at(self, offset: int, size: int) -> bytes:
-        """Exactly so many bytes; `StoreError` where the image is shorter."""
+        """Exactly `size` bytes; `StoreError` if the image is shorter."""
 
 
 class Ext4Files:
@@ -59,7 +235,7 @@ class Ext4Files:
         self._listed: dict[int, dict[str, int]] = {}
         root = self._inode(ROOT_INODE)
         if not stat.S_ISDIR(root.mode):
-            raise StoreError("a damaged ext4 file system: its root is no directory")
+            raise StoreError("damaged ext4 file system: the root is not a directory")
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         inode = self._find(path)
@@ -68,7 +244,7 @@ class Ext4Files:
             raise SourceMalformed(path, 0, what)
         if inode.size > limit:
             raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
-        return self._guarded(path, inode)
+        return self._read(path, inode)
 
     def names(self, path: str) -> list[str]:
         inode = self._find(path)
@@ -87,7 +263,7 @@ class Ext4Files:
         return FileStatus(inode.number, inode.links, stat.S_ISDIR(inode.mode))
 
     def _find(self, path: str, *, last: bool = True) -> Inode:
-        """The inode of a path, through links that never lead out of this file system."""
+        """The inode of a path; links are resolved inside this file system."""
         parts = deque(part for part in path.split("/") if part not in ("", "."))
         above = [self._inode(ROOT_INODE)]
         links = steps = 0
@@ -105,7 +281,7 @@ class Ext4Files:
             number = self._entries(path, above[-1]).get(part)
             if number is None:
                 raise SourceAbsent(path, "No such file or directory")
-            inode = self._guarded_inode(path, number)
+            inode = self._inode_at(path, number)
             if stat.S_ISLNK(inode.mode) and (parts or last):
                 links += 1
                 if links > _MOST_LINKS:
@@ -122,9 +298,9 @@ class Ext4Files:
 
     def _target(self, path: str, inode: Inode) -> str:
         if inode.size > _MOST_LINK:
-            raise SourceMalformed(path, 0, "a link that is too long")
+            raise SourceMalformed(path, 0, "link target too long")
         short = inode.size < _SHORT_LINK and not inode.flags & (EXTENTS | INLINE)
-        raw = inode.block[: inode.size] if short else self._guarded(path, inode)
+        raw = inode.block[: inode.size] if short else self._read(path, inode)
         return raw.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
     def _entries(self, path: str, inode: Inode) -> dict[str, int]:
@@ -132,7 +308,7 @@ class Ext4Files:
         if known is not None:
             return known
         if inode.size > MOST_DIRECTORY:
-            raise SourceMalformed(path, 0, f"a directory of more than {MOST_DIRECTORY:,} bytes")
+            raise SourceMalformed(path, 0, f"directory larger than {MOST_DIRECTORY:,} bytes")
         found: dict[str, int] = {}
         for piece in self._pieces(path, inode):
             for name, number in directory_entries(piece):
@@ -145,21 +321,21 @@ class Ext4Files:
         return found
 
     def _pieces(self, path: str, inode: Inode) -> Iterator[bytes]:
-        """A directory's blocks. One kept in its inode has two parts, after its parent's number."""
+        """A directory's blocks. Inline, it has two parts, after the parent's inode number."""
         if inode.flags & INLINE:
             yield from (inode.block[4:], inode.tail)
             return
-        raw = self._guarded(path, inode)
+        raw = self._read(path, inode)
         step = self.super.block_size
         yield from (raw[at : at + step] for at in range(0, len(raw), step))
 
-    def _guarded_inode(self, path: str, number: int) -> Inode:
+    def _inode_at(self, path: str, number: int) -> Inode:
         try:
             return self._inode(number)
         except StoreError as error:
             raise SourceMalformed(path, 0, str(error)) from None
 
-    def _guarded(self, path: str, inode: Inode) -> bytes:
+    def _read(self, path: str, inode: Inode) -> bytes:
         try:
             return self._content(inode)
         except StoreError as error:
@@ -168,7 +344,7 @@ class Ext4Files:
     def _inode(self, number: int) -> Inode:
         layout = self.super
         if not 0 < number <= layout.inodes:
-            raise StoreError(f"a damaged ext4 file system: no inode {number}")
+            raise StoreError(f"damaged ext4 file system: no inode {number}")
         group, index = divmod(number - 1, layout.inodes_per_group)
         at = (layout.first_block + 1) * layout.block_size + group * layout.descriptor_size
         table = inode_table(self._disk.at(at, layout.descriptor_size))
@@ -177,20 +353,20 @@ class Ext4Files:
 
     def _offset(self, block: int) -> int:
         if not 0 < block < self.super.blocks:
-            raise StoreError(f"a damaged ext4 file system: no block {block}")
+            raise StoreError(f"damaged ext4 file system: no block {block}")
         return block * self.super.block_size
 
     def _block(self, number: int) -> bytes:
         return self._disk.at(self._offset(number), self.super.block_size)
 
     def _content(self, inode: Inode) -> bytes:
-        """All bytes of a file whose size was found bearable."""
-        if inode.flags & SCRAMBLED:
-            raise StoreError("encrypted")
+        """The contents of a file; the caller has checked its size."""
+        if inode.flags & ENCRYPTED_FILE:
+            raise StoreError("encrypted file")
         if inode.flags & INLINE:
             kept = inode.block + inode.tail
             if inode.size > len(kept):
-                raise StoreError("a damaged ext4 file system: an inode without its contents")
+                raise StoreError("damaged ext4 file system: inline data is missing")
             return kept[: inode.size]
         size = self.super.block_size
         wanted = -(-inode.size // size)
@@ -213,16 +389,16 @@ class Ext4Files:
             node = pending.pop()
             visited += 1
             if visited > MOST_NODES:
-                raise StoreError("a damaged ext4 file system: an extent tree without end")
+                raise StoreError("damaged ext4 file system: extent tree too large")
             yield from node.extents
             for child in node.children:
                 below = extent_node(self._block(child))
                 if below.depth >= node.depth:
-                    raise StoreError("a damaged ext4 file system: an extent tree in a loop")
+                    raise StoreError("damaged ext4 file system: loop in an extent tree")
                 pending.append(below)
 
     def _indirect(self, inode: Inode, wanted: int) -> Iterator[Extent]:
-        """Twelve direct blocks, then blocks of numbers one, two and three levels deep."""
+        """Twelve direct blocks, then single, double and triple indirect ones."""
         numbers = block_numbers(inode.block)
         for index, number in enumerate(numbers[:12]):
             yield Extent(index, 1, number)
@@ -232,25 +408,27 @@ class Ext4Files:
             span *= self.super.block_size // 4
             if first >= wanted:
                 return
-            yield from self._numbers(number, first, span, visited)
+            yield from self._indirect_block(number, first, span, visited)
             first += span
 
-    def _numbers(self, block: int, first: int, span: int, visited: list[int]) -> Iterator[Extent]:
+    def _indirect_block(
+        self, block: int, first: int, span: int, visited: list[int]
+    ) -> Iterator[Extent]:
         if block == 0:
             return
         visited[0] += 1
         if visited[0] > MOST_NODES:
-            raise StoreError("a damaged ext4 file system: too many blocks of block numbers")
+            raise StoreError("damaged ext4 file system: too many indirect blocks")
         below = span // (self.super.block_size // 4)
         for index, number in enumerate(block_numbers(self._block(block))):
             if below == 1:
                 yield Extent(first + index, 1, number)
             else:
-                yield from self._numbers(number, first + index * below, below, visited)
+                yield from self._indirect_block(number, first + index * below, below, visited)
 
 
 def is_root(files: Ext4Files) -> bool:
-    """Does it look like a machine's root, and not like its /boot or a data disk?"""
+    """Does it look like a root file system, not like /boot or a data disk?"""
     try:
         names = set(files.names("/"))
     except SourceError:

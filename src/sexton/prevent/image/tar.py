@@ -1,53 +1,54 @@
 r"""A root file system in a tar (``docker export``, ``tar -C /mnt -c .``), plain or compressed.
 
-Read from front to back, never unpacked. Names of all members are kept, and the contents of those
-that say how a machine is set up: everything small under ``/etc`` and the unit files. Another small
-file that is asked for (kubelet's configuration in a place of somebody's own) is looked up again.
-The formats are those of tar(5): ustar, GNU's long names, pax. Written here and not left to
-`tarfile`, which believes a header's word on how much to read into memory.
+Read from front to back, never unpacked to disk. Keeps the names of all members, and the contents of
+those that configure a machine: small files under ``/etc`` and unit files. Another small file
+(kubelet's configuration at an unusual path) is fetched from the tar when it is read. The formats
+are those of tar(5): ustar, GNU long names, pax. `tarfile` is not used to iterate, because it trusts
+a header on how much to read into memory.
 
-What a hostile tar may hold, and what becomes of it: a member with ``..`` is left out and counted;
-an absolute name begins at the tree's root; a hard link shares what the *tar* holds under that name,
-or nothing; devices and FIFOs are names; names of absurd length or depth are left out; what is
-larger than `MOST_FILE` is a name; and the whole is bounded in members, bytes kept and bytes read.
+How hostile members are handled: names with ``..`` are skipped and counted; absolute names start at
+the tree's root; a hard link shares what the *tar* holds under that name; devices, FIFOs and files
+larger than `MOST_FILE` are kept as names only; overlong or overly deep names are skipped. The
+number of members, the bytes kept and the bytes read are bounded.
 
 >>> pax_records(b"30 path=usr/lib/systemd/x.timer\n")
 Traceback (most recent call last):
     ...
-sexton.errors.StoreError: the tar is damaged: a pax record that lies about its length
+sexton.errors.StoreError: the tar is damaged: pax record of the wrong length
 >>> pax_records(b"12 path=a/b\n13 size=1024\n")
 {'path': 'a/b', 'size': '1024'}
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
-from sexton.errors import StoreError
+from sexton.errors import SourceMalformed, StoreError
+from sexton.host.archive import ArchiveFiles
+from sexton.host.reader import DEFAULT_LIMIT, FileStatus
 from sexton.model.text import printable
-from sexton.prevent.image.packing import READ, packing_of, unpacked
-from sexton.prevent.image.tree import ImageTree
 
 MOST_MEMBERS = 1_000_000
 MOST_KEPT = 128 << 20
 MOST_FILE = 1 << 20
-#: A header's own texts: a path is at most 4,096 bytes on Linux.
+#: Long names and pax records; a path has at most 4,096 bytes on Linux.
 MOST_HEADER = 64 << 10
 MOST_STREAM = 64 << 30
 MOST_DEPTH = 64
 MOST_NAME = 4096
-#: Files that are looked up again in a packed tar: each time it is unpacked as far as there.
-MOST_AGAIN = 8
+#: Files fetched from a compressed tar; each fetch decompresses it up to that file.
+MOST_FETCHES = 8
 _BLOCK = 512
 _STEP = 1 << 20
-#: Where a machine's set-up is written down; other files are only names.
+#: Paths that configure a machine; their contents are kept.
 KEPT = (
     "etc/",
     "usr/lib/systemd/",
@@ -67,15 +68,139 @@ KEPT = (
     "proc/",
     "sys/fs/cgroup/",
 )
-
-
-#: Disks travel in tars, too: an appliance (OVA), Google's disk.raw, Vagrant's box.img.
+#: Disk images packed in a tar: an OVA, Google's disk.raw, Vagrant's box.img.
 _DISKS = (".ovf", ".vmdk", ".raw", ".img", ".qcow2", ".vhd", ".vhdx")
-_UNPACK_DISK = "tar -xf FILE, then qemu-img convert -O raw DISK OUT, and give that"
+_UNPACK_DISK = "tar -xf FILE, then qemu-img convert -O raw DISK OUT, and use OUT"
+_MEMORY = 256 << 20
+#: Compressions that are read; others are refused with the command to decompress them.
+_SUPPORTED = ("gzip", "bzip2", "xz")
+
+
+class Compression(NamedTuple):
+    """`command` decompresses it."""
+
+    name: str
+    command: str
+
+
+_COMPRESSIONS: dict[bytes, Compression] = {
+    b"\x1f\x8b": Compression("gzip", "gunzip"),
+    b"BZh": Compression("bzip2", "bunzip2"),
+    b"\xfd7zXZ\x00": Compression("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": Compression("zstd", "zstd -d"),
+    b"\x04\x22\x4d\x18": Compression("lz4", "lz4 -d"),
+    b"LZIP": Compression("lzip", "lzip -d"),
+    b"\x89LZO\x00": Compression("lzop", "lzop -d"),
+    b"PK\x03\x04": Compression("zip", "unzip"),
+}
+
+
+def compression_of(start: bytes) -> Compression | None:
+    r"""By the first bytes of a file; `None` if it is not compressed.
+
+    >>> compression_of(b"\x1f\x8b\x08")
+    Compression(name='gzip', command='gunzip')
+    """
+    return next((found for magic, found in _COMPRESSIONS.items() if start.startswith(magic)), None)
+
+
+def _decompressed(stream: BinaryIO, name: str) -> BinaryIO:
+    """The decompressed stream; the stream itself if it is not compressed."""
+    found = {
+        "gzip": lambda: gzip.GzipFile(fileobj=stream),
+        "bzip2": lambda: bz2.BZ2File(stream),
+        "xz": lambda: io.BufferedReader(_Xz(stream)),
+    }.get(name, lambda: stream)()
+    return cast("BinaryIO", found)
+
+
+class _Xz(io.RawIOBase):
+    """An .xz stream, decompressed with at most `_MEMORY`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._decompressor = lzma.LZMADecompressor(memlimit=_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while True:
+            if self._decompressor.eof:  # an .xz file may hold several streams
+                rest = self._decompressor.unused_data or self._stream.read(1 << 16)
+                if not rest.strip(b"\0"):
+                    return 0
+                self._decompressor = lzma.LZMADecompressor(memlimit=_MEMORY)
+                piece = self._decompressor.decompress(rest, len(buffer))
+            else:
+                given = self._stream.read(1 << 16) if self._decompressor.needs_input else b""
+                if self._decompressor.needs_input and not given:
+                    raise EOFError("unexpected end")
+                piece = self._decompressor.decompress(given, len(buffer))
+            if piece:
+                buffer[: len(piece)] = piece
+                return len(piece)
+
+
+class ImageTree(ArchiveFiles):
+    """A tree in memory in which some files have no contents yet, or are known by name only.
+
+    `fetch` reads a file's contents on demand, by the offset and size it was added with.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes] | None = None) -> None:
+        super().__init__()
+        self._unreadable: dict[str, str] = {}
+        self._deferred: dict[str, tuple[int, int]] = {}
+        self._fetch = fetch
+
+    def add_unreadable(self, path: str, why: str) -> None:
+        """A file known by name only."""
+        self._unreadable[self._enter(path, is_dir=False)] = why
+
+    def add_deferred(self, path: str, offset: int, size: int) -> None:
+        """A file whose contents are fetched on the first read."""
+        self._deferred[self._enter(path, is_dir=False)] = offset, size
+
+    def forget(self, path: str) -> None:
+        """Drop a file: a later member of a tar replaces an earlier one of the same name."""
+        for kept in (self._contents, self._links, self._unreadable, self._deferred):
+            kept.pop(path, None)
+
+    def deferred(self, path: str) -> tuple[int, int] | None:
+        """Offset and size of a file that has not been fetched."""
+        return self._deferred.get(path)
+
+    def content(self, path: str) -> bytes | None:
+        """The contents a hard link to `path` shares; links are not followed."""
+        return self._contents.get(path)
+
+    def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
+        found = self._find(path)
+        why = self._unreadable.get(found)
+        if why is not None:
+            raise SourceMalformed(path, 0, why)
+        deferred = self._deferred.get(found)
+        if deferred is not None and self._fetch is not None:
+            if deferred[1] > limit:
+                raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
+            try:
+                content = self._fetch(*deferred)
+            except StoreError as error:
+                raise SourceMalformed(path, 0, str(error)) from None
+            self.forget(found)
+            self.add_file(found, content)
+        return super().read(path, limit)
+
+    def status(self, path: str) -> FileStatus:
+        found = self._find(path, last=False)
+        if found in self._unreadable or found in self._deferred:
+            return FileStatus(0, 1, is_dir=False)
+        return super().status(path)
 
 
 class Member(NamedTuple):
-    """One member: `kind` is "file", "link", "hard", "dir" or what else it is, in words."""
+    """`kind` is "file", "link", "hard", "dir", or a description such as "a FIFO"."""
 
     name: str
     kind: str
@@ -84,80 +209,86 @@ class Member(NamedTuple):
 
 
 class TarImage(NamedTuple):
-    """The tree, and what a reader should know of how it was read."""
+    """The tree, and notes on skipped members."""
 
     files: ImageTree
     notes: tuple[str, ...]
 
 
 def is_tar(start: bytes) -> bool:
-    """Does this look like a tar's first block, or like something a tar is packed in?"""
-    return start[257:262] == b"ustar" or packing_of(start) is not None
+    """Is this the first block of a tar, or of a compressed file?"""
+    return start[257:262] == b"ustar" or compression_of(start) is not None
 
 
 def read_tar(stream: BinaryIO) -> TarImage:
-    """The tree of a tar; `StoreError` where it is none, is damaged, or is more than we take.
+    """The tree of a tar; `StoreError` if it is no tar, is damaged, or exceeds the limits.
 
-    The stream has to stay open as long as the tree is read.
+    The stream must stay open while the tree is in use.
     """
     start = stream.read(_BLOCK)
-    packing = packing_of(start)
-    if packing is not None and packing.name not in READ:
-        told = f"packed with {packing.name}, which is not read here"
-        raise StoreError(f"{told}: {packing.unpack} FILE, and give what comes out")
-    name = "" if packing is None else packing.name
-    tree = ImageTree(_Again(stream, name))
+    compression = compression_of(start)
+    if compression is not None and compression.name not in _SUPPORTED:
+        raise StoreError(
+            f"compressed with {compression.name}, which is not supported:"
+            f" run {compression.command} FILE and use the result"
+        )
+    name = "" if compression is None else compression.name
+    tree = ImageTree(_Fetch(stream, name))
     try:
-        with _damage_told():
-            return _fill(tree, _opened(stream, name))
-    except _NoTarError:
-        if packing is None:
-            raise StoreError("no tar") from None
-        told = f"packed with {name}, and no tar is in it"
-        raise StoreError(f"{told}: {packing.unpack} FILE, and give what comes out") from None
+        with _damage_reported():
+            return _fill(tree, _source(stream, name))
+    except _NotATarError:
+        if compression is None:
+            raise StoreError("not a tar") from None
+        raise StoreError(
+            f"compressed with {name}, but not a tar: run {compression.command} FILE and use the"
+            " result"
+        ) from None
 
 
-class _NoTarError(StoreError):
-    """Its very first block is no header."""
+class _NotATarError(StoreError):
+    """The first block is not a tar header."""
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
+def _damage_reported() -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise StoreError(f"the tar is damaged or cut short: {error}") from None
+        raise StoreError(f"the tar is damaged or truncated: {error}") from None
     except OSError as error:
-        raise StoreError(f"the tar cannot be read: {error}") from None
+        raise StoreError(f"cannot read the tar: {error}") from None
 
 
-def _opened(stream: BinaryIO, packing: str) -> _Source:
-    """The plain tar, from its beginning."""
+def _source(stream: BinaryIO, compression: str) -> _Source:
+    """The decompressed tar, from its start."""
     stream.seek(0)
-    return _Source(unpacked(stream, packing), seekable=not packing)
+    return _Source(_decompressed(stream, compression), seekable=not compression)
 
 
-class _Again:
-    """Looks up one more file, by where it lies in the plain tar."""
+class _Fetch:
+    """Reads one more file, by its offset in the decompressed tar."""
 
-    def __init__(self, stream: BinaryIO, packing: str) -> None:
+    def __init__(self, stream: BinaryIO, compression: str) -> None:
         self._stream = stream
-        self._packing = packing
-        self._left = MOST_AGAIN
+        self._compression = compression
+        self._left = MOST_FETCHES
 
-    def __call__(self, place: int, size: int) -> bytes:
-        if self._packing:
+    def __call__(self, offset: int, size: int) -> bytes:
+        if self._compression:
             if not self._left:
-                raise StoreError("not kept from the tar, which was unpacked often enough already")
+                raise StoreError(
+                    f"not read: more than {MOST_FETCHES} such files in a compressed tar"
+                )
             self._left -= 1
-        with _damage_told():
-            source = _opened(self._stream, self._packing)
-            source.skip(place)
+        with _damage_reported():
+            source = _source(self._stream, self._compression)
+            source.skip(offset)
             return source.take(source.padded(size))[:size]
 
 
 class _Source:
-    """A stream read forwards, counted, and skipped over without keeping what is skipped."""
+    """A stream read forwards that counts its position and can skip."""
 
     def __init__(self, stream: BinaryIO, seekable: bool) -> None:
         self._stream = stream
@@ -168,22 +299,22 @@ class _Source:
         piece = self._stream.read(size)
         self.at += len(piece)
         if len(piece) < size and size > _BLOCK:
-            raise EOFError("ends inside a member")
+            raise EOFError("it ends inside a member")
         return piece
 
     def skip(self, size: int) -> None:
         self.at += size
         if self.at > MOST_STREAM:
-            raise StoreError(f"the tar is larger than {MOST_STREAM >> 30} GB unpacked")
+            raise StoreError(f"the tar is larger than {MOST_STREAM >> 30} GB uncompressed")
         if self._end is not None:
             if self.at > self._end:
-                raise EOFError("ends inside a member")
+                raise EOFError("it ends inside a member")
             self._stream.seek(size, io.SEEK_CUR)
             return
         while size > 0:
             piece = self._stream.read(min(size, _STEP))
             if not piece:
-                raise EOFError("ends inside a member")
+                raise EOFError("it ends inside a member")
             size -= len(piece)
 
     def padded(self, size: int) -> int:
@@ -191,21 +322,21 @@ class _Source:
 
 
 def _length(stream: BinaryIO) -> int:
-    """The file's size, from its beginning."""
+    """The file's size; leaves it at the start."""
     length = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     return length
 
 
 def _fill(tree: ImageTree, source: _Source) -> TarImage:
-    outside = strange = kept = 0
+    outside = invalid = kept = 0
     seen_layers = False
     disks: list[str] = []
     for member in _members(source):
-        path = _place(member.name)
+        path = _tree_path(member.name)
         if path is None:
             outside += ".." in member.name.split("/")
-            strange += ".." not in member.name.split("/")
+            invalid += ".." not in member.name.split("/")
             source.skip(source.padded(member.size))
             continue
         seen_layers |= path.endswith("/layer.tar") or path.startswith("/blobs/sha256/")
@@ -214,60 +345,59 @@ def _fill(tree: ImageTree, source: _Source) -> TarImage:
         if member.kind == "file" and path[1:].startswith(KEPT) and member.size <= MOST_FILE:
             kept += member.size
             if kept > MOST_KEPT:
-                raise StoreError(f"the tar has more than {MOST_KEPT >> 20} MB of settings")
+                raise StoreError(
+                    f"the tar has more than {MOST_KEPT >> 20} MB of configuration files"
+                )
             tree.forget(path)
             tree.add_file(path, source.take(source.padded(member.size))[: member.size])
             continue
-        _name(tree, path, member, source.at)
+        _add(tree, path, member, source.at)
         source.skip(source.padded(member.size))
     if seen_layers:
         raise StoreError(
-            "this is an image in layers (docker save, OCI): docker create IMAGE, then docker export"
+            "a layered image (docker save, OCI): run docker create IMAGE, then docker export"
         )
     if disks and not {"etc", "usr"} & set(tree.names("/")):
-        raise StoreError(f"a tar with a disk in it ({printable(disks[0])}): {_UNPACK_DISK}")
-    return TarImage(tree, tuple(_notes(outside, strange)))
+        raise StoreError(f"a tar that holds a disk image ({printable(disks[0])}): {_UNPACK_DISK}")
+    return TarImage(tree, tuple(_notes(outside, invalid)))
 
 
-def _name(tree: ImageTree, path: str, member: Member, place: int) -> None:
-    """A member whose contents are not kept; `place` is where they lie."""
+def _add(tree: ImageTree, path: str, member: Member, offset: int) -> None:
+    """Add a member whose contents, at `offset`, are not kept."""
     if member.kind == "dir":
         tree.add_directory(path)
         return
-    target = _place(member.target) or ""
-    shared, later = tree.content(target), tree.later(target)
+    target = _tree_path(member.target) or ""
+    shared, deferred = tree.content(target), tree.deferred(target)
     tree.forget(path)
     if member.kind == "link":
         tree.add_link(path, member.target[:MOST_NAME])
     elif member.kind == "hard" and shared is not None:
         tree.add_file(path, shared)
-    elif member.kind == "hard" and later is not None:
-        tree.add_later(path, *later)
+    elif member.kind == "hard" and deferred is not None:
+        tree.add_deferred(path, *deferred)
     elif member.kind == "hard":
-        tree.add_closed(path, "a hard link to a file whose contents are not kept")
+        tree.add_unreadable(path, "a hard link to a file that is not kept")
     elif member.kind != "file":
-        tree.add_closed(path, member.kind)
-    elif _big(member):
-        tree.add_closed(path, f"larger than {MOST_FILE:,} bytes")
+        tree.add_unreadable(path, member.kind)
+    elif member.size > MOST_FILE:
+        tree.add_unreadable(path, f"larger than {MOST_FILE:,} bytes")
     else:
-        tree.add_later(path, place, member.size)
+        tree.add_deferred(path, offset, member.size)
 
 
-def _big(member: Member) -> bool:
-    return member.kind == "file" and member.size > MOST_FILE
-
-
-def _notes(outside: int, strange: int) -> Iterator[str]:
+def _notes(outside: int, invalid: int) -> Iterator[str]:
     if outside:
-        yield f"{outside:,} members with .. in their names would lead out of the tree: left out"
-    if strange:
-        yield f"{strange:,} members with names too long or too deep for a file system: left out"
+        yield f"{outside:,} members skipped: .. in their names"
+    if invalid:
+        yield f"{invalid:,} members skipped: names too long or too deep"
 
 
-def _place(name: str) -> str | None:
-    """The path a member has in the tree; `None` for one that must not be there.
+def _tree_path(name: str) -> str | None:
+    """A member's path in the tree; `None` if it must be skipped.
 
-    >>> _place("./etc//passwd"), _place("/etc/shadow"), _place("a/../../b"), _place("./")
+    >>> names = ("./etc//passwd", "/etc/shadow", "a/../../b", "./")
+    >>> tuple(map(_tree_path, names))
     ('/etc/passwd', '/etc/shadow', None, '/')
     """
     if len(name) > MOST_NAME:
@@ -279,7 +409,7 @@ def _place(name: str) -> str | None:
 
 
 def _members(source: _Source) -> Iterator[Member]:
-    """Each member, with the source at the beginning of its contents."""
+    """Each member, with the source at the start of its contents."""
     names: dict[str, str] = {}
     for number in range(MOST_MEMBERS + 1):
         block = source.take(_BLOCK)
@@ -287,18 +417,18 @@ def _members(source: _Source) -> Iterator[Member]:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
             if number == 0:
-                raise _NoTarError("no tar") from None
+                raise _NotATarError("not a tar") from None
             if not _is_end(block):
-                raise StoreError(f"the tar is damaged or cut short: {error}") from None
+                raise StoreError(f"the tar is damaged or truncated: {error}") from None
             return
         except (ValueError, OverflowError) as error:
             raise StoreError(f"the tar is damaged: {error}") from None
         if header.size < 0:
-            raise StoreError("the tar is damaged: a member of negative size")
+            raise StoreError("the tar is damaged: negative member size")
         if header.type in (b"L", b"K", b"x", b"X"):
-            names |= _texts(header, source)
+            names |= _long_names(header, source)
             continue
-        if header.type == b"g":  # for all that follows: nothing in it is ours to use
+        if header.type == b"g":  # global pax header: nothing in it is used
             source.skip(source.padded(header.size))
             continue
         if header.type == b"S":
@@ -309,13 +439,13 @@ def _members(source: _Source) -> Iterator[Member]:
 
 
 def _is_end(block: bytes) -> bool:
-    """A block of zeros ends a tar; some writers just stop."""
+    """A tar ends with a block of zeros; some writers just stop."""
     return not block.strip(b"\0")
 
 
-def _texts(header: tarfile.TarInfo, source: _Source) -> dict[str, str]:
+def _long_names(header: tarfile.TarInfo, source: _Source) -> dict[str, str]:
     if header.size > MOST_HEADER:
-        raise StoreError(f"the tar has a name of {header.size:,} bytes")
+        raise StoreError(f"the tar has a name with {header.size:,} bytes")
     raw = source.take(source.padded(header.size))[: header.size]
     if header.type in (b"x", b"X"):
         return pax_records(raw)
@@ -332,7 +462,7 @@ def pax_records(raw: bytes) -> dict[str, str]:
         line = raw[:length]
         key, equals, value = line[len(word) + 1 : -1].partition(b"=")
         if not equals or line[-1:] != b"\n" or len(line) != length:
-            raise StoreError("the tar is damaged: a pax record that lies about its length")
+            raise StoreError("the tar is damaged: pax record of the wrong length")
         found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
         raw = raw[length:]
     return found
@@ -340,11 +470,11 @@ def pax_records(raw: bytes) -> dict[str, str]:
 
 def _member(header: tarfile.TarInfo, names: dict[str, str]) -> Member:
     size = header.size
-    told = names.get("size", "")
-    if told:
-        if not (told.isascii() and told.isdigit() and len(told) < 20):
-            raise StoreError("the tar is damaged: a size that is no number")
-        size = int(told)
+    pax_size = names.get("size", "")
+    if pax_size:
+        if not (pax_size.isascii() and pax_size.isdigit() and len(pax_size) < 20):
+            raise StoreError("the tar is damaged: invalid pax size")
+        size = int(pax_size)
     name, target = names.get("path", header.name), names.get("linkpath", header.linkname)
     if any(key.startswith("GNU.sparse") for key in names) or header.type == b"S":
         return Member(names.get("GNU.sparse.name", name), "a sparse file", size, "")
@@ -360,10 +490,10 @@ def _member(header: tarfile.TarInfo, names: dict[str, str]) -> Member:
 
 
 def _skip_sparse_map(block: bytes, source: _Source) -> None:
-    """GNU's old sparse format goes on in further blocks as long as each says so."""
+    """In GNU's old sparse format each block says whether another one follows."""
     more = block[482]
     for _ in range(1 << 16):
         if not more:
             return
         more = source.take(_BLOCK).ljust(_BLOCK, b"\0")[504]
-    raise StoreError("the tar is damaged: a sparse map without end")
+    raise StoreError("the tar is damaged: sparse map too long")

@@ -1,21 +1,21 @@
-"""The fields of ``KubeletConfiguration`` in ``kubelet.config.k8s.io/v1beta1``, and their kinds.
+"""The fields of ``KubeletConfiguration`` in ``kubelet.config.k8s.io/v1beta1``, and their types.
 
-Written down from Kubernetes' published reference as it stood in mid-2026 (k8s.io/kubelet,
-config/v1beta1), with fields that only newer or only older releases have: v1beta1 has grown for
-years and dropped nothing that was documented. What is not in here is no field of any release; one
-that came later than this list would be told as unknown, which is why every such line names the
-list's date.
+From Kubernetes' published reference as of mid-2026 (k8s.io/kubelet, config/v1beta1), including
+fields that only newer or only older releases have: v1beta1 has grown for years and dropped nothing
+that was documented. A field added after that date would be reported as unknown, which is why every
+such message names the date.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
 AS_OF = "mid-2026"
 
-#: What a value is. "duration" is Go's ("1m30s"), "quantities" a map of text to text.
+#: Types of values. "duration" is Go's ("1m30s"), "quantities" a map of strings to strings.
 STRING, BOOL, INT, FLOAT, DURATION = "string", "bool", "int", "float", "duration"
 STRINGS, INTS, QUANTITIES, GATES, LISTS = "strings", "ints", "quantities", "gates", "lists"
 ANY = "any"
@@ -23,16 +23,16 @@ ANY = "any"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind` is one of the words above, "object" or "objects" (a list of them) with `fields`;
-    `choices` are all that is allowed; `least` and `most` bound a number; `idle` says since when
-    it does nothing."""
+    """`kind` is one of the types above, "object" or "objects" (a list of them) with `fields`;
+    `choices` are the allowed values; `least` and `most` bound a number; `no_effect` is set if
+    kubelet does not use the field."""
 
     kind: str
     fields: dict[str, Field] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
-    idle: str = ""
+    no_effect: str = ""
 
 
 def _many(kind: str, names: str) -> dict[str, Field]:
@@ -114,10 +114,10 @@ FIELDS: dict[str, Field] = {
     "podsPerCore": _number(0),
     "containerLogMaxFiles": _number(2),
     "containerLogMaxWorkers": _number(1),
-    "iptablesMasqueradeBit": Field(INT, idle=_NO_EFFECT),
-    "iptablesDropBit": Field(INT, idle=_NO_EFFECT),
-    "streamingConnectionIdleTimeout": Field(DURATION, idle=_NO_EFFECT),
-    "runOnce": Field(BOOL, idle="is refused by current kubelets"),
+    "iptablesMasqueradeBit": Field(INT, no_effect=_NO_EFFECT),
+    "iptablesDropBit": Field(INT, no_effect=_NO_EFFECT),
+    "streamingConnectionIdleTimeout": Field(DURATION, no_effect=_NO_EFFECT),
+    "runOnce": Field(BOOL, no_effect="is refused by current kubelets"),
     "memoryThrottlingFactor": Field(FLOAT, least=0, most=1),
     "tlsCurvePreferences": Field(INTS),
     "staticPodURLHeader": Field(LISTS),
@@ -179,36 +179,36 @@ FIELDS: dict[str, Field] = {
     "userNamespaces": _object(idsPerPod=_number(65536)),
 }
 
-#: Names that are written about and are no fields, with what is meant.
-INVENTED: dict[str, str] = {
-    "cgroupVersion": "no kubelet chooses the cgroup version: the kernel command line and systemd"
-    " do; failCgroupV1 decides whether kubelet starts on v1",
-    "cgroupV2": "no kubelet chooses the cgroup version; failCgroupV1 decides whether kubelet"
+#: Names often taken for fields, and what to use instead.
+NOT_FIELDS: dict[str, str] = {
+    "cgroupVersion": "kubelet does not choose the cgroup version: the kernel command line and"
+    " systemd do; failCgroupV1 decides whether kubelet starts on v1",
+    "cgroupV2": "kubelet does not choose the cgroup version; failCgroupV1 decides whether kubelet"
     " starts on v1",
-    "cgroupsV2": "no kubelet chooses the cgroup version; failCgroupV1 decides whether kubelet"
+    "cgroupsV2": "kubelet does not choose the cgroup version; failCgroupV1 decides whether kubelet"
     " starts on v1",
-    "housekeepingInterval": "it is a flag: --housekeeping-interval",
-    "cgroupStatsPeriod": "how often cgroups are read is a flag: --housekeeping-interval",
-    "statsPeriod": "how often cgroups are read is a flag: --housekeeping-interval",
-    "reservedCPUs": "the field is reservedSystemCPUs",
-    "resolverConfig": "the field is resolvConf",
-    "hostnameOverride": "it is a flag: --hostname-override",
-    "nodeIP": "it is a flag: --node-ip",
-    "nodeLabels": "it is a flag: --node-labels",
-    "containerRuntime": "no kubelet since 1.24 knows it; the field is containerRuntimeEndpoint",
-    "networkPlugin": "no kubelet since 1.24 knows it; the container runtime loads CNI",
-    "cniConfDir": "no kubelet since 1.24 knows it; the container runtime loads CNI",
-    "nodeAllocatable": "it is made of systemReserved, kubeReserved and evictionHard",
-    "evictionThresholds": "the fields are evictionHard and evictionSoft",
-    "memoryLimit": "no kubelet limits itself; kubeReserved with kubeReservedCgroup does",
+    "housekeepingInterval": "use the flag --housekeeping-interval",
+    "cgroupStatsPeriod": "use the flag --housekeeping-interval",
+    "statsPeriod": "use the flag --housekeeping-interval",
+    "reservedCPUs": "use reservedSystemCPUs",
+    "resolverConfig": "use resolvConf",
+    "hostnameOverride": "use the flag --hostname-override",
+    "nodeIP": "use the flag --node-ip",
+    "nodeLabels": "use the flag --node-labels",
+    "containerRuntime": "removed in 1.24; use containerRuntimeEndpoint",
+    "networkPlugin": "removed in 1.24; the container runtime loads CNI",
+    "cniConfDir": "removed in 1.24; the container runtime loads CNI",
+    "nodeAllocatable": "it is derived from systemReserved, kubeReserved and evictionHard",
+    "evictionThresholds": "use evictionHard and evictionSoft",
+    "memoryLimit": "kubelet cannot limit itself; use kubeReserved with kubeReservedCgroup",
 }
-#: What an invented name stands for, where one field and no other is meant.
-MEANT = {"reservedCPUs": "reservedSystemCPUs", "resolverConfig": "resolvConf"}
+#: Replacements that are safe to apply: exactly one field can be meant.
+REPLACEMENTS = {"reservedCPUs": "reservedSystemCPUs", "resolverConfig": "resolvConf"}
 
-#: Feature gates that are written about and never existed: kubelet refuses to start with one.
-INVENTED_GATES: dict[str, str] = dict.fromkeys(
+#: Names often taken for feature gates: kubelet refuses to start with one.
+NOT_GATES: dict[str, str] = dict.fromkeys(
     ("CgroupV2", "CgroupsV2", "CGroupV2", "CgroupsVersion2"),
-    "there has never been such a gate: cgroup v2 needs none",
+    "never was a feature gate: cgroup v2 needs none",
 )
 
 #: Signals that eviction thresholds may name, and kubelet's defaults for the hard ones.
@@ -229,3 +229,78 @@ DEFAULT_HARD = {
     "nodefs.inodesFree": "5%",
     "imagefs.available": "15%",
 }
+
+_DURATION = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_QUANTITY = re.compile(r"([-+]?(?:\d+(?:\.\d*)?|\.\d+))(m|u|n|[kMGTPE]i?|Ki|[eE][-+]?\d{1,3})?")
+_FACTORS = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    **{unit: 1000.0**power for power, unit in enumerate("MGTPE", 2)},
+    **{f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)},
+}
+#: No real duration or quantity is longer.
+_LONGEST = 40
+
+
+def duration(text: str) -> float | None:
+    """A Go duration in seconds; `None` if it is not one.
+
+    >>> duration("1m30s"), duration("10s"), duration("0"), duration("10"), duration("ten")
+    (90.0, 10.0, 0.0, None, None)
+    """
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    sign = -1.0 if text.startswith("-") else 1.0
+    bare = text[1:] if text[:1] in ("-", "+") else text
+    if len(bare) > _LONGEST or not _DURATION.match(text):
+        return None
+    parts = _PART.findall(bare)
+    if "".join(number + unit for number, unit in parts) != bare:
+        return None
+    return sign * sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def quantity(text: str) -> float | None:
+    """A Kubernetes quantity; `None` if it is not one.
+
+    >>> quantity("100Mi"), quantity("500m"), quantity("2"), quantity("1e3"), quantity("10%")
+    (104857600.0, 0.5, 2.0, 1000.0, None)
+    """
+    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if found is None:
+        return None
+    number, unit = float(found[1]), found[2] or ""
+    if unit[:1] in ("e", "E") and unit != "E" and not unit.endswith("i"):
+        return number * 10.0 ** int(unit[1:])
+    factor = _FACTORS.get(unit)
+    return None if factor is None else number * factor
+
+
+def threshold(text: str) -> tuple[float, str] | None:
+    """An eviction threshold: a percentage ("%") or a quantity (""); `None` if it is neither.
+
+    >>> threshold("10%"), threshold("100Mi"), threshold("a lot")
+    ((10.0, '%'), (104857600.0, ''), None)
+    """
+    if text.endswith("%"):
+        try:
+            value = float(text[:-1])
+        except ValueError:
+            return None
+        return (value, "%") if 0 <= value <= 100 else None
+    amount = quantity(text)
+    return None if amount is None else (amount, "")

@@ -1,11 +1,11 @@
-"""YAML or JSON as plain values that still know their lines, from files nobody vouches for.
+"""Parses untrusted YAML or JSON into values with line numbers.
 
-PyYAML's *events* are used and not its loader: the loader recurses as deep as the file says, lets
-the last of two equal keys win, and follows aliases into a billion laughs. Here depth and size are
-bounded, a repeated key is an error (as kubelet has it), and an alias is refused: no kubelet
-configuration needs one.
+Uses PyYAML's *events*, not its loader: the loader recurses as deep as the file does, keeps the last
+of two equal keys, and expands aliases (billion laughs). Here depth and size are bounded, a
+duplicate key is an error (as in kubelet), and aliases are refused: no kubelet configuration needs
+one.
 
-Scalars are resolved as YAML 1.1 does (``yes`` is true), which is what kubelet's reader does.
+Scalars follow YAML 1.1 (``yes`` is true), as in kubelet's parser.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 from sexton.errors import SextonError
 from sexton.model.text import printable, shorten
 
-#: Real ones have three levels and about a hundred values.
+#: Real files have three levels and about a hundred values.
 MOST_DEPTH = 20
 MOST_NODES = 20_000
-NEEDS_YAML = "reading YAML needs PyYAML: pip install 'sexton[gate]'"
+NEEDS_YAML = "PyYAML is required for YAML: pip install 'sexton[gate]'"
 
 Scalar = str | int | float | bool | None
 
 
 class TreeError(SextonError):
-    """The text is no tree; `line` (from 1, 0 where none can be named) says where."""
+    """The text cannot be parsed; `line` counts from 1, 0 if unknown."""
 
     def __init__(self, detail: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {detail}" if line else detail)
@@ -35,11 +35,11 @@ class TreeError(SextonError):
 
 
 class LibraryMissing(TreeError):
-    """It is YAML, and nothing here reads that."""
+    """The text is YAML and PyYAML is not installed."""
 
 
 class Entry(NamedTuple):
-    """One key of a mapping: its line, what it holds, and the line after its last."""
+    """One key of a mapping: its line, its value, and the line after its end."""
 
     line: int
     node: Node
@@ -50,22 +50,18 @@ class Entry(NamedTuple):
 class Node:
     """`value` is a scalar, or `None` beside `entries` (a mapping) or `items` (a list).
 
-    `start` and `stop` are where a scalar stands in the text, in characters; -1 where unknown.
-    `block` is true for a mapping that is written one key a line.
+    `block` is true for a mapping written with one key per line.
     """
 
     line: int
     value: Scalar = None
     entries: dict[str, Entry] | None = None
     items: list[Node] | None = None
-    start: int = -1
-    stop: int = -1
     block: bool = False
-    quoted: bool = False
 
     @property
     def plain(self) -> Any:
-        """The value without its lines."""
+        """The value without line numbers."""
         if self.entries is not None:
             return {key: entry.node.plain for key, entry in self.entries.items()}
         if self.items is not None:
@@ -74,30 +70,30 @@ class Node:
 
 
 def read_tree(text: str) -> tuple[Node, str]:
-    """The document and its format, "json" or "yaml"; `TreeError` where it is neither."""
+    """The document and its format, "json" or "yaml"; `TreeError` if it is neither."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         try:
             return _json(text), "json"
         except json.JSONDecodeError as error:
-            # A YAML flow mapping starts the same way; what neither can read is told as JSON.
+            # A YAML flow mapping starts the same way; if both fail, report the JSON error.
             try:
                 return _yaml(text), "yaml"
             except TreeError:
-                raise TreeError(f"no JSON: {error.msg}", error.lineno) from None
+                raise TreeError(f"invalid JSON: {error.msg}", error.lineno) from None
     return _yaml(text), "yaml"
 
 
 def _json(text: str) -> Node:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in found:
-            if key in told:
-                raise TreeError(f"{_shown(key)} is there twice", _line_of(text, key))
-            told[key] = value
-        return told
+            if key in values:
+                raise TreeError(f"{_shown(key)} is a duplicate key", _line_of(text, key))
+            values[key] = value
+        return values
 
     def refuse(word: str) -> float:
-        raise TreeError(f"{word} is no number in JSON")
+        raise TreeError(f"{word} is not valid in JSON")
 
     if text.count("{") + text.count("[") > MOST_NODES:
         raise TreeError(f"more than {MOST_NODES:,} values")
@@ -107,11 +103,11 @@ def _json(text: str) -> Node:
         )
     except RecursionError:
         raise TreeError(f"more than {MOST_DEPTH} levels deep") from None
-    return _Planted(text).plant(value, 1, 0)
+    return _JsonNodes(text).node(value, 1, 0)
 
 
-class _Planted:
-    """JSON values as nodes; a key's line is the next one in the text that names it."""
+class _JsonNodes:
+    """JSON values as nodes; a key's line is found by searching the text for it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -119,7 +115,7 @@ class _Planted:
         self.at = 0
         self.line = 1
 
-    def plant(self, value: Any, line: int, depth: int) -> Node:
+    def node(self, value: Any, line: int, depth: int) -> Node:
         self.nodes += 1
         if depth > MOST_DEPTH:
             raise TreeError(f"more than {MOST_DEPTH} levels deep", line)
@@ -129,15 +125,15 @@ class _Planted:
             entries = {}
             for key, inner in value.items():
                 place = self.find(key) or line
-                node = self.plant(inner, place, depth + 1)
+                node = self.node(inner, place, depth + 1)
                 entries[key] = Entry(place, node, place + 1)
             return Node(line, entries=entries)
         if isinstance(value, list):
-            return Node(line, items=[self.plant(item, line, depth + 1) for item in value])
-        return Node(line, value=value, quoted=isinstance(value, str))
+            return Node(line, items=[self.node(item, line, depth + 1) for item in value])
+        return Node(line, value=value)
 
     def find(self, key: str) -> int:
-        """Keys come in the order of the text, so each is looked for behind the last."""
+        """The line of the next occurrence of `key`; keys come in the order of the text."""
         found = self.text.find(json.dumps(key, ensure_ascii=False), self.at)
         if found < 0:
             return 0
@@ -152,14 +148,14 @@ def _line_of(text: str, key: str) -> int:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > 30:  # Python would refuse 5,000 digits with an error of its own
-        raise TreeError(f"a number of {len(digits):,} digits")
+    if len(digits) > 30:  # Python raises ValueError at 4,300 digits
+        raise TreeError(f"a number with {len(digits):,} digits")
     return int(digits)
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that has begun and not ended."""
+    """A mapping or list whose end has not been read yet."""
 
     node: Node
     key: tuple[str, int] | None = None
@@ -176,20 +172,14 @@ class _Builder:
         self.nodes = 0
 
     def scalar(self, event: Any) -> None:
-        node = Node(
-            event.start_mark.line + 1,
-            value=self.resolve(event),
-            start=event.start_mark.index,
-            stop=event.end_mark.index,
-            quoted=event.style is not None,
-        )
+        node = Node(event.start_mark.line + 1, value=self.resolve(event))
         holder = self.stack[-1] if self.stack else None
         if holder is not None and holder.node.entries is not None and holder.key is None:
-            # Kubelet's reader makes text of every key; null is the one that cannot be meant.
+            # kubelet's parser turns every key into a string; an empty one is an error.
             if not event.value:
-                raise TreeError("a key without a name", node.line)
+                raise TreeError("empty key", node.line)
             if event.value in holder.node.entries:
-                raise TreeError(f"{_shown(event.value)} is there twice", node.line)
+                raise TreeError(f"{_shown(event.value)} is a duplicate key", node.line)
             holder.key = (event.value, node.line)
             return
         self._place(node)
@@ -197,11 +187,11 @@ class _Builder:
     def begin(self, event: Any, mapping: bool) -> None:
         line = event.start_mark.line + 1
         if event.tag and event.tag.rpartition(":")[2] not in ("map", "seq"):
-            raise TreeError(f"the tag {_shown(event.tag)} is not read", line)
+            raise TreeError(f"the tag {_shown(event.tag)} is not supported", line)
         if len(self.stack) >= MOST_DEPTH:
             raise TreeError(f"more than {MOST_DEPTH} levels deep", line)
         if self.stack and self.stack[-1].node.entries is not None and self.stack[-1].key is None:
-            raise TreeError("a key that is no word", line)
+            raise TreeError("a key must be a string", line)
         node = Node(line, entries={} if mapping else None, items=None if mapping else [])
         node.block = mapping and not event.flow_style
         self.stack.append(_Open(node))
@@ -211,7 +201,7 @@ class _Builder:
         node = closed.node
         if node.entries is not None:
             ends = [line for _, line in closed.lines[1:]] + [event.end_mark.line + 1]
-            for (key, line), end in zip(closed.lines, ends, strict=False):  # {} has an end alone
+            for (key, line), end in zip(closed.lines, ends, strict=False):  # {} has only an end
                 node.entries[key] = Entry(line, node.entries[key].node, max(end, line + 1))
         self._place(node)
 
@@ -246,9 +236,9 @@ def _yaml(text: str) -> Node:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise TreeError("a second document", event.start_mark.line + 1)
+                    raise TreeError("more than one document", event.start_mark.line + 1)
             elif isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise TreeError("anchors and aliases are not read", event.start_mark.line + 1)
+                raise TreeError("anchors and aliases are not supported", event.start_mark.line + 1)
             elif isinstance(event, yaml.ScalarEvent):
                 builder.scalar(event)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
@@ -258,16 +248,18 @@ def _yaml(text: str) -> Node:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         detail = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise TreeError(f"no YAML: {printable(detail)}", mark.line + 1 if mark else 0) from None
+        raise TreeError(
+            f"invalid YAML: {printable(detail)}", mark.line + 1 if mark else 0
+        ) from None
     except RecursionError:
         raise TreeError(f"more than {MOST_DEPTH} levels deep") from None
     if builder.root is None:
-        raise TreeError("nothing in it")
+        raise TreeError("empty document")
     return builder.root
 
 
 def _resolver(yaml: Any) -> Callable[[Any], Scalar]:
-    """What a scalar is, by YAML 1.1's own rules; dates and the like stay text."""
+    """Resolves scalars by the rules of YAML 1.1; dates and other types stay strings."""
     loader = yaml.SafeLoader("")
 
     def resolve(event: Any) -> Scalar:
@@ -275,16 +267,18 @@ def _resolver(yaml: Any) -> Callable[[Any], Scalar]:
         kind = tag.rpartition(":")[2]
         text: str = event.value
         if event.tag and kind not in ("str", "bool", "int", "float", "null"):
-            raise TreeError(f"the tag {_shown(event.tag)} is not read", event.start_mark.line + 1)
+            raise TreeError(
+                f"the tag {_shown(event.tag)} is not supported", event.start_mark.line + 1
+            )
         if kind not in ("bool", "int", "float", "null"):
             return text
         if kind == "int" and len(text) > 30:
-            raise TreeError(f"a number of {len(text):,} digits", event.start_mark.line + 1)
+            raise TreeError(f"a number with {len(text):,} digits", event.start_mark.line + 1)
         node = yaml.ScalarNode(f"tag:yaml.org,2002:{kind}", text, event.start_mark, event.end_mark)
         try:
             value: Scalar = loader.construct_object(node)
         except (ValueError, KeyError, IndexError):
-            wrong = f"{_shown(text)} is no {kind}"
+            wrong = f"{_shown(text)} is not a valid {kind}"
             raise TreeError(wrong, event.start_mark.line + 1) from None
         return value
 

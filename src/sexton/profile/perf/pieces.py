@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
-from sexton.host.closing import Closing
-from sexton.host.reader import OPEN_FLAGS, failure
+from sexton.host.reader import OPEN_FLAGS, Closing, failure
 from sexton.model.profile import I64
 from sexton.profile.perf.header import Head, read_head
 from sexton.profile.perf.walk import BadRecord, Since, Walker, walker

@@ -11,14 +11,14 @@ from sexton.prevent.audit.changes import Change, facts
 
 
 def audit_json(audit: Audit, changed: Sequence[Change] | None = None) -> dict[str, Any]:
-    """The contract; `changed` is there with `--since` alone."""
-    told: dict[str, Any] = {
+    """Plain dicts and lists; `changes` only with `--since`."""
+    output: dict[str, Any] = {
         "schema": SCHEMA,
         "place": audit.place,
         "live": audit.live,
         "made_unix": round(audit.made_unix, 3),
         "watched_s": round(audit.watched_s, 3),
-        "told": audit.told,
+        "told": audit.has_units,
         "counts": _counts(audit),
         "workloads": None
         if audit.workloads is None
@@ -40,10 +40,10 @@ def audit_json(audit: Audit, changed: Sequence[Change] | None = None) -> dict[st
         "unseen": list(audit.unseen),
     }
     if changed is not None:
-        told["changes"] = [
+        output["changes"] = [
             {"unit": each.unit, "kind": each.kind, "what": list(each.what)} for each in changed
         ]
-    return told
+    return output
 
 
 def subject_json(subject: Subject) -> dict[str, Any]:
@@ -114,5 +114,5 @@ def _enabled(unit: EnabledUnit) -> dict[str, Any]:
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON knows no infinity: `null` is "for ever" here."""
+    """JSON has no infinity: `null` stands for it here."""
     return None if value is None or isinf(value) else value

@@ -1,4 +1,4 @@
-"""`sexton.gate/1`: the same for machines. Described in docs/gate.md."""
+"""The gate's result as JSON, `sexton.gate/1` (docs/gate.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def gate_json(gate: Gate) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "exit": gate.exit,
-        "passed": gate.open,
+        "passed": gate.passed,
         "place": gate.place,
         "kind": gate.kind,
         "os": gate.os or None,

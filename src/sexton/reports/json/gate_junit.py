@@ -1,8 +1,8 @@
-"""JUnit XML: one test case per rule, as CI servers show them.
+"""The gate's result as JUnit XML: one test case per rule.
 
-Broken is a *failure*, could not be checked and counts an *error*, not checked and does not count
-*skipped*. There is no one standard; what is written here is the part that Jenkins, GitLab, GitHub's
-actions and Azure Pipelines all read.
+A failed rule is a *failure*; a rule that could not be checked is an *error* if it fails the gate,
+else *skipped*. JUnit XML has no standard; this is the subset that Jenkins, GitLab, GitHub Actions
+and Azure Pipelines all read.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ def _tagged(cases: list[Element], tag: str) -> str:
 def _case(result: Result) -> Element:
     case = Element("testcase")
     case.attrib = {"name": result.rule, "classname": _CLASS, "time": f"{result.spent_s:.3f}"}
-    lacking = "; ".join(each.what for each in result.missing)
+    missing = "; ".join(each.what for each in result.missing)
     if result.closes and result.outcome is Outcome.UNKNOWN:
-        told = SubElement(case, "error", {"type": "unknown", "message": f"unknown: {lacking}"})
-        told.text = "\n".join(f"{each.what}\n    {each.grant}" for each in result.missing)
+        node = SubElement(case, "error", {"type": "unknown", "message": f"unknown: {missing}"})
+        node.text = "\n".join(f"{each.what}\n    {each.grant}" for each in result.missing)
     elif result.closes:
-        broken = [each for each in result.broken if each.level == "error"]
-        first = broken[0].message if broken else result.summary
-        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        told = SubElement(case, "failure", {"type": "broken", "message": first + more})
-        told.text = "\n\n".join(_violation(each) for each in result.broken)
+        errors = [each for each in result.active if each.level == "error"]
+        first = errors[0].message if errors else result.summary
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        node = SubElement(case, "failure", {"type": "broken", "message": first + more})
+        node.text = "\n\n".join(_violation(each) for each in result.active)
     elif result.outcome in (Outcome.UNKNOWN, Outcome.NOT_APPLICABLE, Outcome.OFF):
-        why = f"unknown: {lacking}" if result.outcome is Outcome.UNKNOWN else result.summary
+        why = f"unknown: {missing}" if result.outcome is Outcome.UNKNOWN else result.summary
         SubElement(case, "skipped", {"message": why})
-    said = [result.summary, *result.notes]
-    said += [f"waived: {_violation(each)}" for each in result.waived]
+    output = [result.summary, *result.notes]
+    output += [f"waived: {_violation(each)}" for each in result.waived]
     if not result.closes:
-        said += [f"warning: {_violation(each)}" for each in result.broken]
+        output += [f"warning: {_violation(each)}" for each in result.active]
     out = SubElement(case, "system-out")
-    out.text = "\n".join(line for line in said if line)
+    out.text = "\n".join(line for line in output if line)
     return case
 
 
@@ -83,5 +83,5 @@ def _violation(violation: Violation) -> str:
     if waiver is not None:
         lines.append(f"    {waiver.owner}, until {waiver.expires}: {waiver.reason}")
     if violation.remedy:
-        lines.append(f"    to do: {violation.remedy}")
+        lines.append(f"    fix: {violation.remedy}")
     return "\n".join(lines)

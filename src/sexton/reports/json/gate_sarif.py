@@ -1,12 +1,12 @@
-"""SARIF 2.1.0 (OASIS): for code scanning, where a gate's results stay and are compared.
+"""The gate's result as SARIF 2.1.0 (OASIS), for code scanning.
 
-A result is a violation, waived ones with their suppression. A rule that could not be checked is a
-result too where it closes the gate, because whoever reads only results must not take silence for a
-pass; everything else that was not checked is a notification of the run. Passes are no results: the
-common readers show every result as an alert.
+Each violation is a result; waived ones have a suppression. A rule that could not be checked is also
+a result if it fails the gate, because tools that read only results must not take its absence for a
+pass; other unchecked rules are notifications of the run. Passes are not results: common viewers
+show every result as an alert.
 
-`partialFingerprints` holds rule, subject and path and no number of the day, so that the same fault
-is the same alert tomorrow.
+`partialFingerprints` is made of rule, subject and path, without measured values, so that the same
+problem stays the same alert from run to run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ SCHEMA = (
 _BASE = "IMAGE"
 _PRINT = "sextonGate/v1"
 _WAIVERS_PAGE = (
-    "Every waiver still holds.\n\nA waiver that is past its last day closes the gate, whether or"
-    " not anything needs it any more: somebody promised, and the day is past."
+    "No waiver has expired or runs too long.\n\nAn expired waiver fails the gate even if nothing"
+    " needs it any more: its owner must renew or delete it. So does one that ends more than"
+    " waiver_days ahead."
 )
 
 
@@ -66,7 +67,7 @@ def gate_sarif(gate: Gate) -> dict[str, Any]:
                     "os": gate.os,
                     "booted": gate.booted,
                     "policy": gate.policy,
-                    "passed": gate.open,
+                    "passed": gate.passed,
                 },
             }
         ],
@@ -88,12 +89,12 @@ def _rule(result: Result) -> dict[str, Any]:
 
 
 def _results(result: Result, index: dict[str, int]) -> list[dict[str, Any]]:
-    told = [_violation(each, result, index) for each in result.violations]
+    results = [_violation(each, result, index) for each in result.violations]
     if result.outcome is Outcome.UNKNOWN and result.closes:
         what = "; ".join(each.what for each in result.missing)
         lack = Violation("could not be checked", f"{result.rule} could not be checked: {what}", "")
-        told.append(_violation(lack, result, index))
-    return told
+        results.append(_violation(lack, result, index))
+    return results
 
 
 def _violation(violation: Violation, result: Result, index: dict[str, int]) -> dict[str, Any]:
@@ -101,8 +102,8 @@ def _violation(violation: Violation, result: Result, index: dict[str, int]) -> d
     parts = [violation.message]
     parts += [f"Evidence: {fact}" for fact in violation.facts]
     if violation.remedy:
-        parts.append(f"To do: {violation.remedy}")
-    told: dict[str, Any] = {
+        parts.append(f"Fix: {violation.remedy}")
+    output: dict[str, Any] = {
         "ruleId": result.rule,
         "ruleIndex": index[result.rule],
         "kind": "fail",
@@ -113,7 +114,7 @@ def _violation(violation: Violation, result: Result, index: dict[str, int]) -> d
     }
     waiver = violation.waived_by
     if waiver is not None:
-        told["suppressions"] = [
+        output["suppressions"] = [
             {
                 "kind": "external",
                 "status": "accepted",
@@ -122,13 +123,13 @@ def _violation(violation: Violation, result: Result, index: dict[str, int]) -> d
                 ),
             }
         ]
-    return told
+    return output
 
 
 def _location(violation: Violation, rule: str) -> dict[str, Any]:
-    """Readers want a file and a line even where a whole node is meant."""
+    """Viewers want a file and a line even if the whole node is meant."""
     path = violation.path if violation.path.startswith("/") else ""
-    if rule == WAIVERS:  # the policy file is the pipeline's, not the image's
+    if rule == WAIVERS:  # the policy file is not part of the image
         artifact: dict[str, Any] = {"uri": quote(violation.path) or "sexton-policy.toml"}
     else:
         artifact = {"uri": quote(path.lstrip("/")) or "etc/os-release", "uriBaseId": _BASE}
@@ -142,11 +143,11 @@ def _location(violation: Violation, rule: str) -> dict[str, Any]:
 
 
 def _notices(result: Result, index: dict[str, int]) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+    notices: list[dict[str, Any]] = []
 
     def notice(level: str, text: str) -> None:
         rule = {"id": result.rule, "index": index[result.rule]}
-        told.append({"level": level, "message": {"text": text}, "associatedRule": rule})
+        notices.append({"level": level, "message": {"text": text}, "associatedRule": rule})
 
     if result.outcome in (Outcome.NOT_APPLICABLE, Outcome.OFF):
         notice("note", f"{result.rule} was not checked: {result.summary}")
@@ -155,7 +156,7 @@ def _notices(result: Result, index: dict[str, int]) -> list[dict[str, Any]]:
         notice("warning", f"{result.rule} could not be checked: {lack.what}{grant}")
     for note in result.notes:
         notice("note", f"{result.rule}: {note}")
-    return told
+    return notices
 
 
 def _level(level: str) -> str:
@@ -163,5 +164,5 @@ def _level(level: str) -> str:
 
 
 def _segment(place: str) -> str:
-    """A category's part: GitHub splits the id at its last slash."""
+    """Part of the run's category; GitHub splits the id at its last slash."""
     return quote(place.strip("/").replace("/", "_")) or "node"

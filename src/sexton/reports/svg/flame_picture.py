@@ -1,12 +1,11 @@
-"""What a flame graph shows: the boxes that are wide enough, in an order that stays the same.
+"""The boxes of a flame graph: those wide enough to draw, in a stable order.
 
-The order of siblings is that of their names, so that two pictures of one machine can be compared;
-a box has no place of its own, since it stands where its parent begins and its elder siblings end.
+Siblings are sorted by name, so two graphs of one machine can be compared. A box has no position: it
+starts where its parent starts, after its earlier siblings.
 """
 
 from __future__ import annotations
 
-import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -14,16 +13,14 @@ import numpy as np
 from sexton.model.flame import Flame, FlameDifference
 from sexton.model.profile import I64, UNKNOWN, Kind, Tree
 from sexton.model.text import printable
+from sexton.reports.svg.colours import STRENGTHS, name_shade
 
-#: More are slow to open and no eye tells them apart.
+#: More boxes are slow to open and too narrow to see.
 MOST_BOXES = 6000
-#: A box below this share of everything is not there, however far one zooms.
+#: Boxes below this share of all samples are left out.
 LEAST_SHARE = 1e-4
-#: Below this a change is told as one.
+#: A change with a q at or below this is significant.
 SIGNIFICANT = 0.05
-_SHADES = 8
-#: Where a change of share gets a stronger colour.
-_STRENGTHS = (0.005, 0.02, 0.08, 0.2)
 _LETTERS = {Kind.ROOT: "r", Kind.TASK: "t", Kind.KERNEL: "k", Kind.USER: "u", Kind.UNTOLD: "o"}
 
 
@@ -36,16 +33,14 @@ class Box(NamedTuple):
     own: int
     name: str
     module: str
-    #: The class that colours it: a letter for its kind and a digit for its name.
+    #: The CSS class: a letter for the kind and a digit for the name.
     shade: str
-    #: Of a difference: how sure the change is; NaN where it was not tested.
+    #: In a difference: the significance of the change; NaN where not tested.
     q: float = float("nan")
-    #: Its colour where it is not part of a difference.
-    plain: str = ""
 
 
 def boxes_of(flame: Flame, most: int = MOST_BOXES) -> list[Box]:
-    """Those of a flame graph, in pre-order."""
+    """The boxes of a flame graph, in pre-order."""
     totals = flame.tree.totals(flame.own)
     chosen = _wide_enough(totals, most)
     return [
@@ -55,7 +50,7 @@ def boxes_of(flame: Flame, most: int = MOST_BOXES) -> list[Box]:
 
 
 def difference_boxes(found: FlameDifference, most: int = MOST_BOXES) -> list[Box]:
-    """Those of two flame graphs over one tree; `shade` tells how a share changed, if it did."""
+    """The boxes of two flame graphs over one tree; `shade` shows how a share changed."""
     before, after = found.tree.totals(found.before), found.tree.totals(found.after)
     sides = (max(int(before[0]), 1), max(int(after[0]), 1)) if len(before) else (1, 1)
     chosen = _wide_enough(before / sides[0] + after / sides[1], most)
@@ -70,31 +65,31 @@ def difference_boxes(found: FlameDifference, most: int = MOST_BOXES) -> list[Box
 
 
 def shade(name: str, kind: int) -> str:
-    """The same name has the same colour in every picture.
+    """The CSS class of a function: the same name has the same colour everywhere.
 
     >>> shade("do_syscall_64", Kind.KERNEL), shade("all", Kind.ROOT)
-    ('k2', 'r')
+    ('k6', 'r')
     """
     letter = _LETTERS.get(Kind(kind), "o")
     if letter == "r":
         return letter
-    return f"{letter}{zlib.crc32(name.encode('utf-8', 'surrogateescape')) % _SHADES}"
+    return f"{letter}{name_shade(name)}"
 
 
 def change_shade(change: float, q: float) -> str:
-    """Red where a share grew, blue where it shrank, and neither where chance may have done it.
+    """Red where a share grew, blue where it shrank, grey where the change is not significant.
 
     >>> [change_shade(change, q) for change, q in ((0.4, 0.001), (-0.02, 0.001), (0.4, 0.3))]
     ['g5', 's2', 'n']
     """
     if not q <= SIGNIFICANT or change == 0:  # NaN: it was not tested
         return "n"
-    strength = 1 + sum(abs(change) > step for step in _STRENGTHS)
+    strength = 1 + sum(abs(change) > step for step in STRENGTHS)
     return f"{'g' if change > 0 else 's'}{strength}"
 
 
 def _wide_enough(totals: I64 | np.ndarray[tuple[int], np.dtype[np.float64]], most: int) -> I64:
-    """Nodes in pre-order; with a node its ancestors, whose totals are never smaller."""
+    """Nodes in pre-order; ancestors are included, since their totals are never smaller."""
     if not len(totals) or totals[0] <= 0:
         return np.zeros(min(len(totals), 1), np.int64)
     least = float(totals[0]) * LEAST_SHARE
@@ -128,7 +123,7 @@ def _in_order(tree: Tree, chosen: I64) -> list[int]:
 
 
 def shown_name(name: str, module: str) -> str:
-    """A function's name, escaped; of one that is not known at least where it was.
+    """A function's name, escaped; for an unknown one, the module it is in.
 
     >>> shown_name("[unknown]", "/usr/bin/python3.11"), shown_name("", "")
     ('[unknown] in python3.11', '(no name)')
@@ -143,7 +138,7 @@ def _box(tree: Tree, node: int, counts: tuple[int, ...], own: int) -> Box:
     frames = tree.frames
     name = "all" if node == 0 else shown_name(frames.names[frame], frames.modules[frame])
     kind = Kind.ROOT if node == 0 else int(frames.kinds[frame])
-    colour = shade(frames.names[frame], kind)
+    colour = shade(name, kind)
     return Box(
         node=node,
         depth=int(tree.depth[node]),
@@ -152,5 +147,4 @@ def _box(tree: Tree, node: int, counts: tuple[int, ...], own: int) -> Box:
         name=name,
         module=printable(frames.modules[frame]),
         shade=colour,
-        plain=colour,
     )

@@ -1,7 +1,7 @@
-"""A flame graph as one SVG file: a picture without scripts, and with them zoom, search and keys.
+"""A flame graph as one SVG file: a static picture, and with JavaScript zoom, search and keys.
 
-Names are hostile text: they are escaped twice, once so that no terminal and no reader is moved by
-them (`printable`), once for XML. Nothing is fetched.
+Names are hostile text and escaped twice: control characters and bidi marks (`printable`), then XML.
+The file loads nothing.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from sexton.model.text import printable
-from sexton.reports.svg.flame_colours import colour_rules, legend
+from sexton.reports.svg.colours import flame_rules, legend
 from sexton.reports.svg.flame_picture import SIGNIFICANT, Box
 from sexton.reports.text.profile_head import percent, significance
 
 WIDTH, ROW, PAD = 1200, 17, 10
 HEAD, BAR = 84, 48
-#: What a letter of a monospaced font takes at most, at the size of the boxes.
+#: The widest monospaced letter, in pixels at the font size of the boxes.
 _LETTER = 7.2
 _LEAST = 0.4
 
 
 class Words(NamedTuple):
-    """What stands above the picture."""
+    """The title and the note above the picture."""
 
     title: str
     note: str = ""
-    #: What the two sides of a difference are.
+    #: The names of the two sides of a difference.
     before: str = "before"
     after: str = "after"
 
@@ -45,7 +45,7 @@ def flame_svg(boxes: Sequence[Box], words: Words, icicle: bool = False) -> str:
         f'aria-label="{escaped(words.title)}" data-head="{HEAD}" data-bar="{BAR}" '
         f'data-icicle="{int(icicle)}">',
         f"<title>{escaped(words.title)}</title>",
-        f"<style>{part('flame.css')}{colour_rules()}</style>",
+        f"<style>{part('flame.css')}{flame_rules()}</style>",
         f'<text class="title" x="{PAD}" y="22">{escaped(words.title)}</text>',
         f'<text class="note" x="{PAD}" y="40">{escaped(words.note)}</text>',
         '<g class="legend">',
@@ -61,8 +61,8 @@ def flame_svg(boxes: Sequence[Box], words: Words, icicle: bool = False) -> str:
 
 
 def part(name: str) -> str:
-    """One of our own files that go into pages."""
-    return (files("sexton.reports") / "page" / name).read_text("utf-8")
+    """A script or style sheet that goes into the SVG."""
+    return (files("sexton.reports.svg") / name).read_text("utf-8")
 
 
 def escaped(text: str) -> str:
@@ -118,7 +118,7 @@ def _told(box: Box, sides: Sequence[int], words: Words) -> str:
     module = f"{box.module} · " if box.module else ""
     if len(sides) == 1:
         total = box.counts[0]
-        own = f" · itself {percent(box.own / sides[0])}" if box.own else ""
+        own = f" · self {percent(box.own / sides[0])}" if box.own else ""
         return f"{module}{total:,} samples · {percent(total / sides[0])}{own}"
     before, after = (count / side for count, side in zip(box.counts, sides, strict=True))
     change = _change(box)
@@ -136,7 +136,7 @@ def _change(box: Box) -> str:
 
 
 def fitted(name: str, room: float) -> str:
-    """As much of a name as has room, by what letters take at most.
+    """As much of a name as fits.
 
     >>> fitted("do_syscall_64", 200), fitted("do_syscall_64", 60), fitted("do_syscall_64", 10)
     ('do_syscall_64', 'do_sysc…', '')

@@ -1,4 +1,4 @@
-"""A heatmap as a picture: cells as one small PNG within an SVG, with the clock and the cores."""
+"""A heatmap as one SVG file: the cells as a small PNG, with time and core labels."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import base64
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sexton.profile.heatmap import Heatmap
+from sexton.reports.svg.colours import LEVELS, Scheme, palette
 from sexton.reports.svg.flame_svg import escaped, part
 from sexton.reports.text.profile_head import Capture, identity
 
@@ -21,15 +21,6 @@ TITLES = {
     "peaks": "Cores over time, the busiest second of each column",
     "subsecond": "Seconds across, 20 ms up",
 }
-#: The first is idle; hot stands out of the page, dark on light and light on dark. Either way the
-#: lightness alone tells them apart.
-_RAMPS = {
-    "light": "e6e9f0 fff0d2 fddca4 f9b668 f08544 d95045 a92a5c 64176a 250a47",
-    "dark": "2a2d3a 3b1f63 6a1f7c 9c2a74 cb3e5c ee623e fa942a fbc84b fdf3b0",
-}
-Scheme = Literal["light", "dark"]
-#: Steps of the palette; 0 is "not sampled", 1 idle.
-STEPS = 64
 
 
 def heat_svg(drawn: Heatmap, capture: Capture) -> str:
@@ -58,7 +49,7 @@ def heat_svg(drawn: Heatmap, capture: Capture) -> str:
 
 
 def _image(cells: npt.NDArray[np.uint8], scheme: Scheme, tall: int) -> str:
-    """The cells in one scheme's colours; the style shows the right one."""
+    """The cells in one colour scheme; CSS shows the one that applies."""
     picture = base64.b64encode(png(cells, scheme)).decode()
     return (
         f'<image class="{scheme}" x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - 10}" '
@@ -68,34 +59,20 @@ def _image(cells: npt.NDArray[np.uint8], scheme: Scheme, tall: int) -> str:
 
 
 def levels(values: npt.NDArray[np.float64], most: float) -> npt.NDArray[np.uint8]:
-    """Each cell's place in the palette.
+    """Each cell's level in the palette.
 
     >>> levels(np.array([[-1.0, 0.0, 5.0, 10.0]]), 10.0).tolist()
     [[0, 1, 32, 63]]
     """
     part_of = np.clip(values / most, 0, 1) if most > 0 else np.zeros(values.shape)
-    found = 2 + np.floor(part_of * (STEPS - 3)).astype(np.int64)
+    found = 2 + np.floor(part_of * (LEVELS - 3)).astype(np.int64)
     found[values == 0] = 1
     found[values < 0] = 0
     return found.astype(np.uint8)
 
 
-def palette(scheme: Scheme) -> list[tuple[int, int, int]]:
-    """Colours by level; that of level 0 is not drawn."""
-    ramp = [tuple(bytes.fromhex(each)) for each in _RAMPS[scheme].split()]
-    colours = [(0, 0, 0), (ramp[0][0], ramp[0][1], ramp[0][2])]
-    for step in range(STEPS - 2):
-        place = step / (STEPS - 3) * (len(ramp) - 2) + 1
-        low = min(int(place), len(ramp) - 2)
-        rest = place - low
-        pair = zip(ramp[low], ramp[low + 1], strict=True)
-        red, green, blue = (round(a + (b - a) * rest) for a, b in pair)
-        colours.append((red, green, blue))
-    return colours
-
-
 def png(cells: npt.NDArray[np.uint8], scheme: Scheme) -> bytes:
-    """A PNG with a palette, its first colour clear."""
+    """A palette PNG whose first colour is transparent."""
     rows, columns = cells.shape
     lines = np.zeros((rows, columns + 1), np.uint8)
     lines[:, 1:] = cells
@@ -141,7 +118,7 @@ def _clock(drawn: Heatmap, capture: Capture, columns: int, y: int) -> Iterator[s
 
 
 def ticks(columns: int, most: int) -> Sequence[int]:
-    """Columns with a time under them."""
+    """Columns that get a time label."""
     for step in (1, 2, 5, 10, 15, 20, 30, 60, 120, 300):
         if columns / step <= most:
             return range(0, columns, step)
@@ -149,12 +126,12 @@ def ticks(columns: int, most: int) -> Sequence[int]:
 
 
 def _scale(drawn: Heatmap, y: int) -> Iterator[str]:
-    steps = np.arange(1, STEPS, dtype=np.uint8)[None, :]
+    steps = np.arange(1, LEVELS, dtype=np.uint8)[None, :]
     for scheme in ("light", "dark"):
         picture = base64.b64encode(png(steps, scheme)).decode()
         yield (
             f'<image class="{scheme}" x="{LEFT}" y="{y}" width="190" height="10" '
             f'preserveAspectRatio="none" href="data:image/png;base64,{picture}"/>'
         )
-    words = f"0 to {drawn.most:,.0f} busy samples a second; blank: not sampled"
+    words = f"0 to {drawn.most:,.0f} busy samples per second; blank: not sampled"
     yield f'<text class="note" x="{LEFT + 198}" y="{y + 9}">{words}</text>'

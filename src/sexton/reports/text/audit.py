@@ -1,7 +1,7 @@
-"""An audit as text: what nothing needs first, then what would hurt, then all that is fine.
+"""An audit as text: unneeded units first, then harmful ones, then the rest.
 
-Every string of an `Audit` is already escaped. "Safe to disable" is never said: a person decides,
-with what speaks for and against it in front of them.
+Every string of an `Audit` is already escaped. The report never says "safe to disable": it shows
+the evidence for and against, and the owner decides.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sexton.prevent.audit.catalogue import BASE
 from sexton.prevent.audit.changes import Before, Change
 from sexton.reports.text.blocks import block, labelled, typed
 
-FOUND, CLEAN, UNTOLD = 1, 0, 3
-_WORDS = {FOUND: "FOUND", CLEAN: "NOTHING FOUND", UNTOLD: "CANNOT TELL FROM HERE"}
-_COLOURS = {FOUND: "31", CLEAN: "32", UNTOLD: "33"}
+FOUND, CLEAN, UNKNOWN = 1, 0, 3
+_WORDS = {FOUND: "PROBLEMS FOUND", CLEAN: "NO PROBLEMS FOUND", UNKNOWN: "UNKNOWN"}
+_COLOURS = {FOUND: "31", CLEAN: "32", UNKNOWN: "33"}
 _ENDS = {
-    FOUND: "something was found",
-    CLEAN: "nothing was found",
-    UNTOLD: "could not tell; the lines above say why",
+    FOUND: "problems found",
+    CLEAN: "no problems found",
+    UNKNOWN: "could not tell, for the reasons above",
 }
 _MOST_SHOWN = 12
 _MOST_NAMES = 12
@@ -31,8 +31,8 @@ _MOST_LOOPING = 3
 
 def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
     """The exit status."""
-    if not audit.told:
-        return UNTOLD
+    if not audit.has_units:
+        return UNKNOWN
     if changed is not None:
         return FOUND if any(each.bad for each in changed) else CLEAN
     broken = any(each.level == "error" for each in audit.kubelet)
@@ -40,17 +40,17 @@ def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
 
 
 def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -> str:
-    """The whole report; `kind` is what was looked at: "a tar", "10 s watched"."""
+    """The whole report; `kind` says what was read: "a tar", "watched for 10 s"."""
     width = min(max(width, 60), 110)
     lines = [*_head(audit, kind, status(audit), width, colour)]
-    if not audit.told:
-        lines += _untold(audit, width)
-        return _joined(lines, UNTOLD)
+    if not audit.has_units:
+        lines += _nothing_to_judge(audit, width)
+        return _joined(lines, UNKNOWN)
     lines += block(_lead(audit), width, " ")
     unneeded = audit.of(Need.UNNEEDED)
     harmful = [each for each in audit.subjects if each.harmful and each not in unneeded]
     lines += _section("UNNEEDED", unneeded, width)
-    lines += _section("RESTARTS FOR EVER, OR STARTS TOO OFTEN", harmful, width)
+    lines += _section("RESTARTS FOREVER OR STARTS TOO OFTEN", harmful, width)
     lines += _policy(audit, width)
     lines += _kubelet(audit, width)
     lines += ["", *_rest(audit, width)]
@@ -62,19 +62,17 @@ def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -
 def changes_text(
     audit: Audit, changed: Sequence[Change], before: Before, width: int = 88, colour: bool = False
 ) -> str:
-    """Only what is not as it was."""
+    """Only what changed."""
     width = min(max(width, 60), 110)
     ended = status(audit, changed)
     lines = [*_head(audit, _since(before), ended, width, colour)]
-    if not audit.told:
-        lines += _untold(audit, width)
-        return _joined(lines, UNTOLD)
+    if not audit.has_units:
+        lines += _nothing_to_judge(audit, width)
+        return _joined(lines, UNKNOWN)
     if before.place and before.place != audit.place:
-        lines += labelled("NOTE", [f"the earlier audit was of {printable(before.place)}"], width)
+        lines += labelled("NOTE", [f"the earlier audit is of {printable(before.place)}"], width)
     if not changed:
-        lines += block(
-            f"Nothing changed: the same {count(len(audit.subjects), 'unit')}.", width, " "
-        )
+        lines += block(f"No changes in {count(len(audit.subjects), 'unit')}.", width, " ")
     for kind in ("new", "changed", "gone"):
         these = [each for each in changed if each.kind == kind]
         for number, change in enumerate(these):
@@ -88,11 +86,11 @@ def changes_text(
 
 def _since(before: Before) -> str:
     if not before.subjects and not before.place:
-        return "the first one that is kept: everything is new"
+        return "first saved audit: everything is new"
     try:
         return time.strftime("since %Y-%m-%d %H:%M", time.localtime(before.made_unix))
     except (OverflowError, OSError, ValueError):
-        return "since an impossible time"
+        return "since an unknown time"
 
 
 def _joined(lines: Iterable[str], ended: int) -> str:
@@ -102,7 +100,7 @@ def _joined(lines: Iterable[str], ended: int) -> str:
 def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> Iterator[str]:
     word = _WORDS[ended]
     parts = [kind]
-    if audit.told:
+    if audit.has_units:
         parts.append(count(len(audit.subjects), "service and timer", "services and timers"))
     if audit.workloads is not None:
         kinds = [f"{each.count:,} {each.kind}" for each in audit.workloads]
@@ -115,36 +113,37 @@ def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> Iter
 
 
 def _lead(audit: Audit) -> str:
-    """The verdict in a sentence."""
+    """The result in a sentence or two."""
     unneeded, harmful = audit.of(Need.UNNEEDED), [each for each in audit.subjects if each.harmful]
     looping = [each for each in harmful if any(f.id == CRASH_LOOP for f in each.faults)]
     if unneeded:
         one = len(unneeded) == 1
-        starts = f"{'it' if one else 'they'} {'is' if one else 'are'} started here"
+        runs = "runs" if one else "run"
+        if not audit.live:
+            runs = "starts at boot" if one else "start at boot"
         sentence = (
-            f"{_names(unneeded, 3)} {'is' if one else 'are'} not needed: {starts}, and by all that"
-            f" can be seen nothing uses {'it' if one else 'them'}."
+            f"{_names(unneeded, 3)} {runs}, but nothing here needs {'it' if one else 'them'}."
         )
     else:
-        sentence = "No unit is plainly unneeded."
+        sentence = "No unit is clearly unneeded."
     if looping:
         verb = "crash-loops" if len(looping) == 1 else "crash-loop"
         sentence += f" {_names(looping, 3)} {verb} now."
     lasting = [each for each in harmful if each not in looping]
     if lasting:
+        fail = "fails, it" if len(lasting) == 1 else "fail, they"
         sentence += (
-            f" Once failing, {_names(lasting, 3)} would restart for ever: each start makes a memory"
-            " cgroup, and may leave it behind."
+            f" If {_names(lasting, 3)} {fail} would restart forever: each start creates a memory"
+            " cgroup and may leave it behind."
         )
     if unneeded or harmful:
         return sentence
     if any(each.level == "error" for each in audit.kubelet):
-        return "No unit is plainly unneeded, but kubelet's configuration has errors."
+        return "No unit is clearly unneeded, but kubelet's configuration has errors."
     against = [each for each in audit.subjects if each.policy]
     if against:
-        return f"{count(len(against), 'unit')} against the policy: {_names(against, 3)}."
-    what = "runs" if audit.live else "would start"
-    return f"Nothing {what} here that is plainly unneeded, and no unit would restart for ever."
+        return f"{count(len(against), 'unit')} violating the policy: {_names(against, 3)}."
+    return "No unit is clearly unneeded, and none would restart forever."
 
 
 def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[str]:
@@ -152,9 +151,9 @@ def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[st
         return
     yield from ("", f" {title}")
     groups: dict[object, list[Subject]] = {}
-    for each in subjects:  # the timers and services of one agent say the same of each
-        said = (each.agent, each.reasons, each.against, each.unseen, each.faults)
-        groups.setdefault(said if each.agent else each.unit, []).append(each)
+    for each in subjects:  # timers and services of one agent often have the same evidence
+        evidence = (each.agent, each.reasons, each.against, each.unseen, each.faults)
+        groups.setdefault(evidence if each.agent else each.unit, []).append(each)
     for group in list(groups.values())[:_MOST_SHOWN]:
         first = group[0]
         state = f", {first.state}" if first.state and len(group) == 1 else ""
@@ -163,14 +162,14 @@ def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[st
         yield from block(f"{names}   {name}".rstrip(), width, "     ", first="  ")
         yield from _evidence(first, width)
     if len(groups) > _MOST_SHOWN:
-        yield f"  and {len(groups) - _MOST_SHOWN:,} more (--json has all)"
+        yield f"  and {len(groups) - _MOST_SHOWN:,} more (--json lists all)"
 
 
 def _evidence(subject: Subject, width: int) -> Iterator[str]:
     if subject.enabled is not None and subject.enabled.how:
         way = subject.enabled.how[0]
-        by = f"{way.by} ({way.kind})" if way.by else "hand, or by a program: no file starts it"
-        yield from _line(f"started by {by}: {way.at or 'no unit file'}", width)
+        by = f"by {way.by} ({way.kind})" if way.by else "manually or by a program, not by a file"
+        yield from _line(f"started {by}: {way.at or 'no unit file'}", width)
     if subject.verdict is Need.UNNEEDED or subject.reasons:
         yield from _reasons(subject.reasons, width, "")
     yield from _reasons(subject.against, width, "against: ")
@@ -197,39 +196,41 @@ def _line(text: str, width: int) -> Iterator[str]:
 
 
 def _policy(audit: Audit, width: int) -> Iterator[str]:
-    """What the policy has against units, by its complaint."""
+    """Policy violations, grouped by kind."""
     by: dict[str, list[Subject]] = {}
     for each in audit.subjects:
         if each.policy:
             by.setdefault(each.policy, []).append(each)
     if not by:
         return
-    yield from ("", " AGAINST THE POLICY")
+    yield from ("", " POLICY VIOLATIONS")
     for problem, subjects in sorted(by.items()):
-        told = [f"{each.unit} ({each.owner}, {each.expires})" if each.owner else each.unit
-                for each in subjects]  # fmt: skip
-        yield from block(f"{problem}: {_listed(told)}", width, "     ", first="  ")
+        names = [
+            f"{each.unit} ({each.owner}, {each.expires})" if each.owner else each.unit
+            for each in subjects
+        ]
+        yield from block(f"{problem}: {_listed(names)}", width, "     ", first="  ")
 
 
 def _kubelet(audit: Audit, width: int) -> Iterator[str]:
-    told = [each for each in audit.kubelet if each.level != "note"]
-    if not told:
+    problems = [each for each in audit.kubelet if each.level != "note"]
+    if not problems:
         return
-    yield from ("", " KUBELET'S CONFIGURATION")
-    for each in told[:_MOST_SHOWN]:
+    yield from ("", " KUBELET CONFIGURATION")
+    for each in problems[:_MOST_SHOWN]:
         where = f"{each.read_from}:{each.line}" if each.line else each.read_from
         yield from block(f"{each.level}: {each.message}  [{where}]", width, "     ", first="  ")
-    if len(told) > _MOST_SHOWN:
-        yield f"  and {len(told) - _MOST_SHOWN:,} more (--json has all)"
+    if len(problems) > _MOST_SHOWN:
+        yield f"  and {len(problems) - _MOST_SHOWN:,} more (--json lists all)"
 
 
 def _rest(audit: Audit, width: int) -> Iterator[str]:
     known = [each for each in audit.subjects if each.agent != BASE]
     unknown = [each for each in known if each.verdict is Need.UNKNOWN and not each.harmful]
     if unknown:
-        why = "nobody was seen using them; that does not make them unneeded"
+        why = "no users seen, which does not make them unneeded"
         if not audit.live:
-            why = "an image does not show who will use them"
+            why = "an image does not show what will use them"
         text = f"{len(unknown):,} ({why}): {_listed(each.unit for each in unknown)}"
         yield from labelled("UNKNOWN", [text], width)
     for need in (Need.NEEDED, Need.PROTECTED):
@@ -239,11 +240,11 @@ def _rest(audit: Audit, width: int) -> Iterator[str]:
             yield from labelled(need.value.upper(), [f"{len(subjects):,}: {names}"], width)
     base = len(audit.subjects) - len(known)
     if base:
-        text = f"{count(base, 'part')} of the distribution (--json names them)"
+        text = f"{count(base, 'unit')} of the distribution itself (--json lists them)"
         yield from labelled("NOT JUDGED", [text], width)
     risky = [each for each in known if each.verdict is Need.PROTECTED and each.faults]
     if risky:
-        text = f"made to restart for ever, as such units are: {_listed(e.unit for e in risky)}"
+        text = f"meant to restart forever: {_listed(each.unit for each in risky)}"
         yield from labelled("BY DESIGN", [text], width)
 
 
@@ -257,21 +258,19 @@ def _about(audit: Audit, width: int, short: bool = False) -> Iterator[str]:
     yield from labelled("NOT SEEN", audit.unseen, width)
     yield from labelled("NOTE", audit.notes[: 3 if short else 8], width)
     if not audit.live:
-        yield from labelled(
-            "READ", ["its files only: nothing of it was run, mounted or changed"], width
-        )
+        yield from labelled("READ", ["files only: nothing was executed, mounted or changed"], width)
 
 
-def _untold(audit: Audit, width: int) -> Iterator[str]:
-    what = "no unit could be listed" if audit.live else "no unit files in it"
-    yield from block(f"There is nothing to judge: {what}.", width, " ")
+def _nothing_to_judge(audit: Audit, width: int) -> Iterator[str]:
+    what = "units could not be listed" if audit.live else "no unit files found"
+    yield from block(f"Nothing to judge: {what}.", width, " ")
     yield ""
     yield from _about(audit, width)
     if audit.live:
-        yield from labelled("TRY", ["what its files would start, as if it were an image:"], width)
+        yield from labelled("TRY", ["audit the files of this node as an image:"], width)
         yield typed("sexton audit --root /")
     else:
-        yield from labelled("TRY", ["the directory that holds the image's etc and usr"], width)
+        yield from labelled("TRY", ["the directory that contains the image's etc and usr"], width)
 
 
 def _do_now(audit: Audit, width: int) -> Iterator[str]:
@@ -280,7 +279,7 @@ def _do_now(audit: Audit, width: int) -> Iterator[str]:
     harmful.sort(key=lambda each: each.faults[0].id != CRASH_LOOP)
     if unneeded:
         yield ""
-        yield from labelled("DO NOW", ["ask the owner of each; then:"], width)
+        yield from labelled("DO NOW", ["confirm with the owners, then:"], width)
         yield from map(typed, _disabling(audit, [each.unit for each in unneeded]))
     if harmful:
         yield ""
@@ -290,22 +289,24 @@ def _do_now(audit: Audit, width: int) -> Iterator[str]:
             more = len(looping) - _MOST_LOOPING
             named = f"{shown} and {more} more" if more > 0 else shown
             verb = "fails" if len(looping) == 1 else "fail"
-            yield from labelled("DO NOW", [f"why {named} {verb}:"], width)
-            cures = [each.faults[0].fix.split("\n") for each in looping[:_MOST_LOOPING]]
-            first_lines = [cure[0] for cure in cures]  # where each says why
-            rest = [line for cure in cures for line in cure[1:]]
+            yield from labelled("DO NOW", [f"find out why {named} {verb}:"], width)
+            fixes = [each.faults[0].fix.split("\n") for each in looping[:_MOST_LOOPING]]
+            first_lines = [fix[0] for fix in fixes]  # the logs
+            rest = [line for fix in fixes for line in fix[1:]]
             yield from map(typed, dict.fromkeys([*first_lines, *rest]))
         else:
-            yield from labelled("PREVENT", [f"a drop-in for {harmful[0].unit}:"], width)
+            yield from labelled("PREVENT", [f"add a drop-in for {harmful[0].unit}:"], width)
             yield from map(typed, harmful[0].faults[0].fix.split("\n"))
     if any(each.level != "note" for each in audit.kubelet):
         yield ""
-        yield from labelled("MEND", ["kubelet's configuration, corrected, to compare:"], width)
+        yield from labelled("FIX", ["write a corrected kubelet configuration to compare:"], width)
         where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --kubelet-out kubelet.yaml")
     if audit.found and not any(each.owner or each.policy for each in audit.subjects):
         yield ""
-        yield from labelled("KEEP", ["who owns each agent, and until when, in git:"], width)
+        yield from labelled(
+            "OWNERS", ["record an owner and an expiry for each agent, in git:"], width
+        )
         where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --write-policy agents.toml")
 
@@ -317,7 +318,7 @@ def _disabling(audit: Audit, units: Sequence[str]) -> tuple[str, ...]:
             f"sudo systemctl disable --now {names}",
             f"sudo systemctl enable --now {names}  # undo",
         )
-    return (f"systemctl --root=TREE mask {names}  # in the build; undo: unmask",)
+    return (f"systemctl --root=TREE mask {names}  # in the image build; undo: unmask",)
 
 
 def _names(subjects: Sequence[Subject], most: int) -> str:

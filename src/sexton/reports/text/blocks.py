@@ -1,4 +1,4 @@
-"""Lines of a report: wrapped text, text behind a label, and commands that are never wrapped."""
+"""Pieces of a report: wrapped text, labelled text, commands that are never wrapped, and hints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNIT = re.compile(r"(\d) (s|ms|µs|min|h|d|x|B|MB|KiB|MiB|GiB|TiB|%)(?!\w)")
 
 
 def labelled(label: str, items: Iterable[str], width: int, indent: int = LABEL) -> Iterator[str]:
-    """Each item behind the label, which is said once."""
+    """Each item behind the label, which is printed once."""
     for number, item in enumerate(items):
         head = f" {label if number == 0 else '':<{indent}} "
         yield from block(item, width, " " * len(head), first=head)
@@ -35,5 +35,20 @@ def block(text: str, width: int, indent: str, first: str | None = None) -> Itera
 
 
 def typed(command: str) -> str:
-    """A command on a line of its own, never wrapped: it must survive being copied."""
+    """A command on its own line, never wrapped, so that it can be copied."""
     return " " * (LABEL + 4) + shorten(command, 300)
+
+
+def grant_for(grant: str, command: str) -> str:
+    """A source's hint with `command` in place of `diagnose`, and without its comment.
+
+    >>> grant_for("sudo sexton diagnose  # needs CAP_SYSLOG, or kernel.dmesg_restrict=0", "top")
+    'sudo sexton top'
+    >>> grant_for("sudo mount -t tracefs none /sys/kernel/tracing", "zombies")
+    'sudo mount -t tracefs none /sys/kernel/tracing'
+    """
+    line, _, comment = grant.partition("  # ")
+    if line != "sudo sexton diagnose":
+        return grant
+    where = "  # on the node itself" if comment.startswith("on the node") else ""
+    return f"sudo sexton {command}{where}"

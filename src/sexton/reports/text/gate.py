@@ -1,4 +1,4 @@
-"""A gate's answer as text: what closed it first, then what was told, then what passed."""
+"""The gate's result as text: failed rules first, then warnings, then what passed."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MOST_NOTES = 5
 def gate_text(gate: Gate, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
     width = min(max(width, 60), 110)
-    word = "PASSED" if gate.open else "FAILED"
+    word = "PASSED" if gate.passed else "FAILED"
     state = "booted" if gate.booted else "not booted"
     facts = " · ".join(part for part in (gate.kind, gate.os, state) if part)
     head = f"{word}  {shorten(gate.place, 40)}   {facts}"
     lines = [*block(head, width, "        ", first=""), ""]
     if colour:
-        lines[0] = f"\x1b[1;{'32' if gate.open else '31'}m{word}\x1b[0m{lines[0][len(word) :]}"
+        lines[0] = f"\x1b[1;{'32' if gate.passed else '31'}m{word}\x1b[0m{lines[0][len(word) :]}"
     lines += [*block(_lead(gate), width, " "), ""]
     for result in sorted(gate.results, key=_weight):
-        lines += _told(result, width)
-    lines += _nothing_to_check(gate, width)
+        lines += _result(result, width)
+    lines += _not_checked(gate, width)
     for note in gate.notes:
         lines += block(note, width, _INDENT, first=f" {'NOTE':<{_LABEL}}  ")
     lines += ["", *_footer(gate, width)]
@@ -48,54 +48,50 @@ def _policy(gate: Gate) -> str:
 
 
 def _lead(gate: Gate) -> str:
-    closing = [result for result in gate.results if result.closes]
-    failed = [each.rule for each in closing if each.outcome is Outcome.FAIL]
-    unknown = [each.rule for each in closing if each.outcome is Outcome.UNKNOWN]
-    said = []
+    failing = [result for result in gate.results if result.closes]
+    failed = [each.rule for each in failing if each.outcome is Outcome.FAIL]
+    unknown = [each.rule for each in failing if each.outcome is Outcome.UNKNOWN]
+    parts = []
     if failed:
-        said.append(f"{count(len(failed), 'rule')} broken: {', '.join(failed)}.")
+        parts.append(f"{count(len(failed), 'rule')} failed: {', '.join(failed)}.")
     if unknown:
-        them = "it" if len(unknown) == 1 else "them"
-        said.append(
-            f"Could not be checked: {', '.join(unknown)}; not seen is no pass (the policy may say"
-            f' on_unknown = "pass" for {them}).'
+        parts.append(
+            f"Could not be checked: {', '.join(unknown)}. An unchecked rule fails the gate, unless"
+            ' the policy sets on_unknown = "pass".'
         )
     waived = sum(len(result.waived) for result in gate.results)
     passed = sum(result.outcome in (Outcome.PASS, Outcome.WARN) for result in gate.results)
-    if not said:
-        said.append(f"{count(passed, 'rule')} hold.")
+    if not parts:
+        parts.append(f"{count(passed, 'rule')} passed.")
     if waived:
-        said.append(f"{count(waived, 'violation')} waived.")
+        parts.append(f"{count(waived, 'violation')} waived.")
     idle = sum(result.outcome is Outcome.NOT_APPLICABLE for result in gate.results)
     if idle:
-        said.append(f"{idle} {'does' if idle == 1 else 'do'} not apply here.")
-    told = sum(result.outcome is Outcome.WARN for result in gate.results)
-    if told:
-        said.append(f"{count(told, 'rule')} with warnings, which close nothing.")
-    return " ".join(said)
+        parts.append(f"{idle} {'does' if idle == 1 else 'do'} not apply here.")
+    warned = sum(result.outcome is Outcome.WARN for result in gate.results)
+    if warned:
+        parts.append(f"{count(warned, 'rule')} with warnings, which do not fail the gate.")
+    return " ".join(parts)
 
 
 def _weight(result: Result) -> tuple[bool, int]:
     return (not result.closes, list(Outcome).index(result.outcome))
 
 
-def _told(result: Result, width: int) -> Iterator[str]:
+def _result(result: Result, width: int) -> Iterator[str]:
     if result.outcome in (Outcome.NOT_APPLICABLE, Outcome.OFF):
         return
     head = f" {_WORDS[result.outcome]:<{_LABEL}}  "
-    if not result.violations and not result.missing and not result.notes:
-        yield from block(f"{result.rule}  {result.summary}", width, _INDENT, first=head)
-        return
     yield from block(f"{result.rule}  {result.summary}", width, _INDENT, first=head)
-    shown = result.broken[:_MOST_VIOLATIONS]
+    shown = result.active[:_MOST_VIOLATIONS]
     for number, violation in enumerate(shown):
         yield from _violation(violation, width)
         later = {each.remedy for each in shown[number + 1 :]}
-        if violation.remedy and violation.remedy not in later:  # the same one once is enough
+        if violation.remedy and violation.remedy not in later:  # do not repeat it
             yield f"{_INDENT}    {shorten(violation.remedy, 300)}"
-    hidden = len(result.broken) - _MOST_VIOLATIONS
+    hidden = len(result.active) - _MOST_VIOLATIONS
     if hidden > 0:
-        yield f"{_INDENT}  and {hidden:,} more: --format json has them all"
+        yield f"{_INDENT}  and {hidden:,} more: --format json lists all"
     for violation in result.waived[:_MOST_VIOLATIONS]:
         waiver = violation.waived_by
         assert waiver is not None
@@ -116,18 +112,18 @@ def _violation(violation: Violation, width: int) -> Iterator[str]:
     mark = "x" if violation.level == "error" else "!"
     place = f"{violation.path}:{violation.line}" if violation.line else violation.path
     place = shorten(place, width - len(_INDENT) - 4)
-    told = violation.message
+    message = violation.message
     facts: tuple[str, ...] = (place, *violation.facts[:_MOST_FACTS])
-    if violation.line and not violation.facts:  # a file's many faults, a line each
-        told, facts = f"{told} ({place})", ()
-    yield from block(told, width, _INDENT + "  ", first=f"{_INDENT}{mark} ")
+    if violation.line and not violation.facts:  # many problems of one file: one line each
+        message, facts = f"{message} ({place})", ()
+    yield from block(message, width, _INDENT + "  ", first=f"{_INDENT}{mark} ")
     for fact in facts:
         if fact:
             yield from block(fact, width, _INDENT + "    ", first=_INDENT + "  └ ")
 
 
-def _nothing_to_check(gate: Gate, width: int) -> Iterator[str]:
-    """Rules with one reason in one block."""
+def _not_checked(gate: Gate, width: int) -> Iterator[str]:
+    """Rules that do not apply or are off; those with the same reason in one line."""
     for outcome in (Outcome.NOT_APPLICABLE, Outcome.OFF):
         reasons: dict[str, list[str]] = {}
         for result in gate.results:
@@ -140,15 +136,15 @@ def _nothing_to_check(gate: Gate, width: int) -> Iterator[str]:
 
 def _footer(gate: Gate, width: int) -> Iterator[str]:
     spent = sum(result.spent_s for result in gate.results)
-    watched = f"{seconds(gate.watched_s)} watched · " if gate.watched_s else ""
+    watched = f"watched for {seconds(gate.watched_s)} · " if gate.watched_s else ""
     checked = sum(
         result.outcome not in (Outcome.NOT_APPLICABLE, Outcome.OFF) for result in gate.results
     )
     yield from block(
-        f"{checked} of {len(gate.results)} rules checked, by {_policy(gate)} · {watched}"
-        f"{seconds(spent)} judging · read-only",
+        f"{checked} of {len(gate.results)} rules checked against {_policy(gate)} · {watched}"
+        f"{seconds(spent)} checking · read-only",
         width,
         " ",
     )
-    end = "the gate is open" if gate.open else "the gate is closed"
+    end = "gate passed" if gate.passed else "gate failed"
     yield f" exit {gate.exit}: {end}"

@@ -1,4 +1,4 @@
-"""What can be seen from here, and how to grant the rest: as text and as `sexton.sources/1`."""
+"""What Sexton can read here, and how to enable the rest: as text and as `sexton.sources/1`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sexton.model.window import SourceState
 
 
 def in_words(page: str) -> str:
-    """What a source gives, by the first sentence of its page.
+    """What a source provides: the first sentence of its docstring.
 
     >>> in_words("`/proc/stat`: where each core's time went since boot.\\n\\nDocumented in …")
     "where each core's time went since boot"
@@ -28,16 +28,16 @@ SCHEMA = "sexton.sources/1"
 ROOT = "run as root: sudo sexton diagnose"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _GROUPS = (
-    ("ok", "SEEN"),
-    ("denied", "NEEDS RIGHTS"),
-    ("asked", "ON REQUEST"),
-    ("trouble", "IN TROUBLE"),
-    ("absent", "NOT HERE"),
+    ("ok", "AVAILABLE"),
+    ("denied", "NO PERMISSION"),
+    ("asked", "OPT-IN"),
+    ("trouble", "FAILED"),
+    ("absent", "UNAVAILABLE"),
 )
 
 
 class SourceLine(NamedTuple):
-    """A source, the rows it gives and how it fared just now; `gives` says it in words."""
+    """A source, the rows it gives and its state; `gives` describes it."""
 
     state: SourceState
     rows: tuple[type[Row], ...]
@@ -56,7 +56,7 @@ class SourceLine(NamedTuple):
     @property
     def grant(self) -> str:
         if self.state.detail == ONLY_LIVE:
-            return ""  # no setting would help a copy
+            return ""  # no setting would help a copied tree
         if self.state.state == "denied":
             return self.state.grant or ROOT
         return self.state.grant
@@ -84,7 +84,7 @@ def sources_json(lines: Sequence[SourceLine]) -> dict[str, Any]:
 
 
 def sources_text(lines: Sequence[SourceLine], width: int = 88, colour: bool = False) -> str:
-    """A line per source that works, and for each other one why not and what would help."""
+    """One line per source that works; for each other one the reason and what would help."""
     width = min(max(width, 60), 120)
     name_width = max((len(line.state.id) for line in lines), default=10)
     text = [_headline(lines)]
@@ -94,23 +94,25 @@ def sources_text(lines: Sequence[SourceLine], width: int = 88, colour: bool = Fa
             continue
         shown = f"{_BOLD}{title}{_PLAIN}" if colour else title
         pad = " " * (name_width - len(title))
-        ending = f"{'ONE READ':>{width - name_width - 8}}" if group == "ok" else ""
-        text += ["", f" {shown}{pad}  GIVES{ending}"]
+        ending = f"{'ONE READ':>{width - name_width - 11}}" if group == "ok" else ""
+        text += ["", f" {shown}{pad}  PROVIDES{ending}"]
         for line in members:
             text += (
-                _seen(line, name_width, width) if group == "ok" else _lost(line, name_width, width)
+                _available(line, name_width, width)
+                if group == "ok"
+                else _unavailable(line, name_width, width)
             )
     return "\n".join(text) + "\n"
 
 
 def _headline(lines: Sequence[SourceLine]) -> str:
     seen = [line for line in lines if line.group == "ok"]
-    parts = [f"{len(seen)} of {count(len(lines), 'source')} can be seen from here"]
+    parts = [f"{len(seen)} of {count(len(lines), 'source')} available"]
     for group, one, many in (
-        ("denied", "needs rights", "need rights"),
-        ("asked", "waits to be asked for", "wait to be asked for"),
-        ("trouble", "is in trouble", "are in trouble"),
-        ("absent", "is not on this host", "are not on this host"),
+        ("denied", "needs permission", "need permission"),
+        ("asked", "is opt-in", "are opt-in"),
+        ("trouble", "failed", "failed"),
+        ("absent", "is unavailable", "are unavailable"),
     ):
         number = sum(1 for line in lines if line.group == group)
         if number:
@@ -119,23 +121,23 @@ def _headline(lines: Sequence[SourceLine]) -> str:
     return f"{', '.join(parts)}; reading each once takes {seconds(spent)}."
 
 
-def _seen(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
+def _available(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
     cost = "" if line.read_s is None else seconds(line.read_s)
     room = width - name_width - 3 - 10
     yield f" {line.state.id:{name_width}}  {_cut(line.gives, room):{room}}{cost:>10}"
 
 
-def _lost(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
+def _unavailable(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
     yield f" {line.state.id:{name_width}}  {_cut(line.gives, width - name_width - 3)}"
     indent = " " * (name_width + 3)
     detail = printable(line.state.detail or line.state.state)
     named = "/" in detail or line.group == "asked"
     for part in wrap(detail if named else f"{line.state.path}: {detail}", width - name_width - 3):
         yield f"{indent}{part}"
-    if line.grant:  # in full: it is there to be copied
+    if line.grant:  # never cut: it will be copied
         yield f"{indent}→ {line.grant}"
 
 
 def _cut(text: str, width: int) -> str:
-    """At a word, where it is too long for its column."""
+    """Shorten at a word boundary."""
     return shorten(text, width, placeholder=" …")

@@ -1,4 +1,4 @@
-"""The guided tour as text, for a terminal without a browser: every step with its facts."""
+"""The guided tour as text for a terminal: every step with its facts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sexton.reports.text.blocks import block
-from sexton.reports.text.plan import clamp
+from sexton.reports.text.fix import clamp
 
 _INDENT = "    "
 
@@ -20,13 +20,13 @@ def tour_text(tour: Mapping[str, Any], width: int) -> str:
         for text in step["text"]:
             lines += block(text, width, _INDENT)
         lines += _facts(step, width)
-    if tour["steps"][-1]["next"]:  # those before it speak of the page's keys
+    if tour["steps"][-1]["next"]:  # earlier ones are about the page's keys
         lines += ["", *block(tour["steps"][-1]["next"], width, _INDENT)]
     return "\n".join(lines) + "\n"
 
 
 def _facts(step: Mapping[str, Any], width: int) -> Iterator[str]:
-    """A line for each: what, what is here, and what it is held against."""
+    """One line per fact: its value, and the normal or earlier value."""
     before_and_after: Sequence[str] = step.get("columns", ())[1:3]
     for fact in step["facts"]:
         if before_and_after:

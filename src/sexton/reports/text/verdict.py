@@ -289,7 +289,7 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """What was asked for by an option and could not be had."""
     for state in diagnosis.sources:
-        if state.asked and state.state != "ok":
+        if state.requested and state.state != "ok":
             yield from labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
             if state.grant:
                 yield typed(state.grant)

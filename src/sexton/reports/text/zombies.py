@@ -1,7 +1,7 @@
-"""What is known of the node's dead memory cgroups, as text and as `sexton.zombies/1`.
+"""The node's zombie memory cgroups, as text and as `sexton.zombies/1`.
 
-Every number is the detectors' own (`sexton.detect.growth`, `deaths`, `owners`); here they are only
-put in order. A number that cannot be known is "?" or `null`, and its reason is said.
+Every number comes from the detectors (`sexton.detect.growth`, `deaths`, `owners`). An unknown
+number is "?" or `null`, with the reason.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from sexton.detect.registry import missing, reason
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
-from sexton.reports.grants import own_words
+from sexton.reports.text.blocks import grant_for
 
 SCHEMA = "sexton.zombies/1"
 _MOST_OWNERS = 10
-#: The detectors' methods in a word, for a column.
+#: Short names of the detectors' methods, for a column.
 _SHORT = {
     TRACED: "tracefs",
     LISTED: "lru_gen",
     COUNTED: "cgroup.stat",
     LEDGER: "restarts",
-    RESIDUAL: "their bytes",
+    RESIDUAL: "residual",
 }
-ELSEWHERE = "only on the node itself"
+ONLY_ON_NODE = "only on the node itself"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Tally(NamedTuple):
-    """One window's answer to: how many, who left them, what they hold, how fast they grow."""
+    """Number, owners, memory and growth of the zombies in one window."""
 
     census: CgroupCensus | None
     why_unknown: str | None
@@ -49,12 +49,12 @@ class Tally(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Is the number of zombies known, of the node or of the subtree that can be seen?"""
+        """Is the number of zombies known, for the node or for the visible subtree?"""
         return self.census is not None and self.census.dying is not None
 
     @property
     def left_over(self) -> int | None:
-        """Zombies that no method could give to anybody."""
+        """Zombies of unknown origin."""
         if self.census is None or self.census.dying is None:
             return None
         named = sum(owner.dying or 0 for owner in self.owners)
@@ -62,7 +62,7 @@ class Tally(NamedTuple):
 
 
 def tally(window: Window) -> Tally:
-    """Put together what the window holds."""
+    """Collect the numbers of a window."""
     rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
     known = [row for row in rows if row.dying is not None]
     census = (known or rows)[-1] if rows else None
@@ -71,7 +71,7 @@ def tally(window: Window) -> Tally:
     grown, traced = growth(window), deaths(window)
     return Tally(
         census=census,
-        why_unknown=None if known else why or "the kernel does not tell",
+        why_unknown=None if known else why or "the kernel does not report it",
         held_bytes=None if residuals is None else sum(row.bytes for row in residuals),
         bytes_bound=any("upper bound" in row.method for row in residuals or ()),
         why_no_bytes=None if residuals is not None else reason(window.why_missing(CgroupResidual)),
@@ -83,9 +83,9 @@ def tally(window: Window) -> Tally:
     )
 
 
-def zombies_json(told: Tally) -> dict[str, Any]:
+def zombies_json(found: Tally) -> dict[str, Any]:
     """The contract of docs/json.md."""
-    census = told.census
+    census = found.census
     return {
         "schema": SCHEMA,
         "hierarchy": census.hierarchy if census else None,
@@ -93,11 +93,11 @@ def zombies_json(told: Tally) -> dict[str, Any]:
         "total": census.total if census else None,
         "live": census.live if census else None,
         "dying": census.dying if census else None,
-        "bytes": told.held_bytes,
+        "bytes": found.held_bytes,
         "method": census.method if census else None,
-        "reason": None if told.why_unknown is None else printable(told.why_unknown),
-        "bytes_reason": None if told.why_no_bytes is None else printable(told.why_no_bytes),
-        "growth": _growth_json(told),
+        "reason": None if found.why_unknown is None else printable(found.why_unknown),
+        "bytes_reason": None if found.why_no_bytes is None else printable(found.why_no_bytes),
+        "growth": _growth_json(found),
         "owners": [
             {
                 "path": printable(owner.path),
@@ -108,17 +108,17 @@ def zombies_json(told: Tally) -> dict[str, Any]:
                 "method": owner.method,
                 "strength": owner.strength.value,
             }
-            for owner in told.owners
+            for owner in found.owners
         ],
     }
 
 
-def _growth_json(told: Tally) -> dict[str, Any]:
-    grown, traced = told.grown, told.traced
+def _growth_json(found: Tally) -> dict[str, Any]:
+    grown, traced = found.grown, found.traced
     return {
         "net": None if grown is None else grown.by,
         "seconds": None if grown is None else round(grown.seconds, 3),
-        "per_hour": None if told.pace_s is None else round(told.pace_s * 3600, 1),
+        "per_hour": None if found.pace_s is None else round(found.pace_s * 3600, 1),
         "deaths": None if traced is None else len(traced.all),
         "released": None if traced is None else len(traced.released),
         "unreleased": None if traced is None else len(traced.unreleased),
@@ -126,102 +126,102 @@ def _growth_json(told: Tally) -> dict[str, Any]:
     }
 
 
-def zombies_text(told: Tally, window: Window, width: int = 88, colour: bool = False) -> str:
+def zombies_text(found: Tally, window: Window, width: int = 88, colour: bool = False) -> str:
     """At most 25 lines."""
     width = min(max(width, 60), 120)
-    head = _headline(told.census)
+    head = _headline(found.census)
     lines = [f"{_BOLD}{head}{_PLAIN}" if colour else head, ""]
-    for label, text in _facts(told):
+    for label, text in _facts(found):
         lines += wrap(text, width, initial_indent=f" {label:11}", subsequent_indent=" " * 12)
-    lines += [*_owner_table(told, width), *_more(told, window, width)]
+    lines += [*_owner_table(found, width), *_more(found, window, width)]
     return "\n".join(lines) + "\n"
 
 
 def _headline(census: CgroupCensus | None) -> str:
     if census is None or census.dying is None:
-        return "The number of zombies cannot be told from here."
-    where = "on this node" if census.scope == "node" else "in this subtree (the node: unknown)"
+        return "The number of zombies is unknown."
+    where = "on this node" if census.scope == "node" else "in this subtree (node-wide: unknown)"
     return f"{count(census.dying, 'zombie') if census.dying else 'No zombies'} {where}"
 
 
-def _facts(told: Tally) -> Iterator[tuple[str, str]]:
+def _facts(found: Tally) -> Iterator[tuple[str, str]]:
     """Label and text."""
-    census = told.census
+    census = found.census
     if census is None or census.dying is None:
-        yield "why", printable(told.why_unknown or "")
+        yield "why", printable(found.why_unknown or "")
         if census is not None and census.live is not None:
-            yield "seen", count(census.live, "live memory cgroup")
+            yield "visible", count(census.live, "live memory cgroup")
         return
     live = "?" if census.live is None else f"{census.live:,}"
     yield (
         "counted",
-        f"{census.dying:,} dead (dying) memory cgroups beside {live} live ones: removed, but still"
-        " held by memory charged to them; not zombie processes",
+        f"{census.dying:,} dying memory cgroups beside {live} live ones: removed, but not freed,"
+        " because memory is still charged to them; not zombie processes",
     )
     lives = f", memory on v{census.version}" if census.hierarchy == "hybrid" else ""
-    yield "by", f"{printable(census.method)}; cgroup {census.hierarchy}{lives}"
+    yield "method", f"{printable(census.method)}; cgroup {census.hierarchy}{lives}"
     if census.reason:
         yield "note", printable(census.reason)
-    if told.held_bytes is None:
-        yield "they hold", f"? ({printable(told.why_no_bytes or '')})"
+    if found.held_bytes is None:
+        yield "memory", f"unknown ({printable(found.why_no_bytes or '')})"
     else:
-        bound = "at most " if told.bytes_bound and told.held_bytes else ""
-        yield "they hold", f"{bound}{size(told.held_bytes)}"
-    yield "growth", _growth_words(told)
-    if told.traced is not None:
-        yield "traced", _traced_words(told.traced)
+        bound = "at most " if found.bytes_bound and found.held_bytes else ""
+        yield "memory", f"{bound}{size(found.held_bytes)} still charged to them"
+    yield "growth", _growth_words(found)
+    if found.traced is not None:
+        yield "traced", _traced_words(found.traced)
 
 
 def _traced_words(traced: Deaths) -> str:
-    words = [count(len(traced.all), "death")]
-    words += [f"{len(traced.released):,} released"] if traced.all else []
+    words = [f"{len(traced.all):,} removed"]
+    words += [f"{len(traced.released):,} freed"] if traced.all else []
     words += [f"{len(traced.unreleased):,} became zombies"] if traced.unreleased else []
-    words += [f"{len(traced.pending):,} too fresh to tell"] if traced.pending else []
+    words += [f"{len(traced.pending):,} pending"] if traced.pending else []
     words += [f"{traced.lost:,} events lost"] if traced.lost else []
     return f"{' · '.join(words)} in {seconds(traced.seconds)}"
 
 
-def _growth_words(told: Tally) -> str:
+def _growth_words(found: Tally) -> str:
     words = []
-    grown = told.grown
+    grown = found.grown
     if grown is not None:
         net = f"{grown.by:+,}" if grown.by else "none"
         words.append(f"{net} in {seconds(grown.seconds)}")
         if grown.draining and grown.drained_in_s is not None:
-            words.append(f"draining by itself, empty in {seconds(grown.drained_in_s)}")
-    if told.pace_s is not None:
-        words.append(f"{told.pace_s * 3600:+,.0f} an hour at this pace")
+            words.append(f"draining on its own, empty in {seconds(grown.drained_in_s)}")
+    if found.pace_s is not None:
+        words.append(f"{found.pace_s * 3600:+,.0f} an hour at this rate")
     elif grown is not None and 0 < grown.by < ENOUGH.value:
         words.append("too few for a forecast")
-    census = told.census
-    if told.uptime_s and census and census.dying and census.scope == "node":
-        each = census.dying * 3600 / told.uptime_s
-        words.append(f"{each:,.1f} an hour on average since boot ({seconds(told.uptime_s)})")
-    return " · ".join(words) or "unknown: counted only once"
+    census = found.census
+    if found.uptime_s and census and census.dying and census.scope == "node":
+        hourly = census.dying * 3600 / found.uptime_s
+        words.append(f"{hourly:,.1f} an hour on average since boot ({seconds(found.uptime_s)})")
+    return " · ".join(words) or "unknown (only one count)"
 
 
-def _owner_table(told: Tally, width: int) -> Iterator[str]:
-    census = told.census
-    if census is None or not census.dying or not told.owners:
+def _owner_table(found: Tally, width: int) -> Iterator[str]:
+    census = found.census
+    if census is None or not census.dying or not found.owners:
         return
-    shown = told.owners[:_MOST_OWNERS]
+    shown = found.owners[:_MOST_OWNERS]
     longest = max(len(printable(owner.shown)) for owner in shown)
     room = max(min(max(longest, 22), width - 46), 14)
     yield ""
-    yield f" {'WHO LEFT THEM':{room}}  {'ZOMBIES':>8}  {'HOLD':>9}  {'SURE':8}  KNOWN BY"
+    yield f" {'LEFT BY':{room}}  {'ZOMBIES':>8}  {'MEMORY':>9}  {'EVIDENCE':8}  METHOD"
     for owner in shown:
         number = "?" if owner.dying is None else f"{owner.dying:,}"
         held = "?" if owner.bytes is None else size(owner.bytes)
         name = shorten(printable(owner.shown), room)
         by = _cut(_in_short(owner.method), max(width - room - 36, 12))
         yield f" {name:{room}}  {number:>8}  {held:>9}  {owner.strength.value:8}  {by}"
-    hidden = told.owners[_MOST_OWNERS:]
+    hidden = found.owners[_MOST_OWNERS:]
     if hidden:
         others = sum(owner.dying or 0 for owner in hidden)
         name = f"and {count(len(hidden), 'other')} (--json)"
         yield f" {name:{room}}  {others:>8,}"
-    if told.left_over:
-        yield f" {'not attributed':{room}}  {told.left_over:>8,}"
+    if found.left_over:
+        yield f" {'origin unknown':{room}}  {found.left_over:>8,}"
 
 
 def _in_short(method: str) -> str:
@@ -241,9 +241,9 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _more(told: Tally, window: Window, width: int) -> Iterator[str]:
-    """What would tell more; only where something is left to tell."""
-    census = told.census
+def _more(found: Tally, window: Window, width: int) -> Iterator[str]:
+    """How to find the remaining owners."""
+    census = found.census
     if census is None or census.dying is None:
         yield ""
         yield " try        sudo sexton zombies  # on the node itself"
@@ -251,18 +251,18 @@ def _more(told: Tally, window: Window, width: int) -> Iterator[str]:
         return
     if not census.dying:
         return
-    unnamed = told.left_over or any(owner.names is None for owner in told.owners)
+    unnamed = found.left_over or any(owner.names is None for owner in found.owners)
     if not unnamed:
         return
     yield ""
     for kind, gain in ((OfflineMemcg, "name all"), (CgroupEvent, "name new")):
         if window.batches(kind) is None:
             lacking = missing(window.why_missing(kind))
-            if ELSEWHERE in lacking.what:
-                yield f" {gain:9}  {ELSEWHERE}"
+            if ONLY_ON_NODE in lacking.what:
+                yield f" {gain:9}  {ONLY_ON_NODE}"
                 continue
             yield f" {gain:9}  {_cut(lacking.what, width - 12)}"
-            if lacking.grant:  # in full: it is there to be copied
-                yield f" {'':9}  → {own_words(lacking.grant, 'zombies')}"
+            if lacking.grant:  # never cut: it will be copied
+                yield f" {'':9}  → {grant_for(lacking.grant, 'zombies')}"
     if window.batches(CgroupEvent) is not None:
-        yield " name new   sudo sexton zombies --watch: each one with its path, as it dies"
+        yield " name new   sudo sexton zombies --watch  # prints each one with its path"

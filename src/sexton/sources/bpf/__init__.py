@@ -1,4 +1,4 @@
-"""bpf(2): what only the kernel itself can count."""
+"""bpf(2): counters that only a program inside the kernel can keep."""
 
-#: The option without which no source in here is read, nor even imported.
-ASKED_BY = "--probe"
+#: The option that enables (and imports) the sources in here.
+OPT_IN = "--probe"

@@ -1,44 +1,185 @@
-"""The two programs of the softirq probe, and how what they count is laid out.
+"""The softirq probe's two BPF programs, the layout of their map, and the assembler behind them.
 
-Both run at every softirq of every kind, so they turn away what is not NET_TX or NET_RX with their
-first three instructions. At ``softirq_raise`` the time is noted, but only where none is noted yet:
-the oldest raise is the one whose packet has waited longest. At ``softirq_entry`` the wait is
-counted and the note cleared.
+Both programs run at every softirq of every kind, so their first three instructions return for
+anything but NET_TX and NET_RX. At ``softirq_raise`` the time is stored, unless one is stored
+already: the oldest raise belongs to the packet that has waited longest. At ``softirq_entry`` the
+wait is counted and the stored time cleared. A raise between the kernel's look at the pending mask
+and the entry's tracepoint finds an older time and keeps it, correctly: the entry that follows
+serves its work too.
 
-A raise between the kernel's look at what is pending and the entry's tracepoint finds an older note
-and leaves it; that is right, for the entry that follows serves its work too.
+The longest wait is kept per *turn*. Before it reads, user space writes the next turn's number; from
+then on the programs write to the other of two slots, so the slot being read does not change and no
+wait falls between two readings. (A maximum that user space resets to zero would lose waits that end
+in between: an update of a per-CPU map writes all cores at once.)
 
-The longest wait is kept per *turn*. Before it reads, user space writes the next turn's number;
-from then on the programs write to the other of two places, so the one that is read stands still
-and no wait falls between two readings. (A maximum that user space sets back to zero would lose
-what ends in between: an update of a per-CPU map writes all cores at once.)
+Microseconds are computed by multiplication (n / 8 / 125 as ``(n >> 3) * 274877907 >> 35``, exact
+for 32 bits), which is cheaper than a division. There are no loops, atomic operations or global
+data, which 4.18 lacks; tested on 5.10, 6.1, 6.18 and 7.2.
 
-Microseconds are made by multiplication (n / 8 / 125 as ``(n >> 3) * 274877907 >> 35``, exact for 32
-bits), which is cheaper than a division. There are no loops, no atomic operations and no global
-data, which a kernel of 4.18 would not have; tried on 5.10, 6.1, 6.18 and 7.2.
+The assembler knows only what these programs need. An instruction is eight bytes
+(Documentation/bpf/standardization/instruction-set.rst): opcode, two registers in one byte, a 16-bit
+offset and a 32-bit immediate, in the machine's byte order. The registers share their byte as C bit
+fields do: the destination is the low half on little-endian machines and the high half on big-endian
+ones. A jump counts instructions from the next one; here it names a label instead.
+
+>>> program = Assembly("little").move(R0, 0).exit()
+>>> program.encode().hex(" ", 8)
+'b700000000000000 9500000000000000'
 """
 
 from __future__ import annotations
 
 import struct
+import sys
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sexton.errors import SourceMalformed
-from sexton.sources.bpf.assembly import (
-    FP,
-    KTIME,
-    LOOKUP,
-    R0,
-    R1,
-    R2,
-    R3,
-    R4,
-    R6,
-    R7,
-    WORD,
-    Assembly,
-    Operand,
-)
+
+R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, FP = range(11)
+
+#: Sizes of loads and stores: 32 and 64 bits.
+WORD, DOUBLE = 0x00, 0x18
+LOOKUP, KTIME = 1, 5  # bpf_map_lookup_elem, bpf_ktime_get_ns
+
+_ALU64, _JUMP, _LOAD, _STORE_IMM, _STORE = 0x07, 0x05, 0x61, 0x62, 0x63
+_REGISTER = 0x08  # the operand is a register and not the immediate
+_ADD, _SUB, _MUL, _AND, _LSH, _RSH, _MOV = 0x00, 0x10, 0x20, 0x50, 0x60, 0x70, 0xB0
+_ALWAYS, _EQUAL, _ABOVE, _NOT_BELOW, _UNEQUAL, _SIGNED_NOT_BELOW = 0, 0x10, 0x20, 0x30, 0x50, 0x70
+_CALL, _EXIT, _WIDE = 0x85, 0x95, 0x18
+_PSEUDO_MAP = 1  # BPF_PSEUDO_MAP_FD: the immediate is a map's descriptor
+_IMMEDIATE = range(-(1 << 31), 1 << 31)
+
+
+class Operand(NamedTuple):
+    """A register where a plain number would be an immediate."""
+
+    register: int
+
+
+class _Instruction(NamedTuple):
+    opcode: int
+    target: int = 0
+    origin: int = 0
+    offset: int | str = 0
+    immediate: int = 0
+
+
+@dataclass(slots=True)
+class Assembly:
+    """Instructions in order; every method appends one and returns the assembly.
+
+    A second operand is an immediate where it is a number, a register where it is an `Operand`.
+    """
+
+    byte_order: str = sys.byteorder
+    _code: list[_Instruction] = field(default_factory=list)
+    _labels: dict[str, int] = field(default_factory=dict)
+
+    def move(self, target: int, by: int | Operand) -> Assembly:
+        return self._alu(_MOV, target, by)
+
+    def add(self, target: int, by: int | Operand) -> Assembly:
+        return self._alu(_ADD, target, by)
+
+    def subtract(self, target: int, by: int | Operand) -> Assembly:
+        return self._alu(_SUB, target, by)
+
+    def multiply(self, target: int, by: int | Operand) -> Assembly:
+        return self._alu(_MUL, target, by)
+
+    def mask(self, target: int, by: int | Operand) -> Assembly:
+        return self._alu(_AND, target, by)
+
+    def left(self, target: int, by: int) -> Assembly:
+        return self._alu(_LSH, target, by)
+
+    def right(self, target: int, by: int) -> Assembly:
+        """Shift right, unsigned."""
+        return self._alu(_RSH, target, by)
+
+    def load(self, target: int, base: int, offset: int, size: int = DOUBLE) -> Assembly:
+        """``target = *(base + offset)``"""
+        return self._put(_Instruction(_LOAD | size, target, base, offset))
+
+    def store(self, base: int, offset: int, value: int | Operand, size: int = DOUBLE) -> Assembly:
+        """``*(base + offset) = value``"""
+        if isinstance(value, Operand):
+            return self._put(_Instruction(_STORE | size, base, value.register, offset))
+        return self._put(_Instruction(_STORE_IMM | size, base, 0, offset, value))
+
+    def load_map(self, target: int, descriptor: int) -> Assembly:
+        """A map's address; the one instruction that takes two slots."""
+        self._put(_Instruction(_WIDE, target, _PSEUDO_MAP, 0, descriptor))
+        return self._put(_Instruction(0))
+
+    def call(self, helper: int) -> Assembly:
+        """A kernel helper: arguments in R1 to R5, result in R0; clobbers R1 to R5."""
+        return self._put(_Instruction(_CALL, immediate=helper))
+
+    def exit(self) -> Assembly:
+        return self._put(_Instruction(_EXIT))
+
+    def jump(self, label: str) -> Assembly:
+        return self._put(_Instruction(_JUMP | _ALWAYS, offset=label))
+
+    def if_equal(self, left: int, right: int | Operand, label: str) -> Assembly:
+        return self._jump(_EQUAL, left, right, label)
+
+    def if_unequal(self, left: int, right: int | Operand, label: str) -> Assembly:
+        return self._jump(_UNEQUAL, left, right, label)
+
+    def if_above(self, left: int, right: int | Operand, label: str) -> Assembly:
+        """Unsigned, like all comparisons but `if_not_negative`."""
+        return self._jump(_ABOVE, left, right, label)
+
+    def if_not_below(self, left: int, right: int | Operand, label: str) -> Assembly:
+        return self._jump(_NOT_BELOW, left, right, label)
+
+    def if_not_negative(self, left: int, label: str) -> Assembly:
+        return self._jump(_SIGNED_NOT_BELOW, left, 0, label)
+
+    def label(self, name: str) -> Assembly:
+        """Jumps to `name` land on the next instruction."""
+        if name in self._labels:
+            raise ValueError(f"duplicate label {name!r}")
+        self._labels[name] = len(self._code)
+        return self
+
+    def raw(self, opcode: int, registers: tuple[int, int], offset: int, value: int) -> Assembly:
+        """Any other instruction: opcode, (target, origin), offset, immediate."""
+        return self._put(_Instruction(opcode, *registers, offset, value))
+
+    def encode(self) -> bytes:
+        """The program as the kernel takes it."""
+        return b"".join(self._bytes(place, each) for place, each in enumerate(self._code))
+
+    def _bytes(self, place: int, each: _Instruction) -> bytes:
+        offset = each.offset
+        if isinstance(offset, str):
+            offset = self._labels[offset] - place - 1
+        little = self.byte_order == "little"
+        registers = each.origin << 4 | each.target if little else each.target << 4 | each.origin
+        order = "<" if little else ">"
+        return struct.pack(f"{order}BBhi", each.opcode, registers, offset, each.immediate)
+
+    def _alu(self, operation: int, target: int, by: int | Operand) -> Assembly:
+        return self._operate(_ALU64 | operation, target, by, 0)
+
+    def _jump(self, operation: int, left: int, right: int | Operand, label: str) -> Assembly:
+        return self._operate(_JUMP | operation, left, right, label)
+
+    def _operate(self, opcode: int, target: int, by: int | Operand, offset: int | str) -> Assembly:
+        if isinstance(by, Operand):
+            return self._put(_Instruction(opcode | _REGISTER, target, by.register, offset))
+        if by not in _IMMEDIATE:
+            raise ValueError(f"{by} does not fit a 32-bit immediate")
+        return self._put(_Instruction(opcode, target, 0, offset, by))
+
+    def _put(self, instruction: _Instruction) -> Assembly:
+        self._code.append(instruction)
+        return self
+
 
 VECTORS = ("NET_TX", "NET_RX")
 _FIRST_VECTOR = 2  # NET_TX_SOFTIRQ; NET_RX_SOFTIRQ follows
@@ -54,7 +195,7 @@ _PER_125, _PER_125_SHIFT = 274877907, 35
 
 
 class Tally(NamedTuple):
-    """One vector on one core, in nanoseconds; 0 for `raised_ns` means that nothing waits."""
+    """One vector on one core, in nanoseconds; `raised_ns` is 0 where nothing waits."""
 
     raised_ns: int
     raises: int
@@ -70,7 +211,7 @@ class Tally(NamedTuple):
 
 
 def raise_program(waits_map: int) -> bytes:
-    """For ``softirq_raise``: note the time of the oldest raise."""
+    """For ``softirq_raise``: store the time of the oldest raise."""
     code = _tally_of_the_vector(Assembly(), waits_map)
     code.load(R1, R6, _RAISES).add(R1, 1).store(R6, _RAISES, Operand(R1))
     code.load(R1, R6, _RAISED).if_unequal(R1, 0, "out")
@@ -93,7 +234,7 @@ def entry_program(waits_map: int, turn_map: int) -> bytes:
 
 
 def _tally_of_the_vector(code: Assembly, waits_map: int) -> Assembly:
-    """R6 = this core's tally of the vector, and out where it is none of ours."""
+    """R6 = this core's tally of the vector; jumps out for vectors that are not ours."""
     code.load(R6, R1, 0).subtract(R6, _FIRST_VECTOR).if_above(R6, len(VECTORS) - 1, "out")
     code.multiply(R6, VECTOR_BYTES)
     _look_up(code, waits_map)
@@ -120,7 +261,7 @@ def _keep_the_longest(code: Assembly, turn_map: int) -> None:
 
 
 def _count_in_bucket(code: Assembly) -> None:
-    """Which is the number of binary digits of its microseconds, found by halving."""
+    """The bucket is the bit length of the microseconds, found by halving."""
     code.move(R2, BUCKETS - 1).move(R1, Operand(R7)).right(R1, 3)
     code.if_above(R1, _LAST_BUCKET_FROM, "bucket")
     code.multiply(R1, _PER_125).right(R1, _PER_125_SHIFT).move(R2, 0)
@@ -131,7 +272,7 @@ def _count_in_bucket(code: Assembly) -> None:
         code.right(R1, digits).add(R2, digits)
         code.label(shorter)
     code.add(R2, Operand(R1))
-    code.if_above(R2, BUCKETS - 1, "out")  # it cannot be; the verifier wants to see it
+    code.if_above(R2, BUCKETS - 1, "out")  # cannot happen; the verifier needs the check
     code.label("bucket").left(R2, 3).add(R6, Operand(R2))
     code.load(R1, R6, _BUCKETS).add(R1, 1).store(R6, _BUCKETS, Operand(R1))
 
@@ -149,7 +290,7 @@ def read_tally(content: bytes, place: int, vector: int) -> Tally | None:
     """One vector of the `place`-th possible core; `None` where it was never raised there."""
     at = place * VALUE_BYTES + vector * VECTOR_BYTES
     if not 0 <= at <= len(content) - VECTOR_BYTES:
-        raise SourceMalformed("bpf(2)", 0, f"{len(content)} bytes, and no core {place} in them")
+        raise SourceMalformed("bpf(2)", 0, f"{len(content)} bytes: too short for core {place}")
     if content[at + _RAISES : at + _WAITS] == bytes(8):
         return None
     raised, raises, waits, total, even, even_longest, odd, odd_longest, *buckets = (
@@ -159,9 +300,9 @@ def read_tally(content: bytes, place: int, vector: int) -> Tally | None:
     return Tally(raised, raises, waits, total, turns, tuple(buckets))
 
 
-def without_notes(content: bytes) -> bytes:
-    """The map's content with every raise forgotten: its entry was missed while nobody watched."""
-    forgotten = bytearray(content)
-    for at in range(0, len(forgotten), VECTOR_BYTES):
-        forgotten[at : at + 8] = bytes(8)
-    return bytes(forgotten)
+def without_raises(content: bytes) -> bytes:
+    """The map's content with every raise cleared: its entry was missed while the probe was off."""
+    cleared = bytearray(content)
+    for at in range(0, len(cleared), VECTOR_BYTES):
+        cleared[at : at + 8] = bytes(8)
+    return bytes(cleared)

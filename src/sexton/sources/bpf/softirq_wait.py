@@ -1,31 +1,29 @@
-"""How long raised network softirqs wait for their core, by a BPF program of our own.
+"""How long network softirqs wait for their core, measured by BPF.
 
 Two small programs sit at the raw tracepoints ``irq:softirq_raise`` and ``irq:softirq_entry``
 (include/trace/events/irq.h; the vector's number is their one argument) and measure, per core and
 for NET_TX and NET_RX only, the time from the oldest raise to the entry. There is no compiler, no
-bpftrace and no child process: the programs are assembled here and go to the kernel through bpf(2),
-which takes 2 ms. They live as long as this process. What they count comes back in one piece; a
-reading, made readable::
+bpftrace and no child process: the programs are assembled here and loaded with bpf(2), which takes
+2 ms. They live as long as this process. A reading, formatted::
 
     core 0  NET_RX  raises 91,204  waits 90,877  total 61 ms  longest 0.4 ms  pending -
     core 1  NET_RX  raises 17      waits 12      total 1.9 s  longest 3 us    pending 1.2 s
 
 Quirks: several raises before one entry are one wait. A wait that began before the probe is seen
-from its next raise on. NAPI in threads (``/sys/class/net/*/threaded``) and busy polling raise no
+from its next raise on. Threaded NAPI (``/sys/class/net/*/threaded``) and busy polling raise no
 softirq and are not seen. On a real-time kernel softirqs run in threads, and waiting for those is
-counted too. A core that comes online is measured anew: what was raised there before it went is
-another core's by then. A per-CPU map holds a value for every *possible* core, in their order, which
-may have holes; rows are given for online cores, and for a vector from its first raise there.
+counted too. A core that comes online starts from scratch: softirqs pending when it went offline
+have moved to another core. A per-CPU map holds a value for every *possible* core, in their order,
+which may have holes; rows are given for online cores, and for a vector from its first raise there.
 
-The probe's cost inside the kernel is measured for a second in ten (`cost`) and bounded (`duty`):
-over 0.5 % of any core it watches one second in ten, then not at all until the recorder raises
-an alarm, which it does by ``host.memo["alarm_until"]`` (monotonic seconds). While it does not watch
-there are no waits to tell of: no rows, never zeros. A `ProbeCost` at every reading says which it
-was, and why. Where the kernel cannot measure (before 5.8, or without CAP_SYS_ADMIN) the cost is
-estimated from the number of events, and says so.
+The probe's cost inside the kernel is measured one second in ten and limited (`budget`): over 0.5 %
+of any core it runs one second in ten, then not at all until the recorder raises an alarm by
+``host.memo["alarm_until"]`` (monotonic seconds). While it is off there are no rows, never zeros. A
+`ProbeCost` at every reading gives the mode and the reason. Where the kernel cannot measure (before
+5.8, or without CAP_SYS_ADMIN) the cost is estimated from the number of events, and marked as such.
 
-Without it, `/proc/softirqs` and `/proc/stat` still show a core that polled nothing while it was
-held in the kernel; that sees only whole seconds, and not whether anything waited.
+Without the probe, `/proc/softirqs` and `/proc/stat` still show a core that polled nothing while it
+was held in the kernel, but only in whole seconds, and not whether anything waited.
 
 >>> possible("0-1,4\\n")
 (0, 1, 4)
@@ -46,8 +44,17 @@ from sexton.model.cpu import SoftirqCount
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.cost import Cost, Measured, events, settle
-from sexton.sources.bpf.duty import ON, SAMPLED, Charge, Duty, Orders
+from sexton.sources.bpf.budget import (
+    ON,
+    SAMPLED,
+    Charge,
+    Cost,
+    Duty,
+    Measured,
+    Orders,
+    events,
+    settle,
+)
 from sexton.sources.bpf.program import (
     TURN_BYTES,
     VALUE_BYTES,
@@ -56,7 +63,7 @@ from sexton.sources.bpf.program import (
     entry_program,
     raise_program,
     read_tally,
-    without_notes,
+    without_raises,
 )
 from sexton.sources.procfs import softirqs
 from sexton.sources.procfs.irq_affinity import cpu_list
@@ -65,26 +72,26 @@ from sexton.sources.registry import source
 PATH = "bpf(2): softirq_raise, softirq_entry"
 POSSIBLE = "/sys/devices/system/cpu/possible"
 ONLINE = "/sys/devices/system/cpu/online"
-#: Where the recorder writes until when it wants all the detail there is, in monotonic seconds.
+#: Key of the time until which the recorder wants full detail, in monotonic seconds.
 ALARM = "alarm_until"
 ALARM_S = 60.0
-#: Two readings may come right after one another; what happened in between is no second's cost.
+#: Readings closer together than this are too short to measure the cost.
 SHORTEST_SAMPLE_S = 0.5
 
 
 def possible(content: str, path: str = POSSIBLE) -> tuple[int, ...]:
-    """A list of cores; at least one."""
+    """Parse a list of cores; at least one."""
     try:
         cpus = cpu_list(content)
     except ValueError:
         raise SourceMalformed(path, 1, "not a list of cores") from None
     if not cpus:
-        raise SourceMalformed(path, 1, "no core at all")
+        raise SourceMalformed(path, 1, "an empty list of cores")
     return cpus
 
 
 class Probe:
-    """The programs and maps in the kernel; attached or resting."""
+    """The programs and maps in the kernel, attached or not."""
 
     def __init__(self, cpus: int) -> None:
         self._size = cpus * VALUE_BYTES
@@ -110,38 +117,38 @@ class Probe:
         return bool(self._attached)
 
     def attach(self) -> None:
-        """Begin to measure. The entry first: a raise whose entry was missed would wait forever."""
+        """Start measuring. The entry first: a raise whose entry was missed would wait forever."""
         self.detach()
-        syscalls.update(self._waits, without_notes(syscalls.lookup(self._waits, self._size)))
+        syscalls.update(self._waits, without_raises(syscalls.lookup(self._waits, self._size)))
         self.next_turn()
         self._attached.append(syscalls.attach(b"softirq_entry", self._entry))
         self._attached.append(syscalls.attach(b"softirq_raise", self._raise))
 
     def detach(self) -> None:
-        """Cease to measure; programs and counts stay."""
+        """Stop measuring; programs and counts stay."""
         while self._attached:
             os.close(self._attached.pop())
 
     def next_turn(self) -> int:
-        """Begin a turn of longest waits; gives the one that ended."""
+        """Start a new turn of longest waits; returns the one that ended."""
         ended = self._turn
         self._turn += 1
         syscalls.update(self._turns, struct.pack("=Q", self._turn))
         return ended
 
     def read(self) -> bytes:
-        """What was counted, core after core."""
+        """The map's content, core after core."""
         return syscalls.lookup(self._waits, self._size)
 
     def runs(self) -> syscalls.Runs | None:
-        """What both programs have cost together."""
+        """The cost of both programs together."""
         both = syscalls.runs(self._entry), syscalls.runs(self._raise)
         if both[0] is None or both[1] is None:
             return None
         return syscalls.Runs(both[0].run_ns + both[1].run_ns, both[0].times + both[1].times)
 
     def close(self) -> None:
-        """Take everything out of the kernel."""
+        """Remove everything from the kernel."""
         self.detach()
         while self._held:
             os.close(self._held.pop())
@@ -152,7 +159,7 @@ class Probe:
 
 
 class _Sample(NamedTuple):
-    """How things stood when the kernel was asked to count; `stats` keeps it counting."""
+    """The counters at the start of a sampled second; `stats` keeps the kernel measuring."""
 
     began_s: float
     stats: int | None
@@ -166,10 +173,10 @@ class _Sample(NamedTuple):
     rows=(SoftirqWait, ProbeCost),
     period_s=1.0,
     grant=f"sudo sexton diagnose --probe  # {syscalls.GRANT}",
-    asked_by="--probe",
+    opt_in="--probe",
 )
 class SoftirqWaits:
-    """Watches from its first reading on; gives rows from the second."""
+    """Attached at the first reading; gives rows from the second on."""
 
     def __init__(self, host: Host) -> None:
         host.require_live(PATH)
@@ -184,7 +191,7 @@ class SoftirqWaits:
         self._probe = Probe(len(self._cpus))
 
     def trigger(self) -> None:
-        """Watch for the next minute, whatever it costs."""
+        """Run for the next minute, whatever it costs."""
         until = time.monotonic() + ALARM_S
         self._host.memo[ALARM] = max(self._host.memo.get(ALARM, 0.0), until)
 
@@ -197,7 +204,7 @@ class SoftirqWaits:
             turn = self._probe.next_turn()
             content = self._probe.read()
             rows = list(self._rows(content, turn, time.monotonic_ns()))
-            self._judge(content)
+            self._settle_sample(content)
         self._online = online
         now = time.monotonic()
         if watched and self._cost is not None:
@@ -206,7 +213,7 @@ class SoftirqWaits:
         pending_s = max((row.pending_us or 0 for row in rows), default=0) / 1e6
         alarm = self._host.memo.get(ALARM, 0.0) > now
         self._follow(self._duty.orders(now, alarm, pending_s), fresh=bool(came))
-        return [*rows, self._told(watched)]
+        return [*rows, self._probe_cost(watched)]
 
     def close(self) -> None:
         self._stop_counting()
@@ -223,7 +230,7 @@ class SoftirqWaits:
                     yield _row(cpu, name, tally, (turn, now_ns))
 
     def _follow(self, orders: Orders, fresh: bool) -> None:
-        """Do as was decided; `fresh`: cores came, so what is noted may be of before."""
+        """Apply the orders; `fresh`: cores came online, so stored raises may be stale."""
         if fresh or not orders.watch:
             self._stop_counting()
         if not orders.watch:
@@ -240,8 +247,8 @@ class SoftirqWaits:
                 others=self._softirqs(),
             )
 
-    def _judge(self, content: bytes) -> None:
-        """What the sampled second cost, if this was one."""
+    def _settle_sample(self, content: bytes) -> None:
+        """Settle the cost of a sampled second, if this was one."""
         sample, ended_s = self._sample, time.monotonic()
         if sample is None or ended_s - sample.began_s < SHORTEST_SAMPLE_S:
             return
@@ -252,7 +259,7 @@ class SoftirqWaits:
         measured = None
         if runs is not None and sample.runs is not None:
             times = runs.times - sample.runs.times
-            # Somebody else may have set the sysctl, so that it counts without our asking.
+            # The sysctl may be set, so that the kernel measures anyway.
             if sample.stats is not None or times:
                 sampled = SAMPLED if self._duty.mode == ON else 1.0
                 measured = Measured(runs.run_ns - sample.runs.run_ns, times, sampled)
@@ -272,7 +279,7 @@ class SoftirqWaits:
     def _softirqs(self) -> tuple[SoftirqCount, ...]:
         try:
             return tuple(softirqs.parse(text(self._host.files, softirqs.PATH)))
-        except SourceError:  # then the network's own events alone tell the cores apart
+        except SourceError:  # then only the network's own events divide the cost
             return ()
 
     def _stop_counting(self) -> None:
@@ -280,7 +287,7 @@ class SoftirqWaits:
             os.close(self._sample.stats)
         self._sample = None
 
-    def _told(self, watched: bool) -> ProbeCost:
+    def _probe_cost(self, watched: bool) -> ProbeCost:
         duty, cost = self._duty, self._cost
         if cost is None:
             return ProbeCost(duty.mode, watched, duty.why, "", *[None] * 6)

@@ -1,15 +1,15 @@
-"""bpf(2), by its number: the dozen of its commands that we need, without a library.
+"""bpf(2) by its system call number: the commands that we need, without a library.
 
-Arguments are one `union bpf_attr` per command (include/uapi/linux/bpf.h), of which we fill the
-beginning: the kernel takes any length and wants what it does not know to be zero. Everything that
-is made here is a file descriptor of this process, closed on exec: when the process ends, in
-whatever way, programs and maps end with it. Nothing is pinned.
+Each command takes a `union bpf_attr` (include/uapi/linux/bpf.h), of which we fill the beginning:
+the kernel accepts any length and requires unknown fields to be zero. Everything made here is a file
+descriptor of this process, closed on exec: when the process ends, in whatever way, programs and
+maps go with it. Nothing is pinned.
 
-Quirks: kernels before 5.11 charge maps to RLIMIT_MEMLOCK and answer EPERM when it is used up, the
-same as to someone without the right; so the limit is raised once, and only after such an answer.
-A program the verifier refuses comes back as EINVAL or EACCES with the reason in a log, whose last
-words are the reason; EPERM there means the right is lacking. `run_time_ns` and `run_cnt` of a
-program stand still unless somebody holds BPF_ENABLE_STATS (5.8) or set the sysctl.
+Quirks: kernels before 5.11 charge maps to RLIMIT_MEMLOCK and return EPERM when it is used up, just
+as without the capability; so the limit is raised once, and only after EPERM. A program that the
+verifier rejects fails with EINVAL or EACCES and the reason in the log's last lines; EPERM there
+means a missing capability. `run_time_ns` and `run_cnt` of a program count only while somebody holds
+BPF_ENABLE_STATS (5.8) or the sysctl is set.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ _NUMBERS = {
     "s390x": 351,
 }
 _LOG_BYTES = 1 << 16
-#: Through `run_cnt` of `struct bpf_prog_info`; where they stand in it.
+#: Size of `struct bpf_prog_info` through `run_cnt`, and the offsets of its fields.
 _INFO_BYTES, _NAME_AT, _RUN_AT = 208, 64, 192
 
 
 class Runs(NamedTuple):
-    """What a program cost while anybody counted: nanoseconds in it, and how often it ran."""
+    """A program's cost while the kernel measured: nanoseconds in it, and number of runs."""
 
     run_ns: int
     times: int
 
 
 def number(machine: str, pointer_bytes: int) -> int:
-    """The system call's number; a 32-bit Python would speak another dialect of it.
+    """The system call's number; a 32-bit Python would need another ABI.
 
     >>> number("aarch64", 8)
     280
     """
     found = _NUMBERS.get(machine)
     if found is None or pointer_bytes != 8:
-        raise SourceAbsent(PATH, f"not known how to call it on {machine}", grant="")
+        raise SourceAbsent(PATH, f"not supported on {machine}", grant="")
     return found
 
 
 def call(command: int, attributes: bytes | bytearray) -> int:
-    """One command; raises `OSError`. The buffers that `attributes` points to must be held.
+    """One command; raises `OSError`. The buffers that `attributes` points to must stay alive.
 
-    What the kernel writes back is found in `attributes` where that is a bytearray.
+    What the kernel writes back is in `attributes` if that is a bytearray.
     """
     library, which = _kernel()
     held = attributes if isinstance(attributes, bytearray) else bytearray(attributes)
@@ -81,7 +81,7 @@ def call(command: int, attributes: bytes | bytearray) -> int:
 
 
 def create_map(kind: int, value_bytes: int, name: bytes) -> int:
-    """A map of one value, under key 0; gives its descriptor."""
+    """Make a map of one value, under key 0; returns its descriptor."""
     attributes = struct.pack("=7I16s", kind, 4, value_bytes, 1, 0, 0, 0, name)
     try:
         return call(MAP_CREATE, attributes)
@@ -95,7 +95,7 @@ def create_map(kind: int, value_bytes: int, name: bytes) -> int:
 
 
 def load(code: bytes, name: bytes) -> int:
-    """A raw tracepoint program; gives its descriptor."""
+    """Load a raw tracepoint program; returns its descriptor."""
     program = ctypes.create_string_buffer(code, len(code))
     granted = ctypes.create_string_buffer(LICENSE)
     log = ctypes.create_string_buffer(_LOG_BYTES)
@@ -111,25 +111,25 @@ def load(code: bytes, name: bytes) -> int:
         if error.errno not in (errno.EINVAL, errno.EACCES):
             raise refused(error) from None
     try:
-        return attempt(1, _LOG_BYTES)  # a log costs time, so only for a program that was refused
+        return attempt(1, _LOG_BYTES)  # a log costs time, so only for a rejected program
     except OSError as error:
         raise SourceMalformed(PATH, 0, refusal(log.value, error)) from None
 
 
 def refusal(log: bytes, error: OSError) -> str:
-    """The verifier's last word; behind the reason it only counts what it did.
+    """The verifier's reason; the lines after it are only statistics.
 
     >>> refusal(b"0: (95) exit\\nR0 !read_ok\\nprocessed 1 insns\\n", OSError(13, ""))
-    'the verifier refused our program: R0 !read_ok'
+    'the verifier rejected our program: R0 !read_ok'
     """
     lines = [line for line in log.decode("utf-8", "replace").splitlines() if line.strip()]
     words = [line for line in lines if not line.startswith(("processed ", "verification time"))]
     last = words[-1] if words else os.strerror(error.errno or 0)
-    return f"the verifier refused our program: {last.strip()}"
+    return f"the verifier rejected our program: {last.strip()}"
 
 
 def attach(tracepoint: bytes, program: int) -> int:
-    """Run `program` at each hit; closing the descriptor ends that."""
+    """Run `program` at each hit, until the descriptor is closed."""
     name = ctypes.create_string_buffer(tracepoint)
     try:
         return call(RAW_TRACEPOINT, struct.pack("=QII", _address(name), program, 0))
@@ -141,7 +141,7 @@ def attach(tracepoint: bytes, program: int) -> int:
 
 
 def lookup(descriptor: int, size: int) -> bytes:
-    """What a map of one value holds; of a per-CPU map, one value after the other."""
+    """The value of a map; of a per-CPU map, one value per core."""
     key, value = ctypes.create_string_buffer(4), ctypes.create_string_buffer(size)
     try:
         call(LOOKUP, struct.pack("=IxxxxQQQ", descriptor, _address(key), _address(value), 0))
@@ -151,7 +151,7 @@ def lookup(descriptor: int, size: int) -> bytes:
 
 
 def update(descriptor: int, content: bytes) -> None:
-    """Put another value there."""
+    """Replace the value of a map."""
     key = ctypes.create_string_buffer(4)
     value = ctypes.create_string_buffer(content, len(content))
     try:
@@ -161,9 +161,9 @@ def update(descriptor: int, content: bytes) -> None:
 
 
 def enable_stats() -> int | None:
-    """Have the kernel count what programs cost, until the descriptor is closed.
+    """Have the kernel measure programs, until the descriptor is closed.
 
-    `None` where it cannot: before 5.8, or without CAP_SYS_ADMIN, which this alone needs.
+    `None` where it cannot: before 5.8, or without CAP_SYS_ADMIN, which only this needs.
     """
     try:
         return call(STATS, struct.pack("=I", 0))
@@ -172,7 +172,7 @@ def enable_stats() -> int | None:
 
 
 def runs(program: int) -> Runs | None:
-    """What a program has cost; `None` where the kernel does not tell (before 5.1)."""
+    """A program's cost; `None` if the kernel does not report it (before 5.1)."""
     answer = information(program)
     if answer is None or len(answer) < _INFO_BYTES:
         return None
@@ -198,11 +198,11 @@ def information(program: int) -> bytes | None:
 
 
 def refused(error: OSError) -> SourceError:
-    """What bpf(2) says no with, in words."""
+    """The `SourceError` for a failed bpf(2) call."""
     if error.errno == errno.ENOSYS:
         return SourceAbsent(PATH, "this kernel is built without it (CONFIG_BPF_SYSCALL)", grant="")
     if error.errno in (errno.EPERM, errno.EACCES):
-        return SourceDenied(PATH, f"not permitted: {GRANT}; lockdown or seccomp may forbid it too")
+        return SourceDenied(PATH, f"not permitted: {GRANT}; lockdown or seccomp may also block it")
     if error.errno == errno.EINVAL:
         what = "this kernel does not know the command (raw tracepoints came with Linux 4.17)"
         return SourceAbsent(PATH, what, grant="")
@@ -219,7 +219,7 @@ def _unlock_memory() -> bool:
     try:
         before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY,) * 2)
-    except (OSError, ValueError):  # Python says ValueError where the hard limit may not be raised
+    except (OSError, ValueError):  # ValueError: the hard limit may not be raised
         return False
     return before[0] != resource.RLIM_INFINITY
 

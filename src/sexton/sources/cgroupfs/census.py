@@ -1,4 +1,4 @@
-"""How many memory cgroups there are, live and dying, and every live directory.
+"""Live and dying memory cgroups: their number, and the live paths.
 
 On v2 `cgroup.stat` counts them; on v1 it is ``/proc/cgroups`` minus the directories.
 
@@ -14,16 +14,15 @@ and ``/proc/cgroups`` of the same crash loop on v1, against 16 directories of th
     #subsys_name    hierarchy   num_cgroups enabled
     memory          6           81          1
 
-Quirks: v1 has no `cgroup.stat`. `num_cgroups` counts dying cgroups, and the whole node whatever
-the namespace, so the subtraction is made only where `sexton.sources.cgroupfs.layout` finds both
-sides comparable; a missing row is no zero. Directories come and go during the walk, so the number
-is read before and after it, and all of it once more if that moved. Since about 6.12
+Quirks: v1 has no `cgroup.stat`. `num_cgroups` includes dying cgroups, and counts the whole node in
+any namespace, so the subtraction is made only where `sexton.sources.cgroupfs.layout` finds both
+sides comparable; a missing row is not zero. Directories come and go during the walk, so the number
+is read before and after it, and everything once more if it changed. Since about 6.12
 `nr_dying_subsys_memory` counts the dying *memory* states, which is what burns cores; before, every
 dying cgroup of the hierarchy is counted. A cgroup is also "dying" for the few milliseconds that an
 ordinary removal takes: one reading is not a leak.
 
-The directories themselves are the second kind of row, so that births and deaths can be told by
-inode where tracefs cannot be had.
+The directories are rows too, so that creations and removals can be told by inode without tracefs.
 
 >>> from sexton.sources.cgroupfs.stat import parse
 >>> parse("nr_descendants 15\\nnr_dying_descendants 62\\n", "/").dying
@@ -47,9 +46,9 @@ from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
 from sexton.sources.cgroupfs.stat import parse
 from sexton.sources.registry import source
 
-#: Rows of directories beyond this are not kept: they would cost more memory than they tell.
+#: Rows of directories beyond this are not kept, to save memory.
 MOST_DIRECTORIES = 50_000
-#: How old a census may be for sources that are read in the same round.
+#: Age up to which other sources of the same round reuse a census.
 RECENT_S = 2.0
 
 
@@ -94,7 +93,7 @@ class Census:
 
 
 def take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
-    """The census, and the directories it rests on."""
+    """The census, and the directories it is based on."""
     taken = _take(host, layout)
     host.memo["census"] = (host.moment, time.monotonic(), taken)
     return taken
@@ -112,7 +111,7 @@ def _take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
         if counted.moved and status is None and layout.comparable:
             counted = _count_once(host, layout)
     except SourceDenied as error:
-        reason = f"{error.path} may not be listed: {error.detail}; run as root"
+        reason = f"cannot list {error.path}: {error.detail}; run as root"
         return _row(layout, "subtree", (None, None, None), "none", reason), Walked(0, [])
     if status is not None:
         row = _by_stat(layout, status, counted.walked)
@@ -124,7 +123,7 @@ def _take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
 
 
 def recent(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:
-    """The last census if it is of this moment, else a new one: for who only needs its size."""
+    """The last census if it is recent, else a new one; for sources that need only its size."""
     known = host.memo.get("census")
     if known is not None and known[0] == host.moment and time.monotonic() - known[1] < RECENT_S:
         found: tuple[CgroupCensus, Walked] = known[2]
@@ -162,7 +161,7 @@ def _count_once(host: Host, layout: Layout) -> _Counted:
 
 
 def _by_stat(layout: Layout, status: CgroupStat, walked: Walked) -> CgroupCensus:
-    live = status.descendants + 1  # the top itself has a directory, too
+    live = status.descendants + 1  # the root has a directory, too
     dying = status.dying if status.dying_memory is None else status.dying_memory
     method = "cgroup.stat nr_dying_" + (
         "descendants" if status.dying_memory is None else "subsys_memory"
@@ -180,17 +179,19 @@ def _by_subtraction(layout: Layout, counted: _Counted) -> CgroupCensus:
         reason = "/proc/cgroups has no memory row on this kernel, and there is no cgroup.stat"
         return _row(layout, "node", (None, live, None), method, _join(reason, cut))
     low, high = sorted((counted.before, counted.after))
-    # The lower of the two, so that a burst of births during the walk invents no zombie.
+    # The lower of the two, so that a burst of creations during the walk invents no zombie.
     dying = low - live
     if dying >= 0:
-        note = f"the count moved between {low:,} and {high:,} meanwhile" if low != high else None
+        note = (
+            f"the count moved between {low:,} and {high:,} during the walk" if low != high else None
+        )
         return _row(layout, "node", (live + dying, live, dying), method, _join(note, cut))
     directories = count(live, "live directory", "live directories")
     short = f"/proc/cgroups says {low:,} to {high:,} against {directories}"
     if high - live >= 0:
-        note = f"{short}: they came and went while counting, so 0 is what is left"
+        note = f"{short}: cgroups came and went during the count, so 0 is assumed"
         return _row(layout, "node", (live, live, 0), method, _join(note, cut))
-    reason = f"{short}: not the same tree, or too much coming and going; count again"
+    reason = f"{short}: not the same tree, or too much churn; count again"
     return _row(layout, "node", (low, live, None), method, _join(reason, cut))
 
 
@@ -204,7 +205,7 @@ def _because(layout: Layout, counted: _Counted | None = None) -> str | None:
     if layout.comparable:
         return None
     if counted is None or counted.after is None:
-        return f"{layout.reason}: these are the subtree's numbers; {layout.advice}"
+        return f"{layout.reason}: these numbers are the subtree's; {layout.advice}"
     directories = count(counted.walked.count, "directory", "directories")
     pair = f"{counted.after:,} node-wide against {directories}"
     return f"{layout.reason}: {pair} are not comparable; {layout.advice}"
@@ -213,7 +214,7 @@ def _because(layout: Layout, counted: _Counted | None = None) -> str | None:
 def _cut(walked: Walked) -> str | None:
     if walked.count <= MOST_DIRECTORIES:
         return None
-    return f"of {walked.count:,} directories the first {MOST_DIRECTORIES:,} were kept"
+    return f"only the first {MOST_DIRECTORIES:,} of {walked.count:,} directories were kept"
 
 
 def _join(*notes: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""`cpu.stat`: how often a cgroup's CPU quota stopped it.
+"""`cpu.stat`: how often each cgroup was throttled by its CPU quota.
 
 Documented in the kernel's Documentation/scheduler/sched-bwc.rst (v1) and
 Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files". v1 counts in nanoseconds::
@@ -18,8 +18,8 @@ v2 in microseconds, among other numbers::
 
 Quirks: the root has no quota, hence (on v2) no `nr_periods`; neither has a cgroup whose `cpu`
 controller is off. On v2 each read flushes the cgroup's statistics in the kernel, which is not
-free: `cpu.max` tells for nothing who has a quota at all, so on a live node only those are read.
-A cgroup that never ran a period under a quota gives no row. At most `MOST_READS` are looked at.
+free; `cpu.max` is, so on a live node only cgroups with a quota are read. A cgroup that never ran a
+period under a quota gives no row. At most `MOST_READS` cgroups are read.
 
 >>> parse("nr_periods 5\\nnr_throttled 2\\nthrottled_time 31000\\n", "/a")
 CgroupThrottle(path='/a', periods=5, throttled=2, throttled_us=31)
@@ -41,12 +41,13 @@ from sexton.sources.cgroupfs.stat import flat_keyed
 from sexton.sources.registry import source
 
 PATH = "cpu.stat"
+PATTERN = f"/sys/fs/cgroup/**/{PATH}"
 MOST_READS = 5_000
 _WANTED = frozenset({"nr_periods", "nr_throttled", "throttled_time", "throttled_usec"})
 
 
 def parse(content: str, path: str) -> CgroupThrottle | None:
-    """The row of the cgroup at `path`; `None` where no quota ever counted a period."""
+    """The row of the cgroup at `path`; `None` if it never ran under a quota."""
     found = flat_keyed(content, _WANTED, f"{path}/{PATH}")
     periods = found.get("nr_periods", 0)
     if periods <= 0:
@@ -56,11 +57,11 @@ def parse(content: str, path: str) -> CgroupThrottle | None:
     if microseconds is None and "throttled_time" in found:
         microseconds = found["throttled_time"] // 1000
     if throttled is None or microseconds is None:
-        raise SourceMalformed(f"{path}/{PATH}", 0, "periods without nr_throttled and its time")
+        raise SourceMalformed(f"{path}/{PATH}", 0, "nr_periods without nr_throttled and its time")
     return CgroupThrottle(path, periods, throttled, microseconds)
 
 
-@source("/sys/fs/cgroup/**/cpu.stat", rows=(CgroupThrottle,), period_s=5.0, deadline_s=2.0)
+@source(PATTERN, rows=(CgroupThrottle,), period_s=5.0, deadline_s=2.0)
 class CpuStats:
     """A row per cgroup that has run under a quota."""
 
@@ -72,7 +73,7 @@ class CpuStats:
         first = v1_mounts(mounts, "cpu")
         second = [mount for mount in mounts if mount.fstype == "cgroup2"]
         if not first and not second:
-            raise SourceAbsent(PATH, "no hierarchy with a cpu controller is mounted here")
+            raise SourceAbsent(PATTERN, "no hierarchy with a cpu controller is mounted")
         top = _shortest(first or second)
         return self._rows(top, by_quota=not first and self._host.live)
 
@@ -85,7 +86,7 @@ class CpuStats:
                 if by_quota and text(self._host.files, f"{top}{path}/cpu.max").startswith("max"):
                     continue
                 row = parse(text(self._host.files, f"{top}{path}/{PATH}"), path)
-            except SourceAbsent:  # removed meanwhile, or the controller is off there
+            except SourceAbsent:  # removed since, or the controller is off there
                 continue
             if row is not None:
                 yield row

@@ -1,21 +1,21 @@
-"""What a walking read would cost, found out without paying for it.
+"""What a walking read would cost, estimated without making it.
 
 Before 5.8 one read of ``memory.numa_stat`` (and of ``memory.stat`` on older ones still) visits
-every memory cgroup below it, the dying ones too: 10,000 cost 0.7 s of one core, inside the kernel,
-where nothing can stop it. So the files are timed where that is surely cheap, and the rest is
-arithmetic: at leaves (one live cgroup each), and at one small subtree of `n` cgroups. The
-difference over `n - 1` is the price of one more cgroup, about nothing on kernels that keep sums.
+every memory cgroup below it, dying ones included: 10,000 cost 0.7 s of one core, inside the kernel,
+uninterruptibly. So the files are timed where that is certainly cheap, and the rest is arithmetic:
+at leaves (one live cgroup each), and at one small subtree of `n` cgroups. The difference over
+`n - 1` is the cost of one more cgroup, about zero on kernels that keep sums.
 
-A place is cheap only if its dead are few as well, and a directory without children may hide all
-the dead of the node (``/docker`` once its last container is gone). So before anything is timed,
-plain counters, which walk nothing, bound the dead of each place. v2 counts them (`cgroup.stat`).
-v1 does not, but each holds a page at least, of whatever kind: user memory, the kernel's own (before
-5.9 a slab page pins a dead cgroup) or one in swap. So `memory.usage_in_bytes`, or
-`memory.memsw.usage_in_bytes` if that is more, in pages, is the most there can be. Nothing is
-subtracted for the living: a container that runs may hide dead ones of its own.
+A place is cheap only if it has few zombies as well, and a directory without children may have all
+the zombies of the node (``/docker`` once its last container is gone). So before anything is timed,
+plain counters, which walk nothing, bound the zombies of each place. v2 counts them (`cgroup.stat`).
+v1 does not, but each holds at least a page: user memory, kernel memory (before 5.9 a slab page pins
+a dead cgroup) or swap. So `memory.usage_in_bytes`, or `memory.memsw.usage_in_bytes` if that is
+more, in pages, is the upper bound. Nothing is subtracted for live cgroups: a running container may
+have zombies of its own.
 
-All the timing is done by one child with a deadline, off the cores that serve the NIC. What it found
-is kept for a minute, so that the sources that need it ask the node once.
+All the timing is done by one child with a deadline, off the cores that serve the NIC. The result is
+kept for a minute, so that the sources that need it share it.
 """
 
 from __future__ import annotations
@@ -37,28 +37,27 @@ from sexton.sources.cores import off_the_nic
 
 FILES = ("memory.stat", "memory.numa_stat")
 PAGE = 4096
-#: The stall that timing a place could cause at the very worst: a twenty-fifth of the NIC
-#: watchdog's 5 s.
+#: The longest stall that timing a place may cause: 1/25 of the NIC watchdog's 5 s.
 MOST_RISK_S = 0.2
-#: The dearest kernel we know of, for one cgroup in one walk (0.7 s for 10,000).
+#: Cost of one cgroup in one walk on the slowest known kernel (0.7 s for 10,000).
 DEAREST_S = 70e-6
-#: So a place that may have more than this is not timed at all.
+#: So a place that may have more cgroups than this is not timed.
 MOST_MEMCGS = int(MOST_RISK_S / DEAREST_S)
-#: How far two quickest-of-three readings of the same small file may lie apart.
+#: Jitter between two fastest-of-three timings of the same small file.
 JITTER_S = 20e-6
-#: Any node has so many dead; no need to ask where.
+#: Any node has this many zombies; no need to locate them.
 _ORDINARY = 50
-#: How many leaves and subtrees are asked for their counters, and how many of them are timed.
-_ASKED = 40
+#: How many leaves and subtrees are checked by their counters, and how many of them are timed.
+_CHECKED = 40
 _LEAVES = 5
 _SUBTREES = 3
-#: Larger subtrees tell no more.
+#: Larger subtrees add no precision.
 _LARGEST = 100
 _KEPT_S = 60.0
 _DEADLINE_S = 1.5
-#: Opens one component after the other, so that no link in another host's tree leads us astray.
-#: The subtrees come with their size: the child knows what a leaf costs, and takes the first that
-#: stays within the budget if each of its cgroups cost as much. One line of answer per file.
+#: Opens one component after the other, so that no link in another host's tree is followed. The
+#: subtrees come with their size: the child knows what a leaf costs, and times the first subtree
+#: that stays within the budget if each of its cgroups costs as much. Prints one line per file.
 _CHILD = """
 import os, sys, time
 root, budget, files, leaves = sys.argv[1:5]
@@ -80,7 +79,7 @@ def once(path):
 
 def quickest(path):
     best = None
-    for _ in range(3):  # the first may have been the accident
+    for _ in range(3):  # the first may be an outlier
         try:
             spent = once(path)
         except OSError:
@@ -114,8 +113,8 @@ class Estimate(NamedTuple):
     """`measured_s` at `path` for `memcgs` cgroups, and `estimate_s` for the whole node.
 
     With `memcgs` 1 only leaves could be timed: the estimate is then an upper bound, because a
-    leaf's fixed cost cannot be told from the cost of a cgroup. `most_s` is what it may be at the
-    most, if the clock's jitter hid some of the price of a cgroup.
+    leaf's fixed cost cannot be told from the cost of a cgroup. `most_s` is the upper bound if
+    jitter hid part of the cost of a cgroup.
     """
 
     file: str
@@ -127,7 +126,7 @@ class Estimate(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where to time: `live` directories below it, and all that may be there, itself as well."""
+    """Where to time: `live` directories below it, at most `most` cgroups in all."""
 
     path: str
     live: int
@@ -135,7 +134,7 @@ class _Place(NamedTuple):
 
 
 class _Timing(NamedTuple):
-    """What one file took at the quickest leaf, and at one subtree if one was small enough."""
+    """What one file took at the fastest leaf, and at one subtree if one was small enough."""
 
     file: str
     leaf: _Place
@@ -155,15 +154,15 @@ class _Timing(NamedTuple):
 
 
 def estimates(host: Host, layout: Layout) -> tuple[Estimate, ...]:
-    """What reading each of `FILES` at the root would take; those that no leaf has are left out.
+    """What reading each of `FILES` at the root would take; files that no leaf has are left out.
 
-    Raises a `SourceError` where nothing can be timed, `SourceSkipped` if that is for safety.
+    Raises a `SourceError` if nothing can be timed, `SourceSkipped` if that is for safety.
     """
     if layout.mount_point is None:
         raise SourceAbsent(FILES[0], layout.reason or "no memory hierarchy here")
     counted, walked = census.recent(host, layout)
     total = counted.total
-    if total is None:  # in a namespace the node's number is still a bound from above
+    if total is None:  # in a namespace the node's number is still an upper bound
         memory = controller(host, "memory")
         if memory is None:
             raise SourceAbsent(FILES[0], f"the number of cgroups is unknown: {counted.reason}")
@@ -174,7 +173,7 @@ def estimates(host: Host, layout: Layout) -> tuple[Estimate, ...]:
 def _recent(
     host: Host, layout: Layout, tree: Sequence[Directory], total: int
 ) -> tuple[_Timing, ...]:
-    """The last timings if they are young, else new ones; a failure is kept as well."""
+    """The last timings if they are recent, else new ones; a failure is kept as well."""
     known = host.memo.get("walk timings")
     if known is None or time.monotonic() - known[0] > _KEPT_S:
         found: tuple[_Timing, ...] | SourceError
@@ -195,19 +194,19 @@ def _time(host: Host, layout: Layout, tree: Sequence[Directory], total: int) -> 
     places = [*leaves, *islice(_subtrees(bounds, tree), _SUBTREES)]
     top = layout.mount_point or ""
     if not leaves:
-        why = f"every leaf asked may hide more than {MOST_MEMCGS:,} dead cgroups; not timed"
+        why = f"every leaf checked may have more than {MOST_MEMCGS:,} dead cgroups; not timed"
         raise SourceSkipped(f"{top}/**/{FILES[0]}", why)
     pairs = [word for place in places for word in (f"{top}{place.path}", str(place.most))]
     argv = (sys.executable, "-I", "-S", "-c", _CHILD, host.root, str(MOST_RISK_S), ",".join(FILES))
     ended = run((*argv, str(len(leaves)), *pairs), _DEADLINE_S, cpus=off_the_nic(host).cpus)
     if ended.status != 0:
         last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise SourceAbsent(FILES[0], last or f"the reader ended with {ended.status}")
+        raise SourceAbsent(FILES[0], last or f"the reader exited with {ended.status}")
     lines = ended.output.decode("utf-8", "replace").split("\n")
     timings = tuple(_answer(file, line, places) for file, line in zip(FILES, lines, strict=False))
     found = tuple(timing for timing in timings if timing is not None)
     if not found:
-        raise SourceAbsent(f"{top}/**/{FILES[0]}", "no cgroup below the root has it")
+        raise SourceAbsent(f"{top}/**/{FILES[0]}", "no cgroup below the root has this file")
     return found
 
 
@@ -224,7 +223,7 @@ def _answer(file: str, line: str, places: Sequence[_Place]) -> _Timing | None:
 
 
 class _Bounds:
-    """How many dead a directory can have below it, by counters that walk nothing."""
+    """Upper bound of zombies below a directory, by counters that walk nothing."""
 
     def __init__(self, host: Host, layout: Layout, dying: int) -> None:
         self._host = host
@@ -233,7 +232,7 @@ class _Bounds:
         self._dying = dying
 
     def most(self, path: str) -> int | None:
-        """`None` where the counters cannot be had, so that nothing is known."""
+        """`None` if the counters cannot be read."""
         if self._dying <= _ORDINARY:
             return self._dying
         try:
@@ -245,16 +244,16 @@ class _Bounds:
         if self._counted:
             return stat.parse(text(self._host.files, f"{directory}/{stat.PATH}"), path).dying
         held = number(self._host, f"{directory}/memory.usage_in_bytes")
-        with contextlib.suppress(SourceAbsent):  # swap is not accounted, and pins nobody
+        with contextlib.suppress(SourceAbsent):  # swap is not accounted, and pins nothing
             held = max(held, number(self._host, f"{directory}/memory.memsw.usage_in_bytes"))
         return held // PAGE
 
 
 def _leaves(bounds: _Bounds, tree: Sequence[Directory]) -> list[_Place]:
-    """Those that can hide the fewest dead, of some from all over the tree."""
+    """Leaves that can have the fewest zombies, from a sample of the whole tree."""
     paths = [path for path, _, children in tree if not children and path != "/"]
     found: list[_Place] = []
-    for path in paths[:: max(1, len(paths) // _ASKED)][:_ASKED]:
+    for path in paths[:: max(1, len(paths) // _CHECKED)][:_CHECKED]:
         dead = bounds.most(path)
         if dead is not None and dead < MOST_MEMCGS:
             found.append(_Place(path, 0, 1 + dead))
@@ -264,7 +263,7 @@ def _leaves(bounds: _Bounds, tree: Sequence[Directory]) -> list[_Place]:
 
 
 def _subtrees(bounds: _Bounds, tree: Sequence[Directory]) -> Iterator[_Place]:
-    """Those that surely are small, with the most live cgroups first."""
+    """Subtrees that are certainly small, with the most live cgroups first."""
     below: dict[str, int] = {path: 0 for path, _, children in tree if children and path != "/"}
     for directory in tree:
         above = directory.path
@@ -273,14 +272,14 @@ def _subtrees(bounds: _Bounds, tree: Sequence[Directory]) -> Iterator[_Place]:
                 below[above] += 1
     workable = [path for path, live in below.items() if 0 < live <= _LARGEST]
     workable.sort(key=lambda path: -below[path])
-    for path in workable[:_ASKED]:
+    for path in workable[:_CHECKED]:
         dead = bounds.most(path)
         if dead is not None and 1 + below[path] + dead <= MOST_MEMCGS:
             yield _Place(path, below[path], 1 + below[path] + dead)
 
 
 def pages_bytes(host: Host, directory: str) -> int:
-    """What a v1 cgroup and all below it hold, the kernel's own memory aside."""
+    """Memory of a v1 cgroup and all below it, without kernel memory."""
     return number(host, f"{directory}/memory.usage_in_bytes") - number(
         host, f"{directory}/memory.kmem.usage_in_bytes"
     )

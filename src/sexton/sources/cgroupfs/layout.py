@@ -1,12 +1,12 @@
-"""Which hierarchy the memory controller lives on, and whether it may be counted node-wide.
+"""Which hierarchy the memory controller is on, and whether it can be counted node-wide.
 
-Three files together tell it: ``mountinfo`` (what is mounted), ``/proc/cgroups`` (which hierarchy
-`memory` is bound to; 0 is v2) and, on v2, ``cgroup.controllers``. `stat -f` tells nothing: a
-``tmpfs`` on ``/sys/fs/cgroup`` is v1 *or* hybrid.
+Three files are needed: ``mountinfo`` (what is mounted), ``/proc/cgroups`` (which hierarchy `memory`
+is bound to; 0 is v2) and, on v2, ``cgroup.controllers``. `stat -f` does not help: a ``tmpfs`` on
+``/sys/fs/cgroup`` is v1 *or* hybrid.
 
-``/proc/cgroups`` counts the whole node from inside any namespace, while the directories are those
-of a subtree there, and mountinfo's root still reads ``/``: a pod that subtracts would invent a
-thousand zombies. So the two are `comparable` only where nothing speaks against it:
+``/proc/cgroups`` counts the whole node from inside any namespace, while the directories there are
+only a subtree's, and mountinfo's root still reads ``/``: a pod that subtracts would invent a
+thousand zombies. So the two are `comparable` only if all of these hold:
 
 - the cgroup namespace is the initial one, ``cgroup:[4026531835]`` (PROC_CGROUP_INIT_INO in
   include/linux/proc_ns.h);
@@ -15,8 +15,8 @@ thousand zombies. So the two are `comparable` only where nothing speaks against 
   ``cgroup.sane_behavior``, on v2 it alone lacks ``cgroup.type`` and ``cgroup.events``
   (CFTYPE_ONLY_ON_ROOT and CFTYPE_NOT_ON_ROOT in kernel/cgroup).
 
-Through ``--root`` the same, with the host's first process for a witness. There the mount's root
-may read ``/../..``: the kernel prints it relative to the *reader's* namespace.
+Through ``--root`` the same holds for the host's first process. There the mount's root may read
+``/../..``: the kernel prints it relative to the *reader's* namespace.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from sexton.sources.procfs import cgroups, mountinfo
 
 INITIAL_NAMESPACE = "cgroup:[4026531835]"
 HOST_NAMESPACE = "run with the host's cgroup namespace"
-#: The line to type, with all that a shell would not run behind its own comment mark.
+#: A command line; everything that is not a command is behind a comment mark.
 HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
 HOST_MOUNT = "run with the host's /sys/fs/cgroup mounted, or with --root on the host's tree"
-#: A node may mount one hierarchy many times (kubelet's pods do); a few are enough to choose from.
+#: A node may mount one hierarchy many times (kubelet's pods do); a few candidates are enough.
 _MOST_CANDIDATES = 8
 
 
 class Layout(NamedTuple):
     """Where memory cgroups are, and how far their number can be trusted.
 
-    `hierarchy` is the node's set-up ("v1", "v2", "hybrid"), `version` where memory lives, `None`
-    where it lives nowhere. `comparable` is true where /proc/cgroups and the directories under
-    `mount_point` speak about the same tree; otherwise `reason` says why not, as a clause, and
-    `advice` what would help.
+    `hierarchy` is the node's setup ("v1", "v2", "hybrid"), `version` that of the memory controller,
+    `None` if there is none. `comparable` is true if /proc/cgroups and the directories under
+    `mount_point` cover the same tree; otherwise `reason` says why not, as a clause, and `advice`
+    what would help.
     """
 
     hierarchy: str
@@ -65,7 +65,7 @@ def read_layout(host: Host) -> Layout:
     memory = controller(host, "memory")
     hierarchy = _hierarchy(mounts, memory)
     if memory is not None and not memory.enabled:
-        reason = "the memory controller is switched off (cgroup_disable=memory)"
+        reason = "the memory controller is disabled (cgroup_disable=memory)"
         return Layout(hierarchy, None, None, False, reason, "boot without cgroup_disable")
     first = v1_mounts(mounts, "memory")
     if first:
@@ -93,12 +93,12 @@ def cgroup_mounts(host: Host) -> list[Mount]:
 
 
 def v1_mounts(mounts: Sequence[Mount], name: str) -> list[Mount]:
-    """Those of the v1 hierarchy that has this controller."""
+    """The mounts of the v1 hierarchy that has this controller."""
     return [mount for mount in mounts if mount.fstype == "cgroup" and name in mount.super_options]
 
 
 def controller(host: Host, name: str) -> Controller | None:
-    """The controller's row of /proc/cgroups; `None` is "not told", never zero."""
+    """The controller's row of /proc/cgroups; `None` means unknown, never zero."""
     try:
         rows = cgroups.parse(text(host.files, cgroups.PATH))
     except SourceAbsent:
@@ -118,7 +118,7 @@ def _hierarchy(mounts: Sequence[Mount], memory: Controller | None) -> str:
 def _has_memory(host: Host, mount: Mount, memory: Controller | None) -> bool:
     try:
         names = text(host.files, f"{mount.mount_point}/cgroup.controllers").split()
-    except SourceAbsent:  # a copied tree may lack the file; then the kernel's row decides
+    except SourceAbsent:  # a copied tree may lack the file; then /proc/cgroups decides
         return memory is not None
     return "memory" in names
 
@@ -127,11 +127,11 @@ def _chosen(host: Host, hierarchy: str, version: int, mounts: Sequence[Mount]) -
     tried = [
         (mount, _looks_like_root(host, version, mount.mount_point))
         for mount in mounts[:_MOST_CANDIDATES]
-        if _shows_something(host, mount.mount_point)
+        if _has_entries(host, mount.mount_point)
     ]
     if not tried:
         where = printable(mounts[0].mount_point)
-        reason = f"{where} is mounted on the host and empty here"
+        reason = f"{where} is mounted on the host but empty here"
         return Layout(hierarchy, version, None, False, reason, HOST_MOUNT)
     mount, looks = min(
         tried,
@@ -144,33 +144,33 @@ def _chosen(host: Host, hierarchy: str, version: int, mounts: Sequence[Mount]) -
 
 
 def _objection(host: Host, mount: Mount, looks: bool | None) -> tuple[str, str] | None:
-    """What speaks against a node-wide count, and what would help."""
+    """Why a node-wide count is impossible, and what would help."""
     namespace = _namespace(host)
     if namespace not in (None, INITIAL_NAMESPACE):
-        whose = "this" if host.live else "the host's first process"
-        return f"{whose} is {'' if host.live else 'in '}a cgroup namespace", HOST_NAMESPACE
+        who = "sexton" if host.live else "the host's first process"
+        return f"{who} runs in a cgroup namespace", HOST_NAMESPACE
     upwards = not host.live and mount.root.strip("/.") == ""
     if mount.root != "/" and not upwards:
-        return f"only {printable(mount.root)} of the hierarchy is mounted here", HOST_MOUNT
+        return f"only {printable(mount.root)} of the hierarchy is mounted", HOST_MOUNT
     if looks is True:
         return None
     where = printable(mount.mount_point)
     if looks is False or host.live:
         return f"{where} is not the root of its hierarchy", HOST_NAMESPACE
     if namespace is None:
-        return f"nothing proves that {where} is the host's whole hierarchy", HOST_MOUNT
+        return f"cannot verify that {where} is the host's whole hierarchy", HOST_MOUNT
     return None
 
 
 def _namespace(host: Host) -> str | None:
     try:
         return host.files.link(f"{host.self_dir}/ns/cgroup")
-    except (SourceAbsent, SourceDenied):  # before 4.6, not recorded, or not ours to look at
+    except (SourceAbsent, SourceDenied):  # before 4.6, not recorded, or not permitted
         return None
 
 
 def _looks_like_root(host: Host, version: int, top: str) -> bool | None:
-    """By the files only a root has or lacks; `None` where too few were copied to tell."""
+    """By the files that only a root has or lacks; `None` if too few were copied to tell."""
 
     def any_of(*names: str) -> bool:
         return any(exists(host.files, f"{top}/{name}") for name in names)
@@ -184,7 +184,7 @@ def _looks_like_root(host: Host, version: int, top: str) -> bool | None:
     return True if any_of("cgroup.controllers") else None
 
 
-def _shows_something(host: Host, path: str) -> bool:
+def _has_entries(host: Host, path: str) -> bool:
     try:
         return bool(host.files.names(path))
     except SourceAbsent:

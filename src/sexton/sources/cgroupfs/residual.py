@@ -1,4 +1,6 @@
-"""Bytes that the dead children of a live cgroup still hold: what the parent counts and nobody has.
+"""Memory still charged to dead children of live cgroups.
+
+It is the parent's total less its own pages and its live children's.
 
 Documented in the kernel's Documentation/admin-guide/cgroup-v1/memory.rst, "stat file", and
 Documentation/admin-guide/cgroup-v2.rst, `memory.current`. On v1 ``memory.stat`` has every number
@@ -11,21 +13,19 @@ twice, local and hierarchical; here on 6.1 for ``/system.slice``, where a unit c
     total_rss 6475776
     total_shmem 8126464
 
-What its live children's `total_cache` and `total_rss` do not account for is held by dead ones.
+What is not in its live children's `total_cache` and `total_rss` is still charged to dead ones.
 
-Quirks and honesty. (1) `memory.stat` walks all descendants on old kernels, and it is read here by
-ourselves, on whatever core we are. So it is read only where `sexton.sources.cgroupfs.estimate`
-found, in a child, that even at the root it takes no longer than `MOST_READ_S`, and no longer than
-`MOST_S` in all; else, and wherever nothing could be timed, the plain counters serve,
-`memory.usage_in_bytes` less `memory.kmem.usage_in_bytes`, whose gap is an *upper bound*: it
-includes the parent's own pages and pre-charged batches. (2) v2 has hierarchical numbers only:
-`memory.current` of the parent less its children's is an upper bound, too, which includes the
-kernel's own memory and pages that dead ones handed up; a parent without processes has few of its
-own. (3) With `memory.use_hierarchy` 0 a v1 parent counts nothing but itself: no row. (4) The
-counters are not read at one instant; a small or negative gap is noise and gives no row. (5) The
-kernel may gather `memory.stat` from the cores late; on 6.18 no lag was seen in 6 rounds of 200.
-(6) Read at the start and at the end of a window, so that who gained bytes can be told from who had
-them before.
+Quirks: (1) `memory.stat` walks all descendants on old kernels, and it is read in this process, on
+any core. So it is read only if `sexton.sources.cgroupfs.estimate` found, in a child, that even at
+the root it takes no longer than `MOST_READ_S`, and for no longer than `MOST_S` in all. Otherwise
+the plain counters are used, `memory.usage_in_bytes` less `memory.kmem.usage_in_bytes`, whose gap is
+an *upper bound*: it includes the parent's own pages and pre-charged batches. (2) v2 has
+hierarchical numbers only: `memory.current` of the parent less its children's is an upper bound,
+too, which includes kernel memory and pages reparented from dead ones; a parent without processes
+has few pages of its own. (3) With `memory.use_hierarchy` 0 a v1 parent counts only itself: no row.
+(4) The counters are not read at one instant; a small or negative gap is noise and gives no row.
+(5) The kernel may flush `memory.stat` late; on 6.18 no lag was seen in 6 rounds of 200. (6) It is
+read at the start and at the end of a window, so that new bytes can be told from old ones.
 
 >>> parse("cache 4096\\nrss 0\\ntotal_cache 12288\\ntotal_rss 8192\\n", "/a")
 Usage(local=4096, hierarchical=20480)
@@ -48,12 +48,12 @@ from sexton.sources.registry import source
 
 FILE = "memory.stat"
 MOST_PARENTS = 2_000
-#: With fewer dying on the whole node nobody asks who left them, unless that was the question: a
-#: healthy node is spared a read in every directory.
+#: With fewer dying on the whole node their owners do not matter, unless the command is about them:
+#: a healthy node is spared a read in every directory.
 WORTH = 500
 #: Reads of one collection: each is some ten microseconds where nothing walks.
 MOST_READS = 4_000
-#: What one read of `memory.stat` may cost by estimate, and all of them by the clock.
+#: The most that one read of `memory.stat` may cost by estimate, and all of them as measured.
 MOST_READ_S = 0.02
 MOST_S = 0.1
 EXACT = "memory.stat: hierarchical less local less live children"
@@ -83,12 +83,12 @@ def parse(content: str, path: str) -> Usage:
 @source(
     "/sys/fs/cgroup/**/memory.stat",
     rows=(CgroupResidual,),
-    period_s=3600,  # so: first, and at the window's closing edge
+    period_s=3600,  # at the start and at the end of a window
     deadline_s=4.0,
     grant=HOST_VIEW,
 )
 class Residuals:
-    """A row per live cgroup whose dead children seem to hold something."""
+    """A row per live cgroup whose dead children still have memory charged to them."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -101,7 +101,7 @@ class Residuals:
             raise SourceAbsent(FILE, self._layout.reason or "no memory hierarchy here")
         counted, walked = census.recent(self._host, self._layout)
         if walked.count > len(walked.kept):
-            raise SourceSkipped(FILE, f"{walked.count:,} directories are too many to add up")
+            raise SourceSkipped(FILE, f"{walked.count:,} directories are too many to sum")
         if not self._host.thorough and counted.dying is not None and counted.dying < WORTH:
             return iter(())
         families = _families(walked.kept)
@@ -113,8 +113,8 @@ class Residuals:
         pass
 
     def _is_cheap(self, layout: Layout) -> bool:
-        """Would one read, even at the root, surely be quick? Not where that cannot be told."""
-        if self._host.moment is not None:  # in an archive the price was paid long ago
+        """Is one read, even at the root, certainly fast? False if unknown."""
+        if self._host.moment is not None:  # an archive costs the node nothing
             return True
         try:
             found = estimates(self._host, layout)
@@ -125,9 +125,9 @@ class Residuals:
     def _first(
         self, top: str, families: dict[str, list[str]], *, cheap: bool
     ) -> Iterator[CgroupResidual]:
-        """v1: exactly where that is cheap, by the plain counters elsewhere."""
+        """v1: exact where that is cheap, else by the plain counters."""
         reads = MOST_READS
-        # Below a directory with use_hierarchy there is none without: most often one read tells.
+        # Everything below a directory with use_hierarchy has it too, so one read is usually enough.
         flat = not self._is_hierarchical(top, "/")
         usages = _Usages(self._host, top)
         started = time.monotonic()
@@ -140,7 +140,7 @@ class Residuals:
                 if flat and not self._is_hierarchical(top, path):
                     continue
                 held = usages.exact(path, children) if exact else self._gap(top, path, children)
-            except SourceAbsent:  # removed meanwhile
+            except SourceAbsent:  # removed since
                 continue
             if held >= PAGE:
                 yield CgroupResidual(path, held, EXACT if exact else V1_BOUND)
@@ -158,7 +158,7 @@ class Residuals:
         return gap - sum(pages_bytes(self._host, f"{top}{child}") for child in children)
 
     def _second(self, top: str, families: dict[str, list[str]]) -> Iterator[CgroupResidual]:
-        """v2: wherever `cgroup.stat` says that something is dying below."""
+        """v2: wherever `cgroup.stat` counts dying descendants."""
         reads = MOST_READS
         for path, children in families.items():
             if path == "/":  # has no memory.current
@@ -174,7 +174,7 @@ class Residuals:
                     number(self._host, f"{top}{child}/memory.current") for child in children
                 )
                 busy = self._has_processes(top, path)
-            except SourceAbsent:  # removed meanwhile, or the controller is off below
+            except SourceAbsent:  # removed since, or the controller is off below
                 continue
             if held >= PAGE:
                 yield CgroupResidual(path, held, V2_BOUND if busy else V2_EMPTY)
@@ -184,7 +184,7 @@ class Residuals:
 
 
 class _Usages:
-    """Each `memory.stat` read once, though a directory is a child first and then a parent."""
+    """Caches `memory.stat`: a directory is read as a child and as a parent."""
 
     def __init__(self, host: Host, top: str) -> None:
         self._host = host
@@ -205,7 +205,7 @@ class _Usages:
 
 
 def _families(tree: Sequence[Directory]) -> dict[str, list[str]]:
-    """Each directory with its children: parents first, then leaves, which may have dead ones."""
+    """Each directory with its live children: parents first, then leaves."""
     families: dict[str, list[str]] = {
         path: [] for path, _, _ in sorted(tree, key=lambda directory: directory.children == 0)
     }

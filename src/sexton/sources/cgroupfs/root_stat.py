@@ -1,4 +1,4 @@
-"""The v2 root's own `cgroup.stat`: cgroups of the whole node, live and dying, in one small read.
+"""Live and dying cgroups of the whole node (v2 only): the root's `cgroup.stat`.
 
 Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst, "Core Interface Files". The file
 ``/sys/fs/cgroup/cgroup.stat`` on 6.1 while a unit crash-loops::
@@ -13,16 +13,16 @@ and some lines of the same on 6.12, which counts per controller as well::
     nr_dying_descendants 55
     nr_dying_subsys_memory 55
 
-It walks nothing and costs the same with 70,000 dead as with none, so a recorder reads it every
-second: the exact second in which the count rose. Who left them is for `cgroupfs.stat`, which goes
-down the tree, and for tracefs.
+It walks nothing and costs the same with 70,000 zombies as with none, so a recorder reads it every
+second and knows the exact second in which the count rose. Owners come from `cgroupfs.stat`, which
+descends the tree, and from tracefs.
 
 Quirks: it counts the cgroups of the *v2* hierarchy. Where memory is on v1 a v2 hierarchy may be
 mounted too (systemd's "hybrid"), and its root says ``nr_dying_descendants 0`` beside a hundred dead
-memory cgroups; so it is given only where memory is on v2. On v1 the raw number is `num_cgroups` of
-``/proc/cgroups`` (`procfs.cgroups`). In a cgroup namespace the same path is only a subtree's: that
-is no root, and nothing is given. The root itself is not among its descendants. Before 6.12
-`dying_memory` is `None`, and `dying` counts every dead cgroup, those without memory state as well.
+memory cgroups; so rows are given only where memory is on v2. On v1 the raw number is `num_cgroups`
+of ``/proc/cgroups`` (`procfs.cgroups`). In a cgroup namespace the same path is only a subtree's: no
+rows. The root itself is not among its descendants. Before 6.12 `dying_memory` is `None`, and
+`dying` counts every dead cgroup, including those without memory state.
 The file exists since 4.14.
 
 >>> parse("nr_descendants 15\\nnr_dying_descendants 62\\n")
@@ -42,7 +42,7 @@ from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.registry import source
 
 PATH = "/sys/fs/cgroup/cgroup.stat"
-ON_V1 = "memory is on cgroup v1, which has no cgroup.stat; num_cgroups of /proc/cgroups counts it"
+ON_V1 = "memory is on cgroup v1, which has no cgroup.stat; /proc/cgroups is used instead"
 
 
 def parse(content: str, path: str = PATH) -> RootCgroupStat:
@@ -53,7 +53,7 @@ def parse(content: str, path: str = PATH) -> RootCgroupStat:
 
 @source(PATH, rows=(RootCgroupStat,), period_s=1.0)
 class RootStat:
-    """One row a reading; where the root is, is found out by the first."""
+    """One row per reading; the first one locates the root."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -70,8 +70,10 @@ class RootStat:
 
 def _path(layout: Layout) -> str:
     if layout.version == 1:
-        raise SourceAbsent(PATH, ON_V1, grant="")  # nothing is missing: procfs.cgroups has it
+        raise SourceAbsent(
+            PATH, ON_V1, grant=""
+        )  # nothing is missing: procfs.cgroups has the count
     if layout.mount_point is None or not layout.comparable:
         why = layout.reason or "no cgroup v2 here"
-        raise SourceAbsent(PATH, f"{why}, so there is no root to read", grant=layout.advice)
+        raise SourceAbsent(PATH, f"{why}, so the root cannot be read", grant=layout.advice)
     return f"{layout.mount_point}/{stat.PATH}"

@@ -1,4 +1,4 @@
-"""`cgroup.stat` (v2): how many descendants each live cgroup has, and how many of them are dying.
+"""`cgroup.stat`: live and dying descendants of each cgroup (v2 only).
 
 Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst, "Core Interface Files". An
 excerpt of ``/sys/fs/cgroup/system.slice/cgroup.stat`` on 6.1 while one of its units crash-loops::
@@ -15,12 +15,12 @@ and some lines of the same on 6.12, which counts per controller as well::
     nr_dying_subsys_pids 0
 
 Quirks: a dying cgroup counts at each of its *live* ancestors. A restarted unit's own directory is
-gone (or is a new one), so its dead accrue to the slice above: the deepest live directory with
-dying ones is the nearest owner these files can name. Reading it walks nothing. v1 has no such
-file. The per-controller rows are there for controllers bound to v2 only, since about 6.12.
+gone (or is a new one), so its zombies count at the slice above: the deepest live directory with
+dying descendants is the nearest owner these files can name. Reading it walks nothing. v1 has no
+such file. The per-controller rows exist for controllers bound to v2 only, since about 6.12.
 
-The tree is gone down only where something is dying: the root, its children, and then the children
-of whichever has dying ones, at most `MOST_READS` files.
+The tree is descended only where something is dying: the root, its children, and then the children
+of those with dying descendants, at most `MOST_READS` files.
 
 >>> parse("nr_descendants 8\\nnr_dying_descendants 62\\n", "/system.slice")
 CgroupStat(path='/system.slice', descendants=8, dying=62, dying_memory=None)
@@ -39,6 +39,7 @@ from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.registry import source
 
 PATH = "cgroup.stat"
+PATTERN = f"/sys/fs/cgroup/**/{PATH}"
 MOST_READS = 2_000
 _WANTED = frozenset({"nr_descendants", "nr_dying_descendants", "nr_dying_subsys_memory"})
 
@@ -67,9 +68,9 @@ def flat_keyed(content: str, wanted: Collection[str], path: str) -> dict[str, in
     return found
 
 
-@source("/sys/fs/cgroup/**/cgroup.stat", rows=(CgroupStat,), period_s=5.0, deadline_s=2.0)
+@source(PATTERN, rows=(CgroupStat,), period_s=5.0, deadline_s=2.0)
 class Stats:
-    """A row for the root, each of its children, and every directory below that has dying ones."""
+    """A row for the root, its children, and every directory below with dying descendants."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -79,9 +80,9 @@ class Stats:
         if self._layout is None:
             self._layout = read_layout(self._host)
         if self._layout.version == 1:
-            raise SourceAbsent(PATH, "memory is on cgroup v1, which has no cgroup.stat")
+            raise SourceAbsent(PATTERN, "memory is on cgroup v1, which has no such file")
         if self._layout.mount_point is None:
-            raise SourceAbsent(PATH, self._layout.reason or "no cgroup v2 here")
+            raise SourceAbsent(PATTERN, self._layout.reason or "no cgroup v2 here")
         return self._descend(self._layout.mount_point)
 
     def close(self) -> None:
@@ -100,7 +101,7 @@ class Stats:
                 reads += 1
                 try:
                     row = parse(text(self._host.files, f"{top}{path}/{PATH}"), path)
-                except SourceAbsent:  # removed meanwhile
+                except SourceAbsent:  # removed since
                     continue
                 if not above or row.dying or children:
                     yield row
@@ -111,6 +112,6 @@ class Stats:
         """Path and number of children of each directory right under `above`."""
         try:
             found = list(walk(self._host.files, f"{top}{above}", depth=1))
-        except SourceAbsent:  # removed meanwhile
+        except SourceAbsent:  # removed since
             return []
         return [(f"{above}{path}", children) for path, _, children in found[1:]]

@@ -1,4 +1,4 @@
-"""`memory.stat` and `memory.numa_stat`: what one read at the root costs this node.
+"""`memory.stat` and `memory.numa_stat`: how long one read at the root stalls a core.
 
 Documented in the kernel's Documentation/admin-guide/cgroup-v1/memory.rst;
 commit dd8657b6c1cb (5.8) ended the walk in `memory.numa_stat`, where 10,000 memory cgroups had cost
@@ -10,16 +10,15 @@ commit dd8657b6c1cb (5.8) ended the walk in `memory.numa_stat`, where 10,000 mem
     unevictable=0 N0=0
     hierarchical_total=5643 N0=5643
 
-Quirks: the read is the outage where it walks. It is first estimated on a few places that are surely
-small, by a child (see `sexton.sources.cgroupfs.estimate`); above `MOST_S` the root is left alone
-and the note says so.
-Between that and `QUICK_S` the root's file is read once, by a child process with a deadline, pinned
-to cores that do not serve the NIC's interrupts: a kernel walk cannot be interrupted, so not even a
-deadline would help the core it runs on. Only on the node itself: the time a copied file takes tells
-nothing.
+Quirks: where the read walks all cgroups, reading it can itself cause the outage. So a child first
+estimates the cost on a few places that are certainly small (`sexton.sources.cgroupfs.estimate`);
+above `MOST_S` the root is not read, and the note says so. Between `QUICK_S` and `MOST_S` the root's
+file is read once, by a child with a deadline, pinned to cores that do not serve the NIC's
+interrupts: a kernel walk cannot be interrupted, so not even a deadline protects the core it runs
+on. Only on the node itself: reading a copied file says nothing.
 
 >>> verdict(12, 4.8)
-'at the root: would stall a core for about 4.8 s; not caused'
+'at the root: would stall a core for about 4.8 s; not read'
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from sexton.sources.cgroupfs.layout import HOST_VIEW, read_layout
 from sexton.sources.cores import off_the_nic
 from sexton.sources.registry import source
 
-#: What we allow ourselves to cost a core: a hundredth of the NIC watchdog's 5 s.
+#: The longest stall of a core that we accept: 1/100 of the NIC watchdog's 5 s.
 MOST_S = 0.05
-#: An estimate below this settles the matter, and spares the node a child process.
+#: An estimate below this is good enough, and saves a child process.
 QUICK_S = 0.005
 _DEADLINE_S = 2.0
 _CHILD = """
@@ -79,10 +78,10 @@ class WalkCosts:
         if guess.estimate_s > MOST_S:
             note = verdict(guess.memcgs, guess.estimate_s)
         elif guess.estimate_s < QUICK_S:
-            note = f"at the root: {seconds(guess.estimate_s)} by estimate, too quick to ask"
+            note = f"at the root: an estimated {seconds(guess.estimate_s)}, too fast to matter"
         elif guess.most_s > MOST_S:
             about, most = seconds(guess.estimate_s), seconds(guess.most_s)
-            note = f"at the root: about {about} by estimate, {most} at the most; not caused"
+            note = f"at the root: an estimated {about}, at most {most}; not read"
         else:
             root_s, note = self._read_root(f"{top}/{guess.file}")
         return WalkCost(
@@ -105,20 +104,20 @@ class WalkCosts:
 
 
 def verdict(memcgs: int, estimate_s: float) -> str:
-    """Why the root was left alone; `memcgs` 1 means that only leaves could be timed."""
+    """Why the root was not read; `memcgs` 1 means that only leaves could be timed."""
     if memcgs == 1:
         return (
-            f"at the root: would stall a core for {seconds(estimate_s)} at the most (by one leaf; "
-            "no subtree was surely small enough to tell more); not caused"
+            f"at the root: would stall a core for at most {seconds(estimate_s)} (from one leaf; "
+            "no subtree was small enough to be timed safely); not read"
         )
-    return f"at the root: would stall a core for about {seconds(estimate_s)}; not caused"
+    return f"at the root: would stall a core for about {seconds(estimate_s)}; not read"
 
 
 def _seconds_of(argv: Sequence[str], cores: frozenset[int] | None, path: str) -> float:
     ended = run(argv, _DEADLINE_S, cpus=cores)
     if ended.status != 0:
         last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise SourceAbsent(path, last or f"the reader ended with {ended.status}")
+        raise SourceAbsent(path, last or f"the reader exited with {ended.status}")
     try:
         return float(ended.output)
     except ValueError:

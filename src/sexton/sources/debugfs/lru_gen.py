@@ -1,4 +1,4 @@
-"""`/sys/kernel/debug/lru_gen`: every memory cgroup by name, the dying ones with id 0.
+"""`/sys/kernel/debug/lru_gen`: dying memory cgroups with their paths.
 
 Documented in the kernel's Documentation/admin-guide/mm/multigen_lru.rst, "Experimental features"
 (CONFIG_LRU_GEN, 6.1 and later). An excerpt of 6.1 while a unit crash-loops::
@@ -13,14 +13,13 @@ Documented in the kernel's Documentation/admin-guide/mm/multigen_lru.rst, "Exper
      node     0
               0      58428          0           0
 
-Quirks: the id of a dying one was given back when it went offline, so it prints as 0, with the path
-it had when it lived: the only file that names zombies which died before anyone looked. The kernel
-looks up its place in the list again for every few kilobytes it prints, so that the time grows about
-with the square of the number of cgroups: above `MOST_MEMCGS` the file is left alone, below it a
-child with a deadline reads it, off the cores that serve the NIC. A count bounds it and no time:
-there is one such file for the node and no smaller one to time first, the price of a part tells
-little of a whole that grows as its square, and a deadline takes effect only between two reads.
-A name may hold anything but a newline.
+Quirks: a dying cgroup has released its id, so it prints as 0, with its former path: the only file
+that names zombies from before Sexton was started. The kernel searches the list from its head for
+every few kilobytes it prints, so the time grows about as the square of the number of cgroups: above
+`MOST_MEMCGS` the file is not read, below it a child with a deadline reads it, off the cores that
+serve the NIC. The limit is a count and not a time: there is no smaller file to time first, the cost
+of a part says little about a whole that grows as its square, and a deadline takes effect only
+between two reads. A name may hold anything but a newline.
 
 >>> text = "memcg     3 /a b\\n node     0\\n  0  59368  0  0 \\nmemcg     0 /a b/gone\\n"
 >>> list(parse(text))
@@ -44,9 +43,9 @@ from sexton.sources.procfs import mountinfo
 from sexton.sources.registry import source
 
 PATH = "/sys/kernel/debug/lru_gen"
-#: Each cgroup prints some 250 bytes (6.1, one node), so every 4 kB, or 16 of them, the list is
-#: sought through from its head: 5,000 make under a million steps, 70,000 about 150 million.
-#: Counted from the code (`lru_gen_seq_start`), not timed.
+#: Each cgroup prints about 250 bytes (6.1, one node), so every 4 kB, or 16 of them, the list is
+#: searched from its head: 5,000 make under a million steps, 70,000 about 150 million. Counted from
+#: the code (`lru_gen_seq_start`), not timed.
 MOST_MEMCGS = 5_000
 _BUILT = "a kernel of 6.1 or later, built with CONFIG_LRU_GEN=y"
 _DEADLINE_S = 2.0
@@ -60,7 +59,7 @@ while piece := os.read(descriptor, 1 << 20):
 
 
 def parse(content: str) -> Iterator[OfflineMemcg]:
-    """The dying ones, in the kernel's order; paths may repeat."""
+    """The dying cgroups, in the kernel's order; paths may repeat."""
     for number, line in enumerate(content.split("\n"), 1):
         if not line.startswith("memcg "):
             continue
@@ -86,7 +85,7 @@ class LruGen:
 
     def collect(self) -> Iterator[OfflineMemcg]:
         path = self._path()
-        if self._host.moment is None:  # in an archive the price was paid long ago
+        if self._host.moment is None:  # an archive costs the node nothing
             self._refuse_if_many()
         return parse(self._content(path))
 
@@ -101,10 +100,10 @@ class LruGen:
             self._host.files.status(path)
         except SourceAbsent:
             if self._host.moment is not None:
-                why = "not collected: on the node itself only"
+                why = "not collected: only on the node itself"
                 raise SourceAbsent(path, why, grant=ON_THE_NODE) from None
             if points:
-                raise SourceAbsent(path, "not offered by this kernel", grant=_BUILT) from None
+                raise SourceAbsent(path, "not available on this kernel", grant=_BUILT) from None
             raise SourceAbsent(path, "debugfs is not mounted") from None
         except SourceDenied as denied:
             raise SourceDenied(path, denied.detail, grant="sudo sexton diagnose") from None
@@ -117,9 +116,13 @@ class LruGen:
         if total is None and memory is not None:
             total = memory.cgroups
         if total is None:
-            raise SourceSkipped(PATH, "the number of cgroups is unknown, so its cost is, too")
+            raise SourceSkipped(
+                PATH, "the number of cgroups, and so the cost of reading it, is unknown"
+            )
         if total > MOST_MEMCGS:
-            raise SourceSkipped(PATH, f"{total:,} memory cgroups, and its cost grows as the square")
+            raise SourceSkipped(
+                PATH, f"too expensive with {total:,} memory cgroups (the cost grows as the square)"
+            )
 
     def _content(self, path: str) -> str:
         if not self._host.live:
@@ -129,5 +132,5 @@ class LruGen:
         if ended.status != 0:
             last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
             kind = SourceDenied if "PermissionError" in last else SourceAbsent
-            raise kind(path, last or f"the reader ended with {ended.status}")
+            raise kind(path, last or f"the reader exited with {ended.status}")
         return ended.output.decode("utf-8", "surrogateescape")

@@ -1,38 +1,37 @@
-r"""The pattern catalogue: what the kernel's log lines mean, as data in `patterns/*.toml`.
+r"""The pattern catalogue: which kernel log lines matter, as data in `patterns/*.toml`.
 
-Adding a pattern is adding an entry; one test reads every entry's own lines:
+To add a pattern, add an entry; one test checks every entry against its own lines:
 
 =============== ==================================================================================
 ``id``          its name, `KernelEvent.pattern`
-``family``      what detectors ask for: nic_reset nic_starved nic_watchdog nic_other soft_lockup
+``family``      what detectors look for: nic_reset nic_starved nic_watchdog nic_other soft_lockup
                 hard_lockup rcu_stall hung_task oom conntrack slub sessions cgroup
 ``level``       info, warning, error or critical: how bad the line is by itself
-``hint``        a literal every matching line contains; looked for before the regex is tried
+``hint``        a literal in every matching line; checked before the regex is tried
 ``regex``       matched from the message's start; named groups become fields, those in ``_ms``
                 as ``_us``, those in ``_kb`` as ``_bytes``. ``@ena@`` and ``@nic@`` stand for what
-                `netdev_err` and `dev_err` put first: driver, bus address, interface
+                `netdev_err` and `dev_err` print first: driver, bus address, interface
 ``match``       a line of that format, and ``fields``: exactly what must be parsed from it
-``no_match``    a near miss, which the entry must refuse
+``no_match``    a near miss, which the entry must reject
 ``note``        where the format was read, and what the line does and does not prove
 ``driver``      (optional) the driver, also a field; ``release``: which of its releases print it
-``set``         (optional) fields that the line means without saying so
-``swap``        (optional) two fields the driver prints in each other's place
-``pair``        (optional) id of the first half of a two-line message; its queue settles a swap
-``origin``      (optional) "journal" for lines of services, which never pass through the ring
+``set``         (optional) constant fields that the line implies
+``swap``        (optional) two fields that the driver prints swapped
+``pair``        (optional) id of the first half of a two-line message; its queue resolves a swap
+``origin``      (optional) "journal" for lines of services, which are never in the ring
 =============== ==================================================================================
 
-The field ``phase`` orders the lines of one NIC reset, so that they are not counted as many:
-``cause`` (why it was asked for), ``start`` (it began: once per reset), ``done`` or ``failed`` (it
-ended), and ``detail`` (a second line of something already told).
+The field ``phase`` orders the lines of one NIC reset, so that it is counted once: ``cause`` (why it
+was requested), ``start`` (once per reset), ``done`` or ``failed``, and ``detail`` (a further line).
 
 >>> known = recognise("ena 0000:20:03.0 eth0: TX q 5 is paused for too long (threshold 5000000). "
 ...                   "Time since last napi 6596000 usec. napi scheduled: 1")
 >>> known.pattern.id, known.pattern.family, known.fields["queue"], known.fields["napi_us"]
 ('ena-tx-paused-2.8', 'nic_starved', 5, 6596000)
 
-Lines are hostile text: only their first `MOST_CHARACTERS` are looked at, matching starts at the
-message's first character (a process's name further on cannot pose as a driver), and every
-repetition in a regex is bounded.
+Lines are untrusted: only their first `MOST_CHARACTERS` are matched, from the message's first
+character on (a process's name further on cannot pose as a driver), and every repetition in a regex
+is bounded.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _PREFIXES = {
         r"(?P<nic>[^\s:/]{1,15})(?: \(un\w{1,20}\))?: "
     ),
 }
-#: Groups that stay text even where they look like a number: a process may be called "12".
+#: Groups that stay text even if they look like a number: a process may be called "12".
 _TEXT = frozenset(
     {"bus", "cache", "cgroup", "comm", "constraint", "driver", "found", "info", "nic", "rcu"}
     | {"side", "table", "task_cgroup"}
@@ -84,7 +83,7 @@ class Pattern(NamedTuple):
 
     @property
     def regex(self) -> re.Pattern[str]:
-        """Compiled when its hint first stands in a line: most never are, and that takes time."""
+        """Compiled when its hint first occurs: most never do, and compiling takes time."""
         return _compiled(self.expression)
 
     def read(self, message: str) -> dict[str, int | str] | None:
@@ -106,17 +105,17 @@ class Pattern(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A line the catalogue knows."""
+    """A line that matched an entry."""
 
     pattern: Pattern
     fields: dict[str, int | str]
 
 
 class _File(NamedTuple):
-    """One of the catalogue's files, and every hint in it; entries are made when they are asked for.
+    """One of the catalogue's files, with its hints; entries are parsed on demand.
 
-    Most files have nothing to say of most nodes' logs, and to read them all takes longer than to
-    read the log.
+    Most files match nothing in most nodes' logs, and parsing them all takes longer than reading the
+    log.
     """
 
     content: str
@@ -128,14 +127,14 @@ class _File(NamedTuple):
 
 @cache
 def _files() -> tuple[_File, ...]:
-    # Not importlib.resources, which takes longer to import than the catalogue to read.
+    # Not importlib.resources: importing it takes longer than reading the catalogue.
     folder = os.path.join(os.path.dirname(__file__), "patterns")
     found = []
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             content = file.read()
         hints = _HINT.findall(content)
-        if len(hints) != content.count("[[pattern]]"):  # one of them is written in another way
+        if len(hints) != content.count("[[pattern]]"):  # one of them has escapes
             hints = [entry.hint for entry in _entries(content)]
         found.append(_File(content, tuple(dict.fromkeys(hints))))
     return tuple(found)
@@ -148,7 +147,7 @@ def _hints() -> tuple[str, ...]:
 
 @cache
 def _entries(content: str) -> tuple[Pattern, ...]:
-    import tomllib  # here: dear to load, like the entries themselves
+    import tomllib  # here: slow to import, like the entries
 
     return tuple(map(_compile, tomllib.loads(content)["pattern"]))
 
@@ -160,8 +159,8 @@ def patterns() -> tuple[Pattern, ...]:
 
 
 def recognise(message: str, origin: str = "kernel") -> Known | None:
-    """The first entry that knows the message."""
-    if not any(map(message.__contains__, _hints())):  # like nearly all of them
+    """The first entry that matches the message."""
+    if not any(map(message.__contains__, _hints())):  # most lines
         return None
     for file in _files():
         if not any(map(message.__contains__, file.hints)):
@@ -177,9 +176,9 @@ def recognise(message: str, origin: str = "kernel") -> Known | None:
 class Recogniser:
     """Turns log lines into events, and joins the halves of two-line messages.
 
-    Only the kernel's own records are believed: `/dev/kmsg` takes lines from any process that may
-    write to it, and a node must not be diagnosed by what somebody typed. `trust_user_records` is
-    for tests and the lab, which have no other way to make a driver speak.
+    Only the kernel's own records count: any process with write access can add lines to `/dev/kmsg`,
+    and a diagnosis must not rest on those. `trust_user_records` is for tests and the lab, which
+    have no other way to produce a driver's lines.
     """
 
     def __init__(self, trust_user_records: bool = False) -> None:
@@ -187,7 +186,7 @@ class Recogniser:
         self._halves: dict[tuple[str, object], Fields] = {}
 
     def event(self, line: LogLine) -> KernelEvent | None:
-        """The line as an event, or `None` where it is not the kernel's or not known."""
+        """The line as an event, or `None` if it is not the kernel's or not in the catalogue."""
         if line.facility not in (0, None) and not self._trust:
             return None
         known = recognise(line.message)
@@ -199,7 +198,7 @@ class Recogniser:
             first = self._halves.pop((pattern.pair, where), None)
             _settle(fields, pattern.swap, first)
         elif "[1/2]" in line.message:
-            if len(self._halves) > 64:  # first halves whose second never came
+            if len(self._halves) > 64:  # first halves without a second
                 self._halves.clear()
             self._halves[pattern.id, where] = fields
         message = line.message[:MOST_CHARACTERS]
@@ -207,7 +206,7 @@ class Recogniser:
 
 
 def _settle(fields: dict[str, int | str], swap: tuple[str, str], first: Fields | None) -> None:
-    """Undo the swap if the first half shows that this driver no longer needs it."""
+    """Undo the swap if the first half shows that this driver has fixed it."""
     if first is None:
         return
     queue, cpu = swap

@@ -1,4 +1,4 @@
-"""The journal's restarts: how often systemd started a unit again in the last hour.
+"""Unit restarts in the journal of the last hour.
 
 `journalctl -o json`, documented in systemd.journal-fields(7). One entry of systemd's own, cut::
 
@@ -8,9 +8,9 @@
 
 Quirks: the counter is `NRestarts` at that moment, so it starts again at 1 after `reset-failed` or a
 manual start, and a unit whose lines were rate limited has holes in it. Fields with a leading
-underscore are journald's own and cannot be forged: only what process 1 said is taken. A value that
-is no UTF-8 comes as a list of numbers. The last 2,000 restarts of the last hour are asked for, by
-message id, which the journal has an index of. Other identities than root and the groups adm and
+underscore are journald's own and cannot be forged: only lines of process 1 are used. A value that
+is not UTF-8 comes as a list of numbers. The last 2,000 restarts of the last hour are read, by
+message id, which the journal has indexed. Users other than root and the groups adm and
 systemd-journal see only their own lines: that is denied, not empty.
 
 >>> line = '{"MESSAGE":"a.service: Scheduled restart job, restart counter is at 7.","_PID":"1",'
@@ -83,18 +83,18 @@ def parse(lines: str) -> Iterator[RestartMark]:
 
 
 def journal_text(host: Host, wanted: Sequence[str], deadline_s: float = 2.0) -> str:
-    """JSON lines of the journal: asked of `journalctl`, or as an archive kept them."""
+    """JSON lines of the journal, from `journalctl` or from an archive."""
     if not host.live:
-        return _kept(host)
+        return _archived(host)
     if not any(_has_entries(host, place) for place in _PLACES):
         why = "no journal under /var/log/journal or /run/log/journal"
-        raise SourceAbsent(PATH, why, grant="")  # nothing that we could ask for
+        raise SourceAbsent(PATH, why, grant="")  # no permission would help
     command = ["journalctl", "--no-pager", "-o", "json", "--since", "-1h", *wanted]
     return answer(run(command, deadline_s))
 
 
-def _kept(host: Host) -> str:
-    """As an archive has it; no setting and no group would add what was not collected."""
+def _archived(host: Host) -> str:
+    """From an archive; no setting or group would add what was not collected."""
     try:
         return text(host.files, KEPT)
     except SourceAbsent:
@@ -106,10 +106,10 @@ def _kept(host: Host) -> str:
 
 
 def answer(ended: Ended) -> str:
-    """What `journalctl` printed, unless it says that it may not look."""
+    """What `journalctl` printed; raises if it reports missing permissions."""
     complaint = ended.errors.decode("utf-8", "replace")
     if "insufficient permissions" in complaint or "not seeing messages" in complaint:
-        raise SourceDenied(PATH, "this user may not read the system's journal")
+        raise SourceDenied(PATH, "this user may not read the system journal")
     if ended.status not in (0, 1) or (ended.status == 1 and complaint.strip()):
         reason = complaint.strip().partition("\n")[0] or f"exit status {ended.status}"
         raise SourceMalformed(PATH, 0, f"journalctl: {reason[:200]}")

@@ -1,4 +1,4 @@
-"""`/dev/kmsg`: what the kernel said, as far back as its ring reaches, and from then on.
+"""`/dev/kmsg`: the kernel log, as far back as its buffer goes.
 
 Documented in the kernel's Documentation/ABI/testing/dev-kmsg. One `read` gives one record::
 
@@ -6,25 +6,25 @@ Documented in the kernel's Documentation/ABI/testing/dev-kmsg. One `read` gives 
      SUBSYSTEM=pci
      DEVICE=+pci:0000:20:03.0
 
-Quirks: a reader that was overtaken gets EPIPE and goes on at the oldest record left; the sequence
-numbers tell how many were lost. Any process that may write the file puts records into the ring,
-but never with the kernel's own facility: those are not believed (see `Recogniser`). With
-`kernel.dmesg_restrict=1` opening needs CAP_SYSLOG. Container runtimes mask the file with another
-device: that is absent, not an empty log.
+Quirks: a reader that was overtaken gets EPIPE and continues at the oldest record left; the sequence
+numbers tell how many were lost. Any process with write access can add records, but never with the
+kernel's own facility: those are ignored (see `Recogniser`). With `kernel.dmesg_restrict=1` opening
+needs CAP_SYSLOG. Container runtimes mask the file with another device: that is absent, not an empty
+log.
 
-The clock is the kernel's `local_clock`: microseconds since boot that stand still in suspend and
-are not steered by NTP. Wall time is made with the offset CLOCK_REALTIME − CLOCK_MONOTONIC of now,
-so after a suspend older lines come out too late, and over weeks they drift by seconds.
+The clock is the kernel's `local_clock`: microseconds since boot that stop in suspend and are not
+adjusted by NTP. Wall time is computed with the current offset CLOCK_REALTIME − CLOCK_MONOTONIC, so
+after a suspend older lines come out too late, and over weeks they drift by seconds.
 
-There is one ring per kernel: a tree with the boot id of this very boot (the host's, mounted in a
-container) has ours. On any other tree the log is what was kept of it: `/commands/kmsg`,
-`/commands/dmesg` or `/commands/journal_k` of a collected archive, else `/var/log/kern.log` or
-`/var/log/dmesg`. The first of these that is there is read; on a later reading only what is new. On
-the node itself they stand in for a ring that refuses us, and after them the journal's last hour.
+There is one ring per kernel: a tree with the boot id of this boot (the host's, mounted in a
+container) has ours. For any other tree a saved log is read: `/commands/kmsg`, `/commands/dmesg` or
+`/commands/journal_k` of a collected archive, else `/var/log/kern.log` or `/var/log/dmesg`. The
+first of these that exists is read; later readings give only what is new. On the node itself they
+replace a ring that may not be read, and after them the journal's last hour.
 
-Only lines the catalogue knows become rows. `KernelLog` counts since the source was opened: lines
-seen, the oldest one's time, records lost. A flood is bounded: by bytes, by lines and by time per
-reading; what is left over comes with the next one, or is lost and counted.
+Only lines in the catalogue become rows. `KernelLog` counts since the source was opened: lines seen,
+the oldest one's time, records lost. Each reading is limited in bytes, lines and time; the rest
+comes with the next one, or is lost and counted.
 
 >>> seen = Seen()
 >>> [seen.is_new(LogLine(0, None, "x", 0, seq)) for seq in (7, 8, 8, 11)], seen.lost
@@ -69,7 +69,7 @@ MOST_BYTES = 4 << 20
 MOST_LINES = 200_000
 MOST_SECONDS = 0.4
 MOST_EVENTS = 20_000
-#: How often the journal is asked, where it has to stand in for the ring.
+#: How often the journal is read, if it replaces the ring.
 JOURNAL_EVERY_S = 5.0
 
 
@@ -77,11 +77,11 @@ JOURNAL_EVERY_S = 5.0
     PATH,
     rows=(KernelEvent, KernelLog),
     period_s=1.0,
-    deadline_s=3.0,  # for a kept log of megabytes; the live ring stops by itself much earlier
+    deadline_s=3.0,  # for a saved log of megabytes; the live ring has its own, shorter limit
     grant="sudo sexton diagnose  # needs CAP_SYSLOG, or kernel.dmesg_restrict=0",
 )
 class KernelLogReading:
-    """The kernel's log, live or as it was kept."""
+    """The kernel log, live or saved."""
 
     def __init__(self, host: Host, trust_user_records: bool = False) -> None:
         self._host = host
@@ -100,7 +100,7 @@ class KernelLogReading:
             if self._oldest_us is None:
                 self._oldest_us = line.mono_us
             event = self._recogniser.event(line)
-            if event is None:  # like nearly all of them
+            if event is None:  # most lines
                 continue
             if event.wall_s is None and event.mono_us is not None and boot_s is not None:
                 event = replace(event, wall_s=boot_s + event.mono_us / 1e6)
@@ -114,14 +114,14 @@ class KernelLogReading:
 
 
 class Seen:
-    """Which records were seen, by their numbers, and how many went by unseen."""
+    """Which records were seen, by sequence number, and how many were lost."""
 
     def __init__(self) -> None:
         self.lost = 0
         self._next: int | None = None
 
     def is_new(self, line: LogLine) -> bool:
-        """False for a record met before; a hole before it is counted as lost."""
+        """False for a record seen before; a gap before it is counted as lost."""
         if line.seq is None:
             return True
         if self._next is not None:
@@ -133,7 +133,7 @@ class Seen:
 
 
 class Ring:
-    """The live ring, without ever waiting for it."""
+    """The live ring, read without blocking."""
 
     path = PATH
 
@@ -145,15 +145,15 @@ class Ring:
         status = os.fstat(self._descriptor)
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != _DEVICE:
             os.close(self._descriptor)
-            raise SourceAbsent(PATH, "masked: another file stands in its place")
+            raise SourceAbsent(PATH, "masked by another file (container runtimes do this)")
         self.seen = Seen()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
     def new_lines(self) -> Iterator[LogLine]:
-        """Records not seen yet, up to the bounds of one reading."""
+        """Records not seen yet, up to the limits of one reading."""
         left = MOST_BYTES
         until = time.monotonic() + MOST_SECONDS
         for number in range(MOST_LINES):
@@ -176,7 +176,7 @@ class Ring:
 
 
 class Kept:
-    """A log that was kept as a file: the first there is, and only its new part."""
+    """A log saved as a file: the first one that exists, and only its new part."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -185,10 +185,10 @@ class Kept:
         self._before = ""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def new_lines(self) -> Iterator[LogLine]:
-        """Lines not seen yet; `SourceAbsent` where no log was kept."""
+        """Lines not seen yet; `SourceAbsent` if no log was saved."""
         content = self.find()
         fresh = _after(self._before, content)
         self._before = content
@@ -196,10 +196,8 @@ class Kept:
         return iter(_last_boot(list(lines))) if "/log/" in self.path else lines
 
     def find(self) -> str:
-        """The log's text, and `path` set to where it was."""
-        refused: SourceError = SourceAbsent(
-            PATH, "no kernel log was kept in this tree", grant=ON_THE_NODE
-        )
+        """The log's text; sets `path`."""
+        refused: SourceError = SourceAbsent(PATH, "no kernel log in this tree", grant=ON_THE_NODE)
         for path in KEPT:
             try:
                 content = text(self._host.files, path, 4 * MOST_BYTES)
@@ -214,9 +212,9 @@ class Kept:
 
 
 class Journal:
-    """The journal's copy of the last hour, for members of its group whom the ring itself refuses.
+    """The journal's copy of the last hour, for users who may read the journal but not the ring.
 
-    Asked seldom, since each time is a program run.
+    Read rarely, since each time runs a program.
     """
 
     path = "journalctl -k"
@@ -224,31 +222,31 @@ class Journal:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.seen = Seen()
-        self._told: set[tuple[int | None, str]] = set()
-        self._waiting = self._ask()
-        self._asked_s = time.monotonic()
+        self._given: set[tuple[int | None, str]] = set()
+        self._pending = self._read()
+        self._read_s = time.monotonic()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def new_lines(self) -> Iterator[LogLine]:
-        """Lines not told yet."""
-        if self._waiting is None and time.monotonic() - self._asked_s >= JOURNAL_EVERY_S:
-            self._waiting = self._ask()
-            self._asked_s = time.monotonic()
-        lines, self._waiting = self._waiting or [], None
+        """Lines not given yet."""
+        if self._pending is None and time.monotonic() - self._read_s >= JOURNAL_EVERY_S:
+            self._pending = self._read()
+            self._read_s = time.monotonic()
+        lines, self._pending = self._pending or [], None
         for line in lines:
-            if (line.mono_us, line.message) not in self._told:
-                self._told.add((line.mono_us, line.message))
+            if (line.mono_us, line.message) not in self._given:
+                self._given.add((line.mono_us, line.message))
                 yield line
 
-    def _ask(self) -> list[LogLine] | None:
+    def _read(self) -> list[LogLine] | None:
         wanted = ["-k", "-b", "-n", "5000"]
         return list(parse_log(journal_text(self._host, wanted, deadline_s=1.0)))
 
 
 def boot_wall_s(host: Host) -> float | None:
-    """UNIX time of the log's zero, as the host's clocks stand now; `None` where nothing tells."""
+    """UNIX time of the log's zero, by the host's current clocks; `None` if unknown."""
     if host.moment is not None:
         mono_s, wall_s = host.moment
         return wall_s - mono_s
@@ -262,7 +260,7 @@ def boot_wall_s(host: Host) -> float | None:
 
 
 def same_kernel(host: Host) -> bool:
-    """Is this process's kernel the host's, now? A snapshot is of then, though it were of here."""
+    """Is the host's kernel the one we run on? Never true of a snapshot."""
     if host.live or host.moment is not None:
         return host.live
     try:
@@ -291,7 +289,7 @@ def _open(host: Host) -> Ring | Kept | Journal:
 
 
 def _after(before: str, content: str) -> str:
-    """What `content` has that `before` had not, also where its beginning was cut off."""
+    """The part of `content` that is not in `before`, also if its beginning was cut off."""
     if content.startswith(before):
         return content[len(before) :]
     last = before.rstrip("\n").rpartition("\n")[2]
@@ -300,7 +298,7 @@ def _after(before: str, content: str) -> str:
 
 
 def _last_boot(lines: list[LogLine]) -> list[LogLine]:
-    """Files under `/var/log` outlive boots: only since the last one does a line's time count."""
+    """Files under `/var/log` outlive boots: only lines of the last boot keep their time."""
     starts = [at for at, line in enumerate(lines) if line.message.startswith("Linux version ")]
     if not starts:
         return lines

@@ -1,4 +1,4 @@
-r"""A kernel log in any of the forms people keep it in, line by line.
+r"""Kernel log lines in any of the formats people keep.
 
 ===================================  ==================================================
 form                                 example
@@ -15,9 +15,9 @@ plain text                           ``ena 0000:20:03.0: …``
 
 The record form is documented in the kernel's Documentation/ABI/testing/dev-kmsg: priority and
 facility, sequence number, microseconds, flags, then the message with everything unprintable as
-``\xNN``, and on lines that begin with a space the device it speaks of. It alone, and the journal's
-JSON, say whether the kernel wrote a line or a process did (`facility` 0 or not); elsewhere that is
-not known (`None`).
+``\xNN``, and the device on lines that begin with a space. Only this form and the journal's JSON say
+whether the kernel or a process wrote a line (`facility` 0 or not); elsewhere that is unknown
+(`None`).
 
 >>> [line] = parse_log("4,1204,8123456789,-;ena 0000:20:03.0: x\\x09y\n SUBSYSTEM=pci\n")
 >>> line.mono_us, line.facility, line.seq, line.message
@@ -26,7 +26,7 @@ not known (`None`).
 >>> line.mono_us, line.facility, line.message
 (12345678, None, 'ena 0000:20:03.0: x')
 
-A line that fits none of them is plain text: logs have no broken lines, only unknown ones.
+A line that matches none of them is plain text: there are no malformed lines, only unknown ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-#: A journal's line carries dozens of fields; a log line of this size is an attack on our memory.
+#: A journal entry has dozens of fields; longer lines are junk.
 MOST_LINE = 64 << 10
 
 _RECORD = re.compile(r"(\d{1,6}),(\d{1,20}),(\d{1,20}),[^;\n]{0,200};", re.ASCII)
@@ -53,10 +53,10 @@ _KERNEL_TAG = re.compile(r"[^\s:]{1,255} kernel: ", re.ASCII)
 
 
 class LogLine(NamedTuple):
-    """One line: microseconds since boot and UNIX time where it says so, and its text.
+    """One line: microseconds since boot and UNIX time where known, and its text.
 
-    `facility` is syslog's: 0 where the kernel itself spoke, another where a process did, `None`
-    where the form does not tell.
+    `facility` is syslog's: 0 for the kernel itself, another number for a process, `None` if the
+    form does not include it.
     """
 
     mono_us: int | None
@@ -67,7 +67,7 @@ class LogLine(NamedTuple):
 
 
 def parse_log(text: str) -> Iterator[LogLine]:
-    """Every line of a log, whatever its form; lines may be of different forms."""
+    """Every line of a log; forms may be mixed."""
     in_record = False
     for line in text.split("\n"):
         line = line.rstrip("\r")
@@ -95,7 +95,7 @@ def record(text: str) -> LogLine | None:
 
 
 def journal_entry(line: str) -> Mapping[str, Any] | None:
-    """One line of `journalctl -o json`; `None` where it is none."""
+    """One line of `journalctl -o json`; `None` if it is not one."""
     import json  # here, like datetime below: the live ring needs neither
 
     if len(line) > MOST_LINE:
@@ -108,8 +108,8 @@ def journal_entry(line: str) -> Mapping[str, Any] | None:
 
 
 def field(entry: Mapping[str, Any], name: str) -> str | None:
-    """A journal field as text: it is a list of byte values where it is no UTF-8, and a list of
-    strings where it was given more than once (the first is taken)."""
+    """A journal field as text: it is a list of byte values if it is not UTF-8, and a list of
+    strings if it was given more than once (the first is used)."""
     value = entry.get(name)
     if isinstance(value, list) and value:
         if all(isinstance(item, int) and 0 <= item <= 255 for item in value):
@@ -119,7 +119,7 @@ def field(entry: Mapping[str, Any], name: str) -> str | None:
 
 
 def microseconds(entry: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these timestamp fields that is there."""
+    """The first of these timestamp fields that is present."""
     for name in names:
         value = field(entry, name)
         if value is not None and value.isdecimal() and len(value) <= 20:
@@ -131,7 +131,7 @@ def _from_journal(entry: Mapping[str, Any]) -> LogLine:
     facility = field(entry, "SYSLOG_FACILITY")
     known = int(facility) if facility is not None and facility.isdecimal() else None
     if field(entry, "_TRANSPORT") != "kernel":
-        known = known or 1  # journald marks what came from the kernel; a process may claim any
+        known = known or 1  # journald marks kernel lines; a process may claim any facility
     mono_us = microseconds(entry, "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP")
     wall_us = microseconds(entry, "__REALTIME_TIMESTAMP")
     wall_s = None if wall_us is None else wall_us / 1e6
@@ -155,7 +155,7 @@ def _from_text(line: str) -> LogLine:
 
 
 def _facility(line: str) -> tuple[int | None, str]:
-    """What `dmesg -r` (`<4>`) and `dmesg -x` (`kern  :warn  : `) put first."""
+    """The prefix of `dmesg -r` (`<4>`) and `dmesg -x` (`kern  :warn  : `)."""
     if (found := _PRIORITY.match(line)) is not None:
         return int(found[1]) >> 3, line[found.end() :]
     if (found := _DECODED.match(line)) is not None:
@@ -164,9 +164,9 @@ def _facility(line: str) -> tuple[int | None, str]:
 
 
 def _stamp(line: str) -> tuple[float | None, bool, str]:
-    """The wall time where it has a zone, and whether a host and a tag follow, as in syslog."""
+    """The wall time if it has a zone, and whether a host and a tag follow, as in syslog."""
     if (found := _ISO.match(line)) is not None:
-        # dmesg writes a comma before the fraction and no host after it; syslog daemons a point.
+        # dmesg writes a comma before the fraction and no host after it; syslog daemons a dot.
         return _iso(found), line[19] != ",", line[found.end() :]
     if (found := _SYSLOG.match(line)) is not None:
         return None, True, line[found.end() :]

@@ -1,15 +1,15 @@
-"""The journal's login lines: sessions that could not be made because there are too many.
+"""Logins refused because of too many sessions (journal).
 
-`pam_systemd` logs logind's refusal in the name of whoever asked (sshd, cron, su, …), so the line is
-found by who says it and by the catalogue's entry. One entry of the journal, cut::
+`pam_systemd` logs logind's refusal under the name of the calling program (sshd, cron, su, …), so
+the line is found by its program and by the catalogue's entry. One entry of the journal, cut::
 
     {"SYSLOG_IDENTIFIER":"sshd","_UID":"0","__REALTIME_TIMESTAMP":"1794727061860591",
      "MESSAGE":"pam_systemd(sshd:session): Failed to create session: Maximum number of sessions
       (8192) reached, refusing further sessions."}
 
 Quirks: a node with this message has thousands of session scopes that never closed, each of them a
-live directory: it looks like dying cgroups to a reader of statistics, and is none. Only lines of
-root's processes are believed. It takes the last 300 login lines of the last hour.
+live directory: in statistics they look like dying cgroups, but are not. Only lines of root's
+processes count. The last 300 login lines of the last hour are read.
 
 >>> line = '{"MESSAGE":"Failed to create session: Maximum number of sessions (8192) reached",'
 >>> [row.fields for row in parse(line + '"_UID":"0","SYSLOG_IDENTIFIER":"sshd"}')]
@@ -27,7 +27,7 @@ from sexton.sources.kmsg.journal import GRANT, PATH, journal_text
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
 from sexton.sources.registry import source
 
-_SPEAKERS = ("sshd", "sshd-session", "CRON", "cron", "crond", "su", "sudo", "login")
+_PROGRAMS = ("sshd", "sshd-session", "CRON", "cron", "crond", "su", "sudo", "login")
 
 
 @source(PATH, rows=(ServiceEvent,), period_s=0.0, deadline_s=1.5, grant=GRANT)
@@ -39,7 +39,7 @@ class Sessions:
         self._seen: set[tuple[float | None, str]] = set()
 
     def collect(self) -> Iterable[ServiceEvent]:
-        wanted = ["-n", "300", *(part for name in _SPEAKERS for part in ("-t", name))]
+        wanted = ["-n", "300", *(part for name in _PROGRAMS for part in ("-t", name))]
         events = parse(journal_text(self._host, wanted, deadline_s=1.0))
         new = [event for event in events if (event.wall_s, event.message) not in self._seen]
         self._seen.update((event.wall_s, event.message) for event in new)  # snapshots overlap
@@ -50,7 +50,7 @@ class Sessions:
 
 
 def parse(lines: str) -> Iterator[ServiceEvent]:
-    """The lines of services that the catalogue knows, out of `journalctl -o json`."""
+    """The lines that are in the catalogue, from `journalctl -o json`."""
     for line in lines.split("\n"):  # not splitlines: JSON may hold U+2028
         if "Maximum number of sessions" not in line:
             continue

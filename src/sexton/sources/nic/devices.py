@@ -1,4 +1,4 @@
-"""`/sys/class/net`: which interfaces there are, and which of them are more than software.
+"""`/sys/class/net`: network interfaces and their drivers.
 
 Documented in the kernel's Documentation/ABI/testing/sysfs-class-net. An excerpt::
 
@@ -8,15 +8,15 @@ Documented in the kernel's Documentation/ABI/testing/sysfs-class-net. An excerpt
     /sys/class/net/eth0/device/subsystem -> ../../../../bus/virtio
     /sys/class/net/eth0/operstate: up
 
-Quirks: lo, veth, bridges, bonds, tun and ifb have no `device`. A `device` on a bus of hardware
-makes an interface physical, also where a hypervisor made that hardware up: virtio, ENA, Hyper-V.
-`bus_address` is the device's own name, the one the kernel log puts after the driver's
-(``virtio_net virtio2 eth0: …``, ``ena 0000:20:03.0: …``), so the two can be joined. The driver's
-version comes from ETHTOOL_GDRVINFO on the node itself, else from the archive's ``ethtool -i`` or
-`/sys/module/DRIVER/version`; drivers without one of their own report the kernel's. An archive made
-with a plain copy has no links: then `device/uevent` tells the same.
+Quirks: lo, veth, bridges, bonds, tun and ifb have no `device`. A `device` on a hardware bus makes
+an interface physical, also if a hypervisor emulates it: virtio, ENA, Hyper-V. `bus_address` is the
+device's name, which the kernel log prints after the driver's (``virtio_net virtio2 eth0: …``,
+``ena 0000:20:03.0: …``), so the two can be joined. The driver's version comes from ETHTOOL_GDRVINFO
+on the node itself, else from the archive's ``ethtool -i`` or `/sys/module/DRIVER/version`; drivers
+without a version report the kernel's. An archive made with a plain copy has no links: then
+`device/uevent` has the same information.
 
-No physical interface is an answer of its own: rows, and none of them physical.
+A node without a physical interface gives rows, none of them physical.
 
 >>> uevent("DRIVER=ena\\nPCI_SLOT_NAME=0000:20:03.0\\nMODALIAS=pci:v00001D0Fd0000EC20\\n")
 {'DRIVER': 'ena', 'PCI_SLOT_NAME': '0000:20:03.0', 'MODALIAS': 'pci:v00001D0Fd0000EC20'}
@@ -32,7 +32,7 @@ from sexton.sources.nic.ioctl import Ethtool
 from sexton.sources.registry import source
 
 PATH = "/sys/class/net"
-#: Buses of hardware, real or a hypervisor's. Not `netdevsim`, which is neither.
+#: Hardware buses, real or emulated. Not `netdevsim`, which is neither.
 _HARDWARE = frozenset(
     {"pci", "virtio", "vmbus", "xen", "platform", "usb", "auxiliary", "ccwgroup", "vio", "fsl-mc"}
 )
@@ -64,10 +64,10 @@ class Devices:
         device = f"{PATH}/{name}/device"
         if not _is_there(files, device):
             return Nic(name, False, None, None, None, state)
-        told = uevent(_line(files, f"{device}/uevent", whole=True) or "")
-        driver = _target(files, f"{device}/driver") or told.get("DRIVER")
+        properties = uevent(_line(files, f"{device}/uevent", whole=True) or "")
+        driver = _target(files, f"{device}/driver") or properties.get("DRIVER")
         bus = bus_of(files, device)
-        address = _target(files, device) or told.get("PCI_SLOT_NAME")
+        address = _target(files, device) or properties.get("PCI_SLOT_NAME")
         version = self._version(name, driver, ethtool)
         return Nic(name, bus in _HARDWARE, driver, version, address, state)
 
@@ -76,7 +76,7 @@ class Devices:
             try:
                 return ethtool.info(name).version or None
             except SourceError:
-                pass  # an interface of another network namespace, or gone
+                pass  # in another network namespace, or gone
         kept = _line(self._host.files, f"/commands/ethtool_i_{name}", whole=True) or ""
         for line in kept.split("\n"):
             if line.startswith("version: "):
@@ -91,15 +91,15 @@ def interfaces(files: Files) -> list[str]:
 
 
 def physical(host: Host) -> list[str]:
-    """The names of the physical ones, without asking their drivers anything."""
+    """The names of the physical interfaces, without querying their drivers."""
     reading = Devices(host)
     return [name for name in interfaces(host.files) if reading._nic(name, None).physical]
 
 
 def bus_of(files: Files, device: str) -> str | None:
     """Which bus a device sits on."""
-    told = uevent(_line(files, f"{device}/uevent", whole=True) or "")
-    named = told.get("MODALIAS", "").partition(":")[0]
+    properties = uevent(_line(files, f"{device}/uevent", whole=True) or "")
+    named = properties.get("MODALIAS", "").partition(":")[0]
     return _target(files, f"{device}/subsystem") or named or None
 
 
@@ -118,7 +118,7 @@ def _is_there(files: Files, path: str) -> bool:
 
 
 def _target(files: Files, path: str) -> str | None:
-    """The last part of where a link points."""
+    """The last component of a link's target."""
     try:
         return files.link(path).rstrip("/").rpartition("/")[2] or None
     except SourceError:

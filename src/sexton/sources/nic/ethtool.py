@@ -1,4 +1,4 @@
-"""`ethtool -S`: the driver's own counters of a physical interface, by ioctl.
+"""`ethtool -S`: driver counters of every physical interface, by ioctl.
 
 The names are the driver's: for ENA `total_resets`, `tx_timeout`, `suspected_poll_starvation`,
 `missing_tx_cmpl`, `wd_expired`, per queue `queue_5_tx_missed_tx`, and EC2's
@@ -11,9 +11,9 @@ The names are the driver's: for ENA `total_resets`, `tx_timeout`, `suspected_pol
 
 Quirks: some drivers reset their counters when the device is reset, so a counter may go down; names
 may repeat (the first is kept) and hold anything; a few drivers print section titles, which have no
-value. The number of counters changes with the number of queues: the names are asked for again
-then. At most 4,096 per interface are kept, the global ones come first. Only physical interfaces are
-asked, and one without counters is skipped.
+value. The number of counters changes with the number of queues: then the names are read again. At
+most 4,096 per interface are kept, the global ones come first. Only physical interfaces are read,
+and one without counters is skipped.
 
 >>> list(parse_text("NIC statistics:\\n     total_resets: 3\\n     [Tx]: \\n"))
 [('total_resets', 3)]
@@ -53,15 +53,15 @@ class Counters:
         if not self._nics:
             raise SourceAbsent(PATH, "no physical interface")
         rows: list[NicCounter] = []
-        answered = False
+        found_any = False
         for nic in self._nics:
             try:
-                rows.extend(self._live(nic) if self._host.live else self._kept(nic))
-                answered = True
+                rows.extend(self._live(nic) if self._host.live else self._archived(nic))
+                found_any = True
             except SourceAbsent:
                 continue  # no counters, or gone, or not collected
-        if not answered:
-            raise SourceAbsent(PATH, f"no counters of {', '.join(self._nics)}")
+        if not found_any:
+            raise SourceAbsent(PATH, f"{', '.join(self._nics)}: no counters")
         return rows
 
     def close(self) -> None:
@@ -77,12 +77,12 @@ class Counters:
             names = self._names[nic] = self._ethtool.names(nic, size)
         return _rows(nic, zip(names, self._ethtool.counters(nic, size), strict=False))
 
-    def _kept(self, nic: str) -> Iterator[NicCounter]:
+    def _archived(self, nic: str) -> Iterator[NicCounter]:
         return _rows(nic, parse_text(text(self._host.files, f"/commands/ethtool_S_{nic}")))
 
 
 def parse_text(content: str) -> Iterator[tuple[str, int]]:
-    """The counters of `ethtool -S`'s text; titles and foreign lines are skipped."""
+    """The counters in the text of `ethtool -S`; titles and unknown lines are skipped."""
     for line in content.split("\n"):
         name, colon, value = line.strip().rpartition(":")
         value = value.strip()

@@ -1,12 +1,12 @@
-r"""SIOCETHTOOL: what `ethtool -i` and `ethtool -S` ask the driver, without starting a program.
+r"""SIOCETHTOOL: what `ethtool -i` and `ethtool -S` query, without running a program.
 
 The structures are those of the kernel's include/uapi/linux/ethtool.h, in the machine's own byte
-order: a `struct ifreq` (name, pointer) leads to a command whose first word says what it is.
-Building and reading them is pure and tested; one class talks to the kernel.
+order: a `struct ifreq` (name, pointer) points to a command whose first word is its number. Building
+and parsing them is pure; one class calls the kernel.
 
-The kernel copies back as many counters *as it has*, whatever room the caller says there is, and
-that number may grow between two calls (`ethtool -L`). So the number is asked for right before, and
-the buffer is larger by a wide margin.
+The kernel copies back as many counters *as it has*, whatever size the caller gives, and that number
+may grow between two calls (`ethtool -L`). So the number is read right before, and the buffer has a
+wide margin.
 
 >>> drvinfo(struct.pack("=I32s32s32s32s32s12s5I", 3, b"ena", b"2.11.0g", b"", b"0000:20:03.0",
 ...                     b"", b"", 0, 0, 0, 0, 0))
@@ -30,14 +30,14 @@ _GDRVINFO, _GSTRINGS, _GSTATS, _GSSET_INFO = 0x03, 0x1B, 0x1D, 0x37
 _STATS_SET = 1  # ETH_SS_STATS
 _NAME_BYTES, _STRING_BYTES = 16, 32
 _DRVINFO = "I32s32s32s32s32s12s5I"
-#: Counters a driver may grow by between the question and the answer.
+#: Counters that a driver may add between the two calls.
 _MARGIN = 8192
-#: More than any driver has; beyond it the answer is junk.
+#: More than any driver has; a larger number is junk.
 _MOST_COUNTERS = 1 << 17
 
 
 class DriverInfo(NamedTuple):
-    """What `ethtool -i` shows; empty texts where the driver leaves them so."""
+    """What `ethtool -i` shows; a driver may leave fields empty."""
 
     driver: str
     version: str
@@ -48,7 +48,7 @@ def request(name: str, address: int) -> bytes:
     """A `struct ifreq` for an interface, pointing at a command."""
     raw = name.encode("utf-8", "surrogateescape")
     if not 0 < len(raw) < _NAME_BYTES or b"\0" in raw:
-        raise SourceMalformed(PATH, 0, "not an interface's name")
+        raise SourceMalformed(PATH, 0, "not an interface name")
     return struct.pack(f"{_NAME_BYTES}sP16x", raw, address)
 
 
@@ -93,8 +93,8 @@ def values(answer: bytes, order: str = "=") -> tuple[int, ...]:
 
 
 class Ethtool:
-    """A socket to ask through. Errors are `SourceError`s: an interface that is gone or a driver
-    that has no counters is `SourceAbsent`."""
+    """A socket for the ioctls. Errors are `SourceError`s: an interface that is gone or a driver
+    without counters is `SourceAbsent`."""
 
     def __init__(self) -> None:
         try:
@@ -103,30 +103,30 @@ class Ethtool:
             raise failure(PATH, error) from None
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()
 
     def info(self, name: str) -> DriverInfo:
-        """Who drives the interface."""
+        """The interface's driver."""
         command = struct.pack("=I", _GDRVINFO)
-        return drvinfo(self._ask(name, command, struct.calcsize("=" + _DRVINFO)))
+        return drvinfo(self._query(name, command, struct.calcsize("=" + _DRVINFO)))
 
     def size(self, name: str) -> int:
         """How many counters it has now."""
         command = struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _STATS_SET, 0)
-        return set_size(self._ask(name, command, len(command)))
+        return set_size(self._query(name, command, len(command)))
 
     def names(self, name: str, size: int) -> list[str]:
         """The counters' names."""
         command = struct.pack("=III", _GSTRINGS, _STATS_SET, size)
-        return strings(self._ask(name, command, 12 + (size + _MARGIN) * _STRING_BYTES))
+        return strings(self._query(name, command, 12 + (size + _MARGIN) * _STRING_BYTES))
 
     def counters(self, name: str, size: int) -> tuple[int, ...]:
         """The counters, in the names' order."""
         command = struct.pack("=II", _GSTATS, size)
-        return values(self._ask(name, command, 8 + (size + _MARGIN) * 8))
+        return values(self._query(name, command, 8 + (size + _MARGIN) * 8))
 
-    def _ask(self, name: str, command: bytes, room: int) -> bytes:
+    def _query(self, name: str, command: bytes, room: int) -> bytes:
         buffer = ctypes.create_string_buffer(command, room)
         argument = bytearray(request(name, ctypes.addressof(buffer)))
         try:

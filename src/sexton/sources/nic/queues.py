@@ -1,4 +1,4 @@
-"""Queue → interrupt → cores, through the interrupts the device itself holds.
+"""Which interrupt and which cores serve each NIC queue.
 
 `/sys/class/net/NIC/device/msi_irqs` lists them (Documentation/ABI/testing/sysfs-bus-pci); a virtio
 device's are its PCI parent's. `/proc/interrupts` gives their names, `/proc/irq/N` their cores::
@@ -15,10 +15,10 @@ Names by driver: ``virtio2-input.0`` and ``-output.0`` (never the interface's na
 
 Quirks: some kernels around 6.4 number mlx5's completion vectors one too high. gve has one block per
 queue *and* direction (`gve_tx_idx_to_ntfy`, `gve_rx_idx_to_ntfy` in gve.h): the first half of its
-blocks transmit, the second receive. A name keeps the interface's old name if that was changed after
-the interrupt was asked for: hence the join through the device and never by name. An interrupt whose
-name says no queue (management, configuration) has queue `None`. An archive has to keep sysfs' links
-for a virtio device, whose parent is found in no other way.
+blocks transmit, the second receive. An interrupt keeps the interface's old name if that was changed
+later: hence the join is by device and never by name. An interrupt whose name has no queue
+(management, configuration) has queue `None`. An archive must keep sysfs' links for a virtio device,
+whose parent cannot be found otherwise.
 
 >>> queue_of("eth0-Tx-Rx-5"), queue_of("virtio2-input.0"), queue_of("mlx5_async0@pci:0000:3b:00.0")
 ((5, 'rxtx'), (0, 'rx'), (None, 'rxtx'))
@@ -75,7 +75,7 @@ class Queues:
         }
         rows = [row for nic in nics for row in _queues(files, nic, names)]
         if not rows:
-            raise SourceAbsent(PATH, f"{', '.join(nics)}: no interrupts of its own")
+            raise SourceAbsent(PATH, f"{', '.join(nics)}: no interrupts found")
         return rows
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Queues:
 
 
 def queue_of(name: str, gve_blocks: int = 0) -> tuple[int | None, str]:
-    """The queue an interrupt's name speaks of, and its direction."""
+    """The queue in an interrupt's name, and its direction."""
     for form, direction in _FORMS:
         found = form.match(name)
         if found is not None:
@@ -96,7 +96,7 @@ def queue_of(name: str, gve_blocks: int = 0) -> tuple[int | None, str]:
 
 
 def nic_cores(queues: Iterable[NicQueue]) -> frozenset[int]:
-    """The cores that serve a network queue: where work of ours must not run."""
+    """The cores that serve a network queue: our own work must not run there."""
     return frozenset(cpu for row in queues if row.queue is not None for cpu in row.cpus)
 
 
@@ -105,13 +105,13 @@ def _queues(files: Files, nic: str, names: dict[int, str]) -> Iterator[NicQueue]
     blocks = sum(1 for irq in interrupts if _GVE_BLOCK.match(names.get(irq, "")))
     for irq in interrupts:
         name = names.get(irq, "")
-        if name:  # held by somebody: a vector the driver reserved and never used has no name
+        if name:  # a vector that the driver reserved and never used has no name
             queue, direction = queue_of(name, blocks)
             yield NicQueue(nic, queue, direction, irq, name, _cpus(files, irq))
 
 
 def _interrupts(files: Files, nic: str) -> list[int]:
-    """The device's own; a virtio device has none and its PCI parent does."""
+    """The device's interrupts; those of a virtio device belong to its PCI parent."""
     device = f"{NETWORK}/{nic}/device"
     places = [f"{device}/msi_irqs"]
     if bus_of(files, device) == "virtio":
@@ -123,7 +123,7 @@ def _interrupts(files: Files, nic: str) -> list[int]:
             continue
         return sorted(int(name) for name in listed if name.isdecimal() and len(name) < 10)
     try:
-        return [int(text(files, f"{device}/irq"))]  # one line interrupt, no MSI
+        return [int(text(files, f"{device}/irq"))]  # a line interrupt, no MSI
     except (SourceError, ValueError):
         return []
 

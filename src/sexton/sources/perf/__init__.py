@@ -3,4 +3,4 @@
 #: The others turn bytes into samples; they are for the profile engine, and dear to import.
 SOURCES = ("stacks",)
 #: The option without which no source in here is read, nor even imported.
-ASKED_BY = "--stacks"
+OPT_IN = "--stacks"

@@ -53,7 +53,7 @@ _IDLE = re.compile(
     period_s=3600,
     deadline_s=30,
     grant="sudo sexton diagnose --stacks  # needs perf: apt-get install linux-perf",
-    asked_by="--stacks",
+    opt_in="--stacks",
 )
 class Stacks:
     """Begins at the first read and gives its rows at the second, when the window closes."""

@@ -1,4 +1,4 @@
-"""`/proc/cgroups`: the controllers, the hierarchy each is on, and how many cgroups each has.
+"""`/proc/cgroups`: hierarchy and number of cgroups of each controller.
 
 Documented in the kernel's Documentation/admin-guide/cgroup-v1/cgroups.rst and in cgroups(7).
 An excerpt (6.1, hybrid: `memory` on a v1 hierarchy of its own)::
@@ -7,11 +7,11 @@ An excerpt (6.1, hybrid: `memory` on a v1 hierarchy of its own)::
     cpuset	2	1	1
     memory	6	115	1
 
-Quirks: `num_cgroups` counts dying cgroups too, and that is what makes it worth reading: minus the
-hierarchy's live directories it is the number of dying memory cgroups on v1. It is **not
+Quirks: `num_cgroups` includes dying cgroups: minus the hierarchy's live directories it is the
+number of dying memory cgroups on v1. It is **not
 namespaced**: in a container it still counts the whole node. Hierarchy 0 means v2 (or nowhere).
 Newer kernels omit controllers without v1 code; on 7.x there is no `memory` row at all, which is
-not a zero. A controller named in `cgroup_disable=` has `enabled` 0.
+not zero. A controller named in `cgroup_disable=` has `enabled` 0.
 
 >>> list(parse("#subsys_name\\thierarchy\\tnum_cgroups\\tenabled\\nmemory\\t6\\t115\\t1\\n"))
 [Controller(name='memory', hierarchy=6, cgroups=115, enabled=True)]

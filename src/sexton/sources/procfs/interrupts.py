@@ -1,4 +1,4 @@
-"""`/proc/interrupts`: how often each interrupt fired on each online core since boot.
+"""`/proc/interrupts`: interrupts per line and core since boot.
 
 Written by `show_interrupts` (kernel/irq/proc.c) and the architecture's `arch_show_interrupts`.
 An excerpt::
@@ -10,11 +10,11 @@ An excerpt::
     ERR:          0
 
 Quirks: only online cores have a column, so the header gives the cores' numbers and they may have
-holes. A device's line goes on with the chip, the hardware number and trigger, and after two
-spaces the names its drivers asked for, with commas where a line is shared: `name` is only those
-(and "" where nobody holds the line: it then ends in padding). A named line (`LOC`, `RES`, …) has a
+holes. A device's line continues with the chip, the hardware number and trigger, and after two
+spaces the drivers' names, with commas if the line is shared: `name` is only those (and "" if the
+line is unused: it then ends in padding). A named line (`LOC`, `RES`, …) has a
 description instead. `ERR` and `MIS` (`Err` on arm) are one number for the whole machine and no
-core's: not kept. With 256 cores and 2,000 lines the file is megabytes; hence the slow period.
+core's: not kept. With 256 cores and 2,000 lines the file has megabytes; hence the long period.
 
 >>> text = '''           CPU0       CPU2
 ...  36:          0     142463 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
@@ -65,7 +65,7 @@ def parse(text: str) -> Iterator[Interrupt]:
 
 
 def _name(irq: str, label: str) -> str:
-    """Who holds a device's line, or what a named line says of itself."""
+    """The drivers of a device's line, or the description of a named one."""
     if not irq.isdecimal():
         return label.strip()
     return "" if label.endswith(" ") else label.rpartition("  ")[2].strip()

@@ -1,15 +1,15 @@
-"""`/proc/irq/N/smp_affinity_list` and `effective_affinity_list`: where an interrupt may fire.
+"""`/proc/irq/N/smp_affinity_list` and `effective_affinity_list`: the cores of each interrupt.
 
 Documented in the kernel's Documentation/core-api/irq/irq-affinity.rst. An excerpt::
 
     /proc/irq/38/smp_affinity_list:       0-1
     /proc/irq/38/effective_affinity_list: 1
 
-Quirks: the allowed cores are what was asked for; a controller that can aim at one core only picks
-one of them, and just the *effective* list says which. That file exists since 4.13 and only with
+Quirks: the allowed cores are the configured ones; a controller that can target only one core picks
+one of them, and only the *effective* list says which. That file exists since 4.13 and only with
 CONFIG_GENERIC_IRQ_EFFECTIVE_AFF_MASK: elsewhere `effective` is `None`. It is empty for a line that
-nobody started. A line that goes away between listing and reading is skipped. Two small reads per
-line, once per window: 2,000 lines take less than a tenth of a second.
+was never started. A line that disappears between listing and reading is skipped. Two small reads
+per line, once per window: 2,000 lines take less than a tenth of a second.
 
 >>> cpu_list("0-3,8,10-11")
 (0, 1, 2, 3, 8, 10, 11)
@@ -27,7 +27,7 @@ from sexton.model.cpu import IrqAffinity
 from sexton.sources.registry import source
 
 PATH = "/proc/irq"
-#: More cores than Linux can be built for: a list beyond it is junk, and must not eat our memory.
+#: More cores than Linux can be built for: a longer list is junk.
 _MOST_CPUS = 8192
 
 

@@ -1,4 +1,4 @@
-r"""`/proc/self/mountinfo`: where the cgroup hierarchies and the tracing trees are mounted.
+r"""`/proc/self/mountinfo`: mounts of cgroup hierarchies, tracefs and debugfs.
 
 Documented in the kernel's Documentation/filesystems/proc.rst, "/proc/<pid>/mountinfo". An excerpt::
 
@@ -9,8 +9,8 @@ Fields: mount id, parent, device, **root** of the mount within its file system, 
 options, any number of optional fields up to a lone ``-``, then type, source and super options.
 
 Quirks: space, tab, newline and backslash (and ``#`` in newer kernels) come as octal escapes,
-``\040``, and are decoded here. What was mounted later on the same point hides what was there; rows
-keep the file's order, so the last one wins. In a cgroup namespace the root still reads ``/``.
+``\040``, and are decoded here. A later mount on the same point hides an earlier one; rows keep the
+file's order, so the last one wins. In a cgroup namespace the root still reads ``/``.
 A node with many containers has thousands of mounts, so only those we use are kept: `cgroup`,
 `cgroup2`, `tracefs`, `debugfs`, and a `tmpfs` that holds cgroup hierarchies (its mount point ends
 in ``/cgroup``), which is what tells hybrid and v1 from v2.
@@ -53,7 +53,7 @@ def parse(text: str) -> Iterator[Mount]:
         try:
             mount_id = int(fields[0])
         except ValueError:
-            raise SourceMalformed(PATH, number, "a mount id that is no number") from None
+            raise SourceMalformed(PATH, number, "a mount id that is not a number") from None
         super_options = tuple(_decoded(option) for option in options.split(","))
         root = _decoded(fields[3])
         yield Mount(mount_id, root, mount_point, fstype, _decoded(source), super_options)

@@ -1,4 +1,4 @@
-"""`/proc/net/dev`: every network interface's byte, packet, error and drop counters.
+"""`/proc/net/dev`: bytes, packets, errors and drops of each interface.
 
 Documented in the kernel's Documentation/filesystems/proc.rst, "Network info". An excerpt::
 
@@ -38,7 +38,7 @@ def parse(text: str) -> Iterator[NetDevice]:
         try:
             values = [int(column) for column in rest.split()]
         except ValueError:
-            raise SourceMalformed(_SHOWN, number, "counters that are no numbers") from None
+            raise SourceMalformed(_SHOWN, number, "counters that are not numbers") from None
         if len(values) < 12:
             raise SourceMalformed(_SHOWN, number, f"{len(values)} counters, 16 expected")
         yield NetDevice(name.strip(" "), *values[:4], *values[8:12])

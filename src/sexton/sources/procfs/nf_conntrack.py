@@ -1,4 +1,4 @@
-"""`/proc/net/stat/nf_conntrack`: how full the kernel's table of tracked connections is.
+"""`/proc/net/stat/nf_conntrack`: size, limit and drops of the conntrack table.
 
 Written by `ct_cpu_seq_show` (net/netfilter/nf_conntrack_standalone.c, CONFIG_NF_CONNTRACK_PROCFS);
 the limit is documented in the kernel's Documentation/networking/nf_conntrack-sysctl.rst. A line of
@@ -12,14 +12,14 @@ and `/proc/sys/net/netfilter/nf_conntrack_max`::
 
     262144
 
-Quirks: `entries` is the whole table's, the same on every line; the rest are each core's own, added
-up here, 32 bits wide, and wrap. Columns are found by name: which there are changed (`searched`,
-`delete_list`, `clashres`, `chainlength`). All of it is one network namespace's, ours or (through
-``--root``) that of the host's init; `/proc/sys/net` is always the reader's, but the limit is one
-for all of them (only the first may set it, up to 6.18 at least), and each holds as many. 0 is no
-limit. A kernel without the file still tells the count by `nf_conntrack_count`. Where the module is
-not loaded there is neither, and no connection is tracked at all; it is loaded by the first firewall
-or address translation rule that asks for a connection's state.
+Quirks: `entries` is the whole table's, the same on every line; the rest are per core, summed here,
+32 bits wide, and wrap. Columns are found by name, since they changed (`searched`, `delete_list`,
+`clashres`, `chainlength`). All of it is for one network namespace, ours or (through ``--root``)
+that of the host's init. `/proc/sys/net` is always the reader's, but all namespaces share the limit
+(only the first may set it, up to 6.18 at least), and it applies to each of them. 0 means no limit.
+A kernel without the file still has the count in `nf_conntrack_count`. If the module is not loaded
+there is neither, and no connection is tracked; the first firewall or NAT rule that needs connection
+state loads it.
 
 >>> parse("entries found drop early_drop\\n00000010 0 2 0\\n00000010 0 1 0\\n", 64)
 Conntrack(count=16, maximum=64, drops=3, early_drops=0, insert_failed=None)
@@ -43,7 +43,7 @@ _WANTED = ("drop", "early_drop", "insert_failed")
 
 @source(PATH, rows=(Conntrack,), period_s=5.0)
 class NfConntrack:
-    """The table's state, from whichever of the files there are."""
+    """The table's state, from the files that exist."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -67,29 +67,29 @@ class NfConntrack:
 
     def _number(self, path: str) -> int | None:
         try:
-            said = text(self._host.files, path).strip()
+            content = text(self._host.files, path).strip()
         except SourceAbsent:
             return None
-        return number(path, said)
+        return number(path, content)
 
 
-def number(path: str, said: str) -> int:
-    """A limit or a count that is alone in its file.
+def number(path: str, content: str) -> int:
+    """A file that holds one number.
 
     >>> number(MAXIMUM, "262144")
     262144
     """
-    if not (said.isascii() and said.isdigit()) or int(said) >> 63:
+    if not (content.isascii() and content.isdigit()) or int(content) >> 63:
         raise SourceMalformed(path, 1, "not a number")
-    return int(said)
+    return int(content)
 
 
 def parse(content: str, maximum: int | None) -> Conntrack:
-    """The table of one namespace; `maximum` is what the limit's own file says."""
+    """The table of one namespace; `maximum` comes from the limit's own file."""
     head, *lines = content.splitlines() or [""]
     names = head.split()
     if "entries" not in names:
-        raise SourceMalformed(PATH, 1, "no line of names with entries among them")
+        raise SourceMalformed(PATH, 1, "no header with a column 'entries'")
     places = {name: names.index(name) for name in _WANTED if name in names}
     count: int | None = None
     sums = dict.fromkeys(places, 0)
@@ -104,7 +104,7 @@ def parse(content: str, maximum: int | None) -> Conntrack:
         for name, place in places.items():
             sums[name] += _hexadecimal(columns[place], line_number)
     if count is None:
-        raise SourceMalformed(PATH, 0, "names and no numbers")
+        raise SourceMalformed(PATH, 0, "no line of numbers")
     return Conntrack(count, maximum, *(sums.get(name) for name in _WANTED))
 
 

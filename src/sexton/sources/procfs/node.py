@@ -1,10 +1,12 @@
-r"""Which node this is, told by its own files and never by the network.
+r"""Host name, kernel, hardware and cloud of this node.
+
+Read from the node's own files, never over the network.
 
 `/proc/sys/kernel/{hostname,osrelease,random/boot_id}`, `/proc/uptime` and `/proc/stat` (cores
 online) are the kernel's (Documentation/admin-guide/sysctl/kernel.rst); os-release(5) names the
 distribution. `/sys/class/dmi/id/{sys_vendor,product_name}` are the machine's maker and model, and
-`/run/cloud-init/instance-data.json` keeps what the cloud said at boot (cloud-init's "Instance
-metadata" page); both are absent on many nodes, and what they would tell is `None` then. Excerpts::
+`/run/cloud-init/instance-data.json` keeps the cloud's metadata from boot (cloud-init's "Instance
+metadata" page); both are absent on many nodes, and their fields are `None` then. Excerpts::
 
     /proc/uptime:                       113243.71 226255.63
     /sys/class/dmi/id/sys_vendor:       Amazon EC2
@@ -13,16 +15,16 @@ metadata" page); both are absent on many nodes, and what they would tell is `Non
         "ami_id": "ami-0123"}}, "v1": {"availability_zone": "us-east-1b", "region": "us-east-1"}}
 
 Quirks: cloud-init writes the keys of `ds` with ``_`` or ``-``, by release. It hides some values
-from other users as ``redacted for non-root user``: those are not told. **On Azure its
+from other users as ``redacted for non-root user``: those are `None`. **On Azure its
 `availability_zone` is the fault domain**; the zone is `imds.compute.zone`, and is written here as
-Kubernetes does, ``eastus-1``. On Google's cloud it asks neither for the machine type nor for the
-image. On EC2's own hardware the model *is* the instance type, which helps where cloud-init is not
-installed. Broken JSON makes its fields `None` and never fails the source.
+Kubernetes does, ``eastus-1``. On Google's cloud it has neither the machine type nor the image. On
+EC2's own hardware the model *is* the instance type, which helps where cloud-init is not installed.
+Malformed JSON makes its fields `None` and never fails the source.
 
-`container` says which kind of container the host's own tree is, by the marks of systemd
+`container` is the kind of container the host's tree is, by the marks of systemd
 (`/run/systemd/container`, `container=` in init's environment), podman, docker and Kubernetes. A
-mark file alone may be a leftover of the image that a machine was made of: where all of our
-namespaces are the kernel's first ones it is not believed, nor in a tree that does not show them.
+mark file alone may be a leftover of the machine's image: it is ignored if all of our namespaces are
+the initial ones, and in a tree that does not show them.
 
 >>> parse_os_release('NAME="Debian GNU/Linux"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
 'Debian GNU/Linux 12 (bookworm)'
@@ -41,7 +43,7 @@ from sexton.sources.procfs import stat
 from sexton.sources.registry import source
 
 PATH = "/proc/sys/kernel"
-#: A container that bears no mark: bare runc, `unshare`.
+#: A container without a mark: bare runc, `unshare`.
 UNNAMED = "its own PID namespace"
 CLOUD_INIT = "/run/cloud-init/instance-data.json"
 #: Inode numbers of the namespaces the kernel starts with (include/linux/proc_ns.h).
@@ -55,7 +57,7 @@ _MARKS = (
 
 
 class Cloud(NamedTuple):
-    """What the cloud said of this machine; `None` = not told."""
+    """Cloud metadata; `None` = unknown."""
 
     zone: str | None = None
     region: str | None = None
@@ -65,7 +67,7 @@ class Cloud(NamedTuple):
 
 @source(PATH, rows=(Node,), period_s=0.0)
 class Identity:
-    """One row, from as many files as there are."""
+    """One row, from the files that exist."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -77,7 +79,7 @@ class Identity:
         vendor = _line(files, "/sys/class/dmi/id/sys_vendor")
         machine = _line(files, "/sys/class/dmi/id/product_name")
         cloud = parse_cloud(_text(files, CLOUD_INIT) or "")
-        told_by_model = machine if vendor == "Amazon EC2" else None
+        from_model = machine if vendor == "Amazon EC2" else None
         yield Node(
             hostname=hostname,
             kernel=kernel,
@@ -87,7 +89,7 @@ class Identity:
             os=_os(files),
             zone=cloud.zone,
             region=cloud.region,
-            instance_type=cloud.instance_type or told_by_model,
+            instance_type=cloud.instance_type or from_model,
             image=cloud.image,
             vendor=vendor,
             machine=machine,
@@ -130,30 +132,30 @@ def parse_cloud(content: str) -> Cloud:
         return Cloud()
     meta = _under(data, "ds", "meta_data")
     compute = _under(meta, "imds", "compute")
-    region = _told(data, "v1", "region") or _told(compute, "location")
-    zone = _told(data, "v1", "availability_zone")
-    if compute is not None:  # Azure, where cloud-init's zone is none
-        zone = _told(compute, "zone")
+    region = _string(data, "v1", "region") or _string(compute, "location")
+    zone = _string(data, "v1", "availability_zone")
+    if compute is not None:  # Azure, where cloud-init's zone is something else
+        zone = _string(compute, "zone")
         zone = f"{region}-{zone}" if region and zone else zone
     instance_type = (
-        _told(meta, "instance_type")
-        or _told(compute, "vmSize")
-        or _told(data, "ds", "dynamic", "instance_identity", "document", "instanceType")
+        _string(meta, "instance_type")
+        or _string(compute, "vmSize")
+        or _string(data, "ds", "dynamic", "instance_identity", "document", "instanceType")
     )
     image = (
-        _told(meta, "ami_id")
-        or _told(meta, "image")
+        _string(meta, "ami_id")
+        or _string(meta, "image")
         or _azure_image(_under(compute, "storageProfile", "imageReference"))
-        or _told(data, "ds", "dynamic", "instance_identity", "document", "imageId")
+        or _string(data, "ds", "dynamic", "instance_identity", "document", "imageId")
     )
     return Cloud(zone, region, instance_type, image)
 
 
 def _azure_image(reference: object) -> str | None:
     """A gallery image's id, or the marketplace's publisher:offer:sku:version."""
-    parts = [_told(reference, part) for part in ("publisher", "offer", "sku", "version")]
+    parts = [_string(reference, part) for part in ("publisher", "offer", "sku", "version")]
     known = [part for part in parts if part]
-    return _told(reference, "id") or ":".join(known) or None
+    return _string(reference, "id") or ":".join(known) or None
 
 
 def _under(data: object, *keys: str) -> object:
@@ -164,7 +166,7 @@ def _under(data: object, *keys: str) -> object:
     return data
 
 
-def _told(data: object, *keys: str) -> str | None:
+def _string(data: object, *keys: str) -> str | None:
     found = _under(data, *keys)
     if isinstance(found, str) and found and not found.startswith("redacted for"):
         return found
@@ -196,7 +198,7 @@ def _uptime(files: Files) -> float | None:
     try:
         uptime_s = float(content.split()[0])
     except ValueError:
-        raise SourceMalformed("/proc/uptime", 1, "no number of seconds") from None
+        raise SourceMalformed("/proc/uptime", 1, "not a number of seconds") from None
     if not 0 <= uptime_s < 1e11:  # refuses NaN as well
         raise SourceMalformed("/proc/uptime", 1, "an impossible number of seconds")
     return uptime_s
@@ -227,11 +229,11 @@ def _container(host: Host) -> str | None:
         except (SourceAbsent, SourceDenied, SourceMalformed):
             continue
         return kind
-    return UNNAMED if _apart(host) else None
+    return UNNAMED if _own_pid_namespace(host) else None
 
 
-def _apart(host: Host) -> bool:
-    """In a PID namespace whose first process is no service manager: a container by any name."""
+def _own_pid_namespace(host: Host) -> bool:
+    """In a PID namespace whose first process is not systemd: some kind of container."""
     try:
         own = host.files.link(f"{host.self_dir}/ns/pid")
     except SourceError:
@@ -240,7 +242,7 @@ def _apart(host: Host) -> bool:
 
 
 def _in_first_namespaces(host: Host) -> bool | None:
-    """`None` where that cannot be seen: in a bare tree, or without the right to look at init's."""
+    """`None` if unknown: in a bare tree, or without permission to look at init's."""
     try:
         return all(
             host.files.link(f"{host.self_dir}/ns/{kind}") == f"{kind}:[{inode}]"

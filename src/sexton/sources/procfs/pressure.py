@@ -1,4 +1,4 @@
-"""`/proc/pressure/{cpu,memory,io,irq}`: the share of time in which work stood still (PSI).
+"""`/proc/pressure/{cpu,memory,io,irq}`: pressure stall information (PSI).
 
 Documented in the kernel's Documentation/accounting/psi.rst. An excerpt of `memory`::
 
@@ -7,7 +7,7 @@ Documented in the kernel's Documentation/accounting/psi.rst. An excerpt of `memo
 
 "some": at least one task waited; "full": all of them did. Averages are percentages, the total is
 microseconds since boot. Quirks: CONFIG_PSI is needed (4.20); with `psi=0`, or on distributions
-that build it off by default, the files exist and reading them answers EOPNOTSUPP, which counts as
+that disable it by default, the files exist and reading them fails with EOPNOTSUPP, which counts as
 absent. `cpu` has no "full" line before 5.13, and for the whole machine that line is always zero.
 `irq` (6.1) has only "full" and needs CONFIG_IRQ_TIME_ACCOUNTING.
 
@@ -37,7 +37,7 @@ RESOURCES = ("cpu", "memory", "io", "irq")
     grant="boot with psi=1 on a kernel built with CONFIG_PSI=y",
 )
 class PressureFiles:
-    """Whichever of the four there are."""
+    """Those of the four files that exist."""
 
     def __init__(self, host: Host) -> None:
         self._files = host.files
@@ -52,7 +52,7 @@ class PressureFiles:
             seen = True
             yield from parse(resource, content)
         if not seen:
-            raise SourceAbsent(PATH, "pressure stall information is off")
+            raise SourceAbsent(PATH, "pressure stall information (PSI) is off")
 
     def close(self) -> None:
         pass
@@ -72,5 +72,5 @@ def parse(resource: str, content: str) -> Iterator[Pressure]:
         except (KeyError, ValueError):
             raise SourceMalformed(path, number, "not a line of averages and a total") from None
         if not math.isfinite(avg10 + avg60 + avg300):
-            raise SourceMalformed(path, number, "an average that is no number")
+            raise SourceMalformed(path, number, "an average that is not a number")
         yield Pressure(resource, kind, avg10, avg60, avg300, total_us)

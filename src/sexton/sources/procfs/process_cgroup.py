@@ -1,4 +1,4 @@
-"""`/proc/PID/cgroup`: which memory cgroup a process lives in, and whether that was removed.
+"""`/proc/PID/cgroup`: the memory cgroup of each process, even if removed.
 
 Documented in cgroups(7). Excerpts, hybrid and v2::
 
@@ -6,11 +6,11 @@ Documented in cgroups(7). Excerpts, hybrid and v2::
     8:pids:/system.slice/ecs.service
     0::/system.slice/ecs.service
 
-The line of the `memory` controller is taken (it may share its hierarchy, ``cpu,memory``), else
-the ``0::`` line: a controller that no v1 hierarchy holds is on v2. Quirks: on v2 the kernel adds
+The line of the `memory` controller is used (it may share its hierarchy, ``cpu,memory``), else the
+``0::`` line: a controller that is on no v1 hierarchy is on v2. Quirks: on v2 the kernel adds
 `` (deleted)`` to the path of a cgroup that was removed while the process (a defunct one, say) is
-still in it; on v1 it does not. A directory may of course bear that very name. A path cannot contain
-a newline, since `mkdir` refuses it there. Paths are relative to the *reader's* cgroup namespace,
+still in it; on v1 it does not. A directory may also have that name. A path cannot contain a
+newline, since cgroupfs refuses it. Paths are relative to the *reader's* cgroup namespace,
 and may start with ``/..``. Kernel threads are in ``/``.
 
 >>> parse(7, "8:pids:/a\\n4:cpu,memory:/b:c\\n0::/d\\n")
@@ -31,7 +31,7 @@ from sexton.sources.registry import source
 
 PATH = "/proc/*/cgroup"
 _MARK = " (deleted)"
-#: Names of what is left behind empty: scopes, and what container runtimes call theirs.
+#: Names of cgroups that are often left behind empty: scopes and containers.
 _LEFT_BEHIND = re.compile(
     r"\.scope$|^lxc\.|pod[0-9a-f]{8}|(containerd|nerdctl|crio|libpod|docker)-|[0-9a-f]{64}"
 )
@@ -40,7 +40,7 @@ _MOST_BYTES = 1 << 16  # a line per hierarchy, each at most a path of 4096 bytes
 
 @source(PATH, rows=(ProcessCgroup,), period_s=0.0)
 class ProcessCgroups:
-    """Every process that is in a hierarchy."""
+    """A row per process."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -75,10 +75,10 @@ class ProcessCgroups:
 
 
 def _has_scopes(host: Host) -> bool:
-    """Is there a directory of which somebody may ask who lives in it?
+    """Is there a directory whose processes matter?
 
-    Scopes and containers are those that are left behind empty. Where the census of this moment
-    knows none of them, a thousand small reads can be spared; where there is no census, not.
+    Scopes and containers are the ones that are left behind empty. If the current census has none of
+    them, a thousand small reads are saved; without a census, everything is read.
     """
     known = host.memo.get("census")
     if known is None or known[0] != host.moment:
@@ -88,7 +88,7 @@ def _has_scopes(host: Host) -> bool:
 
 
 def parse(pid: int, content: str) -> ProcessCgroup | None:
-    """The process's place in the memory hierarchy; `None` where it is in none."""
+    """The process's place in the memory hierarchy; `None` if it has none."""
     unified: str | None = None
     for number, line in enumerate(content.split("\n"), 1):
         if not line:

@@ -1,4 +1,4 @@
-"""`/proc/schedstat`: how long each core ran tasks, and how long tasks waited for it.
+"""`/proc/schedstat`: run time of each core, and time tasks waited for it.
 
 Documented in the kernel's Documentation/scheduler/sched-stats.rst. An excerpt (6.1)::
 
@@ -9,7 +9,7 @@ Documented in the kernel's Documentation/scheduler/sched-stats.rst. An excerpt (
 
 Of a core's nine numbers the last three are kept: nanoseconds run, nanoseconds waited (by all
 tasks that were ready to run there), time slices. Quirks: the file needs CONFIG_SCHEDSTATS and is
-absent on many kernels. The first six numbers stand still unless the sysctl
+absent on many kernels. The first six numbers do not change unless the sysctl
 `kernel.sched_schedstats` is 1, the last three always count. Versions 15 to 17 differ in the
 `domain` lines only; 14 and older had other columns and are refused. A newer version is read as
 long as a core's line has its nine numbers.

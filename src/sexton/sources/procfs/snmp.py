@@ -1,4 +1,4 @@
-"""`/proc/net/snmp` and `/proc/net/netstat`: TCP's own view of what got lost.
+"""`/proc/net/snmp` and `/proc/net/netstat`: TCP segments, retransmits, timeouts and resets.
 
 Documented in the kernel's Documentation/networking/snmp_counter.rst. Two files of one shape: a
 line of names, then a line of numbers, each with the same prefix. An excerpt of both::
@@ -11,7 +11,7 @@ line of names, then a line of numbers, each with the same prefix. An excerpt of 
 Quirks: the order and the set of columns differ between kernels, so a column is found by its name
 and is `None` where a kernel does not have it; `MaxConn` is -1. The counters are those of one
 network namespace, ours or (through ``--root``) that of the host's init. In a namespace other than
-the first, older kernels give no `netstat` to speak of: then its five columns are `None`.
+the first, `netstat` is missing on older kernels: then its five columns are `None`.
 
 >>> text = '''Tcp: MaxConn AttemptFails EstabResets InSegs OutSegs RetransSegs
 ... Tcp: -1 3 4 500 600 7
@@ -47,7 +47,7 @@ _EXTENDED = (
 
 @source(PATH, rows=(TcpCounters,), period_s=1.0)
 class Snmp:
-    """Both files, read one after the other."""
+    """Both files."""
 
     def __init__(self, host: Host) -> None:
         self._files = host.files
@@ -64,7 +64,7 @@ class Snmp:
 
 
 def parse(content: str) -> Iterator[TcpCounters]:
-    """One row from the text of `snmp`, with that of `netstat` after it where there is one."""
+    """One row from the text of `snmp`, followed by that of `netstat` if there is one."""
     tables = parse_tables(content, ("Tcp", "TcpExt"))
     tcp = tables.get("Tcp")
     if tcp is None or any(name not in tcp for name in _ALWAYS):
@@ -95,5 +95,5 @@ def parse_tables(content: str, wanted: Container[str]) -> dict[str, dict[str, in
         try:
             tables[prefix] = dict(zip(known, map(int, columns), strict=True))
         except ValueError:
-            raise SourceMalformed(PATH, number, f"{prefix} is not counted in numbers") from None
+            raise SourceMalformed(PATH, number, f"{prefix} counters are not numbers") from None
     return tables

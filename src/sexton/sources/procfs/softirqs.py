@@ -1,4 +1,4 @@
-"""`/proc/softirqs`: how often each core ran each kind of softirq since boot.
+"""`/proc/softirqs`: softirqs per kind and core since boot.
 
 Documented in the kernel's Documentation/filesystems/proc.rst, "softirqs". An excerpt::
 
@@ -9,7 +9,7 @@ Documented in the kernel's Documentation/filesystems/proc.rst, "softirqs". An ex
            BLOCK:          0     142462
 
 Quirks: the columns are the *possible* cores, not the online ones, so an offline core shows with
-numbers that stand still; `/proc/stat` tells which are online. The counters are 32 bits wide and
+numbers that do not change; `/proc/stat` lists the online ones. The counters are 32 bits wide and
 wrap. Kinds that the row does not name (`HI`, `IRQ_POLL`) are skipped, kinds that a kernel does
 not have are `None`.
 
@@ -44,7 +44,7 @@ def parse(text: str) -> Iterator[SoftirqCount]:
         try:
             counts[kind] = [int(column) for column in rest.split()]
         except ValueError:
-            raise SourceMalformed(PATH, number, f"{kind} is not counted in numbers") from None
+            raise SourceMalformed(PATH, number, f"{kind} counts are not numbers") from None
         if len(counts[kind]) != len(cpus):
             columns = len(counts[kind])
             raise SourceMalformed(PATH, number, f"{columns} columns for {len(cpus)} cores")
@@ -55,14 +55,14 @@ def parse(text: str) -> Iterator[SoftirqCount]:
 
 
 def header_cpus(path: str, line: str) -> list[int]:
-    """The cores a table's columns stand for: ``CPU0 CPU2`` is 0 and 2.
+    """The cores of a table's columns: ``CPU0 CPU2`` is 0 and 2.
 
     >>> header_cpus("/proc/interrupts", "      CPU0       CPU2  ")
     [0, 2]
     """
     names = line.split()
     if not names or not all(name.startswith("CPU") for name in names):
-        raise SourceMalformed(path, 1, "no header that names the cores")
+        raise SourceMalformed(path, 1, "no header with the cores")
     try:
         return [int(name[3:]) for name in names]
     except ValueError:

@@ -1,4 +1,4 @@
-"""`/proc/net/softnet_stat`: what each core's share of the network stack did with packets.
+"""`/proc/net/softnet_stat`: packets processed and dropped by each core.
 
 Written by `softnet_seq_show` (net/core/net-procfs.c): one line per online core, in hexadecimal::
 
@@ -9,9 +9,9 @@ Columns, from 0: packets processed, packets dropped because the backlog was full
 out of budget or time (`time_squeeze`), six unused, (9) wake-ups by receive packet steering, (10)
 flow limit drops, (11) the backlog's length now, (12) **the core's number**.
 
-Quirks: offline cores have no line. Older kernels end after column 8, 9 or 10: there the line's
-place is taken for the core's number, which is right as long as no core in front of it is offline;
-the columns they lack are `None`. The numbers are node-wide, not per network namespace, 32 bits
+Quirks: offline cores have no line. Older kernels end after column 8, 9 or 10: there the line number
+is used as the core's number, which is right as long as no lower core is offline; the columns they
+lack are `None`. The numbers are node-wide, not per network namespace, 32 bits
 wide, and wrap.
 
 >>> rows = parse("0000255a 00000001 00000003" + " 00000000" * 9 + " 00000007\\n")

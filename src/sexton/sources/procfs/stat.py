@@ -1,4 +1,4 @@
-"""`/proc/stat`: where each core's time went since boot, in USER_HZ ticks.
+"""`/proc/stat`: CPU time of each core since boot, in USER_HZ ticks.
 
 Documented in the kernel's Documentation/filesystems/proc.rst, "Miscellaneous kernel statistics".
 An excerpt::
@@ -11,7 +11,7 @@ An excerpt::
 Quirks: USER_HZ is 100 on every architecture Linux offers to user space, so a tick is 10 ms.
 `guest` is already inside `user`. `iowait` may go *down* (proc.rst says so); `steal` came with
 2.6.11. Offline cores have no line, so numbers may have holes. The first `cpu` line is the sum over
-cores, the very average that hides a burnt core: not kept.
+all cores, the average that hides a saturated core: not kept.
 
 >>> [(row.cpu, row.system_ms) for row in parse("cpu0 1132 34 1441 11311718 3675 127 438 0 0 0\\n")]
 [(0, 14410)]

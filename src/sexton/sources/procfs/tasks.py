@@ -1,34 +1,34 @@
-r"""`/proc/PID/stat` and `/proc/PID/task/TID/stat`: who burns CPU, and on which core.
+r"""`/proc/PID/stat` and `/proc/PID/task/TID/stat`: CPU time of processes and threads, by core.
 
 Documented in the kernel's Documentation/filesystems/proc.rst, table 1-4, and in proc(5). An
 excerpt::
 
     1 (systemd) S 0 1 1 0 -1 4194560 10123 401215 40 362 50 117 1034 543 20 0 1 0 3 …
 
-A culprit is found in two steps. First every process's line is read. Its times are the sum over its
-threads, but its `processor` (field 39) is that of the *leader* alone, which is the wrong core for
-any program with worker threads (kubelet, for one). So second, the threads of those processes whose
-time moved are read, and a thread's own time and `processor` say who held a core.
+It takes two steps. First every process's line is read. Its times are the sum over its threads, but
+its `processor` (field 39) is the *leader's*, which is the wrong core for any program with worker
+threads (such as kubelet). So second, the threads of the processes that used CPU time are read, and
+a thread's own time and `processor` say what held a core.
 
 Quirks:
 
-- The name stands in parentheses and may contain any byte but NUL, among them ``)``, spaces and
+- The name is in parentheses and may contain any byte but NUL, among them ``)``, spaces and
   newlines (``a) R 1\nx``): it goes from the first ``(`` to the *last* ``)``.
 - A process that ends between listing and reading is skipped; an empty file (a snapshot taken by a
-  shell while the process ended) counts as ended too. With `hidepid` others' processes are hidden:
-  they are skipped, and only where none can be read at all the source is denied.
+  shell while the process ended) counts as ended too. With `hidepid` other users' processes are
+  hidden: they are skipped, and the source is denied only if none can be read.
 - Defunct processes have state ``Z`` until their parent waits for them.
 - Page faults are the process's own, over all its threads: minor ones (`minflt`) found their page in
-  memory, major ones (`majflt`) waited for a disk. Those of its dead children are not in them.
+  memory, major ones (`majflt`) waited for a disk. Those of its dead children are not included.
 - Times are in ticks of 10 ms. `start_ms` is since boot; with the pid it tells apart two processes
   that had the same pid one after the other.
 
-What is bounded: threads are read of the `_MOST_MOVERS` processes that moved most, each by at least
-`_MOVED` of one core since the last scan, and for `_KEEP_SCANS` scans more, so that two readings of
-one thread exist to make a difference of. Of one process at most `_MOST_THREADS` threads are read,
-those with the lowest thread ids, and `_MOST_IN_ALL` in one scan, the busiest process first.
-A snapshot is read only once, so nothing can move in it: there the threads it holds are read within
-the same bounds, of the processes with the most CPU time first.
+Limits: threads are read of the `_MOST_MOVERS` busiest processes, each of which used at least
+`_MOVED` of one core since the last scan, and for `_KEEP_SCANS` scans more, so that there are two
+readings of a thread to compare. At most `_MOST_THREADS` threads of one process are read, those with
+the lowest thread ids, and `_MOST_IN_ALL` in one scan, the busiest process first. A snapshot is read
+only once, so nothing can be compared: there the threads are read within the same limits, starting
+with the processes with the most CPU time.
 
 >>> row = parse_process(b"7 (a) R 1\nx) S 1 7 7 0 -1 4194560 0 0 0 0 50 117 0 0 20 0 3 0 543 0"
 ...                     b" 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0\n")
@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host
-from sexton.host.open_files import HeldFiles
+from sexton.host.reader import HeldFiles
 from sexton.model.task import Process, Thread
 from sexton.sources.procfs.stat import TICK_MS
 from sexton.sources.registry import source
@@ -54,23 +54,23 @@ _MOST_MOVERS = 24
 _KEEP_SCANS = 3
 _MOST_THREADS = 512
 _MOST_IN_ALL = 2048
-_MOST_BYTES = 4000  # a line of some 300: less than a page, so one read gets it
+_MOST_BYTES = 4000  # a line has about 300; below a page, one read is enough
 #: PF_KTHREAD in include/linux/sched.h; the same bit since 2.6.27.
 _KERNEL_THREAD = 0x00200000
 
 
 @source(PATH, rows=(Process, Thread), period_s=2.0)
 class Tasks:
-    """Every process, and the threads of those that moved."""
+    """Every process, and the threads of busy ones."""
 
     def __init__(self, host: Host) -> None:
         self._files = host.files
         self._held = HeldFiles() if host.live and host.lasting else None
         self._snapshot = host.moment is not None
         self._began_s = 0.0
-        self._burnt_ms: dict[tuple[int, int], int] = {}
+        self._used_ms: dict[tuple[int, int], int] = {}
         self._followed: dict[tuple[int, int], int] = {}
-        #: Each process's last line and what it meant: most of a node sleeps, and says the same.
+        #: Each process's last line, parsed: most processes sleep, and their line stays the same.
         self._known: dict[str, tuple[bytes, Process]] = {}
 
     def collect(self) -> Iterator[Process | Thread]:
@@ -110,27 +110,27 @@ class Tasks:
             self._held.keep_only({f"/proc/{name}/stat" for name in self._known})
         if denied and not found:
             raise denied
-        if not found:  # at least we ourselves run: no process at all means no procfs
-            raise SourceAbsent(PATH, "no process is to be seen in /proc")
+        if not found:  # at least sexton runs: no process means no procfs
+            raise SourceAbsent(PATH, "no processes in /proc")
         return found
 
     def _worth_a_look(self, processes: list[Process], passed_s: float) -> list[Process]:
         """Whose threads to read, the busiest first."""
-        burnt = {_key(process): _burnt(process) for process in processes}
+        used = {_key(process): _used_ms(process) for process in processes}
         if self._snapshot:
-            return sorted(processes, key=_burnt, reverse=True)
-        before, self._burnt_ms = self._burnt_ms, burnt
+            return sorted(processes, key=_used_ms, reverse=True)
+        before, self._used_ms = self._used_ms, used
         if not before:
             return []
-        # A process that was not there at the last scan burnt all it has since then.
-        moved = {key: ms - before.get(key, 0) for key, ms in burnt.items()}
+        # A process that is new since the last scan used all its time since then.
+        moved = {key: ms - before.get(key, 0) for key, ms in used.items()}
         least_ms = _MOVED * 1000 * passed_s
         movers = sorted(
             (key for key, ms in moved.items() if ms > 0 and ms >= least_ms),
             key=lambda key: moved[key],
             reverse=True,
         )
-        followed = {key: left - 1 for key, left in self._followed.items() if left and key in burnt}
+        followed = {key: left - 1 for key, left in self._followed.items() if left and key in used}
         followed.update(dict.fromkeys(movers[:_MOST_MOVERS], _KEEP_SCANS))
         self._followed = followed
         worth = [process for process in processes if _key(process) in followed]
@@ -215,5 +215,5 @@ def _key(process: Process) -> tuple[int, int]:
     return process.pid, process.start_ms
 
 
-def _burnt(process: Process) -> int:
+def _used_ms(process: Process) -> int:
     return process.user_ms + process.system_ms

@@ -1,4 +1,4 @@
-"""`/proc/vmstat`: the memory manager's gauges and counters, one name and one number a line.
+"""`/proc/vmstat`: memory counters: free pages, reclaim, faults, compaction.
 
 The names are `vmstat_text` in the kernel's mm/vmstat.c; proc.rst mentions the file only in passing.
 An excerpt::
@@ -9,8 +9,8 @@ An excerpt::
     compact_stall 0
 
 Quirks: names starting with `nr_` are gauges (pages, not bytes), nearly all others count since
-boot. Names come and go between kernels (`allocstall` became `allocstall_dma`, `_normal`, …):
-whoever asks for one that is not there gets nothing, not zero.
+boot. Names differ between kernels (`allocstall` became `allocstall_dma`, `_normal`, …): a missing
+name is unknown, not zero.
 
 >>> [(row.name, row.value) for row in parse("nr_free_pages 5914213\\npgscan_direct 0\\n")]
 [('nr_free_pages', 5914213), ('pgscan_direct', 0)]

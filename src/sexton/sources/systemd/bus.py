@@ -1,14 +1,14 @@
-"""A small D-Bus client: many calls sent at once, every answer under one deadline.
+"""A small D-Bus client: many calls in flight, one deadline for all replies.
 
-Two ways lead to systemd. ``/run/dbus/system_bus_socket`` is the system bus, open to every user for
-reading properties. ``/run/systemd/private`` is systemd's own socket, for root only: the same
-messages without a bus in between (no ``Hello``, no destination), which still answers when
-dbus-daemon is what crash-loops. The protocol is the D-Bus specification's; the wire format is
-jeepney's, imported only when a connection is opened.
+There are two sockets. ``/run/dbus/system_bus_socket`` is the system bus, where every user may read
+properties. ``/run/systemd/private`` is systemd's own socket, for root only: the same messages
+without a bus in between (no ``Hello``, no destination), which still works when dbus-daemon is
+crash-looping. The protocol is the D-Bus specification's; jeepney encodes it, and is imported only
+when a connection is opened.
 
-A socket under ``--root`` is asked too, where the tree carries one: a container with the host's
-``/run`` mounted speaks to the host's systemd that way. It must not be a link, which could lead
-out of the tree to this machine's own bus.
+A socket under ``--root`` is used too, if the tree has one: that is how a container with the host's
+``/run`` mounted talks to the host's systemd. It must not be a link, which could lead out of the
+tree to this machine's own bus.
 
 >>> get("/unit/x", "org.freedesktop.systemd1.Service", "NRestarts").member
 'Get'
@@ -39,12 +39,12 @@ BUS = "/run/dbus/system_bus_socket"
 PRIVATE = "/run/systemd/private"
 SYSTEMD = "org.freedesktop.systemd1"
 
-#: Calls under way at once: far below dbus-daemon's limits, and small enough that neither side's
-#: socket buffer fills while the other still writes.
+#: Calls in flight: far below dbus-daemon's limits, and few enough that neither side's socket
+#: buffer fills while the other still writes.
 IN_FLIGHT = 128
 _RECEIVE_BYTES = 1 << 16
 _LONGEST_LINE = 4096
-#: A D-Bus message may be 128 MiB; nothing we ask for is near this.
+#: A D-Bus message may have 128 MiB; none of ours comes near this.
 _MOST_BYTES = 32 << 20
 
 
@@ -59,19 +59,19 @@ class Call(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """An error reply: the unit went away, or this systemd does not know the property."""
+    """An error reply: the unit is gone, or this systemd does not have the property."""
 
     name: str
     text: str
 
 
 def get(path: str, interface: str, name: str) -> Call:
-    """A named property: never ``GetAll``, which is twenty times as dear."""
+    """A named property: never ``GetAll``, which costs twenty times as much."""
     return Call(path, "org.freedesktop.DBus.Properties", "Get", "ss", (interface, name))
 
 
 class Bus:
-    """An authenticated connection; `via` is the socket a person knows it by."""
+    """An authenticated connection; `via` is the socket's path."""
 
     def __init__(self, connected: socket.socket, via: str, addressed: bool) -> None:
         from jeepney import Parser
@@ -84,28 +84,28 @@ class Bus:
         self._addressed = addressed
 
     def hello(self, deadline: float) -> None:
-        """The bus wants to be greeted before anything else."""
+        """The bus requires this call first."""
         peer = "org.freedesktop.DBus"
         (answer,) = self._exchange([Call("/org/freedesktop/DBus", peer, "Hello")], deadline, peer)
         if isinstance(answer, Refusal):
             raise SourceDenied(self.via, f"{answer.name}: {answer.text}")
 
     def call(self, call: Call, deadline: float) -> tuple[Any, ...]:
-        """One call that has to work; `deadline` is by `time.monotonic`."""
+        """One call that must succeed; `deadline` is in `time.monotonic` seconds."""
         (answer,) = self._exchange([call], deadline, SYSTEMD)
         if isinstance(answer, Refusal):
             raise _refused(self.via, call, answer)
         return answer
 
     def calls(self, calls: Sequence[Call], deadline: float) -> list[tuple[Any, ...] | Refusal]:
-        """Many calls, sent `IN_FLIGHT` at a time; answers in the order of the calls."""
+        """Many calls, sent `IN_FLIGHT` at a time; replies in the order of the calls."""
         answers: list[tuple[Any, ...] | Refusal] = []
         for start in range(0, len(calls), IN_FLIGHT):
             answers += self._exchange(calls[start : start + IN_FLIGHT], deadline, SYSTEMD)
         return answers
 
     def properties(self, wanted: Sequence[Call], deadline: float) -> list[Any]:
-        """Values of `get` calls; `None` for one that this systemd or this unit does not have."""
+        """Values of `get` calls; `None` for a property that this systemd or unit does not have."""
         return [
             None if isinstance(answer, Refusal) else _value(self.via, answer)
             for answer in self.calls(wanted, deadline)
@@ -131,17 +131,17 @@ class Bus:
                 message = self._next(deadline)
                 index, answer = _reply(message, first)
                 if index is None or not 0 <= index < len(calls) or answers[index] is not None:
-                    continue  # a signal (NameAcquired), or the reply to a call given up on
+                    continue  # a signal (NameAcquired), or a late reply
                 answers[index] = answer
                 missing -= 1
         except TimeoutError:
-            raise SourceTimeout(self.via, f"{missing} of {len(calls)} calls unanswered") from None
+            raise SourceTimeout(self.via, f"no reply to {missing} of {len(calls)} calls") from None
         except OSError as error:
-            raise SourceMalformed(self.via, 0, f"hung up: {error.strerror}") from None
+            raise SourceMalformed(self.via, 0, f"connection lost: {error.strerror}") from None
         return [answer for answer in answers if answer is not None]
 
     def _bytes(self, call: Call, destination: str) -> bytes:
-        """The call as sent, under the next serial; half of a call's cost, so it is kept."""
+        """The encoded call with the next serial; cached: encoding is half of a call's cost."""
         if call.member != "Get":
             return bytes(self._message(call, destination).serialise(serial=self._serial))
         written = self._written.get(call)
@@ -165,16 +165,16 @@ class Bus:
             try:
                 message = self._parser.get_next_message()
             except (ValueError, KeyError, IndexError, TypeError, struct.error) as error:
-                raise SourceMalformed(self.via, 0, f"no D-Bus message: {error}") from None
+                raise SourceMalformed(self.via, 0, f"not a D-Bus message: {error}") from None
             if message is not None:
                 return message
             self._wait(deadline)
             piece = self._socket.recv(_RECEIVE_BYTES)
             received += len(piece)
             if not piece:
-                raise SourceMalformed(self.via, 0, "hung up before it had answered")
+                raise SourceMalformed(self.via, 0, "connection closed before the reply")
             if received > _MOST_BYTES:
-                raise SourceMalformed(self.via, 0, f"one answer of over {_MOST_BYTES:,} bytes")
+                raise SourceMalformed(self.via, 0, f"a reply of over {_MOST_BYTES:,} bytes")
             self._parser.add_data(piece)
 
     def _wait(self, deadline: float) -> None:
@@ -185,13 +185,13 @@ class Bus:
 
 
 def open_bus(host: Host, deadline: float) -> Bus:
-    """The system bus, else (as root) systemd's private socket."""
+    """Connect to the system bus, else (as root) to systemd's private socket."""
     failures: list[SourceError] = []
     for path, addressed in ((BUS, True), (PRIVATE, False)):
         try:
             if not addressed and os.geteuid() != 0:
                 host.files.status(path)
-                raise SourceDenied(path, "for root only")
+                raise SourceDenied(path, "only for root")
             return _open(host, path, addressed, deadline)
         except SourceError as error:
             failures.append(error)
@@ -218,7 +218,7 @@ def _open(host: Host, path: str, addressed: bool, deadline: float) -> Bus:
         raise SourceAbsent(path, "no such socket") from None
     except TimeoutError:
         connected.close()
-        raise SourceTimeout(path, "no greeting before the deadline") from None
+        raise SourceTimeout(path, "no reply before the deadline") from None
     except OSError as error:
         connected.close()
         raise SourceDenied(path, error.strerror or str(error)) from None
@@ -231,27 +231,27 @@ def _open(host: Host, path: str, addressed: bool, deadline: float) -> Bus:
 def _authenticate(connected: socket.socket, path: str) -> None:
     """EXTERNAL: the kernel tells the other side who we are.
 
-    BEGIN goes out with AUTH, as systemctl does it, and not after the OK: systemd's own end forgets
-    to look at a message that arrives in one piece with BEGIN, and never answers it.
+    BEGIN is sent with AUTH, as systemctl does, and not after the OK: systemd ignores a message that
+    arrives together with BEGIN, and never replies to it.
     """
     user = str(os.geteuid()).encode("ascii").hex().encode("ascii")
     connected.sendall(b"\0AUTH EXTERNAL " + user + b"\r\nBEGIN\r\n")
     line = b""
     while not line.endswith(b"\n"):
-        piece = connected.recv(1)  # no further: what follows the line is the first message
+        piece = connected.recv(1)  # not further: what follows is the first message
         if not piece:
-            raise SourceDenied(path, "hung up on our user id")
+            raise SourceDenied(path, "rejected our user id")
         line += piece
         if len(line) > _LONGEST_LINE:
-            raise SourceMalformed(path, 0, "speaks no D-Bus")
+            raise SourceMalformed(path, 0, "not a D-Bus server")
     if not line.startswith(b"OK "):
-        raise SourceDenied(path, "refused our user id")
+        raise SourceDenied(path, "rejected our user id")
 
 
 def _beneath(host: Host, path: str) -> str:
-    """The socket's place in this process's tree, with no link on the way to it."""
+    """The socket's path below `--root`, without links on the way."""
     if host.root == "/" or host.moment is not None:
-        raise SourceAbsent(path, "a snapshot has no bus to ask")
+        raise SourceAbsent(path, "not available in a snapshot")
     host.files.status(path)
     parts = path.split("/")
     for depth in range(2, len(parts) + 1):
@@ -259,8 +259,8 @@ def _beneath(host: Host, path: str) -> str:
         try:
             host.files.link(place)
         except SourceMalformed:
-            continue  # there, and no link
-        raise SourceDenied(path, f"{place} is a link, which may lead out of {host.root}")
+            continue  # exists, and is not a link
+        raise SourceDenied(path, f"{place} is a link, which could lead out of {host.root}")
     return host.root.rstrip("/") + path
 
 
@@ -290,4 +290,4 @@ def _value(via: str, body: tuple[Any, ...]) -> Any:
     match body:
         case ((str(), value),):
             return value
-    raise SourceMalformed(via, 0, "a property that is no variant")
+    raise SourceMalformed(via, 0, "a property that is not a variant")

@@ -1,9 +1,9 @@
-"""Where in the cgroup tree a unit lives, also while it has no cgroup.
+"""A unit's place in the cgroup tree, also while it has no cgroup.
 
 systemd gives ``ControlGroup`` as an empty string while a unit waits to restart (seen on 252:
-``activating (auto-restart)``), which is most of the time for a fast crash loop. Then its place is
-the last one seen, else it follows from the slice, whose name spells its path: a dash in it is a
-level (systemd.slice(5)).
+``activating (auto-restart)``), which is most of the time in a fast crash loop. Then the last known
+path is used, else the slice's, whose name encodes its path: each dash is a level
+(systemd.slice(5)).
 
 >>> slice_path("system.slice")
 '/system.slice'
@@ -30,7 +30,7 @@ UNKNOWN = ""
 
 
 def slice_path(name: str) -> str:
-    """The path a slice's name spells; empty for the root slice."""
+    """The path of a slice; empty for the root slice."""
     stem = name.removesuffix(".slice")
     if stem in ("", "-"):
         return ""
@@ -39,7 +39,7 @@ def slice_path(name: str) -> str:
 
 
 def locate(control_group: str | None, slice_name: str | None, unit: str) -> tuple[str | None, str]:
-    """A unit's cgroup path and where it was read from."""
+    """A unit's cgroup path and its origin."""
     if control_group:
         return control_group, SYSTEMD
     if slice_name:
@@ -48,7 +48,7 @@ def locate(control_group: str | None, slice_name: str | None, unit: str) -> tupl
 
 
 class Memory:
-    """The last cgroup path systemd itself gave for each unit."""
+    """The last cgroup path that systemd reported for each unit."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Memory:
         return unit in self._known
 
     def apply(self, unit: Unit) -> Unit:
-        """`unit` with its last known place, where systemd gives none now."""
+        """`unit` with its last known path, if systemd gives none now."""
         if unit.cgroup is not None and unit.cgroup_origin == SYSTEMD:
             self._known[unit.name] = unit.cgroup
             return unit

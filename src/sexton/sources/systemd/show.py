@@ -1,6 +1,6 @@
-r"""`systemctl show '*' --type=service,timer --all`: the same units, from a node's archive.
+r"""`systemctl show '*' --type=service,timer --all`: the units in a node's archive.
 
-``sexton collect`` runs it where no Python is; `systemd.units` reads it in place of D-Bus. Blocks of
+``sexton collect`` runs it; `systemd.units` reads it in place of D-Bus. Blocks of
 ``Key=Value`` lines, an empty line between units (systemctl(1)). An excerpt of systemd 252, of a
 unit in a crash loop::
 
@@ -16,7 +16,7 @@ unit in a crash loop::
 
 Quirks: keys come in systemctl's order, `Id` in the middle. Names ending in ``Monotonic`` are bare
 microseconds, but any with ``USec`` in it is a time span in words (``1min 30s``, ``infinity``).
-Values may hold ``=``. A unit that went away while it was shown has only a few keys.
+Values may hold ``=``. A unit that disappeared in between has only a few keys.
 
 >>> text = "NRestarts=97\nSlice=system.slice\nControlGroup=\nId=a.service\nRestartUSec=100ms\n"
 >>> [(unit.name, unit.restarts, unit.restart_delay_us, unit.cgroup) for unit in parse(text)]
@@ -35,7 +35,7 @@ from sexton.model.unit import Timer, Unit
 from sexton.sources.systemd.place import locate
 
 PATH = "/commands/systemctl_show"
-#: What `parse` makes use of; more does no harm, less leaves fields unknown.
+#: What `parse` uses; others do no harm, missing ones leave fields unknown.
 PROPERTIES = (
     "Id",
     "LoadState",
@@ -103,7 +103,7 @@ class _Block:
         if value in _UNSET:
             return None
         if not (value.isascii() and value.isdigit() and len(value) <= 20):
-            raise SourceMalformed(PATH, line, f"{key} is no number")
+            raise SourceMalformed(PATH, line, f"{key} is not a number")
         return int(value)
 
     def span(self, key: str) -> int | None:
@@ -111,11 +111,11 @@ class _Block:
         try:
             return None if value in _UNSET else span_us(value)
         except ValueError:
-            raise SourceMalformed(PATH, line, f"{key} is no time span") from None
+            raise SourceMalformed(PATH, line, f"{key} is not a time span") from None
 
 
 def parse(text: str) -> Iterator[Unit | Timer]:
-    """One row per service and per timer; other units are passed over."""
+    """One row per service and per timer; other units are skipped."""
     block = _Block()
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip("\r"):

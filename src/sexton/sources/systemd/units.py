@@ -1,8 +1,7 @@
-"""systemd's services and timers, over D-Bus (``org.freedesktop.systemd1``), never by `systemctl`.
+"""State and restarts of systemd services and timers, over D-Bus.
 
-Documented in org.freedesktop.systemd1(5). One ``ListUnitsByPatterns`` tells every unit's state;
-what else is wanted is asked for by name, many calls at once. What busctl shows of a unit in a crash
-loop::
+Documented in org.freedesktop.systemd1(5). One ``ListUnitsByPatterns`` gives every unit's state;
+other properties are read by name, many calls in flight. busctl on a unit in a crash loop::
 
     .Restart                        property  s  "always"
     .RestartUSec                    property  t  100000
@@ -12,15 +11,15 @@ loop::
 
 Quirks: ``GetAll`` on 200 units costs 1.8 s, named ``Get`` calls 76 ms, so `GetAll` is never used. A
 unit in a crash loop is ``activating (auto-restart)``, not ``failed``, and has no ``ControlGroup``
-then (`systemd.place` says what stands in). ``NRestarts`` came with systemd 235; it ignores manual
-restarts and can go down (`sexton.detect.restarts`). A unit may go away between listing and asking.
+then (see `systemd.place`). ``NRestarts`` came with systemd 235; it ignores manual restarts and can
+go down (`sexton.detect.restarts`). A unit may disappear between listing and reading.
 
-To stay cheap, dead units are asked for ``NRestarts`` alone, and from the second reading on so is
-every unit that never restarted and that no timer starts: its other values are the first reading's.
-Where the deadline passes after the counters were read, the rest of the asked is unknown, not stale.
+To keep it cheap, only ``NRestarts`` is read of inactive units, and from the second reading on also
+of every unit that never restarted and that no timer starts: its other values are the first
+reading's. If the deadline passes after the counters were read, the rest is unknown, not stale.
 
-A node without systemd gives one `ServiceManager` row with the name of its PID 1 and no units: that
-is an answer. In a PID namespace of its own, where the node's PID 1 cannot be seen, it is not.
+A node without systemd gives one `ServiceManager` row with the name of its PID 1 and no units. In a
+PID namespace, where the node's PID 1 is not visible, the source is absent instead.
 
 >>> repeat_us([("OnBootUSec", 5, 0), ("OnUnitActiveUSec", 3_600_000_000, 0)])
 3600000000
@@ -50,7 +49,7 @@ from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus
 from sexton.sources.systemd.place import UNKNOWN, Memory, locate
 
 DEADLINE_S = 3.0
-#: More services than any node we have heard of; past it the dead ones are left out.
+#: More services than any known node has; beyond it inactive ones are left out.
 MOST_UNITS = 2_000
 MARK = "/run/systemd/system"
 _ROOT = "/org/freedesktop/systemd1"
@@ -59,7 +58,7 @@ _VERSION = "/commands/systemctl_version"
 #: The initial PID namespace's inode, PROC_PID_INIT_INO in include/linux/proc_ns.h.
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
-#: What is asked of a unit, and the `Unit` field it becomes. The first few change with a restart.
+#: The properties read, and the `Unit` field each becomes. `_MOVING` ones change with a restart.
 _SERVICE = f"{SYSTEMD}.Service"
 _UNIT = f"{SYSTEMD}.Unit"
 _MOVING = (
@@ -75,7 +74,7 @@ _FIXED = (
     (_SERVICE, "RestartUSec", "restart_delay_us", int),
     (_UNIT, "UnitFileState", "file_state", str),
 )
-_UNTOLD: dict[str, Any] = {
+_UNKNOWN_FIELDS: dict[str, Any] = {
     **dict.fromkeys(field for _, _, field, _ in _MOVING),
     "cgroup_origin": UNKNOWN,
 }
@@ -104,7 +103,7 @@ class _Listed(NamedTuple):
     grant="sudo sexton diagnose  # on the node; in a pod: with its /run/dbus mounted, read-only",
 )
 class Units:
-    """See the module."""
+    """Services and timers; keeps one connection open."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -121,9 +120,9 @@ class Units:
         if not exists(self._host.files, MARK):
             return [self._other_manager()]
         try:
-            return self._ask(deadline)
+            return self._read(deadline)
         except SourceError:
-            self.close()  # a connection that failed once is out of step: open a new one next time
+            self.close()  # after a failure replies may be out of step: reconnect next time
             raise
 
     def close(self) -> None:
@@ -141,7 +140,7 @@ class Units:
             version = words[1] if len(words) > 1 else None
         rows = list(show.parse(text(self._host.files, show.PATH)))
         if not rows:
-            raise SourceMalformed(show.PATH, 0, "no unit in it: systemctl could not ask")
+            raise SourceMalformed(show.PATH, 0, "no units: systemctl failed")
         yield ServiceManager("systemd", version, show.PATH)
         for row in rows:
             yield self._memory.apply(row) if isinstance(row, Unit) else row
@@ -149,13 +148,13 @@ class Units:
     def _other_manager(self) -> ServiceManager:
         name = text(self._host.files, "/proc/1/comm").rstrip("\n")
         if name == "systemd":
-            raise SourceDenied(MARK, "PID 1 is systemd, but its /run is not to be seen from here")
+            raise SourceDenied(MARK, "PID 1 is systemd, but its /run is not visible from here")
         space = _link(self._host, "/proc/self/ns/pid") if self._host.live else _FIRST_PID_NAMESPACE
         if space != _FIRST_PID_NAMESPACE:
-            raise SourceAbsent(MARK, "in a PID namespace: the node's own PID 1 cannot be seen")
+            raise SourceAbsent(MARK, "in a PID namespace: the node's PID 1 is not visible")
         return ServiceManager(name, None, "/proc/1/comm")
 
-    def _ask(self, deadline: float) -> list[Row]:
+    def _read(self, deadline: float) -> list[Row]:
         if self._bus is None:
             self._bus = open_bus(self._host, deadline)
             (self._version,) = self._bus.properties([get(_ROOT, _MANAGER, "Version")], deadline)
@@ -166,7 +165,7 @@ class Units:
             key=lambda unit: not unit.awake,
         )[:MOST_UNITS]
         timers = [unit for unit in listed if unit.name.endswith(".timer") and unit.awake]
-        timer_rows = self._ask_timers(bus, timers[:MOST_UNITS], deadline)
+        timer_rows = self._read_timers(bus, timers[:MOST_UNITS], deadline)
         units = self._services(bus, services, deadline)
         manager = ServiceManager("systemd", self._version, bus.via)
         return [manager, *(units[unit.name] for unit in services), *timer_rows]
@@ -178,17 +177,17 @@ class Units:
             unit.name: _typed(count, int) for unit, count in zip(loaded, counts, strict=True)
         }
         units = {unit.name: self._known(unit, restarts.get(unit.name)) for unit in listed}
-        asked = [unit for unit in loaded if self._worth_asking(unit, restarts[unit.name])]
+        wanted = [unit for unit in loaded if self._needs_reading(unit, restarts[unit.name])]
         try:
-            self._fill(bus, asked, units, deadline)
-        except SourceTimeout:  # the counters are worth having alone; the next reading asks again
+            self._fill(bus, wanted, units, deadline)
+        except SourceTimeout:  # the counters alone are useful; the next reading tries again
             self.close()
-            units |= {unit.name: self._untold(units[unit.name]) for unit in asked}
+            units |= {unit.name: self._without_moving(units[unit.name]) for unit in wanted}
         self._units = units
         return units
 
     def _known(self, listed: _Listed, restarts: int | None) -> Unit:
-        """What the list says, on top of what an earlier reading knew."""
+        """The listed state, on top of an earlier reading's values."""
         load, active, sub = listed.load_state, listed.active_state, listed.sub_state
         before = self._units.get(listed.name)
         if before is None:
@@ -213,45 +212,45 @@ class Units:
             before, load_state=load, active_state=active, sub_state=sub, restarts=restarts
         )
 
-    def _worth_asking(self, listed: _Listed, restarts: int | None) -> bool:
+    def _needs_reading(self, listed: _Listed, restarts: int | None) -> bool:
         before = self._units.get(listed.name)
         if restarts or listed.active_state in ("activating", "deactivating", "failed"):
             return True
         if any(timer.unit == listed.name for timer in self._timers.values()):
-            return True  # it comes and goes without a restart
+            return True  # it starts and stops without a restart
         if before is None or before.main_start_us is None:
             return listed.awake
         return (before.active_state, before.restarts) != (listed.active_state, restarts)
 
     def _fill(
-        self, bus: Bus, asked: list[_Listed], units: dict[str, Unit], deadline: float
+        self, bus: Bus, listed: list[_Listed], units: dict[str, Unit], deadline: float
     ) -> None:
-        """Replace the rows of the `asked` by full ones."""
+        """Replace the rows of these units by full ones."""
         wanted = []
-        for unit in asked:
+        for unit in listed:
             fixed = () if units[unit.name].restart_policy else _FIXED
             wanted += [(unit, *item) for item in (*_MOVING, *fixed)]
         values = bus.properties([get(u.path, face, name) for u, face, name, *_ in wanted], deadline)
-        changes: dict[str, dict[str, Any]] = {unit.name: {} for unit in asked}
+        changes: dict[str, dict[str, Any]] = {unit.name: {} for unit in listed}
         for (unit, _, _, field, kind), value in zip(wanted, values, strict=True):
             changes[unit.name][field] = _typed(value, kind)
-        homeless = [
-            u for u in asked if not changes[u.name]["cgroup"] and not self._memory.knows(u.name)
+        unplaced = [
+            u for u in listed if not changes[u.name]["cgroup"] and not self._memory.knows(u.name)
         ]
-        slices = bus.properties([get(u.path, _SERVICE, "Slice") for u in homeless], deadline)
-        slice_of = {u.name: _typed(value, str) for u, value in zip(homeless, slices, strict=True)}
-        for unit in asked:
+        slices = bus.properties([get(u.path, _SERVICE, "Slice") for u in unplaced], deadline)
+        slice_of = {u.name: _typed(value, str) for u, value in zip(unplaced, slices, strict=True)}
+        for unit in listed:
             found = changes[unit.name]
             found["cgroup"], found["cgroup_origin"] = locate(
                 found["cgroup"], slice_of.get(unit.name), unit.name
             )
             units[unit.name] = self._memory.apply(replace(units[unit.name], **found))
 
-    def _untold(self, unit: Unit) -> Unit:
-        """Without what moves: an earlier reading's values would pass for this one's."""
-        return self._memory.apply(replace(unit, **_UNTOLD))
+    def _without_moving(self, unit: Unit) -> Unit:
+        """Without the moving values, which would be an earlier reading's."""
+        return self._memory.apply(replace(unit, **_UNKNOWN_FIELDS))
 
-    def _ask_timers(self, bus: Bus, listed: list[_Listed], deadline: float) -> list[Timer]:
+    def _read_timers(self, bus: Bus, listed: list[_Listed], deadline: float) -> list[Timer]:
         face = f"{SYSTEMD}.Timer"
         fresh = [unit for unit in listed if unit.name not in self._timers]
         names = ("Unit", "TimersMonotonic", "LastTriggerUSec", "NextElapseUSecRealtime")
@@ -281,7 +280,7 @@ def repeat_us(settings: Any) -> int | None:
 
 
 def _calendar_us(last: Any, following: Any) -> int | None:
-    """``OnCalendar`` has no period of its own: from the last run to the next is as good."""
+    """``OnCalendar`` has no period: use the time from the last run to the next."""
     before, after = _typed(last, int), _typed(following, int)
     return after - before if before and after and after > before else None
 
@@ -295,7 +294,7 @@ def _listed(bus: Bus, deadline: float) -> list[_Listed]:
     match body:
         case (list(lines),):
             return [_line(bus, line) for line in lines]
-    raise SourceMalformed(bus.via, 0, "a list of units that is none")
+    raise SourceMalformed(bus.via, 0, "not a list of units")
 
 
 def _line(bus: Bus, line: Sequence[Any]) -> _Listed:
@@ -306,7 +305,7 @@ def _line(bus: Bus, line: Sequence[Any]) -> _Listed:
 
 
 def _typed(value: Any, kind: type) -> Any:
-    """A property's value if it is there, of its type and not systemd's "infinity"."""
+    """A property's value if it has the right type and is not systemd's "infinity"."""
     return value if isinstance(value, kind) and value != _INFINITY else None
 
 

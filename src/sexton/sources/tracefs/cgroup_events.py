@@ -1,4 +1,4 @@
-r"""`cgroup:cgroup_mkdir`, `cgroup_rmdir`, `cgroup_release`: births, deaths, and the end of each.
+r"""`cgroup:cgroup_mkdir`, `cgroup_rmdir`, `cgroup_release`: cgroups created, removed and freed.
 
 Defined in the kernel's include/trace/events/cgroup.h. An excerpt of ``trace_pipe`` on 6.1,
 with the clock set to ``mono``, of a unit that systemd restarts::
@@ -7,15 +7,16 @@ with the clock set to ``mono``, of a unit that systemd restarts::
      systemd-1       [000] d..1.    46.828444: cgroup_rmdir: root=6 id=1059 level=2 path=/system.slice/demo-crash.service
      kworker/0:1-17  [000] d..1.    46.849457: cgroup_release: root=0 id=567 level=2 path=/system.slice/demo-crash.service
 
-Here 567, of hierarchy 0, is at rest after 22 ms; 1059, of the memory hierarchy, was never released:
-**a death without a release is a zombie**, by name and with no BPF, from the moment tracing starts.
-Call it one only after five seconds: a release takes milliseconds, and seconds on a busy node.
+Here 567, of hierarchy 0, is freed after 22 ms; 1059, of the memory hierarchy, was never released:
+**a removal without a release is a zombie**, with its path and without BPF, from the moment tracing
+starts. It counts as one only after five seconds: a release takes milliseconds, or seconds on a busy
+node.
 
 Quirks: the three are joined by `id` (the directory's inode since 5.5) and never by path, which the
-next incarnation uses again. The path is raw: it may hold spaces, ESC, bytes that are no UTF-8,
-and text that looks like an event; a process name may even hold a newline. The buffer overwrites
-its oldest records when nobody reads for long: they are counted in `CgroupEventGap`, and after a gap
-a missing release proves nothing. Paths are cut at 1,024 bytes.
+next incarnation reuses. The path is raw: it may hold spaces, ESC, bytes that are not UTF-8, and
+text that looks like an event; a process name may even hold a newline. The buffer overwrites its
+oldest records if it is not read in time: they are counted in `CgroupEventGap`, and after a gap a
+missing release proves nothing. Paths are cut at 1,024 bytes.
 
 >>> text = "a-1 [001] d..1.  46.486261: cgroup_rmdir: root=6 id=1059 level=2 path=/a b\n"
 >>> list(parse(text))
@@ -36,7 +37,7 @@ from sexton.sources.tracefs.instance import GRANT, CgroupTrace
 
 PATH = "/sys/kernel/tracing/instances/sexton-*/trace_pipe"
 # The first match is the kernel's own text: a process name has 15 bytes, too few to forge one, and
-# the path, which has room for it, comes last.
+# the path, which is long enough, comes last.
 _LINE = re.compile(
     r"([0-9]{1,12})\.([0-9]{6,9}): cgroup_(mkdir|rmdir|release): (.*)$", re.ASCII | re.DOTALL
 )

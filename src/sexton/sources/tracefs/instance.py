@@ -1,17 +1,17 @@
-"""A private tracing instance, and the one that follows memory cgroups from birth to release.
+"""A private tracing instance, and one that follows memory cgroups from creation to release.
 
 Tracefs is not a tree of plain files: making a directory in ``instances/`` makes a ring buffer,
-writing arms events, and reading ``trace_pipe`` takes records away. So this module opens files of
-its own, on the node itself only, and puts back what it took:
+writing arms events, and reading ``trace_pipe`` consumes records. So this module opens files itself,
+on a live node only, and removes what it made:
 
 - an instance is named ``sexton-<pid>-<start time>-<n>`` and stays armed after a ``kill -9``, so
-  opening first removes those whose process is gone (the kernel refuses, with EBUSY, to remove one
-  whose files somebody still holds: another sexton in another pid namespace is safe);
-- its buffer is small: 64 kB a core for cgroups, not the 1.4 MB of the default: about a thousand
-  events (6.18), so that a burst of deaths between two readings loses some, which `lost` counts;
-- its clock is ``mono``, CLOCK_MONOTONIC, so that events join with every other reading;
-- it is reached through a detached mount that nobody else sees (`sexton.sources.tracefs.detached`),
-  whether tracefs is mounted or not; where the kernel will not give one, through the node's mount;
+  opening first removes those whose process is gone (the kernel refuses with EBUSY to remove one
+  whose files are open: a sexton in another pid namespace is safe);
+- its buffer is small: 64 kB a core for cgroups, not the 1.4 MB of the default. That is about a
+  thousand events (6.18); a burst between two readings may lose some, which `lost` counts;
+- its clock is ``mono``, CLOCK_MONOTONIC, so that events line up with every other reading;
+- it is reached through a detached mount that nobody else sees (`detached`), whether tracefs is
+  mounted or not; where the kernel refuses one, through the node's mount;
 - cgroup events are filtered by ``root``, the hierarchy that memory is on (0 is v2).
 
 See the kernel's Documentation/trace/ftrace.rst, "Instances".
@@ -20,6 +20,7 @@ See the kernel's Documentation/trace/ftrace.rst, "Instances".
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import re
@@ -32,13 +33,12 @@ from sexton.host.host import Host
 from sexton.host.reader import failure, text
 from sexton.sources.cgroupfs.layout import controller
 from sexton.sources.procfs import mountinfo
-from sexton.sources.tracefs.detached import detached
 
 DEFAULT_MOUNT = "/sys/kernel/tracing"
 GRANT = f"sudo mount -t tracefs nodev {DEFAULT_MOUNT}"
 AS_ROOT = "sudo sexton diagnose"
 BUFFER_KB = 64
-#: What one reading takes at most; the rest stays in the buffer for the next one.
+#: The most one reading takes; the rest stays in the buffer for the next one.
 _MOST_BYTES = 4 << 20
 _CGROUP_RMDIR = "cgroup/cgroup_rmdir"
 _EVENTS = ("cgroup_mkdir", "cgroup_rmdir", "cgroup_release")
@@ -50,9 +50,9 @@ _numbers = count(1)
 
 
 class Instance:
-    """A directory of our own in ``instances/``, monotonic and not armed yet; `close` removes it.
+    """A private directory in ``instances/``, not armed yet; `close` removes it.
 
-    `mount` is the descriptor that `path` goes through where it is a mount of our own: a child that
+    `mount` is the descriptor of our own detached mount, if `path` goes through one: a child that
     inherits it can use the same path.
     """
 
@@ -81,7 +81,7 @@ class Instance:
         self.close()
 
     def write(self, name: str, content: str) -> None:
-        """Into one of the instance's files; `OSError` with its path where the kernel refuses."""
+        """Write one of the instance's files; `OSError` with its path if the kernel refuses."""
         path = f"{self.path}/{name}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -92,7 +92,7 @@ class Instance:
             os.close(descriptor)
 
     def stats(self) -> Iterator[tuple[int, str]]:
-        """Each core's number and its ``stats``; a core that goes away meanwhile is left out."""
+        """Each core's number and its ``stats``; cores that go offline are left out."""
         files = self._host.files
         for core in files.names(f"{self.path}/per_cpu"):
             number = core.removeprefix("cpu")
@@ -101,9 +101,9 @@ class Instance:
                     yield int(number), text(files, f"{self.path}/per_cpu/{core}/stats")
 
     def close(self) -> None:
-        """Take the instance away; its events with it."""
+        """Remove the instance and its events."""
         if self.path:
-            with contextlib.suppress(OSError):  # next time it is stale, and removed then
+            with contextlib.suppress(OSError):  # the next start removes it as stale
                 os.rmdir(self.path)
         if self.mount is not None:
             os.close(self.mount)
@@ -111,7 +111,7 @@ class Instance:
 
 
 class CgroupTrace(Instance):
-    """An instance armed for memory cgroups. Usable as a context manager."""
+    """An instance armed for memory cgroups."""
 
     def __init__(self, host: Host, buffer_kb: int = BUFFER_KB) -> None:
         host.require_live(DEFAULT_MOUNT)
@@ -131,7 +131,7 @@ class CgroupTrace(Instance):
             raise
 
     def read(self) -> str:
-        """Whole lines that came since the last call; never waits."""
+        """Complete lines since the last call; never blocks."""
         pieces = [self._rest]
         left = _MOST_BYTES
         while left > 0:
@@ -149,11 +149,11 @@ class CgroupTrace(Instance):
         return (whole + newline).decode("utf-8", "surrogateescape")
 
     def lost(self, among: str | None = None) -> int:
-        """How many records the buffer lost since it was last asked; `among` is what was just read.
+        """How many records were lost since the last call; `among` is what was just read.
 
-        Records are lost where a core's buffer is full, and a full one is read as more text than it
-        has bytes. After less than a quarter of that the kernel is not asked, which on a large node
-        would be a file for each of its cores, every second.
+        Records are lost when a core's buffer is full, and a full buffer reads as more text than it
+        has bytes. After less than a quarter of that the counters are not read: on a large node that
+        would be one file per core, every second.
         """
         if among is not None and len(among) < self._little:
             return 0
@@ -169,7 +169,7 @@ class CgroupTrace(Instance):
 
     def _arm(self, buffer_kb: int) -> None:
         self.write("buffer_size_kb", str(buffer_kb))
-        # Read before the first event, so that none is missed.
+        # Opened before the first event, so that none is missed.
         self._pipe = os.open(f"{self.path}/trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         for event in _EVENTS:
             self.write(f"events/cgroup/{event}/filter", f"root=={self.root}")
@@ -180,7 +180,7 @@ class CgroupTrace(Instance):
 
 
 def find_tracefs(host: Host, event: str = _CGROUP_RMDIR) -> str:
-    """Where tracefs with that event is mounted, by itself or inside debugfs."""
+    """The mount point of a tracefs with that event, on its own or inside debugfs."""
     mounts = list(mountinfo.parse(text(host.files, f"{host.self_dir}/mountinfo")))
     own = [mount.mount_point for mount in mounts if mount.fstype == "tracefs"]
     inside = [f"{mount.mount_point}/tracing" for mount in mounts if mount.fstype == "debugfs"]
@@ -198,9 +198,9 @@ def find_tracefs(host: Host, event: str = _CGROUP_RMDIR) -> str:
 
 
 def _place(host: Host, event: str) -> tuple[str, int | None]:
-    """Where tracefs can be reached: through a mount of our own, else through the node's.
+    """Path of tracefs and our mount's descriptor: a detached mount, else the node's own mount.
 
-    Ours first, since nobody can take it away while we read.
+    The detached one first, since nobody can unmount it while we read.
     """
     try:
         mount = detached("tracefs")
@@ -211,20 +211,20 @@ def _place(host: Host, event: str) -> tuple[str, int | None]:
             raise SourceDenied(DEFAULT_MOUNT, denied.detail, grant=AS_ROOT) from None
         except SourceAbsent as absent:
             if error.errno in (errno.EPERM, errno.EACCES):
-                why = f"{absent.detail}, and only root may"
+                why = f"{absent.detail}, and only root can mount it"
                 raise SourceDenied(DEFAULT_MOUNT, why, grant=AS_ROOT) from None
             raise
     return f"/proc/self/fd/{mount}", mount
 
 
 def remove_stale(host: Host, instances: str) -> int:
-    """Remove what killed processes of ours left armed; how many that were."""
+    """Remove instances that killed sextons left armed; returns how many."""
     removed = 0
     for name in host.files.names(instances):
         found = _NAME.fullmatch(name)
         if found is None or _start_time(host, int(found[1])) == int(found[2]):
             continue
-        with contextlib.suppress(OSError):  # EBUSY: somebody reads it, whom we cannot see
+        with contextlib.suppress(OSError):  # EBUSY: in use by a process we cannot see
             os.rmdir(f"{instances}/{name}")
             removed += 1
     return removed
@@ -236,9 +236,40 @@ def _memory_root(host: Host) -> int:
 
 
 def _start_time(host: Host, pid: int) -> int | None:
-    """In clock ticks since boot; `None` where there is no such process."""
+    """In clock ticks since boot; `None` if there is no such process."""
     try:
         fields = text(host.files, f"/proc/{pid}/stat").rpartition(")")[2].split()
     except SourceError:
         return None
     return int(fields[19])
+
+
+_FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
+_CLOEXEC = 1
+_CMD_CREATE = 6
+_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
+
+
+def detached(fstype: str) -> int:
+    """A descriptor of the root of a detached mount; `OSError` if the kernel refuses.
+
+    `fsopen`, `fsconfig` and `fsmount` (Linux 5.2, Documentation/filesystems/mount_api.rst) make a
+    mount that is attached nowhere: only this process can use it, it is in no mount table, and it is
+    gone when the descriptor is closed. Many C libraries have no wrappers for them, hence the
+    numbers, which are the same on every architecture.
+    """
+    context = _syscall(_FSOPEN, fstype.encode(), _CLOEXEC)
+    try:
+        _syscall(_FSCONFIG, context, _CMD_CREATE, None, None, 0)
+        return _syscall(_FSMOUNT, context, _CLOEXEC, _NOSUID_NODEV_NOEXEC)
+    finally:
+        os.close(context)
+
+
+def _syscall(number: int, *arguments: bytes | int | None) -> int:
+    library = ctypes.CDLL(None, use_errno=True)
+    result: int = library.syscall(number, *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

@@ -1,8 +1,8 @@
-r"""The black box: the last seconds of every core, event by event, in a ring that overwrites itself.
+r"""The event ring: the last seconds of every core, event by event, in an overwriting buffer.
 
 Scheduler, network softirq, interrupt and NAPI events (the kernel's include/trace/events/sched.h,
 irq.h, napi.h) go into a private instance (`sexton.sources.tracefs.instance`), 128 kB to 2 MB a
-core, about 32 MB in all, and nobody reads them until something happened. An excerpt of
+core, about 32 MB in all, and are read only after an alarm. An excerpt of
 ``per_cpu/cpu0/trace`` on 6.1::
 
      kworker/0:1-17      [000] d..2.     8.617498: sched_switch: prev_comm=kworker/0:1 prev_pid=17 prev_prio=120 prev_state=I ==> next_comm=sh next_pid=1 next_prio=120
@@ -10,14 +10,14 @@ core, about 32 MB in all, and nobody reads them until something happened. An exc
 
 Quirks:
 
-- A comm may hold anything but NUL, a newline and half an event too, and stands in the middle of the
+- A comm may hold anything but NUL, even a newline and half an event, and is in the middle of the
   text. An event is found by its head (pid, core, flags, time, name), which is longer than the 15
   bytes of a comm can forge; the name before it is a column of exactly 16 bytes.
-- That column is the *last* comm the kernel remembers of the pid, and ``<...>`` where it forgot; in
-  a `sched_switch` the true one is `prev_comm`, which is taken instead. ``<idle>`` is called by
-  its own name, ``swapper/<core>``, as `sched_switch` does.
-- Each core's own file is read and the cores are merged here: in the common ``trace`` the kernel
-  asks every core for its oldest event before it prints one.
+- That column is the *last* comm the kernel has cached for the pid, or ``<...>`` if it has none; in
+  a `sched_switch` the true one is `prev_comm`, which is used instead. ``<idle>`` becomes
+  ``swapper/<core>``, as in `sched_switch`.
+- Each core's own file is read and the cores are merged here: for the common ``trace`` the kernel
+  looks up every core's oldest event before it prints one.
 - Softirqs are filtered to NET_TX and NET_RX (2 and 3): timers and RCU would fill the ring.
 
 >>> text = b"            a\nb-3      [000] d..2.     8.617498: sched_wakeup: comm=c pid=1 prio=120\n"
@@ -52,7 +52,7 @@ EVENTS = {
     "irq/irq_handler_entry": "",
     "napi/napi_poll": "",
 }
-#: What one event costs the core it happens on, in the kernel. Two processes tossing a byte on one
+#: Kernel time of one event, on its core. Two processes passing a byte back and forth on one
 #: core (four events a turn) took 280 to 400 ns longer per event with the ring on than off, on 6.18
 #: in a virtual machine; rounded up. An estimate: caches, clocks and kernels differ.
 EVENT_NS = 500
@@ -73,13 +73,13 @@ Fields = tuple[int, int, int, str, str, str]
 
 
 def parse(content: bytes) -> Iterator[TraceEvent]:
-    """One core's events in the order of the text; what has no head belongs to none."""
+    """One core's events in the order of the text; text without a head is skipped."""
     for fields in _fields(iter([content])):
         yield TraceEvent(*fields)
 
 
 def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
-    """Every core's events from `since_ns` on, in the order of time, out of a held instance."""
+    """Every core's events from `since_ns` on, in order of time, from a paused instance."""
     cores = sorted(name for name in _names(f"{path}/per_cpu") if name.startswith("cpu"))
     parts = [_fields(_chunks(f"{path}/per_cpu/{core}/trace")) for core in cores]
     for fields in heapq.merge(*parts):
@@ -88,9 +88,9 @@ def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
 
 
 class EventRing:
-    """The ring of this node: `arm`, then `tend` every few seconds, and `dump` when it matters.
+    """The ring of this node: `arm`, then `tend` every few seconds, and `dump` after an alarm.
 
-    Over `MOST_PERCENT` of its busiest core it pauses itself until it is told to `resume`.
+    Over `MOST_PERCENT` of its busiest core it pauses until `resume`.
     """
 
     def __init__(self, host: Host) -> None:
@@ -113,7 +113,7 @@ class EventRing:
 
     @property
     def path(self) -> str:
-        """Of the instance; through `mount`, if that is not `None`, which a child must inherit."""
+        """The instance's path; a child that uses it must inherit `mount`, if there is one."""
         return "" if self._instance is None else self._instance.path
 
     @property
@@ -121,13 +121,13 @@ class EventRing:
         return None if self._instance is None else self._instance.mount
 
     def arm(self) -> RingState:
-        """Make the ring and let it run; removes first what a killed recorder left."""
+        """Make the ring and start it; first removes what a killed recorder left."""
         instance = self._instance = Instance(self._host, "sched/sched_switch")
         try:
-            # Held open from here on: the kernel will not let another sexton, which may not see our
-            # pid, remove the instance as a leftover.
+            # Kept open: then another sexton that cannot see our pid cannot remove the instance as
+            # stale.
             self._switch = os.open(f"{instance.path}/tracing_on", os.O_RDWR | os.O_CLOEXEC)
-            self._turn(False)
+            self._switch_to(False)
             instance.write("buffer_size_kb", str(buffer_kb(sum(1 for _ in instance.stats()))))
             instance.write("options/overwrite", "1")
             present = [
@@ -165,13 +165,13 @@ class EventRing:
         return max(0, *grown, 0) / (now_s - before[0])
 
     def tend(self) -> RingState:
-        """How it goes; pauses where it costs too much. To be called every few seconds."""
+        """The current state; pauses the ring if it costs too much. Call it every few seconds."""
         rate = self.rate()
         if self._mode == "on" and rate is not None and time.monotonic() >= self._grace_s:
             percent = estimated_percent(rate)
             if percent > MOST_PERCENT:
-                shown = f"about {percent:.1f} % of a core by estimate, allowed {MOST_PERCENT} %"
-                self.pause(f"{rate:,.0f} events a second: {shown}; off until a trigger")
+                cost = f"an estimated {percent:.1f} % of a core, limit {MOST_PERCENT} %"
+                self.pause(f"{rate:,.0f} events a second: {cost}; off until a trigger")
         return self.state(rate)
 
     def state(self, rate: float | None) -> RingState:
@@ -179,37 +179,37 @@ class EventRing:
         return RingState(self._mode, rate, percent, self._reason)
 
     def pause(self, reason: str) -> None:
-        """Let no event cost anything any more; what the ring holds stays."""
+        """Disable all events; the ring keeps its content."""
         if self._instance is not None:
-            self._turn(False)
+            self._switch_to(False)
             self._enable(False)
             self._mode, self._reason = "paused", reason
 
     def resume(self, reason: str, grace_s: float = 60.0) -> None:
-        """Run (again); for `grace_s` whatever it costs, since somebody wants to know."""
+        """Start (again); for `grace_s` seconds the cost limit does not apply."""
         if self._instance is None:
             raise SourceAbsent(DEFAULT_MOUNT, "the event ring is not armed")
         self._enable(True)
         self._mode, self._reason = "on", reason
         self._grace_s = time.monotonic() + grace_s
         self._before = None
-        self._turn(self._held == 0)
+        self._switch_to(self._held == 0)
 
     def hold(self) -> int:
-        """Stop writing at once, for a reader, until `release`; the time of it, monotonic ns."""
+        """Stop writing, for a reader, until `release`; returns the time, in monotonic ns."""
         self._held += 1
-        self._turn(False)
+        self._switch_to(False)
         return time.monotonic_ns()
 
     def release(self) -> None:
         self._held = max(0, self._held - 1)
         if self._held == 0 and self._mode == "on":
-            self._turn(True)
+            self._switch_to(True)
 
     def dump(self, seconds: float = 10.0) -> Iterator[TraceEvent]:
-        """The newest `seconds`, all cores in the order of time; the ring stands still meanwhile.
+        """The newest `seconds` of all cores, in order of time; the ring is stopped meanwhile.
 
-        In this process: a recorder uses `sexton.record.ring_dump`, which does not keep it waiting.
+        Runs in this process; a recorder uses `sexton.record.ring_dump`, which does not block it.
         """
         if self._instance is None:
             raise SourceAbsent(DEFAULT_MOUNT, "the event ring is not armed")
@@ -221,7 +221,7 @@ class EventRing:
             self.release()
 
     def close(self) -> None:
-        """Remove the ring and all it holds."""
+        """Remove the ring and its content."""
         if self._switch >= 0:
             os.close(self._switch)
             self._switch = -1
@@ -230,7 +230,7 @@ class EventRing:
             self._instance = None
         self._mode, self._reason = "off", "closed"
 
-    def _turn(self, on: bool) -> None:
+    def _switch_to(self, on: bool) -> None:
         if self._switch >= 0:
             os.pwrite(self._switch, b"1" if on else b"0", 0)
 
@@ -241,7 +241,7 @@ class EventRing:
 
 
 def buffer_kb(cores: int) -> int:
-    """A core's share of the memory.
+    """Buffer size of one core.
 
     >>> [buffer_kb(cores) for cores in (1, 2, 16, 96, 1024)]
     [2048, 2048, 2048, 341, 128]
@@ -250,7 +250,7 @@ def buffer_kb(cores: int) -> int:
 
 
 def estimated_percent(rate: float) -> float:
-    """Of one core, for so many events a second on it.
+    """Estimated share of one core, for this many events a second on it.
 
     >>> estimated_percent(10_000)
     0.5
@@ -259,8 +259,8 @@ def estimated_percent(rate: float) -> float:
 
 
 def _fields(chunks: Iterator[bytes]) -> Iterator[Fields]:
-    """Events out of pieces of text. One is finished when the head of the next, or the end, is seen:
-    only then it is known where its own text ends."""
+    """Events from chunks of text. An event ends where the head of the next one begins, or at the
+    end of the text."""
     rest = b""
     for chunk in chunks:
         rest += chunk
@@ -280,7 +280,7 @@ def _fields(chunks: Iterator[bytes]) -> Iterator[Fields]:
 
 
 def _column(content: bytes, dash: int) -> int:
-    """Where the line begins whose comm ends at `dash`."""
+    """Start of the line whose comm ends at `dash`."""
     start = max(0, dash - _COMM_BYTES)
     if start == 0 or content[start - 1 : start] == b"\n":
         return start
@@ -317,7 +317,7 @@ def _names(path: str) -> list[str]:
 
 
 def _chunks(path: str) -> Iterator[bytes]:
-    """A core's text, a piece at a time and never too much; nothing where the core has gone."""
+    """A core's text, in bounded pieces; nothing if the core went offline."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.explorer.server.browser.looking import told_address
 from tests.support.browser import CHROMIUM
@@ -21,6 +21,8 @@ document.addEventListener("securitypolicyviolation", (event) =>
   window.violations.push(event.violatedDirective + " " + event.blockedURI));
 """
 Opened = Callable[..., Page]
+#: Playwright waits for 5 s, which is little on a machine that does other work.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +45,9 @@ def opened(chromium: Browser) -> Iterator[Opened]:
     def open_(address: str, *, faulty: bool = False, **how: Any) -> Page:
         """A `faulty` server's answers are noted in the console, and are what the test is about."""
         how = {"viewport": {"width": 1366, "height": 768}, "reduced_motion": "reduce", **how}
-        page = chromium.new_context(**how).new_page()
+        context = chromium.new_context(**how)
+        context.set_default_timeout(60_000)
+        page = context.new_page()
         asked: list[str] = []
         wrong: list[str] = []
         page.on("request", lambda request: asked.append(request.url))

@@ -35,7 +35,7 @@ def told_address(*arguments: str) -> Iterator[str]:
 
 def drawn(page: Page) -> Page:
     """Once every lane that can be seen shows its numbers."""
-    page.locator("body[data-drawn=yes]").wait_for(timeout=30_000)
+    page.locator("body[data-drawn=yes]").wait_for(timeout=60_000)
     return page
 
 

@@ -39,7 +39,7 @@ def test_whoever_moves_is_not_moved_on_and_l_follows_again(key, opened):
         is_followed(page, False)
         before = view_of(page)
         machine.play.tell(340)
-        expect(page.locator("#overviewLabel")).to_have_text("whole: 5 min 40 s")
+        expect(page.locator("#overviewLabel")).to_have_text("total: 5 min 40 s")
         assert view_of(page) == before
         page.keyboard.press("l")
         is_followed(page, True)
@@ -58,7 +58,7 @@ def test_end_follows_where_it_is_the_end_already(opened):
         is_followed(page, True)
         start, end = view_of(page)
         machine.play.tell(320)
-        expect(page.locator("#overviewLabel")).to_have_text("whole: 5 min 20 s")
+        expect(page.locator("#overviewLabel")).to_have_text("total: 5 min 20 s")
         later = view_of(page)
         assert later[1] - later[0] == pytest.approx(end - start, abs=0.01)
         assert later[1] >= START + 320
@@ -70,7 +70,7 @@ def test_seconds_grow_into_the_last_ten_minutes(opened):
         page = drawn(opened(at))
         for seconds, words, length in ((200, "3 min 20 s", 200), (900, "15 min 0 s", 600)):
             machine.play.tell(seconds)
-            expect(page.locator("#overviewLabel")).to_have_text(f"whole: {words}")
+            expect(page.locator("#overviewLabel")).to_have_text(f"total: {words}")
             start, end = view_of(page)
             assert end - start == pytest.approx(length, abs=1)
 
@@ -93,7 +93,7 @@ def test_the_end_of_a_recorder_is_said_and_not_asked_about(opened):
         page = drawn(opened(at))
         machine.play.is_live = False
         machine.play.tell(310, live=False)
-        expect(page.locator("#tip")).to_contain_text("the recorder has ended")
+        expect(page.locator("#tip")).to_contain_text("the recorder has stopped")
         expect(page.locator("#follow")).to_be_hidden()
         machine.play.events.put(None)
         page.wait_for_timeout(300)
@@ -110,9 +110,9 @@ def test_a_recorder_that_begins_later_is_noticed(opened):
         looked_at_again(page)
         expect(page.locator("#follow")).to_be_visible()
         is_followed(page, True)
-        expect(page.locator("#overviewLabel")).to_have_text("whole: 6 min 0 s")
+        expect(page.locator("#overviewLabel")).to_have_text("total: 6 min 0 s")
         machine.play.tell(370)
-        expect(page.locator("#overviewLabel")).to_have_text("whole: 6 min 10 s")
+        expect(page.locator("#overviewLabel")).to_have_text("total: 6 min 10 s")
 
 
 def test_a_lane_that_is_new_appears_in_its_place_while_one_works(opened):
@@ -161,10 +161,10 @@ def test_a_fault_is_not_told_as_the_absence_of_resets(opened):
     machine.play.faults["next"] = 500
     with served(machine) as at:
         page = drawn(opened(at, faulty=True))
-        expect(page.locator("#chainBody")).to_contain_text("cannot be looked for: it is broken")
+        expect(page.locator("#chainBody")).to_contain_text("resets and spikes: it is broken")
         page.keyboard.press("r")
-        expect(page.locator("#tip")).to_have_text("cannot look for a reset: it is broken")
-        expect(page.locator("#said")).to_have_text("cannot look for a reset: it is broken")
+        expect(page.locator("#tip")).to_have_text("could not search for a reset: it is broken")
+        expect(page.locator("#said")).to_have_text("could not search for a reset: it is broken")
 
 
 def test_an_explanation_that_failed_is_asked_for_again(opened):
@@ -184,7 +184,7 @@ def test_events_that_cannot_be_read_say_so(opened):
     with served(machine) as at:
         page = drawn(opened(at, faulty=True))
         expect(page.locator("[data-lane=events] .coming")).to_have_text(
-            "cannot be read: it is broken"
+            "could not be read: it is broken"
         )
 
 
@@ -193,7 +193,9 @@ def test_a_server_that_is_gone_is_told_in_words(opened):
         page = drawn(opened(at, faulty=True))
         expect(page.locator("#chainBody .verdict")).to_be_visible()
     page.keyboard.press("r")
-    expect(page.locator("#tip")).to_have_text("cannot look for a reset: the server does not answer")
+    expect(page.locator("#tip")).to_have_text(
+        "could not search for a reset: the server is not responding"
+    )
 
 
 def test_the_overview_has_the_marks_outside_of_a_pasted_view(opened):
@@ -207,7 +209,7 @@ def test_the_overview_has_the_marks_outside_of_a_pasted_view(opened):
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(1, "1 piece could not be read"), (3, "3 pieces could not be read")]
+    ("count", "words"), [(1, "1 part could not be read"), (3, "3 parts could not be read")]
 )
 def test_what_could_not_be_read_is_seen_and_listed(count, words, opened):
     problems = tuple(f"<b>segment {each}</b>: cut short" for each in range(count))
@@ -217,7 +219,7 @@ def test_what_could_not_be_read_is_seen_and_listed(count, words, opened):
         expect(button).to_be_visible()
         button.focus()
         page.keyboard.press("Enter")
-        dialog = page.get_by_role("dialog", name="What could not be read")
+        dialog = page.get_by_role("dialog", name="Unreadable parts")
         expect(dialog).to_be_visible()
         expect(dialog.locator("li")).to_have_text(list(problems))
         page.keyboard.press("Escape")
@@ -227,9 +229,9 @@ def test_what_could_not_be_read_is_seen_and_listed(count, words, opened):
 def test_a_recording_of_which_nothing_can_be_read_was_not_never_made(opened):
     with served(Machine(is_empty=True, problems=("hour 12: no such file",))) as at:
         page = opened(at)
-        expect(page.locator("#empty")).to_contain_text("1 piece could not be read")
+        expect(page.locator("#empty")).to_contain_text("1 part could not be read")
         expect(page.locator("#empty li")).to_have_text("hour 12: no such file")
-        expect(page.locator("#empty")).not_to_contain_text("Nothing was recorded yet")
+        expect(page.locator("#empty")).not_to_contain_text("Nothing recorded yet")
 
 
 def test_a_sound_recording_has_no_notice(opened):

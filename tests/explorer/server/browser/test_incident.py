@@ -51,7 +51,7 @@ def samples(page: Page, before: int | None = None) -> int:
     counted = r"(?!.*reading more)([\d,]+) samples?\b"
     other = "" if before is None else rf"(?!{before:,} )"
     note = page.locator("#panelNote")
-    expect(note).to_have_text(re.compile("^" + other + counted), timeout=30_000)
+    expect(note).to_have_text(re.compile("^" + other + counted), timeout=60_000)
     return int(re.match(r"[\d,]+", note.inner_text())[0].replace(",", ""))
 
 
@@ -105,7 +105,7 @@ def test_a_brushed_span_has_its_flame_graph_functions_difference_and_explanation
     first, last = share_of(page, held["start"]), share_of(page, held["end"])
     drag(page, "average", first, last)
     of_all = samples(page)
-    expect(page.locator("[data-finding=saturated_core]")).to_be_visible(timeout=30_000)
+    expect(page.locator("[data-finding=saturated_core]")).to_be_visible(timeout=60_000)
     page.keyboard.press("/")
     page.keyboard.type("mem_cgroup_iter")
     expect(page.locator("#found")).to_contain_text("%")
@@ -115,19 +115,19 @@ def test_a_brushed_span_has_its_flame_graph_functions_difference_and_explanation
     assert 0 < of_the_core < of_all
     assert "core=0" in address(page)
     page.get_by_role("tab", name="functions").click()
-    expect(page.locator("#functionsBox tbody tr").first).to_be_visible(timeout=30_000)
+    expect(page.locator("#functionsBox tbody tr").first).to_be_visible(timeout=60_000)
     expect(page.locator("#functionsBox")).to_contain_text("mem_cgroup_iter")
     page.get_by_role("tab", name="flame graph").click()
     page.keyboard.press("B")
-    expect(page.locator("#panelNote")).to_contain_text("red grew", timeout=30_000)
+    expect(page.locator("#panelNote")).to_contain_text("red grew", timeout=60_000)
     page.locator("#byTask").fill("lab-walker")
     page.keyboard.press("Enter")
     assert "task=lab-walker" in address(page)
     assert 0 < samples(page, of_the_core) < of_the_core
     page.locator("#byTask").fill("nobody")
     page.keyboard.press("Enter")
-    said = "none of the samples here is of core 0, task nobody"
-    expect(page.locator("#panelNote")).to_contain_text(said, timeout=30_000)
+    said = "no samples match core 0, task nobody in this span"
+    expect(page.locator("#panelNote")).to_contain_text(said, timeout=60_000)
 
 
 def test_every_lane_has_a_table_that_the_keyboard_reaches(page):
@@ -138,7 +138,7 @@ def test_every_lane_has_a_table_that_the_keyboard_reaches(page):
         page.keyboard.press("j")
         assert page.evaluate("document.activeElement.id") == f"canvas-{lane}"
         page.keyboard.press("t")
-        expect(page.locator("#tableBody tbody tr").first).to_be_visible(timeout=30_000)
+        expect(page.locator("#tableBody tbody tr").first).to_be_visible(timeout=60_000)
         assert page.evaluate("document.activeElement.id") == "tableBody"
         page.keyboard.press("Escape")
         expect(page.locator("#tableDialog")).to_be_hidden()
@@ -167,9 +167,9 @@ def test_axe_finds_nothing_serious(scheme, incident, opened):
     settled(page)
     assert faults(page) == []
     page.keyboard.press("g")
-    expect(page.locator("#functionsBox tbody tr").first).to_be_visible(timeout=30_000)
+    expect(page.locator("#functionsBox tbody tr").first).to_be_visible(timeout=60_000)
     page.keyboard.press("?")
-    expect(page.locator("#helpBody")).to_contain_text("next reset")
+    expect(page.locator("#helpBody")).to_contain_text("next NIC reset")
     assert faults(page) == []
 
 
@@ -213,10 +213,10 @@ def test_every_control_of_the_span_can_be_reached(width, height, compared, incid
         words += f"&b={held - 1:.3f},{held - 0.5:.3f}"
     size = {"width": width, "height": height}
     page = drawn(opened(f"{incident}#{words}", viewport=size))
-    expect(page.locator("#panelNote")).to_contain_text("sample", timeout=30_000)
+    expect(page.locator("#panelNote")).to_contain_text("sample", timeout=60_000)
     expect(page.locator("#found")).not_to_be_empty()
     count, outside = page.evaluate(OUTSIDE)
-    assert (count, outside) == (9 if compared else 10, [])
+    assert (count, outside) == (11, [])
     assert page.evaluate("document.getElementById('flameBox').clientHeight") > 60
 
 
@@ -225,7 +225,7 @@ def test_a_search_in_an_address_is_plain_words_until_somebody_wants_a_pattern(in
     span = f"s={held['start']:.3f},{held['end']:.3f}&tab=flame"
     page = drawn(opened(f"{incident}#{span}&search={quote('mem_cgroup_(iter|x)')}"))
     found = page.locator("#found")
-    expect(found).to_have_text("not found, as plain words", timeout=30_000)
+    expect(found).to_have_text("not found, as plain words", timeout=60_000)
     page.locator("#search").press("Enter")
     expect(found).to_contain_text("%")
     page.locator("#search").fill(r"^(\w+)+!$")  # of which one name is enough to hang a page

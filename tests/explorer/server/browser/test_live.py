@@ -35,7 +35,7 @@ def recording(tmp_path: Path) -> Iterator[Path]:
         yield place
     finally:
         recorder.terminate()
-        recorder.communicate(timeout=20)
+        recorder.communicate(timeout=120)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def served(recording: Path) -> Iterator[str]:
         yield at
     finally:
         server.terminate()
-        server.communicate(timeout=20)
+        server.communicate(timeout=120)
 
 
 def test_a_recorder_is_followed_and_hostile_names_of_its_kernel_are_text(

@@ -9,10 +9,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from sexton.explorer.files.incident_page import incident_html
+from sexton.explorer.files.incident import incident_html
+from tests.explorer.files.test_incident import HOSTILE, IDLE, WHOLE, data_of, diagnosed
 from tests.explorer.server.browser.conftest import Opened
 from tests.explorer.server.browser.looking import STALL, near, pixel, settled, share_of
-from tests.explorer.test_incident_page import HOSTILE, IDLE, WHOLE, data_of, diagnosed
 from tests.support.cli import sexton
 
 pytestmark = pytest.mark.browser
@@ -72,7 +72,7 @@ def test_of_a_node_on_which_nothing_happened_nothing_is_chosen(opened: Opened, t
     assert sexton("diagnose", "--from", str(IDLE), "--html", str(out)).returncode == 0
     page = look(opened, out)
     assert not page.locator("#selectBand").is_visible()
-    expect(page.locator("#chainBody")).to_contain_text("nothing stands out")
+    expect(page.locator("#chainBody")).to_contain_text("No problems found")
 
 
 def test_zooming_below_a_second_shows_the_stacks_of_the_file(opened: Opened, report: Path):
@@ -97,7 +97,7 @@ def test_what_a_report_does_not_hold_is_said_and_never_made_up(opened: Opened, r
     page = look(opened, report)
     page.locator("#byTask").fill("python3")
     page.locator("#byTask").press("Enter")
-    expect(page.locator("#panelNote")).to_contain_text("cannot choose by task")
+    expect(page.locator("#panelNote")).to_contain_text("cannot filter by task")
 
 
 def test_the_next_reset_is_found_without_a_server(opened: Opened, report: Path):

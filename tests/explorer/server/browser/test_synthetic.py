@@ -103,7 +103,7 @@ def test_a_stall_of_five_seconds_is_seen_in_twelve_hours_of_192_cores(opened):
 def test_nothing_recorded_is_said_in_words(opened):
     with served(Machine(is_empty=True)) as at:
         page = opened(at)
-        expect(page.locator("#empty")).to_contain_text("Nothing was recorded yet")
+        expect(page.locator("#empty")).to_contain_text("Nothing recorded yet")
 
 
 def test_hostile_names_are_text_everywhere(opened):

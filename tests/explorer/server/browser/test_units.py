@@ -110,7 +110,7 @@ def test_boxes_of_a_flame_stand_within_their_parents(modules):
     boxes = called(
         modules,
         "flame",
-        "(() => { const b = m.boxesOf(a[0]); m.layBoxes(b, false); return b; })()",
+        "(() => { const b = m.boxesOf(a[0]); m.layBoxes(b, 'after'); return b; })()",
         told,
     )
     assert [box["name"] for box in boxes] == ["all", "a", "c", "b", "b"]
@@ -326,9 +326,9 @@ def test_a_flame_graph_that_failed_is_asked_for_again(modules, tab):
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"core": "3"}, "none of the samples here is of core 3"),
-        ({"task": "t", "cgroup": "/c"}, "none of the samples here is of task t, cgroup /c"),
-        ({"tab": "functions", "core": "3"}, "none of the samples here is of core 3"),
+        ({"core": "3"}, "no samples match core 3 in this span"),
+        ({"task": "t", "cgroup": "/c"}, "no samples match task t, cgroup /c in this span"),
+        ({"tab": "functions", "core": "3"}, "no samples match core 3 in this span"),
     ],
 )
 def test_a_choice_that_matches_nothing_is_not_blamed_on_missing_stacks(modules, chosen, said):
@@ -340,4 +340,4 @@ def test_functions_say_what_they_are_of(modules):
     rows = [{"name": "f", "self": 1, "total": 1, "share": 1.0}]
     told = {"rows": rows, "samples": 1, "left_out": 2, "note": "a choice: 24 times 15 s"}
     notes = called(modules, "panel", f"await {PANEL}", [told], {"tab": "functions"})
-    assert notes == ["1 sample · a choice: 24 times 15 s · 2 more functions left out"]
+    assert notes == ["1 sample · a choice: 24 times 15 s · 2 more functions not shown"]

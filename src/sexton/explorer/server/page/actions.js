@@ -1,5 +1,5 @@
 // @ts-check
-// What keys and buttons do, by name.
+// Actions of keys and buttons, by name.
 
 import {byId} from "./words.js";
 import {clampSpan, panSpan, zoomSpan} from "./axis.js";
@@ -51,9 +51,10 @@ export function actionsOf(app) {
       if (!state.select) return;
       const { start, end } = state.select, from = Math.max(start - (end - start), app.whole.start);
       if (start - from > 0.02) state.set({ baseline: { start: from, end: start } });
-      else app.say("nothing was recorded before this span");
+      else app.say("nothing recorded before this span");
     },
     search: () => { if (state.select) { state.set({ panel: true, tab: "flame" }); byId("search").focus(); } },
+    flip: () => app.panel.flip(),
     taller: () => state.set({ roomy: !state.roomy }),
     tab: () => state.set({ tab: state.tab === "flame" ? "functions" : "flame" }),
     explain: () => app.explain(state.select || app.seen()),

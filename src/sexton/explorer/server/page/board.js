@@ -10,7 +10,12 @@ import {laneLevel} from "./lanes/pieces.js";
 
 /** Milliseconds of a frame that may go into new pictures; a frame has sixteen, of which we want half. */
 const PAINT_MS = 3, MOST_MOVING = 2, MOST_AT_REST = 3;
-export const GUTTER = 208;
+/** The width of the names beside the lanes, `--gutter` in page.css. */
+const GUTTER_WIDE = 208, GUTTER_NARROW = 116;
+
+function gutterWidth() {
+  return window.matchMedia("(max-width: 600px)").matches ? GUTTER_NARROW : GUTTER_WIDE;
+}
 
 export class LaneBoard {
   /** @param {import("./source.js").RecordingAbout} recording @param {import("./state.js").PageState} state
@@ -20,7 +25,7 @@ export class LaneBoard {
     this.tiles = tiles;
     this.wake = wake;
     this.width = 0;
-    this.left = GUTTER;
+    /** Where the lanes begin. */ this.left = gutterWidth();
     this.list = byId("laneList");
     /** @type {Map<string, LaneItem>} */ this.items = new Map();
     this.recording = recording;
@@ -47,9 +52,10 @@ export class LaneBoard {
   watch() {
     new ResizeObserver((entries) => {
       const box = entries[entries.length - 1].contentRect;
-      this.width = Math.max(Math.floor(box.width) - GUTTER, 50);
+      this.left = gutterWidth();
+      this.width = Math.max(Math.floor(box.width) - this.left, 50);
       this.resize();
-      this.sheet.place(this.items.values(), GUTTER, Math.ceil(box.height), Math.min(window.devicePixelRatio || 1, 2));
+      this.sheet.place(this.items.values(), this.left, Math.ceil(box.height), Math.min(window.devicePixelRatio || 1, 2));
       this.readAll(this.state.cursor);
     }).observe(this.list);
     const seen = new IntersectionObserver((entries) => {
@@ -84,7 +90,7 @@ export class LaneBoard {
       if (this.width) item.resize(this.width, item.ratio);
       item.dirty = true;
     }
-    if (this.width) this.sheet.place(this.items.values(), GUTTER, this.sheet.tall, this.sheet.ratio);
+    if (this.width) this.sheet.place(this.items.values(), this.left, this.sheet.tall, this.sheet.ratio);
     this.wake();
   }
 
@@ -146,7 +152,7 @@ export class LaneBoard {
 
   /** Why there are none. Those that are here stay. @param {string} why */
   refuseMarks(why) {
-    for (const item of this.items.values()) if (item.lane.about.kind === "marks") item.coming.textContent = `cannot be read: ${why}`;
+    for (const item of this.items.values()) if (item.lane.about.kind === "marks") item.coming.textContent = `could not be read: ${why}`;
   }
 
   /** @param {{lane: string, number: number, start: number, end: number, lit: boolean}[]} badges */

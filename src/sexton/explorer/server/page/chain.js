@@ -1,10 +1,10 @@
 // @ts-check
-// The explanation of a span, beside the lanes: the causal chain from the root to the symptom, each
-// link with its proof. A finding is a button that goes to where its evidence is.
+// The explanation of a span: the cause chain from the root to the symptom, each link with its
+// evidence. Clicking a finding shows it in the lanes.
 
 import {byId, element, clockText, countText, fromToText} from "./words.js";
 
-/** Where a finding is best seen; the first of these lanes that the recording has.
+/** The lanes that show a finding; the first one in the recording is used.
  *  @type {Record<string, string[]>} */
 const LANES_OF = {
   saturated_core: ["cores"], starved_napi: ["softirq_wait", "cores"], softirq_flood: ["softirq_wait", "cores"],
@@ -12,7 +12,7 @@ const LANES_OF = {
   nic_resets: ["nic_faults", "nics", "events"], tcp_loss: ["tcp", "nic_faults"], job_deaths: ["events"],
   memory_pressure: ["pressure"], page_fault_storm: ["pressure"], quota_throttling: ["run_queue", "pressure"],
 };
-/** By the table that its rows are of. @type {Record<string, string>} */
+/** The lane of a finding's rows, by table. @type {Record<string, string>} */
 const LANES_OF_TABLE = {
   core_times: "cores", thread: "cores", softirq_wait: "softirq_wait", cgroup_census: "memcgs", cgroup_event: "memcgs", unit: "restarts",
   nic_counter: "nic_faults", net_device: "nics", tcp_counters: "tcp", pressure: "pressure", run_queue: "run_queue", mark: "events", kernel_event: "events",
@@ -52,7 +52,7 @@ export class ChainView {
     this.body = byId("chainBody");
   }
 
-  /** @param {import("./axis.js").Span} span @param {() => void} done @param {boolean} [quietly] what is said stays until there is something else to say */
+  /** @param {import("./axis.js").Span} span @param {() => void} done @param {boolean} [quietly] keep the old explanation until the new one arrives */
   async explain(span, done, quietly = false) {
     if (this.span && Math.abs(this.span.start - span.start) < 1e-3 && Math.abs(this.span.end - span.end) < 1e-3) return;
     this.span = span;
@@ -67,20 +67,20 @@ export class ChainView {
       this.show(told, span);
     } catch (fault) {
       if (/** @type {Error} */ (fault).name === "AbortError") return;
-      this.fail(`${fromToText(span.start, span.end)} cannot be explained: ${/** @type {Error} */ (fault).message}`);
+      this.fail(`${fromToText(span.start, span.end)} could not be explained: ${/** @type {Error} */ (fault).message}`);
     }
     this.body.removeAttribute("aria-busy");
     done();
   }
 
-  /** Nothing was told, so it can be asked for again. @param {string} why */
+  /** Shows an error; the span can be requested again. @param {string} why */
   fail(why) {
     this.span = null;
     this.steps = [];
-    this.body.replaceChildren(element("p", "warn", why), element("p", "soft", "Press e to ask again."));
+    this.body.replaceChildren(element("p", "warn", why), element("p", "soft", "Press e to retry."));
   }
 
-  /** Beside the verdict: of when it is, where that is no longer now. @param {string} words */
+  /** The time of the verdict, where it is out of date. @param {string} words */
   date(words) {
     const place = this.body.querySelector(".verdict .asOf");
     if (place && place.textContent !== words) place.textContent = words;
@@ -89,13 +89,13 @@ export class ChainView {
   /** @param {any} told @param {import("./axis.js").Span} span */
   show(told, span) {
     this.steps = stepsOf(told);
-    // A report has one explanation, and says of what.
-    const chain = (told.chains || [])[0], head = element("p", "verdict"), of = told.of ?? (told.window?.end > told.window?.start ? told.window : span); // half a second may hold no reading
+    // An HTML file has one explanation, of its whole span.
+    const chain = (told.chains || [])[0], head = element("p", "verdict"), of = told.of ?? (told.window?.end > told.window?.start ? told.window : span); // a very short span may hold no sample
     head.append(element("span", "word exit" + told.exit, WORDS[told.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
     const parts = [head];
-    if (chain && chain.links.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, joined by links that are ${chain.strength} at the weakest. Root cause first:`));
-    else if (this.steps.length) parts.push(element("p", "soft", "nothing joins these findings into a chain:"));
-    else parts.push(element("p", "", "nothing stands out in this span"));
+    if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? "every link proven" : `weakest link ${chain.strength}`}), root cause first:`));
+    else if (this.steps.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, cause unknown:`));
+    else parts.push(element("p", "", "No problems found in this span."));
     const list = element("ol", "links");
     this.steps.forEach((step, at) => list.append(this.stepItem(step, at)));
     if (this.steps.length) parts.push(list);
@@ -124,7 +124,7 @@ export class ChainView {
     if (link) {
       const proof = element("p", "proof " + link.strength);
       proof.append(element("b", "", link.strength), " " + link.sentence);
-      for (const against of link.against || []) proof.append(element("span", "against", `against it: ${against}`));
+      for (const against of link.against || []) proof.append(element("span", "against", `against: ${against}`));
       item.append(proof);
     }
     return item;
@@ -133,7 +133,7 @@ export class ChainView {
   /** @param {any} told @returns {HTMLElement[]} */
   rest(told) {
     const made = [];
-    for (const [title, lines] of /** @type {[string, any][]} */ ([["The story", told.story], ["Unexplained", told.unexplained], ["Speaks against other causes", told.against],
+    for (const [title, lines] of /** @type {[string, any][]} */ ([["Timeline", told.story], ["Unexplained", told.unexplained], ["Ruled out", told.against],
       ["What to do", (told.plan || []).map((/** @type {any} */ step) => `${step.do}${step.why ? " (" + step.why + ")" : ""}`)]])) {
       if (!lines || !lines.length) continue;
       const part = element("details"), list = element("ul");

@@ -1,12 +1,14 @@
 // @ts-check
-// The source of a report: everything is in the page itself, and nothing is asked of anybody.
-// Tiles are base64 of zlib; a tile that is not in the page is drawn from a coarser one, or is absent.
+// The source of an HTML file: all data is embedded in it. Tiles are base64 of zlib; a tile that is
+// not embedded is drawn from a coarser one, or is absent.
+import {PackedStacks} from "./packed.js";
 import {SourceError} from "./source.js";
+import {clockText, zoneText} from "./words.js";
 
-const EMBEDDED_COLUMNS = 256;
-/** Of 20 ms, in a second. */
+const EMBEDDED_COLUMNS = 256, MOST_FUNCTIONS = 100;
+/** Cells of 20 ms in a second. */
 const EMBEDDED_CELLS = 50;
-/** Arrays by type, and what stands for none. @type {Record<string, [any, number]>} */
+/** Array types, and the value that means absent. @type {Record<string, [any, number]>} */
 const EMBEDDED_TYPES = { uint8: [Uint8Array, 255], uint16: [Uint16Array, 65535], float32: [Float32Array, NaN] };
 
 /**
@@ -16,11 +18,14 @@ const EMBEDDED_TYPES = { uint8: [Uint8Array, 255], uint16: [Uint16Array, 65535],
  */
 
 export class EmbeddedSource {
-  /** @param {any} data what stands in the page, `sexton.page/1` */
+  /** @param {any} data the embedded data, `sexton.page/1` */
   constructor(data) {
     this.data = data;
     /** @type {Map<string, Promise<Record<string, any>>>} */
     this.opened = new Map();
+    /** @type {PackedStacks | null} */ this.stacks = data.stacks ? new PackedStacks(data.stacks) : null;
+    /** A flame graph without a time axis. */ this.untimed = Boolean(data.profile) && !data.recording?.lanes.length;
+    /** Whether flame graphs of several cores can be had. */ this.manyCores = this.stacks !== null;
   }
 
   async recording() {
@@ -30,7 +35,7 @@ export class EmbeddedSource {
   /** @param {string} lane @param {number} level @param {number} first @param {number} count */
   async strip(lane, level, first, count) {
     const known = this.data.lanes[lane];
-    if (known === undefined) throw new SourceError(404, `no lane ${lane} in this report`);
+    if (known === undefined) throw new SourceError(404, `no lane ${lane} in this file`);
     const [Numbers, absent] = EMBEDDED_TYPES[known.dtype];
     const names = level < 0 ? ["all cores"] : known.names;
     const lines = names.length * known.channels.length;
@@ -56,7 +61,7 @@ export class EmbeddedSource {
   }
 
   /**
-   * One tile, from a coarser one where the page does not hold it.
+   * One tile, from a coarser one where it is not embedded.
    * @param {EmbeddedLane} known @param {string} lane @param {number} level @param {number} tile
    * @returns {Promise<Record<string, any> | null>}
    */
@@ -80,7 +85,7 @@ export class EmbeddedSource {
   }
 
   /**
-   * Columns of 20 ms: the rows of each second, one after the other.
+   * Columns of 20 ms: the rows of each second in turn.
    * @param {EmbeddedLane} known @param {string} lane @param {number} tile
    */
   async fine(known, lane, tile) {
@@ -117,33 +122,64 @@ export class EmbeddedSource {
 
   /** @param {string} lane @param {number} from @param {number} to */
   async table(lane, from, to) {
-    return embeddedNearest(this.data.tables[lane], { from, to }, `no table of ${lane} in this report`);
+    return embeddedNearest(this.data.tables[lane], { from, to }, `no table of ${lane} in this file`);
   }
 
-  /** @param {import("./source.js").FlameQuery} query */
+  /** An embedded flame graph of exactly this span, else counted from the embedded stacks, else the nearest.
+   *  @param {import("./source.js").FlameQuery} query */
   async flame(query) {
-    const compared = query.baseline_from !== undefined && query.baseline_from !== null;
-    const found = embeddedNearest(this.chosen(this.data.flames, query, compared), query, "no stacks in this report");
-    if (found.baseline) found.note = embeddedNotes(found.note, `compared with ${embeddedClock(found.baseline)}`);
+    const { flames } = this.data, against = query.baseline_from !== undefined && query.baseline_from !== null;
+    const exact = query.task || query.cgroup ? null : flames.find((/** @type {any} */ each) => isOf(each, query));
+    if (this.stacks && !exact) return this.counted(query, against);
+    const found = embeddedNearest(exact ? [exact] : this.chosen(flames, query, against), query, "no stacks in this file");
+    if (found.baseline && !this.data.profile) found.note = embeddedNotes(found.note, `compared with ${embeddedClock(found.baseline)}`);
     return found;
   }
 
   /** @param {import("./source.js").FlameQuery} query */
   async functions(query) {
-    return embeddedNearest(this.chosen(this.data.functions, query, false), query, "no stacks in this report");
+    if (!this.stacks) return embeddedNearest(this.chosen(this.data.functions, query, false), query, "no stacks in this file");
+    this.refuseCgroup(query);
+    return { ...this.stacks.functions(query, MOST_FUNCTIONS), note: this.noteOf(query) };
+  }
+
+  /** @param {import("./source.js").FlameQuery} query @param {boolean} against */
+  counted(query, against) {
+    this.refuseCgroup(query);
+    const stacks = /** @type {PackedStacks} */ (this.stacks);
+    const baseline = against ? { ...query, from: Number(query.baseline_from), to: Number(query.baseline_to) } : null;
+    const note = embeddedNotes(baseline ? "change not tested: sexton profile diff tests it" : "", this.noteOf(query));
+    return { ...stacks.flame(query, baseline), note };
+  }
+
+  /** @param {import("./source.js").FlameQuery} query */
+  refuseCgroup(query) {
+    if (query.cgroup) throw new SourceError(404, "this file cannot filter by cgroup: use sexton profile flame --cgroup");
+  }
+
+  /** What is shown where it is not the chosen range, and the command for the same in a terminal.
+   *  @param {import("./source.js").FlameQuery} query */
+  noteOf(query) {
+    const { origin, command, stacks } = this.data;
+    const { from, to } = this.stacks ? this.stacks.rangeOf(query) : query;
+    const seconds = (/** @type {number} */ time) => String(Math.max(Math.round((time - origin) * 100) / 100, 0));
+    const together = stacks && stacks.cores[0] === null && query.cpu ? "all cores: this file does not hold them separately" : "";
+    const whole = from <= this.data.recording.start && to >= this.data.recording.end;
+    const range = whole ? "" : ` --from ${seconds(from)} --to ${seconds(to)}`;
+    return embeddedNotes(together, `sexton profile flame ${command}${range}${query.cpu ? ` --cpu ${query.cpu}` : ""}${query.task ? ` --task '${query.task}'` : ""}`);
   }
 
   /**
-   * What a report cannot choose it does not pretend to have chosen.
+   * Filters that the file has no data for are refused.
    * @param {any[]} held @param {import("./source.js").FlameQuery} query @param {boolean} compared
    */
   chosen(held, query, compared) {
-    if (query.task || query.cgroup) throw new SourceError(404, "a report cannot choose by task or cgroup: sexton serve does");
-    const asked = query.cpu === undefined || query.cpu === null || query.cpu === "" ? null : Number(query.cpu);
-    const found = held.filter((each) => (each.cpu ?? null) === asked && Boolean(each.baseline) === compared);
+    const instead = this.data.profile ? this.noteOf(query) : "sexton serve has all of them";
+    if (query.task || query.cgroup) throw new SourceError(404, `this file cannot filter by task or cgroup: ${instead}`);
+    const found = held.filter((each) => sameCore(each.cpu, query.cpu) && Boolean(each.baseline) === compared);
     if (!found.length && held.length) {
-      const what = compared ? "no such comparison" : `no samples of core ${asked} alone`;
-      throw new SourceError(404, `${what} in this report: sexton serve has all`);
+      const what = compared ? "no such comparison" : `no samples of core ${query.cpu} alone`;
+      throw new SourceError(404, `${what} in this file: ${instead}`);
     }
     return found;
   }
@@ -157,16 +193,28 @@ export class EmbeddedSource {
   async next(kind, after, back) {
     const times = this.data.moments[kind] ?? [];
     const there = times.filter((/** @type {any} */ each) => (back ? each.time < after : each.time > after));
-    return there[back ? there.length - 1 : 0] ?? { time: null, text: `no ${kind} there in this report` };
+    return there[back ? there.length - 1 : 0] ?? { time: null, text: `no ${kind} in this file` };
   }
 
   async tour() {
-    throw new SourceError(404, "a report has no tour");
+    throw new SourceError(404, "no tour in this file");
   }
 
   live() {
     return () => {};
   }
+}
+
+/** @param {any} one @param {any} other */
+function sameCore(one, other) {
+  return String(one ?? "") === String(other ?? "");
+}
+
+/** Is this document of exactly that query? @param {any} each @param {import("./source.js").FlameQuery} query */
+function isOf(each, query) {
+  const wanted = [query.from, query.to, query.baseline_from, query.baseline_to], found = [each.from, each.to, ...(each.baseline ?? [undefined, undefined])];
+  const isNear = wanted.every((time, at) => (time ?? null) === null ? (found[at] ?? null) === null : Math.abs(Number(time) - Number(found[at])) < 2e-3);
+  return isNear && sameCore(each.cpu, query.cpu);
 }
 
 /** @param {number} level */
@@ -203,7 +251,7 @@ async function embeddedBytes(text) {
 }
 
 /**
- * Of what the page holds, the one that shares most with the asked span: it says what it is of.
+ * The embedded document that overlaps the requested span best, with a note of its span.
  * @param {EmbeddedSpan[] | undefined} held @param {{from: number, to: number}} asked @param {string} none
  * @returns {any}
  */
@@ -220,7 +268,7 @@ function embeddedNearest(held, asked, none) {
     }
   }
   if (best === null) throw new SourceError(404, none);
-  const note = most > 0.99 ? "" : `this report holds ${embeddedClock([best.from, best.to])} only, not what was chosen`;
+  const note = most > 0.99 ? "" : `this file holds ${embeddedClock([best.from, best.to])} only, not the chosen span`;
   const said = embeddedNotes(note, best.document.note);
   return { ...best.document, from: best.from, to: best.to, baseline: best.baseline ?? null, note: said };
 }
@@ -232,6 +280,5 @@ function embeddedNotes(...notes) {
 
 /** @param {number[]} span */
 function embeddedClock(span) {
-  const told = span.map((each) => new Date(each * 1000).toISOString().slice(11, 19));
-  return `${told[0]} to ${told[1]} UTC`;
+  return `${clockText(span[0])} to ${clockText(span[1])} ${zoneText()}`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// The page as a whole: joins the state, the lanes, the chain and the span.
+// The page: connects the state, the lanes, the explanation and the panel.
 
 import {PageState} from "./state.js";
 import {TileCache} from "./tiles.js";
@@ -10,6 +10,7 @@ import {Overview} from "./ruler.js";
 import {showStep} from "./show.js";
 import {SpanPanel} from "./panel.js";
 import {ChainView, laneOfFinding} from "./chain.js";
+import {SpikeList} from "./spikes.js";
 import {Happenings} from "./happenings.js";
 import {LiveFollower} from "./live.js";
 import {DrawLoop, Glide} from "./loop.js";
@@ -17,7 +18,7 @@ import {applyLook, lookOf} from "./theme.js";
 import {byId, clockText, fromToText, spanText} from "./words.js";
 import {clampSpan} from "./axis.js";
 
-/** Longer than this nobody waits for an explanation that was not asked for. */
+/** Recordings longer than this are not explained as a whole at the start. */
 const SHORT_ENOUGH = 1800, BEFORE_EVENT = 150, AFTER_EVENT = 60;
 
 export class Explorer {
@@ -40,7 +41,7 @@ export class Explorer {
     this.board = new LaneBoard(recording, this.state, this.tiles, this.colours, wake);
     this.overview = new Overview(this.tiles, recording);
     this.panel = new SpanPanel(source, this.state, wake);
-    this.chain = new ChainView(source, (at) => this.goLink(at));
+    /** @type {ChainView | SpikeList} */ this.chain = source.data?.profile ? new SpikeList(source, (at) => this.goSpike(at)) : new ChainView(source, (at) => this.goLink(at));
     this.happenings = new Happenings(source, this.whole, {
       arrived: (marks) => this.happened(marks), all: (marks) => this.allHappened(marks), refused: (why) => this.marksRefused(why), wake,
     });
@@ -69,7 +70,7 @@ export class Explorer {
     if (changed.has("core")) this.board.pin(state.core);
     if (["select", "baseline", "panel", "tab", "core", "task", "cgroup", "search", "roomy", "brushing"].some((each) => changed.has(each))) this.panel.update();
     if (changed.has("link")) { this.chain.light(state.link); this.showBadges(); }
-    // What is being chosen must not slide away.
+    // A selection stops following.
     if (changed.has("select") && state.select && state.follow) state.set({ follow: false });
     if (changed.has("follow")) byId("follow").setAttribute("aria-pressed", String(state.follow));
     this.loop.wake();
@@ -95,7 +96,7 @@ export class Explorer {
   /** @param {string} lane @param {string} why */
   refused(lane, why) {
     const item = this.board.items.get(lane);
-    if (item) item.coming.textContent = `cannot be read: ${why}`;
+    if (item) item.coming.textContent = `could not be read: ${why}`;
     this.toast(`${item?.title || lane}: ${why}`);
   }
 
@@ -126,7 +127,7 @@ export class Explorer {
     this.firstExplanation();
   }
 
-  /** @param {string} text for readers of the screen */
+  /** @param {string} text for screen readers */
   say(text) {
     byId("said").textContent = text;
   }
@@ -136,7 +137,7 @@ export class Explorer {
     return this.glide.way ? this.glide.way.to : this.state.view;
   }
 
-  /** Somebody looks somewhere: nothing is followed from here on. @param {import("./axis.js").Span} view @param {boolean} smooth */
+  /** The user moves the view, which stops following. @param {import("./axis.js").Span} view @param {boolean} smooth */
   look(view, smooth) {
     const length = view.end - view.start, { start, end } = this.aim();
     if (Math.abs(length / (end - start) - 1) > 1e-3) this.state.sliding = length < this.whole.end - this.whole.start ? length : Infinity;
@@ -156,20 +157,25 @@ export class Explorer {
     this.say(clockText(time, this.board.stepSeconds()) + (item ? ": " + item.readAt(time, view) : ""));
   }
 
-  /** A span was chosen: everything is about it now. @param {import("./axis.js").Span | null} span */
+  /** A span was selected. @param {import("./axis.js").Span | null} span */
   choose(span) {
     this.state.set({ select: span, panel: span !== null, brushing: false });
     if (!span) { this.anchor = null; if (this.about) this.explain(this.about); return; }
-    this.say(`chosen: ${fromToText(span.start, span.end)}, ${spanText(span.end - span.start)}`);
+    this.say(`selected ${fromToText(span.start, span.end)}, ${spanText(span.end - span.start)}`);
     window.clearTimeout(this.explaining);
     this.explaining = window.setTimeout(() => { if (this.state.select === span) this.explain(span); }, 250);
   }
 
-  /** @param {import("./lane_item.js").LaneItem | null} item @param {number} time @param {number} y */
-  click(item, time, y) {
+  /** A core is chosen by a click; with Shift, where the page can, all from the chosen one to this.
+   *  @param {import("./lane_item.js").LaneItem | null} item @param {number} time @param {number} y @param {boolean} [extend] */
+  click(item, time, y, extend = false) {
     if (!item || item.lane.about.kind !== "heat") { this.state.set({ cursor: time }); return; }
-    const row = item.rowAt(y), name = row === null ? null : (item.lane.names[row] || String(row)).replace(/\D/g, "");
-    this.state.set({ core: this.state.core === name ? null : name });
+    const row = item.rowAt(y), name = row === null ? null : (item.lane.names[row] || String(row)).replace(/\D/g, "") || null;
+    const { core } = this.state;
+    if (extend && core !== null && name !== null && this.source.manyCores) {
+      const both = [Number.parseInt(core, 10), Number(name)].sort((one, other) => one - other);
+      this.state.set({ core: both[0] === both[1] ? name : both.join("-") });
+    } else this.state.set({ core: core === name ? null : name });
   }
 
   /** @param {import("./axis.js").Span} span @param {boolean} [quietly] */
@@ -186,7 +192,7 @@ export class Explorer {
     this.board.setBadges(this.chain.badges(this.known, this.state.link));
   }
 
-  /** After the first picture, which is not to wait for it. What to explain before anybody asked: the whole if it is short, else the last reset or spike. */
+  /** After the first picture: explain the whole if it is short, else the last reset or spike. */
   async firstExplanation() {
     if (this.state.select) { this.about = this.state.select; return this.explain(this.state.select); }
     this.about = this.short();
@@ -198,10 +204,10 @@ export class Explorer {
         break;
       }
     } catch (fault) {
-      return this.chain.fail(`There is nothing to explain yet, for resets and spikes cannot be looked for: ${/** @type {Error} */ (fault).message}`);
+      return this.chain.fail(`Could not search for resets and spikes: ${/** @type {Error} */ (fault).message}`);
     }
     if (this.about) return this.explain(this.about);
-    byId("chainBody").textContent = "No reset and no spike stands out. Choose a span, or press e to explain what is visible.";
+    byId("chainBody").textContent = "No resets or spikes. Select a span, or press e to explain the visible one.";
     return undefined;
   }
 
@@ -230,7 +236,7 @@ export class Explorer {
     try {
       told = await this.source.next(kind, back ? from - 1e-3 : from + 1e-3, back);
     } catch (fault) {
-      return this.announce(`cannot look for a ${kind}: ${/** @type {Error} */ (fault).message}`);
+      return this.announce(`could not search for a ${kind}: ${/** @type {Error} */ (fault).message}`);
     }
     if (told.time === null || told.time === undefined) return this.announce(`no ${back ? "earlier" : "later"} ${kind}`);
     this.state.set({ follow: false });
@@ -244,7 +250,7 @@ export class Explorer {
     if (!this.about || time < this.about.start || time > this.about.end) { this.about = this.around(time); this.explain(this.about); }
   }
 
-  /** To whoever looks and to whoever listens. @param {string} text */
+  /** On the screen and for screen readers. @param {string} text */
   announce(text) {
     this.say(text);
     this.toast(text);
@@ -257,6 +263,24 @@ export class Explorer {
     tip.hidden = false;
     window.clearTimeout(this.tipping);
     this.tipping = window.setTimeout(() => { tip.hidden = true; }, 4000);
+  }
+
+  /** Opens a spike: its seconds and cores, against the calm before. @param {number} at */
+  goSpike(at) {
+    const spike = this.chain.steps[at];
+    if (!spike) return;
+    this.open(spike.open);
+    this.state.set({ link: at });
+    this.say(`spike ${at + 1}: ${spike.title}`);
+  }
+
+  /** @param {import("./spikes.js").SpikeView} view */
+  open({ select, core, baseline }) {
+    if (!select) return;
+    const [start, end] = select, span = { start, end }, { whole } = this;
+    const length = Math.min(Math.max((end - start) * 12, 60), whole.end - whole.start), middle = (start + end) / 2;
+    if (this.known.length) this.look(clampSpan({ start: middle - length / 2, end: middle + length / 2 }, whole), true);
+    this.state.set({ select: span, panel: true, brushing: false, core, baseline: baseline ? { start: baseline[0], end: baseline[1] } : null });
   }
 
   /** Goes to the evidence of a link: its time, its lane, its core. @param {number} at */
@@ -274,7 +298,7 @@ export class Explorer {
     if (lane) this.lanes.reveal(lane);
   }
 
-  /** Step by step: the room, the span, the core, the link, the crosshair. */
+  /** One step at a time: the large panel, the span, the core, the link, the crosshair. */
   close() {
     const { state } = this;
     if (state.roomy) state.set({ roomy: false });

@@ -1,12 +1,13 @@
 // @ts-check
-// A flame graph on a canvas: zoom, search, keys; of one span, or of one against another.
+// A flame graph on a canvas: zoom, search, keys; of one span, or of one span against another.
 
 import {byId, countText, numberText, percentText} from "./words.js";
 import {changeColour, frameColour} from "./theme.js";
+import {COLOURS} from "./colours.js";
 
 const FLAME_ROW = 17, LETTER = 6.7, LEAST = 0.4;
 
-/** @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, q: number | null, x: number, width: number}} FlameBox */
+/** @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, own: number, module: string, q: number | null, x: number, width: number}} FlameBox */
 
 /** The server's kinds, as one letter. @param {any} kind */
 function kindLetter(kind) {
@@ -17,19 +18,19 @@ function kindLetter(kind) {
 /** Boxes in pre-order, the widest child first at its left as the server has them.
  *  @param {any} told a `sexton.flame/1` document @returns {FlameBox[]} */
 export function boxesOf(told) {
-  const { parent, name, samples, before, kind, q } = told.nodes, count = parent.length;
+  const { parent, name, samples, before, kind, q, own, module } = told.nodes, count = parent.length;
   /** @type {number[][]} */ const children = Array.from({ length: count }, () => []);
   /** @type {number[]} */ const roots = [];
   for (let at = 0; at < count; at++) (parent[at] >= 0 && parent[at] !== at ? children[parent[at]] : roots).push(at);
   /** @type {FlameBox[]} */ const boxes = [];
   const sum = (/** @type {number[]} */ of) => roots.reduce((all, at) => all + of[at], 0);
-  if (roots.length !== 1) boxes.push({ name: "all", kind: "o", parent: -1, depth: 0, end: 0, samples: sum(samples), before: before ? sum(before) : 0, q: 0, x: 0, width: 1 });
+  if (roots.length !== 1) boxes.push({ name: "all", kind: "o", parent: -1, depth: 0, end: 0, samples: sum(samples), before: before ? sum(before) : 0, own: 0, module: "", q: 0, x: 0, width: 1 });
   /** @type {[number, number, number][]} node, parent box, depth */ const todo = [];
   for (const root of roots.reverse()) todo.push([root, boxes.length ? 0 : -1, boxes.length ? 1 : 0]);
   while (todo.length) {
     const [at, above, depth] = /** @type {[number, number, number]} */ (todo.pop());
     const here = boxes.length;
-    boxes.push({ name: told.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, q: q ? q[at] : 0, x: 0, width: 0 });
+    boxes.push({ name: told.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, own: own ? own[at] : 0, module: module ? told.modules[module[at]] : "", q: q ? q[at] : 0, x: 0, width: 0 });
     for (let each = children[at].length - 1; each >= 0; each--) todo.push([children[at][each], here, depth + 1]);
   }
   for (let at = boxes.length - 1; at > 0; at--) boxes[boxes[at].parent].end = Math.max(boxes[boxes[at].parent].end, boxes[at].end, at + 1);
@@ -37,13 +38,14 @@ export function boxesOf(told) {
   return boxes;
 }
 
-/** Widths are shares of what is drawn: the span's samples, or both spans' where one is compared.
- *  @param {FlameBox[]} boxes @param {boolean} both */
-export function layBoxes(boxes, both) {
+/** Widths are shares of the samples: the span's, the baseline's, or the mean of both.
+ *  @param {FlameBox[]} boxes @param {string} side "after", "before" or "both" */
+export function layBoxes(boxes, side) {
   if (!boxes.length) return;
   const total = Math.max(boxes[0].samples, 1), earlier = Math.max(boxes[0].before, 1), next = [0];
   for (const box of boxes) {
-    box.width = both ? (box.samples / total + box.before / earlier) / 2 : box.samples / total;
+    const after = box.samples / total, before = box.before / earlier;
+    box.width = side === "both" ? (after + before) / 2 : side === "before" ? before : after;
     box.x = next[box.depth] || 0;
     next[box.depth] = box.x + box.width;
     next[box.depth + 1] = box.x;
@@ -92,6 +94,13 @@ function plainNames(names, text) {
   return new Set([...names].filter((name) => name.toLowerCase().includes(wanted)));
 }
 
+/** The significance of a change. @param {number | null} q */
+function qText(q) {
+  if (q === null) return "not tested";
+  if (q === 0) return "";
+  return `q ${q < 0.001 ? q.toExponential(0) : q.toFixed(3)}${q <= 0.05 ? "" : " (may be chance)"}`;
+}
+
 export class FlameGraph {
   /** @param {() => void} wake @param {(text: string) => void} tell */
   constructor(wake, tell) {
@@ -101,6 +110,9 @@ export class FlameGraph {
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     /** @type {FlameBox[]} */ this.boxes = [];
     this.compared = false;
+    /** What the widths of a difference show. */ this.side = "both";
+    /** The root at the bottom. */ this.flipped = false;
+    this.sides = ["baseline", ""];
     this.focus = 0;
     this.cursor = -1;
     this.deepest = 0;
@@ -125,17 +137,36 @@ export class FlameGraph {
     this.wake();
   }
 
-  /** @param {any} told @param {boolean} [again] it is of the same span, in more detail: who looked at something goes on looking at it */
+  /** @param {any} told @param {boolean} [again] the same span in more detail: focus and cursor stay */
   show(told, again = false) {
     const focus = again ? this.path(this.focus) : [], cursor = again && this.cursor >= 0 ? this.path(this.cursor) : null;
     this.boxes = boxesOf(told);
     this.compared = Boolean(told.nodes.before);
     this.coreSeconds = told.core_seconds || 0;
-    layBoxes(this.boxes, this.compared);
+    this.sides = told.sides || ["baseline", ""];
+    layBoxes(this.boxes, this.compared ? this.side : "after");
     this.deepest = this.boxes.reduce((most, box) => Math.max(most, box.depth), 0);
     this.focus = Math.max(this.find(focus), 0);
     this.cursor = cursor ? this.find(cursor) : -1;
     this.touch();
+  }
+
+  flip() {
+    this.flipped = !this.flipped;
+    this.touch();
+  }
+
+  /** The next of the three widths of a difference. @returns {string} */
+  nextSide() {
+    this.side = { both: "after", after: "before", before: "both" }[this.side] || "both";
+    layBoxes(this.boxes, this.compared ? this.side : "after");
+    this.touch();
+    return this.side;
+  }
+
+  /** Where a row is drawn. @param {number} depth */
+  rowY(depth) {
+    return (this.flipped ? this.deepest - depth : depth) * FLAME_ROW;
   }
 
   /** The names from the first below the root to a box. @param {number} at @returns {string[]} */
@@ -198,12 +229,14 @@ export class FlameGraph {
     if (!box) return "";
     const total = Math.max(this.boxes[0].samples, 1), share = box.samples / total;
     const told = [box.name, countText(box.samples, "sample"), percentText(share)];
+    if (box.module) told.splice(1, 0, box.module);
+    if (box.own && at > 0) told.push(`self ${percentText(box.own / total)}`);
     if (this.coreSeconds && !this.compared) told.push(countText(share * this.coreSeconds, "core second"));
     if (this.compared) {
       const earlier = box.before / Math.max(this.boxes[0].before, 1);
-      told.push(`baseline ${percentText(earlier)}`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`);
+      told.push(`${this.sides[0]} ${percentText(earlier)} (${numberText(box.before)})`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`, qText(box.q));
     }
-    return told.join("  ·  ");
+    return told.filter(Boolean).join("  ·  ");
   }
 
   /** @param {import("./theme.js").Look} look */
@@ -232,9 +265,9 @@ export class FlameGraph {
 
   /** @param {number} at @param {FlameBox} box @param {number} x @param {number} wide @param {import("./theme.js").Look} look */
   box(at, box, x, wide, look) {
-    const { pen } = this, y = box.depth * FLAME_ROW, hit = this.hits !== null && at > 0 && this.hits.has(box.name);
+    const { pen } = this, y = this.rowY(box.depth), hit = this.hits !== null && at > 0 && this.hits.has(box.name);
     pen.globalAlpha = at < this.focus ? 0.55 : this.hits && !hit ? 0.45 : 1;
-    pen.fillStyle = hit ? "#c026d3" : this.colour(box, at, look);
+    pen.fillStyle = hit ? COLOURS.found : this.colour(box, at, look);
     pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 0.7 : 0), 0.4), FLAME_ROW - 1);
     if (at === this.cursor) {
       pen.strokeStyle = look.ink;
@@ -251,15 +284,15 @@ export class FlameGraph {
   /** @param {FlameBox} box @param {number} at @param {import("./theme.js").Look} look */
   colour(box, at, look) {
     if (!this.compared) return at === 0 ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
-    // What chance may have done has no hue.
+    // A change that may be chance has no hue.
     if (box.q === null || box.q > 0.05) return changeColour(look, 0);
     const share = box.samples / Math.max(this.boxes[0].samples, 1), earlier = box.before / Math.max(this.boxes[0].before, 1);
-    return changeColour(look, Math.max(Math.min((share - earlier) * 3, 1), -1));
+    return changeColour(look, share - earlier);
   }
 
   /** @param {number} x @param {number} y @returns {number} */
   boxAt(x, y) {
-    const depth = Math.floor(y / FLAME_ROW), { boxes } = this;
+    const row = Math.floor(y / FLAME_ROW), depth = this.flipped ? this.deepest - row : row, { boxes } = this;
     if (!boxes.length) return -1;
     for (let at = this.focus; at >= 0; at = boxes[at].parent) if (at !== this.focus && boxes[at].depth === depth) return at;
     const focus = boxes[this.focus], scale = focus.width > 0 ? this.width / focus.width : 0;
@@ -302,7 +335,8 @@ export class FlameGraph {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !this.boxes.length) return;
     const here = this.cursor >= 0 ? this.cursor : this.focus;
     /** @type {Record<string, () => void>} */ const moves = {
-      ArrowDown: () => this.point(this.widest(here)), ArrowUp: () => this.point(Math.max(this.boxes[here].parent, 0)),
+      [this.flipped ? "ArrowUp" : "ArrowDown"]: () => this.point(this.widest(here)),
+      [this.flipped ? "ArrowDown" : "ArrowUp"]: () => this.point(Math.max(this.boxes[here].parent, 0)),
       ArrowLeft: () => this.point(this.beside(here, -1)), ArrowRight: () => this.point(this.beside(here, 1)), Enter: () => this.zoom(here),
     };
     if (event.key === "Escape" && this.focus !== 0) moves.Escape = () => this.zoom(0);

@@ -1,8 +1,8 @@
 // @ts-check
-// One frame of the page: what changed is drawn, and nothing else. Canvases are drawn on first and
-// elements are moved last, for a pen that sets its font has the browser work out all styles.
+// One frame of the page: only what changed is drawn. Canvases first, then elements are moved, since
+// setting a canvas font makes the browser compute all styles.
 
-import {byId, dayText, fromToText, setText} from "./words.js";
+import {byId, dayText, fromToText, setText, zoneText} from "./words.js";
 import {drawRuler, drawVisible, visibleText} from "./ruler.js";
 import {timeToX} from "./axis.js";
 
@@ -28,21 +28,22 @@ export class PageFrame {
 
   /** No layout is read here. @param {number} now @returns {boolean} is there more to draw? */
   draw(now) {
-    const { app } = this, { state, board, colours, overview, panel } = app, glided = app.glide.at(now);
+    const { app } = this, { state, board, colours, overview } = app, glided = app.glide.at(now);
     if (glided) state.set({ view: glided });
     const { view } = state, { width } = board;
     const moved = view.start !== this.drawn.start || view.end !== this.drawn.end;
+    if (!app.known.length) return this.drawFlame();
     if (!width) return false;
     const all = this.has("all") || width !== this.wide;
     if (moved || all || this.has("cursor", "select", "baseline")) drawRuler(state, width, colours);
     if (moved || all) drawVisible(view, colours);
     if (all) overview.dirty = true;
     if (moved || overview.dirty) overview.draw(view, width, colours);
-    if (panel.flame.dirty && state.panel && state.tab === "flame") panel.flame.draw(colours);
+    this.drawFlame();
     const more = board.frame(view, moved);
     if (moved || all || this.has("cursor", "select", "baseline")) this.placeCover(view, width);
     if (moved || all) {
-      setText(byId("dayLabel"), dayText(view.start) + " UTC");
+      setText(byId("dayLabel"), `${dayText(view.start)} ${zoneText()}`.trim());
       this.describeLater();
     }
     // A crosshair that is nowhere reads nothing: there is no need to say so in every frame.
@@ -53,14 +54,22 @@ export class PageFrame {
     return more || moved || app.glide.way !== null;
   }
 
-  /** For whoever measures, and for tests that wait for a picture. @param {boolean} complete */
+  /** @returns {boolean} false: a flame graph is drawn at once */
+  drawFlame() {
+    const { panel, state, colours, known } = this.app;
+    if (panel.flame.dirty && state.panel && state.tab === "flame") panel.flame.draw(colours);
+    if (!known.length) this.tell(panel.flame.boxes.length > 0);
+    return false;
+  }
+
+  /** For benchmarks and tests that wait for a complete picture. @param {boolean} complete */
   tell(complete) {
     const words = complete ? "yes" : "no";
     if (document.body.dataset.drawn !== words) document.body.dataset.drawn = words;
     if (!complete || !this.isFirst) return;
     this.isFirst = false;
     performance.mark("sexton-first-picture");
-    // Its explanation is not to keep it waiting.
+    // The explanation comes after the first picture.
     this.app.beginExplaining();
   }
 
@@ -80,13 +89,13 @@ export class PageFrame {
     if (cursor !== null) line.style.transform = `translateX(${timeToX(view, width, cursor).toFixed(1)}px)`;
   }
 
-  /** For readers of the screen, at rest. */
+  /** For screen readers, once the view rests. */
   describeLater() {
     window.clearTimeout(this.describing);
     this.describing = window.setTimeout(() => {
-      const { view } = this.app.state, when = `${fromToText(view.start, view.end)} UTC`;
+      const { view } = this.app.state, when = `${fromToText(view.start, view.end)} ${zoneText()}`;
       setText(byId("visibleText"), visibleText(view));
-      this.app.board.describe((item) => `${item.title}, ${when}; press t for a table of it`);
+      this.app.board.describe((item) => `${item.title}, ${when}; press t for a table`);
     }, 400);
   }
 }

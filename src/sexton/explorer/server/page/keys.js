@@ -1,40 +1,40 @@
 // @ts-check
-// The keyboard: everything the mouse can do, and a page that says so.
+// Keyboard shortcuts, and the dialog that lists them.
 
 import {byId, element} from "./words.js";
 
-/** Keys, what they do, and in words. The help is made of this list, so it cannot be wrong.
+/** Keys, their action, and its description; the help dialog is generated from this list.
  *  @type {[string, [string[], string, string][]][]} */
 export const KEYS = [
   ["Go", [
-    [["r"], "nextReset", "next reset of a NIC"], [["R"], "earlierReset", "previous reset"],
-    [["n"], "nextSpike", "next spike of a core"], [["N"], "earlierSpike", "previous spike"],
-    [["1", "2", "3", "4", "5", "6", "7", "8", "9"], "link", "go to that link of the chain"],
-    [["0"], "zoomAll", "the whole recording"], [["l"], "follow", "follow a running recorder"],
+    [["r"], "nextReset", "next NIC reset"], [["R"], "earlierReset", "previous reset"],
+    [["n"], "nextSpike", "next CPU spike"], [["N"], "earlierSpike", "previous spike"],
+    [["1", "2", "3", "4", "5", "6", "7", "8", "9"], "link", "go to that link of the cause chain"],
+    [["0"], "zoomAll", "whole recording"], [["l"], "follow", "follow the recorder live"],
   ]],
   ["Move", [
     [["ArrowLeft"], "left", "earlier"], [["ArrowRight"], "right", "later"],
     [["+", "="], "zoomIn", "zoom in"], [["-", "_"], "zoomOut", "zoom out"],
-    [["Home"], "home", "the recording's start"], [["End"], "end", "its end"], [["z"], "zoomSelect", "zoom to the chosen span"],
+    [["Home"], "home", "start of the recording"], [["End"], "end", "end of the recording"], [["z"], "zoomSelect", "zoom to the selected span"],
   ]],
-  ["Read and choose", [
-    [[","], "cursorLeft", "crosshair one column back"], [["."], "cursorRight", "one column on"],
-    [["<"], "cursorFarLeft", "crosshair ten columns back"], [[">"], "cursorFarRight", "ten columns on"],
-    [["Shift+ArrowLeft"], "brushLeft", "choose a span from the crosshair, backwards"], [["Shift+ArrowRight"], "brushRight", "… or onwards"],
-    [["["], "spanStart", "the span begins at the crosshair"], [["]"], "spanEnd", "the span ends there"], [["s"], "selectView", "choose all that is visible"],
-    [["ArrowUp"], "rowUp", "in a lane of cores: the core above"], [["ArrowDown"], "rowDown", "the core below"],
+  ["Read and select", [
+    [[","], "cursorLeft", "crosshair back one column"], [["."], "cursorRight", "crosshair forward one column"],
+    [["<"], "cursorFarLeft", "crosshair back ten columns"], [[">"], "cursorFarRight", "crosshair forward ten columns"],
+    [["Shift+ArrowLeft"], "brushLeft", "select backwards from the crosshair"], [["Shift+ArrowRight"], "brushRight", "select forwards from the crosshair"],
+    [["["], "spanStart", "start the span at the crosshair"], [["]"], "spanEnd", "end the span at the crosshair"], [["s"], "selectView", "select everything visible"],
+    [["ArrowUp"], "rowUp", "core above"], [["ArrowDown"], "rowDown", "core below"],
   ]],
-  ["The span", [
-    [["b"], "baseline", "make it the baseline (again: forget it)"], [["B"], "before", "compare it with the time just before"],
-    [["/"], "search", "search in the flame graph"], [["f"], "taller", "more room for the flame graph"], [["g"], "tab", "flame graph or functions"],
-    [["e"], "explain", "explain the chosen or visible span"], [["Escape"], "close", "close, step by step"],
+  ["Selected span", [
+    [["b"], "baseline", "use as the baseline (again: clear)"], [["B"], "before", "compare with the time just before"],
+    [["/"], "search", "search the flame graph"], [["f"], "taller", "larger flame graph"], [["u"], "flip", "flip the flame graph"], [["g"], "tab", "flame graph or functions"],
+    [["e"], "explain", "explain the selected or visible span"], [["Escape"], "close", "close, one step at a time"],
   ]],
   ["Lanes", [
-    [["c"], "cores", "unfold the machine into its cores"], [["j"], "laneDown", "next lane"], [["k"], "laneUp", "previous lane"],
+    [["c"], "cores", "show every core"], [["j"], "laneDown", "next lane"], [["k"], "laneUp", "previous lane"],
     [["Enter"], "fold", "fold or unfold the lane (on its title)"], [["Alt+ArrowUp"], "moveUp", "move the lane up"], [["Alt+ArrowDown"], "moveDown", "move it down"],
-    [["x"], "tall", "make it taller or lower"], [["t"], "table", "the lane's visible span as a table"], [["m"], "plane", "columns show their worst second, or their mean"],
+    [["x"], "tall", "taller or normal height"], [["t"], "table", "visible span as a table"], [["m"], "plane", "columns show their busiest second or their mean"],
   ]],
-  ["Page", [[["d"], "theme", "light or dark"], [["?"], "help", "this help"]]],
+  ["Page", [[["d"], "theme", "light or dark theme"], [["?"], "help", "this help"]]],
 ];
 
 const SHOWN = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", Escape: "Esc" };
@@ -72,7 +72,7 @@ export function wireKeys(actions) {
   }
 }
 
-/** The overlay with all keys. */
+/** The dialog with all shortcuts. */
 export function openHelp() {
   const dialog = byId("helpDialog"), body = byId("helpBody");
   if (!body.childElementCount) {
@@ -89,12 +89,12 @@ export function openHelp() {
     }
     const mouse = element("section"), list = element("ul");
     mouse.append(element("h3", "", "Mouse"), list);
-    for (const words of ["drag over a lane: choose a span", "click a core: only this core, click again: all", "Ctrl and wheel, or the wheel over the clock: zoom",
-      "Shift and wheel, drag the clock, Alt and drag: move", "drag ⠿: put lanes in another order"]) list.append(element("li", "", words));
+    for (const words of ["drag over a lane: select a span", "click a core: only that core; click again: all", "Ctrl and wheel, or the wheel over the time axis: zoom",
+      "Shift and wheel, drag the time axis, Alt and drag: pan", "drag ⠿: reorder lanes"]) list.append(element("li", "", words));
     const looks = element("section"), legend = element("ul", "legend");
-    looks.append(element("h3", "", "What it looks like"), legend);
-    for (const [name, words] of [["hatched", "not recorded: never a zero"], ["plain", "on its way"], ["outside", "outside of the recording"],
-      ["kernel", "a core held by the kernel"], ["softirq", "by soft interrupts"], ["user", "busy with programs"]]) {
+    looks.append(element("h3", "", "Legend"), legend);
+    for (const [name, words] of [["hatched", "not recorded (not zero)"], ["plain", "loading"], ["outside", "outside the recording"],
+      ["kernel", "kernel time"], ["softirq", "softirq time"], ["user", "user time"]]) {
       const item = element("li");
       item.append(element("i", "sample " + name), words);
       legend.append(item);

@@ -52,7 +52,7 @@ export class LaneItem {
     this.canvas = document.createElement("canvas");
     /** @type {CanvasRenderingContext2D | null} a canvas that is never drawn on costs nothing */ this.pen = null;
     this.scale = element("span", "scale");
-    this.coming = element("span", "coming", "reading …");
+    this.coming = element("span", "coming", "loading …");
     this.build();
   }
 
@@ -60,21 +60,21 @@ export class LaneItem {
     const { about } = this.lane, gutter = element("div", "gutter"), name = element("div", "name");
     const [title, ...rest] = about.title.split(": ");
     for (const button of [this.grip, this.fold, this.more, this.table]) button.setAttribute("type", "button");
-    this.grip.setAttribute("aria-label", `move the lane ${title}: drag, or Alt and arrow up or down`);
+    this.grip.setAttribute("aria-label", `move lane ${title}: drag, or press Alt and an arrow key`);
     this.grip.title = "drag to reorder (Alt ↑ ↓)";
     this.fold.title = [rest.join(": "), about.about].filter(Boolean).join("\n");
     this.fold.setAttribute("aria-controls", "canvas-" + this.id);
-    this.more.setAttribute("aria-label", `${title}: taller or lower`);
-    this.more.title = "taller or lower (x)";
+    this.more.setAttribute("aria-label", `${title}: taller or normal height`);
+    this.more.title = "taller (x)";
     this.table.setAttribute("aria-label", `${title} as a table`);
-    this.table.title = "the visible span as a table (t)";
+    this.table.title = "visible span as a table (t)";
     name.append(this.grip, this.fold, this.more, this.table);
     gutter.append(name, this.told, this.list);
     this.canvas.id = "canvas-" + this.id;
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", title);
-    const hint = about.kind === "heat" ? `${this.lane.names.length} ${this.lane.names.length === 1 ? "core" : "cores"}, folded into the machine average; c unfolds them` : rest.join(": ");
+    const hint = about.kind === "heat" ? `${this.lane.names.length} ${this.lane.names.length === 1 ? "core" : "cores"}, collapsed; press c to show them` : rest.join(": ");
     this.stage.append(this.picture.canvas, this.scale, this.coming, this.canvas);
     this.root.append(gutter, this.stage, element("p", "hint soft", hint));
     this.legend();
@@ -83,7 +83,7 @@ export class LaneItem {
   /** The names beside the lane, with their colours; the values come with the crosshair. */
   legend() {
     const { about, look } = this.lane;
-    const names = about.kind === "heat" ? ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? ["samples", "busiest 20 ms"]
+    const names = about.kind === "heat" ? about.channels || ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? ["samples", "busiest 20 ms"]
       : this.lane.names;
     this.list.textContent = "";
     this.readings = names.slice(0, about.kind === "marks" ? names.length : MOST_READ).map((text, at) => {

@@ -51,7 +51,7 @@ export class LiveFollower {
     this.went(told.end);
     if (told.live === false) {
       this.ended();
-      this.app.toast("the recorder has ended: this is all there is");
+      this.app.toast("the recorder has stopped");
     }
     // Of something there are numbers for the first time. Asked once for each count, should the server miscount.
     const lanes = told.lanes || 0;
@@ -82,7 +82,7 @@ export class LiveFollower {
     if (atEnd && !select) app.state.set({ follow: true });
     this.went(about.end);
     this.listen();
-    app.toast(app.state.follow ? "a recorder runs: following it" : "a recorder runs: press l to follow it");
+    app.toast(app.state.follow ? "recorder running: following it" : "recorder running: press l to follow it");
   }
 
   async askForLanes() {
@@ -121,7 +121,7 @@ export class LiveFollower {
     state.set({ order: inNaturalOrder(state.order, known), folded });
     app.happenings.forget();
     app.showBadges();
-    app.toast(`new here: ${fresh.map((lane) => lane.title.split(": ")[0]).join(", ")}`);
+    app.toast(`new lanes: ${fresh.map((lane) => lane.title.split(": ")[0]).join(", ")}`);
   }
 
   /** The recording goes on until here. @param {number} end */
@@ -166,7 +166,7 @@ export class LiveFollower {
 
   tellWhole() {
     const { start, end } = this.app.whole;
-    byId("overviewLabel").textContent = `whole: ${spanText(end - start)}`;
+    byId("overviewLabel").textContent = `total: ${spanText(end - start)}`;
   }
 
   /** A verdict that is older than what is seen says so. */

@@ -1,5 +1,5 @@
 // @ts-check
-// Builds the page from its shell and a source of numbers.
+// Builds the page from its HTML and a data source.
 
 import {Explorer} from "./explorer.js";
 import {actionsOf} from "./actions.js";
@@ -8,7 +8,7 @@ import {wirePointer, wireReorder} from "./pointer.js";
 import {wireDialogs} from "./table.js";
 import {keepAddress, stateOfHash} from "./state.js";
 import {watchNight} from "./theme.js";
-import {byId, element} from "./words.js";
+import {byId, element, setClock} from "./words.js";
 import {clampSpan} from "./axis.js";
 import {startTour} from "./tour.js";
 import {everySoOften} from "./live.js";
@@ -23,21 +23,22 @@ export async function start(source) {
     recording = await source.recording();
   } catch (fault) {
     byId("node").textContent = "";
-    return nothing(`The recording cannot be read: ${/** @type {Error} */ (fault).message}`);
+    return nothing(`The recording could not be read: ${/** @type {Error} */ (fault).message}`);
   }
   const { node } = recording;
+  if (recording.clock) setClock(recording.clock);
   if (node) {
     byId("node").textContent = [node.host || node.hostname, `${node.cores} ${node.cores === 1 ? "core" : "cores"}`, `Linux ${node.kernel}`, `cgroup ${node.hierarchy}`].filter((each) => !/null|undefined/.test(String(each))).join(" · ");
     document.title = `${node.host || node.hostname || "node"} · sexton`;
   }
-  if (recording.start === null || recording.start === undefined || !recording.lanes.length) {
+  if (recording.start === null || recording.start === undefined || !(recording.lanes.length || source.untimed)) {
     if (source.follows) everySoOften(async () => {
       const now = await source.recording().catch(() => null);
       if (now && typeof now.start === "number" && now.lanes.length) location.reload();
     });
     const { problems } = recording;
-    if (problems && problems.length) return nothing(`Nothing is here to be shown: ${problemsText(problems)}.`, problems);
-    return nothing("Nothing was recorded yet. `sexton record` fills this page; it follows a running recorder by itself.");
+    if (problems && problems.length) return nothing(`Nothing to show: ${problemsText(problems)}.`, problems);
+    return nothing("Nothing recorded yet. Start `sexton record`; this page will follow it.");
   }
   const explorer = new Explorer(source, recording);
   showProblems(recording.problems || []);
@@ -67,7 +68,7 @@ export async function start(source) {
 /** @param {Explorer} explorer @param {Partial<import("./state.js").PageState>} said */
 function apply(explorer, said) {
   if (said.view) said.view = clampSpan(said.view, explorer.whole);
-  // An address says whether it follows; where there is none, a recorder is followed.
+  // The URL says whether to follow; without one, a running recorder is followed.
   said.follow = explorer.recording.live && (said.follow ?? true);
   explorer.glide.stop();
   explorer.state.set(said);

@@ -10,12 +10,12 @@ export function showProblems(problems) {
   button.textContent = problemsText(problems);
   const list = element("ul");
   for (const each of problems) list.append(element("li", "", each));
-  byId("problemsBody").replaceChildren(element("p", "soft", "The rest is shown. What was lost looks like what was never recorded."), list);
+  byId("problemsBody").replaceChildren(element("p", "soft", "Everything else is shown. Unreadable parts look like gaps."), list);
 }
 
 /** @param {string[]} problems */
 export function problemsText(problems) {
-  return `${countText(problems.length, "piece")} could not be read`;
+  return `${countText(problems.length, "part")} could not be read`;
 }
 
 export function wireProblems() {

@@ -1,5 +1,5 @@
 // @ts-check
-// The chosen span: its flame graph, against a baseline if there is one, and its functions.
+// The selected span: its flame graph, compared with a baseline if set, and its functions.
 
 import {FlameGraph} from "./flame.js";
 import {byId, countText, element, fromToText, numberText, percentText, spanText} from "./words.js";
@@ -13,7 +13,7 @@ export class SpanPanel {
     this.flame = new FlameGraph(wake, (text) => { byId("flameTold").textContent = text; });
     /** @type {AbortController | null} */ this.stop = null;
     this.asked = "";
-    /** What was typed here; what an address says is never taken as a pattern. */ this.typed = "";
+    /** What was typed here; a search from the URL is never a pattern. */ this.typed = "";
     this.timer = 0;
     this.listen();
   }
@@ -36,6 +36,8 @@ export class SpanPanel {
     const search = () => { this.typed = byId("search").value; state.set({ search: this.typed }); };
     byId("search").addEventListener("input", search);
     byId("search").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") search(); });
+    byId("flip").addEventListener("click", () => this.flip());
+    byId("widths").addEventListener("click", () => { byId("widths").textContent = `widths: ${this.flame.nextSide()}`; });
     for (const tab of document.querySelectorAll("[data-tab]")) {
       tab.addEventListener("click", () => state.set({ tab: /** @type {HTMLElement} */ (tab).dataset.tab || "flame" }));
       tab.addEventListener("keydown", (event) => {
@@ -49,19 +51,40 @@ export class SpanPanel {
     }
   }
 
-  /** What the state says, onto the page; asks for what is missing. */
+  flip() {
+    this.flame.flip();
+    byId("flip").setAttribute("aria-pressed", String(this.flame.flipped));
+    const box = byId("flameBox");
+    window.requestAnimationFrame(() => { box.scrollTop = this.flame.flipped ? box.scrollHeight : 0; });
+  }
+
+  /** A set of cores is an option only while it is chosen. @param {string | null} core */
+  showCore(core) {
+    const list = byId("byCore");
+    for (const option of [...list.options]) if (option.dataset.set) option.remove();
+    if (core !== null && ![...list.options].some((/** @type {any} */ option) => option.value === core)) {
+      const option = element("option", "", `cores ${core}`);
+      option.setAttribute("value", core);
+      option.dataset.set = "yes";
+      list.append(option);
+    }
+    list.value = core ?? "";
+  }
+
+  /** The state, onto the page; requests what is missing. */
   update() {
     const { state } = this, shown = state.panel && state.select !== null, panel = byId("panel");
     panel.hidden = !shown;
     panel.classList.toggle("roomy", state.roomy);
-    byId("byCore").value = state.core ?? "";
+    this.showCore(state.core);
     if (document.activeElement !== byId("byTask")) byId("byTask").value = state.task;
     if (document.activeElement !== byId("byCgroup")) byId("byCgroup").value = state.cgroup;
     if (document.activeElement !== byId("search")) byId("search").value = state.search;
     if (!shown || !state.select) { this.stop?.abort(); this.asked = ""; return; }
     const span = state.select, { baseline } = state;
     byId("panelSpan").textContent = `${fromToText(span.start, span.end)} (${spanText(span.end - span.start)})`;
-    byId("baseline").textContent = baseline ? `against ${fromToText(baseline.start, baseline.end)} ✕` : "set as baseline";
+    if (this.source.untimed) byId("panelSpan").textContent = "";
+    byId("baseline").textContent = baseline ? `against ${fromToText(baseline.start, baseline.end)} ✕` : "set baseline";
     byId("baseline").setAttribute("aria-pressed", String(Boolean(baseline)));
     byId("before").hidden = Boolean(baseline);
     for (const name of ["flame", "functions"]) {
@@ -80,7 +103,7 @@ export class SpanPanel {
     byId("found").textContent = this.flame.search(search, search === this.typed);
   }
 
-  /** Keys that widen a span come fast; the last one counts. */
+  /** Debounced: a span changes with every key press. */
   later() {
     window.clearTimeout(this.timer);
     this.timer = window.setTimeout(() => { if (this.state.panel && this.state.select) this.ask(); }, 60);
@@ -104,7 +127,7 @@ export class SpanPanel {
     this.asked = key;
     this.stop?.abort();
     const stop = this.stop = new AbortController(), note = byId("panelNote");
-    note.textContent = "reading the samples …";
+    note.textContent = "loading samples …";
     byId("panelBody").setAttribute("aria-busy", "true");
     try {
       if (tab === "flame") await this.askFlame(query, stop.signal);
@@ -114,7 +137,7 @@ export class SpanPanel {
       }
     } catch (fault) {
       if (stop.signal.aborted) return;
-      this.asked = ""; // whoever asks again gets another try
+      this.asked = ""; // allow a retry
       note.textContent = /** @type {Error} */ (fault).message;
       this.flame.clear();
       byId("functionsBox").textContent = "";
@@ -123,36 +146,37 @@ export class SpanPanel {
     if (!stop.signal.aborted) byId("panelBody").removeAttribute("aria-busy");
   }
 
-  /** A first look, and then all there is. @param {import("./source.js").FlameQuery} query @param {AbortSignal} signal */
+  /** A quick partial result first, then the complete one. @param {import("./source.js").FlameQuery} query @param {AbortSignal} signal */
   async askFlame(query, signal) {
     const first = await this.source.flame({ ...query, quick: 1 }, signal);
     if (signal.aborted) return;
     this.showFlame(first);
     if (first.settled !== false) return;
     const note = byId("panelNote"), { textContent } = note;
-    note.textContent = `${textContent} · reading more …`;
+    note.textContent = `${textContent} · loading more …`;
     try {
       const whole = await this.source.flame(query, signal);
       if (!signal.aborted) this.showFlame(whole, true);
     } catch (fault) {
       if (signal.aborted) return;
       this.asked = "";
-      note.textContent = `${textContent} · more cannot be read: ${/** @type {Error} */ (fault).message}`;
+      note.textContent = `${textContent} · could not load more: ${/** @type {Error} */ (fault).message}`;
     }
   }
 
-  /** @param {any} told @param {boolean} [again] of the same span, in more detail */
+  /** @param {any} told @param {boolean} [again] the same span in more detail */
   showFlame(told, again = false) {
     const words = [];
     words.push(told.total ? countText(told.total, "sample") : this.none());
     if (told.core_seconds) words.push(`of ${countText(told.core_seconds, "core second")}`);
-    if (told.nodes.before) words.push("red grew against the baseline, blue shrank");
-    if (told.pruned) words.push(`${numberText(told.pruned)} boxes too small to draw left out`);
+    byId("widths").hidden = !told.nodes.before;
+    if (told.nodes.before) words.push(told.nodes.q ? "red grew, blue shrank, grey: not significant" : "red grew, blue shrank");
+    if (told.pruned) words.push(`${numberText(told.pruned)} boxes too small to draw`);
     if (told.note) words.push(told.note);
     byId("panelNote").textContent = words.join(" · ");
     this.bare(!told.total && !told.before);
     this.flame.show(told, again);
-    this.flame.canvas.setAttribute("aria-label", `flame graph, ${words.join(", ")}; arrows walk through it, the functions tab has it as a table`);
+    this.flame.canvas.setAttribute("aria-label", `flame graph, ${words.join(", ")}; use arrow keys to move, or the functions tab for a table`);
     this.search();
     this.offerTasks();
   }
@@ -161,16 +185,16 @@ export class SpanPanel {
   none() {
     const { core, task, cgroup } = this.state;
     const chosen = [core !== null ? `core ${core}` : "", task && `task ${task}`, cgroup && `cgroup ${cgroup}`].filter(Boolean);
-    if (chosen.length) return `none of the samples here is of ${chosen.join(", ")}`;
-    return "no samples in this span: stacks are taken for a while after an alarm, or all the time with --stacks";
+    if (chosen.length) return `no samples match ${chosen.join(", ")} in this span`;
+    return "no samples in this span: stacks are recorded after an alarm, or continuously with --stacks";
   }
 
-  /** Where there is nothing to draw the lanes keep the room. @param {boolean} bare */
+  /** Without a flame graph the panel is small. @param {boolean} bare */
   bare(bare) {
     byId("panel").classList.toggle("bare", bare);
   }
 
-  /** The tasks that were seen, to choose from. */
+  /** Suggests the tasks in the flame graph. */
   offerTasks() {
     if (this.state.task) return;
     const names = new Set(this.flame.boxes.filter((box) => box.kind === "t").map((box) => box.name));
@@ -186,10 +210,10 @@ export class SpanPanel {
   showFunctions(told) {
     const box = byId("functionsBox"), table = element("table"), head = element("tr");
     box.textContent = "";
-    const words = [told.rows.length ? told.samples ? countText(told.samples, "sample") : "" : this.none(), told.note, told.left_out ? `${countText(told.left_out, "more function")} left out` : ""];
+    const words = [told.rows.length ? told.samples ? countText(told.samples, "sample") : "" : this.none(), told.note, told.left_out ? `${countText(told.left_out, "more function")} not shown` : ""];
     byId("panelNote").textContent = words.filter(Boolean).join(" · ");
     this.bare(!told.rows.length);
-    for (const [text, name] of [["function", ""], ["itself", "n"], ["", ""], ["with what it called", "n"]]) {
+    for (const [text, name] of [["function", ""], ["self", "n"], ["", ""], ["total", "n"]]) {
       const cell = element("th", name, text);
       cell.setAttribute("scope", "col");
       head.append(cell);

@@ -3,19 +3,18 @@
 // moves, the wheel zooms (with Ctrl over the lanes, where it otherwise scrolls them).
 
 import {byId} from "./words.js";
-import {GUTTER} from "./board.js";
 import {panSpan, xToTime, zoomSpan} from "./axis.js";
 
 /** @param {import("./explorer.js").Explorer} app */
 export function wirePointer(app) {
   const wrap = byId("laneWrap"), { state, board } = app;
-  const timeAt = (/** @type {{clientX: number}} */ event) => xToTime(state.view, board.width, event.clientX - GUTTER);
-  /** @type {{x: number, time: number, pan: boolean, view: any, moved: boolean, item: any, y: number} | null} */ let drag = null;
+  const timeAt = (/** @type {{clientX: number}} */ event) => xToTime(state.view, board.width, event.clientX - board.left);
+  /** @type {{x: number, time: number, pan: boolean, view: any, moved: boolean, item: any, y: number, shift: boolean} | null} */ let drag = null;
 
   wrap.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     if (!(event.target instanceof HTMLCanvasElement) || event.button > 1) return;
     const pan = event.button === 1 || event.altKey;
-    drag = { x: event.clientX, time: timeAt(event), pan, view: state.view, moved: false, item: board.itemOf(event.target), y: event.offsetY };
+    drag = { x: event.clientX, time: timeAt(event), pan, view: state.view, moved: false, item: board.itemOf(event.target), y: event.offsetY, shift: event.shiftKey };
     event.target.setPointerCapture(event.pointerId);
     if (event.button === 1) event.preventDefault();
   });
@@ -44,10 +43,10 @@ export function wirePointer(app) {
 
   const end = () => {
     if (!drag) return;
-    const { moved, pan, item, y, time } = drag;
+    const { moved, pan, item, y, time, shift } = drag;
     drag = null;
     if (moved && !pan) app.choose(state.select);
-    else if (!moved) app.click(item, time, y);
+    else if (!moved) app.click(item, time, y, shift);
   };
   wrap.addEventListener("pointerup", end);
   wrap.addEventListener("pointercancel", () => { drag = null; });
@@ -95,7 +94,7 @@ function wireTime(app, timeAt) {
   ruler.addEventListener("pointercancel", () => { held = null; });
   let dragging = false;
   const center = (/** @type {PointerEvent} */ event) => {
-    const time = xToTime(app.whole, board.width, event.clientX - GUTTER), half = (state.view.end - state.view.start) / 2;
+    const time = xToTime(app.whole, board.width, event.clientX - board.left), half = (state.view.end - state.view.start) / 2;
     app.look(panSpan({ start: time - half, end: time + half }, 0, app.whole), false);
   };
   overview.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => { dragging = true; overview.setPointerCapture(event.pointerId); center(event); });

@@ -4,7 +4,7 @@
 
 import {byId} from "./words.js";
 
-const LEFT = 24, RIGHT = 199, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
+const LEFT = 24, EDGE = 9, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
 
 export class ReadingSheet {
   constructor() {
@@ -53,9 +53,9 @@ export class ReadingSheet {
         if (shown) {
           const long = pen.measureText(shown).width + 4;
           pen.fillStyle = look.card;
-          pen.fillRect(RIGHT - long, y, long, ROW_OF);
+          pen.fillRect((this.wide - EDGE) - long, y, long, ROW_OF);
           pen.fillStyle = look.ink;
-          pen.fillText(shown, RIGHT, y + 11);
+          pen.fillText(shown, (this.wide - EDGE), y + 11);
         }
         y += ROW_OF;
       }

@@ -1,7 +1,7 @@
 // @ts-check
 // The clock above the lanes, and the whole recording above the clock.
 
-import {byId, clockText, dayText, fromToText, spanText} from "./words.js";
+import {byId, clockText, dayText, fromToText, spanText, zoneText} from "./words.js";
 import {ticksOf, timeToX} from "./axis.js";
 import {columnSeconds, levelFor} from "./tiles.js";
 import {hatchOf} from "./theme.js";
@@ -64,7 +64,19 @@ export function drawVisible(view, look) {
 
 /** @param {import("./axis.js").Span} view */
 export function visibleText(view) {
-  return `${fromToText(view.start, view.end)} UTC · ${spanText(view.end - view.start)}`;
+  return `${fromToText(view.start, view.end)} ${zoneText()} · ${spanText(view.end - view.start)}`;
+}
+
+/** Of the cores that were sampled, in percent. @param {import("./tiles.js").Strip} strip @param {number} channel @param {number} column */
+function meanOfCores(strip, channel, column) {
+  let sum = 0, cores = 0;
+  for (let row = 0; row < strip.names.length; row++) {
+    const value = strip.planes.mean[(channel * strip.names.length + row) * strip.columns + column];
+    if (value === 255) continue;
+    sum += value;
+    cores++;
+  }
+  return cores ? sum / cores / 2 : NaN;
 }
 
 /** The whole recording in one line: the machine's average, what was bad, what is missing. */
@@ -84,7 +96,7 @@ export class Overview {
   /** Of the machine, if that is there by now. @param {import("./source.js").LaneAbout[]} lanes */
   choose(lanes) {
     const lines = lanes.filter((lane) => lane.kind === "lines");
-    this.about = lines.find((lane) => (lane.series || []).some((name) => name.startsWith("system"))) || lines[0] || null;
+    this.about = lines.find((lane) => (lane.series || []).some((name) => name.startsWith("system"))) || lines[0] || lanes.find((lane) => lane.kind === "heat") || null;
     this.dirty = true;
   }
 
@@ -119,15 +131,16 @@ export class Overview {
       const { strip, offset } = tile, column = columnSeconds(strip.level);
       pen.fillStyle = look.paper;
       pen.fillRect(x(start), 0, x(end) - x(start), OVERVIEW_HEIGHT);
-      const order = [...strip.names.keys()].filter((each) => ["user", "system", "softirq"].includes(strip.names[each].split(" ")[0]));
+      const isHeat = about.kind === "heat", names = isHeat ? strip.channels : strip.names;
+      const order = [...names.keys()].filter((each) => ["user", "system", "softirq"].includes(names[each].split(" ")[0]));
       for (let at = Math.max(Math.floor((start - tile.start) / column), 0); at < 256 && tile.start + at * column < end; at++) {
         let foot = OVERVIEW_HEIGHT;
         const left = x(Math.max(tile.start + at * column, start)), wide = x(Math.min(tile.start + (at + 1) * column, end)) - left;
         for (const series of order) {
-          const value = strip.planes.mean[series * strip.columns + offset + at];
+          const value = isHeat ? meanOfCores(strip, series, offset + at) : strip.planes.mean[series * strip.columns + offset + at];
           if (!(value > 0)) continue;
           const tall = Math.min(value, 100) / 100 * (OVERVIEW_HEIGHT - 12);
-          pen.fillStyle = look.channels[strip.names[series].split(" ")[0]] || look.series[series];
+          pen.fillStyle = look.channels[names[series].split(" ")[0]] || look.series[series];
           pen.fillRect(left, foot - tall, wide, tall);
           foot -= tall;
         }

@@ -1,11 +1,10 @@
 // @ts-check
-// Where the numbers come from. The page knows this interface only; the server is one such source,
-// a report that carries its numbers with it is another.
+// The data source of the page: a server. `embedded.js` has the one for HTML files.
 
 /** @typedef {{id: string, title: string, kind: string, unit: string, about: string, series: string[],
- *   levels: number[], most_tiles?: number}} LaneAbout */
+ *   channels?: string[], levels: number[], most_tiles?: number}} LaneAbout */
 /** @typedef {{schema: string, id?: string, node: any, start: number, end: number, live: boolean,
- *   lanes: LaneAbout[], gaps: number[][], problems?: string[], tour?: boolean}} RecordingAbout */
+ *   lanes: LaneAbout[], gaps: number[][], problems?: string[], tour?: boolean, clock?: {offset: number, zone: string, relative: boolean}}} RecordingAbout */
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
  *   dtype: string, planes: Record<string, any>, channels: string[]}} StripDocument */
 /** @typedef {{from: number, to: number, cpu?: string, task?: string, cgroup?: string,
@@ -13,7 +12,7 @@
 
 /** @typedef {{end: number, live?: boolean, lanes?: number}} LiveEvent */
 
-/** Words of the server about a request it did not like. */
+/** An error response of the server. */
 export class SourceError extends Error {
   /** @param {number} status @param {string} text */
   constructor(status, text) {
@@ -25,7 +24,7 @@ export class SourceError extends Error {
 export class FetchSource {
   constructor() {
     this.of = "";
-    /** What it tells may change while somebody looks. */ this.follows = true;
+    /** The data may change while the page is open. */ this.follows = true;
   }
 
   /** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
@@ -37,7 +36,7 @@ export class FetchSource {
     const address = words.size ? `api/${path}?${words}` : `api/${path}`;
     for (let attempt = 0; ; attempt++) {
       const answer = await fetch(address, { signal }).catch((/** @type {Error} */ fault) => {
-        throw fault.name === "AbortError" ? fault : new SourceError(0, "the server does not answer");
+        throw fault.name === "AbortError" ? fault : new SourceError(0, "the server is not responding");
       });
       if (answer.ok) return answer.json();
       if (answer.status === 503 && attempt < 20) {
@@ -97,7 +96,7 @@ export class FetchSource {
     return this.ask("tour");
   }
 
-  /** @param {(told: LiveEvent) => void} moved @param {() => void} lost nobody records, and nobody is going to say more */
+  /** @param {(told: LiveEvent) => void} moved @param {() => void} lost the recorder has stopped */
   live(moved, lost) {
     const stream = new EventSource("api/live");
     stream.addEventListener("message", (event) => moved(JSON.parse(event.data)));

@@ -1,7 +1,7 @@
 // @ts-check
-// The visible span of a lane in words: whoever cannot see a canvas reads the same numbers.
+// The visible span of a lane as a table, for screen readers and for copying.
 
-import {byId, element, fromToText, numberText} from "./words.js";
+import {byId, element, fromToText, numberText, zoneText} from "./words.js";
 
 /** What the dialog waits for. @type {AbortController | null} */
 let tableAsked = null;
@@ -11,8 +11,8 @@ export async function openTable(source, about, view) {
   const dialog = byId("tableDialog"), body = byId("tableBody");
   tableAsked?.abort();
   const asked = tableAsked = new AbortController(), { signal } = asked;
-  byId("tableTitle").textContent = `${about.title.split(": ")[0]}, ${fromToText(view.start, view.end)} UTC`;
-  body.replaceChildren(element("p", "soft", "reading …"));
+  byId("tableTitle").textContent = `${about.title.split(": ")[0]}, ${fromToText(view.start, view.end)} ${zoneText()}`;
+  body.replaceChildren(element("p", "soft", "loading …"));
   if (!dialog.open) dialog.showModal();
   dialog.addEventListener("close", () => { if (!dialog.open) asked.abort(); }, { once: true });
   body.focus();
@@ -29,7 +29,7 @@ export async function openTable(source, about, view) {
 function tableParts(told, about) {
   const parts = [element("p", "soft", about.about)];
   if (told.note) parts.push(element("p", "", told.note));
-  if (!told.rows.length) return [...parts, element("p", "", "nothing was recorded in this span")];
+  if (!told.rows.length) return [...parts, element("p", "", "nothing recorded in this span")];
   const table = element("table"), head = element("thead"), body = element("tbody"), line = element("tr");
   for (const text of told.headings) {
     const cell = element("th", "", text);

@@ -1,15 +1,13 @@
 // @ts-check
-// Colours. Okabe and Ito's for what is told apart by hue, ramps whose lightness alone tells the
-// order. What was not recorded is hatched, what is on its way is plain, zero is a colour.
+// Colours: Okabe and Ito's for categories, ramps whose lightness alone shows the order. Not recorded
+// is hatched, loading is plain, zero is a colour.
+
+import {COLOURS} from "./colours.js";
 
 /** @typedef {{name: string, paper: string, card: string, ink: string, soft: string, line: string, hatch: string,
  *   hatchOn: string, loading: string, outside: string, zero: number[], mark: string,
  *   channels: Record<string, string>, series: string[], severity: Record<string, string>,
  *   ramp: number[][], strength: Record<string, string>}} Look */
-
-/** The reports' ramps, without their idle. */
-const RAMP_LIGHT = ["fff0d2", "fddca4", "f9b668", "f08544", "d95045", "a92a5c", "64176a", "250a47"];
-const RAMP_DARK = ["3b1f63", "6a1f7c", "9c2a74", "cb3e5c", "ee623e", "fa942a", "fbc84b", "fdf3b0"];
 
 /** @param {string} hex "rrggbb" @returns {number[]} */
 export function rgbOf(hex) {
@@ -37,7 +35,7 @@ export const LOOKS = {
     series: ["#0072b2", "#d55e00", "#009e73", "#b5468f", "#b07400", "#3c93c8", "#555b66", "#6a4fb3"],
     severity: { critical: "#c2410c", warning: "#b07400", info: "#6b7280" },
     strength: { proven: "#15803d", likely: "#a16207", possible: "#6b7280" },
-    ramp: rampOf(RAMP_LIGHT),
+    ramp: rampOf(COLOURS.ramps.light),
   },
   dark: {
     name: "dark", paper: "#14161b", card: "#1b1e25", ink: "#eef0f4", soft: "#a3a9b5", line: "#333845",
@@ -47,7 +45,7 @@ export const LOOKS = {
     series: ["#56b4e9", "#ff7a2e", "#2bc79a", "#e08cc3", "#f0b429", "#8ab8ff", "#a3a9b5", "#b79cf2"],
     severity: { critical: "#ff7a2e", warning: "#f0b429", info: "#9aa1ad" },
     strength: { proven: "#4ade80", likely: "#facc15", possible: "#9aa1ad" },
-    ramp: rampOf(RAMP_DARK),
+    ramp: rampOf(COLOURS.ramps.dark),
   },
 };
 
@@ -101,23 +99,21 @@ export function hatchOf(pen, look, ratio) {
   return found;
 }
 
-const HUES = { k: [14, 42, 88], u: [164, 206, 52], t: [246, 282, 38], o: [62, 98, 42] };
-
-/** The reports' colours: a hue per kind, a shade per name. @param {Look} look @param {string} kind @param {string} name */
+/** A hue per kind, a shade per name, as in the SVG files. @param {Look} look @param {string} kind @param {string} name */
 export function frameColour(look, kind, name) {
-  const [first, last, strong] = HUES[/** @type {keyof typeof HUES} */ (kind)] || HUES.o;
+  const [first, last, strong] = COLOURS.hues[/** @type {keyof typeof COLOURS.hues} */ (kind)] || COLOURS.hues.o;
   let sum = 0;
   for (let at = 0; at < name.length; at++) sum = (sum * 31 + name.charCodeAt(at)) >>> 0;
-  const step = sum % 8, dark = look.name === "dark";
+  const step = sum % COLOURS.shades, dark = look.name === "dark";
   const light = dark ? 33 + step * 7 % 9 : 66 + step * 7 % 9;
-  return `hsl(${first + (last - first) * step / 7} ${strong * (dark ? 0.62 : 1)}% ${light}%)`;
+  return `hsl(${first + (last - first) * step / (COLOURS.shades - 1)} ${strong * (dark ? 0.62 : 1)}% ${light}%)`;
 }
 
-/** Red grew, blue shrank; what hardly changed has no hue. @param {Look} look @param {number} change -1 to 1 */
+/** Red grew, blue shrank; no change has no hue. @param {Look} look @param {number} change of a share, -1 to 1 */
 export function changeColour(look, change) {
-  const dark = look.name === "dark", size = Math.min(Math.abs(change), 1);
-  if (size < 0.02) return dark ? "#3a3f4a" : "#d5d8de";
-  const step = Math.ceil(size * 5) / 5;
+  const dark = look.name === "dark", size = Math.abs(change), most = COLOURS.strengths.length + 1;
+  if (size === 0) return dark ? COLOURS.neutral.dark : COLOURS.neutral.light;
+  const step = (1 + COLOURS.strengths.filter((each) => size > each).length) / most;
   const tone = dark ? 26 + 14 * step : 92 - 30 * step, strong = dark ? 22 + 48 * step : 45 + 45 * step;
-  return `hsl(${change > 0 ? 2 : 215} ${strong}% ${tone}%)`;
+  return `hsl(${change > 0 ? COLOURS.grew : COLOURS.shrank} ${strong}% ${tone}%)`;
 }

@@ -25,7 +25,7 @@ export function startTour(tour, show) {
   card.id = "tour";
   card.setAttribute("role", "region");
   card.setAttribute("aria-labelledby", "tour-title");
-  const again = tourButton("Tour", "Go on with the guided tour");
+  const again = tourButton("Tour", "Resume the guided tour");
   again.id = "tour-again";
   again.hidden = true;
 

@@ -1,17 +1,33 @@
 // @ts-check
-// Times, spans and numbers as a person reads them. Times are UTC, as everywhere in Sexton.
+// Times, spans and numbers as text. Times are UTC, as everywhere in Sexton, except in the page of a
+// capture, which says how its own clock is to be shown.
+
+/** Seconds to add to a time before it is shown, and the name of the zone. */
+const shownClock = { offset: 0, zone: "UTC", relative: false };
+
+/** @param {Partial<typeof shownClock>} clock */
+export function setClock(clock) {
+  Object.assign(shownClock, clock);
+}
+
+/** @returns {string} the zone's name, to stand behind a time */
+export function zoneText() {
+  return shownClock.relative ? "from the start" : shownClock.zone;
+}
 
 /** @param {number} time @param {number} [step] seconds between neighbours: how fine to tell
  *  @returns {string} */
 export function clockText(time, step = 1) {
-  const iso = new Date(Math.round(time * 1000)).toISOString();
+  const shown = time + shownClock.offset;
+  if (shownClock.relative) return `+${shown.toFixed(step >= 1 ? 0 : step >= 0.1 ? 1 : step >= 0.01 ? 2 : 3)} s`;
+  const iso = new Date(Math.round(shown * 1000)).toISOString();
   if (step >= 1) return iso.slice(11, 19);
   return iso.slice(11, step >= 0.1 ? 21 : step >= 0.01 ? 22 : 23);
 }
 
 /** @param {number} time @returns {string} the day */
 export function dayText(time) {
-  return new Date(time * 1000).toISOString().slice(0, 10);
+  return shownClock.relative ? "" : new Date((time + shownClock.offset) * 1000).toISOString().slice(0, 10);
 }
 
 /** @param {number} seconds @returns {string} */

@@ -1,11 +1,12 @@
-"""Kubelet's configuration says only what kubelet understands, and nothing that hurts.
+"""kubelet's configuration has only valid fields and values.
 
-Every file that ``--config`` or ``--config-dir`` names (in kubelet's unit, its drop-ins, environment
-files or the running process), else the usual places. A field kubelet does not know is ignored by it
-with one line in its log, and a value of the wrong kind keeps it from starting: both fail, with the
-nearest real field. Settings that work and hurt (no memory reserved, eviction switched off by half a
-map, a stats period of a second) are warnings; ``strict = true`` makes them fail. `--kubelet-out`
-writes the corrected file. Not applicable where there is no kubelet, unless ``required = true``.
+Checks every file that ``--config`` or ``--config-dir`` names (in kubelet's unit, drop-ins,
+environment files or the running process), else the usual paths. kubelet ignores a field it does not
+know, with one line in its log, and refuses to start on a value of the wrong type: both fail, with
+the closest valid field. Settings that are valid but harmful (no memory reserved, eviction signals
+switched off by a partial map, a stats period of a second) are warnings; ``strict = true`` makes
+them fail. `--kubelet-out` writes the corrected file. Not applicable without a kubelet, unless
+``required = true``.
 """
 
 from __future__ import annotations
@@ -14,49 +15,52 @@ from collections.abc import Iterator
 
 from sexton.model.finding import Missing
 from sexton.model.text import count
-from sexton.prevent.gate.model import Checked, Place, Settings, Violation
+from sexton.prevent.gate.model import Checked, Settings, Violation
+from sexton.prevent.gate.target import Target
 from sexton.prevent.kubelet import (
     ERROR,
     NOTE,
     KubeletFile,
+    check_flags,
     flags_of,
-    harmful_flags,
     inspect,
-    present,
+    is_installed,
 )
 
 
-def check(place: Place, settings: Settings) -> Checked:
-    flags = flags_of(place.host)
-    files = inspect(place.host, flags)
-    broken = [each for file in files for each in _of_file(file, settings["strict"])]
-    for flag, problem in harmful_flags(flags):
+def check(target: Target, settings: Settings) -> Checked:
+    flags = flags_of(target.host)
+    files = inspect(target.host, flags)
+    violations = [each for file in files for each in _of_file(file, settings["strict"])]
+    for flag, problem in check_flags(flags):
         level = "error" if problem.level == ERROR or settings["strict"] else "warning"
         message = f"{problem.field}={flag.value}: {problem.message}"
-        broken.append(Violation(problem.field, message, flag.read_from, 0, (), "", level))
-    if not files and not broken:
-        return _none(place, settings)
+        violations.append(Violation(problem.field, message, flag.read_from, 0, (), "", level))
+    if not files and not violations:
+        return _no_config(target, settings)
     unread = [file for file in files if file.unread]
     read = [file.path for file in files if not file.unread]
-    said = f"{count(len(read), 'file')} checked: {', '.join(read)}" if read else ""
+    summary = f"{count(len(read), 'file')} checked: {', '.join(read)}" if read else ""
     notes = _notes(files)
-    if unread and not any(each.level == "error" for each in broken):
-        lacking = tuple(Missing(f"{file.path}: {file.unread}", _grant(file)) for file in unread)
-        if not place.booted and all("first boot" in file.unread for file in unread) and read:
-            return Checked(said, tuple(broken), notes=(*notes, *(each.what for each in lacking)))
-        if not place.booted and all("first boot" in file.unread for file in unread):
+    if unread and not any(each.level == "error" for each in violations):
+        missing = tuple(Missing(f"{file.path}: {file.unread}", _grant(file)) for file in unread)
+        made_at_boot = not target.booted and all(file.absent for file in unread)
+        if made_at_boot and read:
+            notes = (*notes, *(each.what for each in missing))
+            return Checked(summary, tuple(violations), notes=notes)
+        if made_at_boot:
             why = f"{unread[0].path} ({unread[0].named_by}) is not in the image"
             return Checked(not_applicable=f"{why}; gate a booted instance of it as well")
-        return Checked(said, tuple(broken), lacking, notes=notes)
-    return Checked(said, tuple(broken), notes=notes)
+        return Checked(summary, tuple(violations), missing, notes=notes)
+    return Checked(summary, tuple(violations), notes=notes)
 
 
-def _none(place: Place, settings: Settings) -> Checked:
-    here = present(place.host)
-    why = "a kubelet, but no configuration file of it" if here else "no kubelet here"
+def _no_config(target: Target, settings: Settings) -> Checked:
+    installed = is_installed(target.host)
+    why = "kubelet is installed but has no configuration file" if installed else "no kubelet here"
     if settings["required"]:
-        broken = Violation("kubelet", f"{why}, and the policy requires one", "/var/lib/kubelet")
-        return Checked(why, (broken,))
+        message = f"{why}, and the policy requires a configuration"
+        return Checked(why, (Violation("kubelet", message, "/var/lib/kubelet"),))
     return Checked(not_applicable=why)
 
 

@@ -1,9 +1,9 @@
 """No unit is enabled that nothing here needs.
 
-`sexton audit` judges every unit that runs or will run. Only its *unneeded* fails: what would make
-the unit needed was looked for where it shows, and is not there. *Unknown* never fails, and
-protected units are left alone. A unit that is meant to be here all the same gets a waiver, or an
-entry in the policy file of `sexton audit` (``--agents FILE``), with whose it is and until when.
+`sexton audit` judges every unit that runs or will run. Only its verdict *unneeded* fails: what
+would make the unit needed was checked and is not there. *Unknown* never fails, and protected units
+are skipped. To keep such a unit, waive it, or list it in the policy file of `sexton audit`
+(``--agents FILE``) with an owner and an expiry.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from shlex import quote
 
 from sexton.model.audit import Audit, Need, Subject
 from sexton.model.text import count
-from sexton.prevent.gate.auditing import audited
-from sexton.prevent.gate.model import Checked, Place, Settings, Violation
+from sexton.prevent.gate.model import Checked, Settings, Violation
+from sexton.prevent.gate.target import Target, audit_of
 
 
-def check(place: Place, settings: Settings) -> Checked:  # noqa: ARG001 - rules are called alike
-    found = audited(place)
-    if isinstance(found, Checked):
-        return found
-    numbers = ", ".join(f"{len(found.of(need)):,} {need}" for need in Need)
-    broken = tuple(_violation(each, found) for each in found.of(Need.UNNEEDED))
-    units = count(len(found.subjects), "unit")
-    return Checked(f"{units}: {numbers}", broken, notes=found.unseen)
+def check(target: Target, settings: Settings) -> Checked:  # noqa: ARG001 - same call for all rules
+    audit = audit_of(target)
+    if isinstance(audit, Checked):
+        return audit
+    numbers = ", ".join(f"{len(audit.of(need)):,} {need}" for need in Need)
+    violations = tuple(_violation(each, audit) for each in audit.of(Need.UNNEEDED))
+    units = count(len(audit.subjects), "unit")
+    return Checked(f"{units}: {numbers}", violations, notes=audit.unseen)
 
 
-def _violation(subject: Subject, found: Audit) -> Violation:
+def _violation(subject: Subject, audit: Audit) -> Violation:
     unit = subject.unit
     how = subject.enabled.how if subject.enabled is not None else ()
     at = next((each.at for each in how if each.at), "")
@@ -35,13 +35,13 @@ def _violation(subject: Subject, found: Audit) -> Violation:
     facts = [f"{each.what}: {each.value} ({each.read_from})" for each in subject.reasons[1:4]]
     if subject.wrong_if:
         facts.append(f"wrong if {subject.wrong_if}")
-    named = f"{unit} ({subject.title})" if subject.title else unit
-    state = "runs and" if found.live else "is enabled and"
-    typed = quote(unit)  # an image may hold a file of any name, and somebody will paste this
-    commands = (
-        f"sudo systemctl disable --now {typed} && sudo systemctl mask {typed}"
-        if found.live
-        else f"systemctl disable {typed} && systemctl mask {typed}  # in the image's build"
+    name = f"{unit} ({subject.title})" if subject.title else unit
+    state = "runs" if audit.live else "is enabled"
+    quoted = quote(unit)  # an image may hold a file of any name, and this gets pasted into a shell
+    remedy = (
+        f"sudo systemctl disable --now {quoted} && sudo systemctl mask {quoted}"
+        if audit.live
+        else f"systemctl disable {quoted} && systemctl mask {quoted}  # in the image build"
     )
-    message = f"{named} {state} nothing here needs it{why}"
-    return Violation(unit, message, path, 0, tuple(facts), commands)
+    message = f"{name} {state}, but nothing here needs it{why}"
+    return Violation(unit, message, path, 0, tuple(facts), remedy)

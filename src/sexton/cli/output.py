@@ -1,0 +1,142 @@
+"""What the commands write to: standard streams that may be closed, full or ASCII only, and files.
+
+A file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from io import TextIOWrapper
+
+from sexton.errors import CommandError
+
+#: ASCII for the characters we draw with; each one column wide, so that tables stay aligned.
+_PLAIN = str.maketrans(
+    {
+        "·": "-",
+        "…": ".",
+        "→": ">",
+        "└": "`",
+        "─": "-",
+        "━": "=",
+        "│": "|",
+        "░": ".",
+        "▒": ":",
+        "▓": "=",
+        "█": "#",
+        "µ": "u",
+        "×": "x",
+        "÷": "/",
+        "–": "-",
+        "—": "-",
+        "≤": "<",
+        "≥": ">",
+        "≈": "~",
+        "−": "-",
+        "μ": "u",
+        "├": "|",
+        "’": "'",
+        "“": '"',
+        "”": '"',
+        "\u00a0": " ",
+    }
+)
+_HANDLER = "sexton.plain"
+
+
+def prepare() -> bool:
+    """Make the streams safe to use; false without a standard output.
+
+    A closed descriptor would be reused for the next file we open, and output meant for the stream
+    would end up in it: so /dev/null takes its place first.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is `number`
+    has_output = sys.stdout is not None
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as we run
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as we run
+    codecs.register_error(_HANDLER, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=_HANDLER)
+    return has_output
+
+
+def abandon() -> None:
+    """Standard output has no reader any more: keep the interpreter from complaining at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """For characters that the stream's encoding lacks: our own as ASCII, others as ``?``."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end].translate(_PLAIN)
+    return "".join(each if each.isascii() else "?" for each in lacking), error.end
+
+
+#: Readable by its owner only: most output describes a node.
+PRIVATE = 0o600
+
+
+def write_whole(out: str, parts: Iterable[bytes], mode: int | None = PRIVATE) -> None:
+    """Write a temporary file beside `out`, then rename it; `mode` `None` keeps the file's mode.
+
+    A terminal, a pipe or /dev/null is written to and never replaced. A symbolic link is replaced,
+    not followed: in /tmp another user may have created it. Failures are `CommandError`s.
+    """
+    if "\0" in out:
+        raise CommandError("a path cannot contain a NUL byte")
+    try:
+        if _is_stream(out):
+            with open(out, "wb") as stream:
+                stream.writelines(parts)
+            return
+        _replace(out, parts, _current_mode(out) if mode is None else mode)
+    except OSError as error:
+        raise CommandError(f"{out}: {error.strerror or error}") from None
+
+
+def _replace(out: str, parts: Iterable[bytes], mode: int) -> None:
+    temporary = f"{out}.{os.getpid()}.part"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    with ExitStack() as cleanup:
+        cleanup.callback(os.unlink, temporary)
+        with open(handle, "wb") as stream:
+            stream.writelines(parts)
+            stream.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        os.replace(temporary, out)
+        cleanup.pop_all()
+
+
+def _is_stream(out: str) -> bool:
+    try:
+        found = os.stat(out).st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISBLK(found) or stat.S_ISSOCK(found):
+        raise CommandError(f"{out}: is a {'disk' if stat.S_ISBLK(found) else 'socket'}, not a file")
+    return stat.S_ISCHR(found) or stat.S_ISFIFO(found)
+
+
+def _current_mode(out: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(out, follow_symlinks=False).st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return 0o666 & ~mask

@@ -1,0 +1,235 @@
+"""The window that `diagnose`, `why` and `fix plan` judge: this node live, or a span of a recording.
+
+Times of a recording are typed as::
+
+    2026-11-15T10:15:00Z   2026-11-15 10:15   10:15   10:15:30   @1794737700   20m (before its end)
+
+Without a zone they are in this machine's. A time without a date is the last such time in the
+recording.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NamedTuple
+
+from sexton.cli.options import add_root, need_recorder, seconds
+from sexton.errors import CommandError
+
+if TYPE_CHECKING:
+    from sexton.model.diagnosis import Cost
+    from sexton.model.window import Window
+    from sexton.replay.span import Span
+    from sexton.replay.window import Replay
+    from sexton.store.recording import Recording
+
+#: New objects between two garbage collections.
+_GC_THRESHOLD = 50_000
+#: `--around` covers this much on either side.
+AROUND_S = 300.0
+#: Not compiled: most commands have these options, and few runs use one.
+_UNIX = r"(?:@(?=[0-9])|(?=[0-9]{9}))([0-9]{1,12}(?:\.[0-9]{1,9})?)"
+_AGO = r"-?([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|min|m|h|d)"
+_CLOCK = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?"
+_NO_SECOND = r"(?:^|[T ])[0-9]{1,2}:[0-9]{2}(?:Z|[+-][0-9:]+)?$"
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_HOW = "like 10:15, 2026-11-15T10:15:00Z, @1794737700, or 20m before the end"
+
+
+def add_live_options(parser: argparse.ArgumentParser) -> None:
+    """``--seconds``, ``--root``, ``--stacks``, ``--probe``, ``--no-trace``."""
+    parser.add_argument(
+        "--seconds", type=seconds, metavar="N", help="how long to watch (default 10)"
+    )
+    add_root(parser)
+    parser.add_argument(
+        "--stacks",
+        action="store_true",
+        help="sample kernel stacks with perf (root; proves what held a core)",
+    )
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="measure with BPF how long softirqs wait for their core (root)",
+    )
+    parser.add_argument(
+        "--no-trace", action="store_true", help="do not trace cgroup events (tracefs)"
+    )
+
+
+def add_recording(parser: argparse.ArgumentParser) -> None:
+    """``--from DIR``."""
+    parser.add_argument(
+        "--from", dest="recording", metavar="DIR", help="diagnose a recording instead of this node"
+    )
+
+
+def check_recording(args: argparse.Namespace) -> None:
+    """Refuse options that only apply to a live node."""
+    if args.root != "/":
+        raise CommandError("--from cannot be combined with --root")
+    if args.seconds is not None or args.stacks or args.probe or args.no_trace:
+        raise CommandError(
+            "--seconds, --stacks, --probe and --no-trace cannot be combined with --from"
+        )
+    need_recorder()
+
+
+def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
+    """Sample this node, or the one at `--root`; `verb` is the command, for its hints."""
+    import gc
+
+    # Rows make no cycles: looking for them costs more than most sources.
+    gc.set_threshold(_GC_THRESHOLD)
+    from sexton.cli.progress import countdown
+    from sexton.host.host import open_host
+    from sexton.record.sampler import Sampler, default_sources
+    from sexton.sources.registry import disabled
+
+    span = args.seconds or 10.0
+    options = [name for name in ("--stacks", "--probe") if getattr(args, name[2:])]
+    chosen = default_sources(*options)
+    if args.no_trace:
+        again = f"sudo sexton {verb}  # without --no-trace"
+        chosen = tuple(
+            disabled(each, "disabled by --no-trace", again)
+            if each.id.startswith("tracefs.")
+            else each
+            for each in chosen
+        )
+    with Sampler(open_host(args.root), chosen) as sampler, countdown(span) as tick:
+        window = sampler.run(span, tick)
+    return window, cost_of(window, _touched(window))
+
+
+def _touched(window: Window) -> str:
+    """What the diagnosis changed on the node, for the footer."""
+    ok = {name.partition(".")[0] for name, state in window.states.items() if state.state == "ok"}
+    more = [
+        words
+        for family, words in (
+            ("tracefs", "a private trace instance (removed)"),
+            ("perf", "perf samples (deleted)"),
+            ("bpf", "two BPF programs (unloaded)"),
+        )
+        if family in ok
+    ]
+    return f"read-only except {' and '.join(more)}" if more else "read-only"
+
+
+def requested_span(args: argparse.Namespace, recording: Recording) -> Span:
+    """The span given by `--around` or `--window`; all of the last boot without them."""
+    from sexton.replay.span import around, between, edges, everything, reach
+
+    try:
+        if args.around is not None:
+            moment = parse_moment(args.around, edges(recording))
+            return around(recording, moment, moment, AROUND_S)
+        wanted = parse_span(args, edges(recording))
+    except CommandError as error:
+        raise CommandError(f"{error}; {reach(recording)}") from None
+    return everything(recording) if wanted is None else between(recording, *wanted)
+
+
+def read_back(recording: Recording, span: Span) -> Replay:
+    """The span as a window."""
+    from sexton.replay.window import window
+
+    return window(recording, span)
+
+
+def cost_of(window: Window, touched: str) -> Cost:
+    """CPU time and memory used so far, children included."""
+    import resource
+
+    from sexton.model.diagnosis import Cost
+
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return Cost(window.seconds, spent, own.ru_maxrss * 1024, touched)
+
+
+class TimeSpan(NamedTuple):
+    """UNIX seconds, both inclusive."""
+
+    start_s: float
+    end_s: float
+
+
+def add_span(parser: argparse.ArgumentParser) -> None:
+    """``--around T`` or ``--window A..B``."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--around", metavar="TIME", help=f"five minutes before and after TIME: {_HOW}"
+    )
+    which.add_argument(
+        "--window", metavar="A..B", help="from time A to time B; either may be empty"
+    )
+
+
+def parse_span(args: argparse.Namespace, edges: tuple[float, float]) -> TimeSpan | None:
+    """The span given by `add_span`'s options; `edges` are the recording's first and last time."""
+    if args.around is not None:
+        moment = parse_moment(args.around, edges)
+        return TimeSpan(moment - AROUND_S, moment + AROUND_S)
+    if args.window is None:
+        return None
+    first, dots, last = args.window.partition("..")
+    if not dots:
+        raise CommandError(f"invalid window {args.window!r}: use A..B, each {_HOW}")
+    start = parse_moment(first, edges) if first.strip() else edges[0]
+    end = parse_moment(last, edges) if last.strip() else edges[1]
+    if end < start:
+        raise CommandError(f"window {args.window!r} ends before it begins")
+    return TimeSpan(start, end)
+
+
+def parse_moment(text: str, edges: tuple[float, float]) -> float:
+    """UNIX seconds; `CommandError` for an invalid time.
+
+    >>> parse_moment("@1000", (0.0, 5000.0)), parse_moment("20m", (0.0, 5000.0))
+    (1000.0, 3800.0)
+    >>> parse_moment("1970-01-01T01:00:00Z", (0.0, 5000.0)), parse_moment("1794737700", (0.0, 1.0))
+    (3600.0, 1794737700.0)
+    """
+    import re
+    from datetime import datetime
+
+    typed = text.strip()
+    if found := re.fullmatch(_UNIX, typed):
+        return float(found[1])
+    if found := re.fullmatch(_AGO, typed):
+        return edges[1] - float(found[1]) * _UNITS[found[2]]
+    try:
+        if found := re.fullmatch(_CLOCK, typed):
+            return _last_time(int(found[1]), int(found[2]), int(found[3] or 0), edges[1])
+        return datetime.fromisoformat(typed).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise CommandError(f"invalid time {text!r}: use a time {_HOW}") from None
+
+
+def precision_s(text: str) -> float:
+    """How long a span such a time covers: a minute where no seconds were given.
+
+    >>> [precision_s(text) for text in ("03:12", "03:12:07", "1999-12-31T03:12Z", "2m", "9s", "@1")]
+    [60.0, 0.0, 60.0, 60.0, 0.0, 0.0]
+    """
+    import re
+
+    typed = text.strip()
+    ago = re.fullmatch(_AGO, typed)
+    if ago is not None:
+        return 0.0 if ago[2] == "s" else 60.0
+    return 60.0 if re.search(_NO_SECOND, typed) else 0.0
+
+
+def _last_time(hour: int, minute: int, second: int, last_s: float) -> float:
+    """The last moment up to `last_s` with this local time."""
+    from datetime import datetime, timedelta
+
+    end = datetime.fromtimestamp(last_s)
+    moment = end.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    if moment > end:
+        moment -= timedelta(days=1)
+    return moment.timestamp()

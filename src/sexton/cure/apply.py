@@ -1,0 +1,306 @@
+"""Applies a plan one step at a time, and never a step that it could not undo.
+
+First it checks that the plan is for this node and boot, the age of the evidence, that no earlier
+apply was interrupted, and every precondition that can already be met. Then it takes the lock,
+measures the node and opens the journal. For each step: check its preconditions again, *write and
+sync* everything an undo needs, act, record the outcome, check the proof. It stops when a
+precondition is no longer met, an action fails, a proof fails, the watchdog reports a problem or
+time is up. Completed steps stay in place; ``sexton fix rollback`` undoes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sexton.cure.journal import (
+    COMPLETE,
+    STOPPED,
+    Journal,
+    State,
+    log_event,
+    open_run,
+    runs_of_plan,
+    unfinished_runs,
+)
+from sexton.cure.lock import hold_lock
+from sexton.cure.preconditions import Probes, satisfies, why_unmet
+from sexton.cure.protected import Rule
+from sexton.cure.remedy import StepContext, detail_lines, remedy
+from sexton.cure.writer import Writer
+from sexton.errors import CommandError, SourceError
+from sexton.host.host import Host
+from sexton.model.plan import Criterion, Plan, Step
+from sexton.model.text import printable
+from sexton.model.text import seconds as duration
+
+#: Older evidence must be gathered again: an hour is enough to read and review a plan.
+STALE_S = 3600.0
+#: How far the clock may have been set back since.
+_AHEAD_S = 300.0
+SETTLE_S = 1.0
+DONE, WOULD, REFUSED, FAILED, SKIPPED = "done", "would do", "refused", "failed", "not reached"
+
+
+class Refused(CommandError):
+    """Nothing was changed; `reasons` has one line each."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons), exit_code=1)
+        self.reasons = reasons
+
+
+class Watch(Protocol):
+    """The interface of `Watchdog` used here."""
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def watches(self) -> str: ...
+
+    @property
+    def end_s(self) -> float: ...
+
+    def settle(self, seconds: float) -> None: ...
+
+    def reclaiming(self, on: bool) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class FixContext:
+    """What apply and rollback work with; `dry` changes and journals nothing."""
+
+    host: Host
+    writer: Writer
+    state: State
+    watch: Callable[[float], Watch]
+    rules: tuple[Rule, ...] = ()
+    progress: Callable[[str], None] = print
+    dry: bool = False
+
+
+@dataclass(slots=True)
+class StepDone:
+    """Result of one step; `proofs` are (what, whether it holds, reading), `outcome` is what the
+    remedy measured, as in the journal."""
+
+    step: Step
+    state: str
+    message: str = ""
+    proofs: tuple[tuple[str, bool | None, str], ...] = ()
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Further lines for display."""
+        return detail_lines(self.outcome)
+
+
+@dataclass(slots=True)
+class Applied:
+    """Result of an apply. `why` is empty if every step was done."""
+
+    run: str
+    steps: list[StepDone] = field(default_factory=list)
+    how: str = COMPLETE
+    why: str = ""
+    watched: str = ""
+
+
+def apply(plan: Plan, fix: FixContext, max_seconds: float) -> Applied:
+    """Apply the plan, or raise `Refused` before anything is changed."""
+    probes = Probes(fix.host, fix.rules)
+    with _lock(fix, plan, max_seconds):
+        reasons = refusal_reasons(plan, fix, probes)
+        if reasons:
+            _log(fix, "refused", plan, reasons=reasons)
+            raise Refused(reasons)
+        watch = fix.watch(max_seconds)
+        try:
+            watch.settle(SETTLE_S)
+            return _run(plan, fix, probes, watch)
+        finally:
+            watch.close()
+
+
+def refusal_reasons(plan: Plan, fix: FixContext, probes: Probes) -> list[str]:
+    """Every reason not to start."""
+    found = []
+    boot = probes.read("boot_id")
+    if boot != plan.boot_id:
+        found.append(
+            "the plan is for another node, or the node was rebooted since:"
+            f" boot ID is {printable(boot)[:8]}, the plan has {plan.boot_id[:8]}."
+            " A reboot frees all zombies; run sexton diagnose again"
+        )
+        return found
+    age = time.time() - plan.evidence_until_unix
+    if age > STALE_S or age < -_AHEAD_S:
+        found.append(
+            f"its evidence is {duration(abs(age))} {'old' if age > 0 else 'in the future'}"
+            f" (limit {duration(STALE_S)})"
+        )
+    for run in runs_of_plan(fix.state, plan.hash):
+        found.append(
+            f"this plan was already applied as {run.id} ({run.state}): verify it, or undo it first"
+            f" (sexton fix rollback {run.id})"
+        )
+    if found:
+        return found
+    for run in unfinished_runs(fix.state):
+        found.append(
+            f"apply {run.id} was interrupted: undo it first (sexton fix rollback {run.id})"
+        )
+    if not plan.automatic:
+        found.append("the plan has no step that Sexton applies")
+    for step in plan.automatic:
+        remedy(step.remedy)
+        for condition in step.preconditions:
+            if condition.after:
+                continue  # an earlier step makes it true
+            if why := why_unmet(probes, condition):
+                found.append(f"step {step.id}: {why} ({condition.why})")
+    return found
+
+
+def _run(plan: Plan, fix: FixContext, probes: Probes, watch: Watch) -> Applied:
+    start = _start_readings(probes)
+    journal = None if fix.dry else open_run(fix.state, plan, start)
+    applied = Applied(journal.run if journal is not None else "dry run", watched=watch.watches)
+    _log(fix, "begin", plan, run=applied.run)
+    context = StepContext(
+        fix.host,
+        fix.writer,
+        probes,
+        lambda: watch.reason,
+        fix.progress,
+        lambda: watch.end_s - time.monotonic(),
+        dry=fix.dry,
+    )
+    try:
+        _steps(plan, applied, (fix, context, watch), journal)
+    except (KeyboardInterrupt, SystemExit):
+        applied.why = "interrupted by the user"
+        _finish(plan, fix, applied, journal)
+        raise
+    _finish(plan, fix, applied, journal)
+    return applied
+
+
+def _steps(
+    plan: Plan,
+    applied: Applied,
+    with_: tuple[FixContext, StepContext, Watch],
+    journal: Journal | None,
+) -> None:
+    fix, context, watch = with_
+    for step in plan.automatic:
+        if applied.why:
+            applied.steps.append(StepDone(step, SKIPPED))
+            continue
+        fix.progress(f"{step.id}: {step.title}")
+        watch.reclaiming(remedy(step.remedy).RECLAIMS)
+        done = _step(step, context, journal)
+        watch.reclaiming(False)
+        applied.steps.append(done)
+        _log(fix, "step", plan, run=applied.run, step=step.id, how=done.state, said=done.message)
+        applied.why = _why_stop(done, watch)
+
+
+def _finish(plan: Plan, fix: FixContext, applied: Applied, journal: Journal | None) -> None:
+    applied.how = STOPPED if applied.why else COMPLETE
+    if journal is not None:
+        journal.write("end", how=applied.how, why=applied.why)
+    _log(fix, "end", plan, run=applied.run, how=applied.how, why=applied.why)
+
+
+def _step(step: Step, context: StepContext, journal: Journal | None) -> StepDone:
+    """Apply one step; any error ends it and is reported."""
+    if why := context.stop():
+        return StepDone(step, REFUSED, why)
+    context.probes.forget()
+    for condition in step.preconditions:
+        if condition.after and journal is None:
+            continue  # a dry run did not make it true
+        if why := why_unmet(context.probes, condition):
+            return StepDone(step, REFUSED, f"{why} ({condition.why})")
+    module = remedy(step.remedy)
+    try:
+        before = module.prepare(step, context)
+        if journal is not None:
+            journal.write("before", step=step.id, remedy=step.remedy, before=before)
+        outcome = module.carry_out(step, context)
+    except (CommandError, SourceError) as error:
+        if journal is not None:
+            journal.write("failed", step=step.id, why=str(error))
+        return StepDone(step, FAILED, printable(str(error)))
+    if journal is None:
+        return StepDone(step, WOULD, step.effect)
+    journal.write("done", step=step.id, outcome=outcome)
+    context.probes.forget()
+    proof = () if outcome.get("skipped") is True else step.proof  # nothing was done
+    proofs = tuple(_proof(context.probes, each, outcome) for each in proof)
+    return StepDone(step, DONE, printable(str(outcome.get("said", ""))), proofs, outcome)
+
+
+def _proof(
+    probes: Probes, criterion: Criterion, outcome: Mapping[str, Any]
+) -> tuple[str, bool | None, str]:
+    """The criterion, whether it holds (`None`: could not be read), and the reading.
+
+    Steps that free zombies count before and after, which is a better proof than the plan's number.
+    """
+    if not criterion.probe:
+        freed, left = outcome.get("freed"), outcome.get("dying_after")
+        if freed is None or left is None:
+            return criterion.what, None, ""
+        return criterion.what, freed > 0, f"{freed + left:,} before, {left:,} after"
+    try:
+        found = probes.read(criterion.probe)
+    except SourceError as error:
+        return criterion.what, None, printable(str(error))
+    return criterion.what, satisfies(criterion.test, found, str(criterion.value)), found
+
+
+def _why_stop(done: StepDone, watch: Watch) -> str:
+    """Freeing no zombies is reported but is not a failure; a unit that still runs is."""
+    if done.state in (REFUSED, FAILED):
+        return done.message
+    if not remedy(done.step.remedy).RECLAIMS:
+        for what, holds, found in done.proofs:
+            if holds is False:
+                return f"proof failed after {done.step.id}: {what}: {found}"
+    return watch.reason
+
+
+def _start_readings(probes: Probes) -> dict[str, Any]:
+    """What verify compares with, read before anything is changed."""
+    start: dict[str, Any] = {"unix": time.time()}
+    try:
+        start["dying"] = int(probes.read("dying"))
+    except SourceError as error:
+        start["dying_unknown"] = str(error)
+    return start
+
+
+@contextmanager
+def _lock(fix: FixContext, plan: Plan, max_seconds: float) -> Iterator[None]:
+    """A dry run needs no lock, only the state directory for the audit log."""
+    if fix.dry:
+        fix.state.make()
+        yield
+        return
+    with hold_lock(fix.state, f"apply {plan.hash[:12]}", max_seconds):
+        yield
+
+
+def _log(fix: FixContext, event: str, plan: Plan, **details: Any) -> None:
+    name = f"dry_run_{event}" if fix.dry else f"apply_{event}"
+    present = {key: value for key, value in details.items() if value not in ("", None)}
+    log_event(fix.state, name, plan=plan.hash, node=plan.node, **present)

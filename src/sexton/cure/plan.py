@@ -1,0 +1,397 @@
+"""From a diagnosis to a plan: what to do, in which order, and what not to do.
+
+Stop the unit that leaves zombies, make sure nothing starts it again, then free what it left. The
+page cache of the whole node is dropped only if allowed; a reboot is only printed. Nothing here
+changes anything: it reads the state of units and of running cgroups under the zombies' parents.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sexton.cure import measures
+from sexton.cure.preconditions import Probes
+from sexton.cure.protected import Rule, why_protected
+from sexton.cure.reclaim.collateral import Collateral, read_collateral, refusals
+from sexton.cure.reclaim.cost import estimate_cost
+from sexton.cure.reclaim.free import reclaim_file
+from sexton.cure.remedies import (
+    disable_unit,
+    drop_caches,
+    mask_unit,
+    override_unit,
+    reboot_node,
+    reclaim_zombies,
+    remove_empty_cgroups,
+    stop_unit,
+)
+from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
+from sexton.cure.unit_files import enabling_links
+from sexton.cure.units import UnitSnapshot, UnitStatus, snapshot_unit
+from sexton.detect.detectors.cgroup_churn import families
+from sexton.detect.detectors.zombie_memcgs import SHARE
+from sexton.detect.owners import Owner, owners
+from sexton.detect.stems import join
+from sexton.errors import CommandError, SourceError
+from sexton.host.host import Host
+from sexton.host.reader import exists
+from sexton.model.audit import Need, Subject
+from sexton.model.chain import Strength
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Finding
+from sexton.model.memory import VmCounter
+from sexton.model.plan import Plan, Refusal, Step
+from sexton.model.text import count, printable
+from sexton.model.window import Window
+
+MOST_UNITS = 5
+MOST_PARENTS = 3
+#: With fewer empty live cgroups a step is not worthwhile.
+MANY_EMPTY = 20
+COLLATERAL = "--accept-collateral"
+CACHES = "--allow-drop-caches"
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What the user allows and prefers."""
+
+    accept_collateral: bool = False
+    allow_drop_caches: bool = False
+    override: bool = False
+    thorough: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """The node to plan for; `needs` is the audit result of its units, by name."""
+
+    host: Host
+    rules: tuple[Rule, ...] = ()
+    options: PlanOptions = PlanOptions()
+    needs: Mapping[str, Subject] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan under construction."""
+
+    context: PlanContext
+    probes: Probes
+    steps: list[Step] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stopped: dict[str, str] = field(default_factory=dict)
+
+    def next_id(self, word: str) -> str:
+        return f"{len(self.steps) + 1}-{word}"
+
+
+def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Plan:
+    """The plan for this node; `CommandError` if the diagnosis is of another node or boot."""
+    probes = Probes(context.host, context.rules)
+    boot_id = probes.read("boot_id")
+    _same_boot(diagnosis, boot_id)
+    draft = _Draft(context, probes)
+    problems = {each.id: each for each in diagnosis.findings if each.is_problem}
+    if "crash_looping_unit" in problems:
+        _stop_units(draft, problems["crash_looping_unit"], _zombie_leaving_units(diagnosis))
+    if "zombie_memcgs" in problems:
+        _free(draft, window, problems)
+    if problems.keys() & {"zombie_memcgs", "leaked_scopes", "slow_memcg_stats"}:
+        _remove_leftovers(draft, needed="leaked_scopes" in problems)
+    if "zombie_memcgs" in problems:
+        _drop_caches(draft, window)
+        _last_resort(draft, diagnosis)
+    for name in _UNTREATED:
+        if name == "cgroup_churn" and stops_all_churn(window, draft.stopped):
+            continue
+        if name in problems:
+            draft.notes.append(f"{problems[name].summary}: {_UNTREATED[name]}")
+    saturated = problems.get("saturated_core")
+    cores = [int(each) for each in saturated.entities.get("core", ())] if saturated else []
+    baseline = measures.plain(measures.measure(window, cores, draft.stopped))
+    baseline["cores"] = " ".join(map(str, cores))
+    return Plan(
+        node=probes.read("hostname"),
+        boot_id=boot_id,
+        made_unix=round(time.time(), 3),
+        evidence_until_unix=round(diagnosis.end, 3),
+        diagnosis_root=_root(diagnosis),
+        steps=tuple(draft.steps),
+        refusals=tuple(draft.refusals),
+        notes=tuple(draft.notes),
+        baseline=baseline,
+    )
+
+
+def _same_boot(diagnosis: Diagnosis, boot_id: str) -> None:
+    node = diagnosis.node
+    if node is None or node.boot_id is None:
+        raise CommandError("the diagnosis has no boot ID: cannot make a plan")
+    if node.boot_id != boot_id:
+        raise CommandError(
+            f"the diagnosis is of another node or boot ({printable(node.hostname)}, boot"
+            f" {node.boot_id[:8]}; this is boot {boot_id[:8]}): make the plan on that node"
+        )
+
+
+def _root(diagnosis: Diagnosis) -> str:
+    """Summary of the root of the best chain, else of the worst finding."""
+    known = diagnosis.by_id
+    if diagnosis.chains:
+        return known[diagnosis.chains[0].root].summary
+    worst = [each.summary for each in diagnosis.findings if each.is_problem]
+    return worst[0] if worst else "No problem found"
+
+
+def _zombie_leaving_units(diagnosis: Diagnosis) -> frozenset[str]:
+    """Units whose restarts left zombies according to a link of a chain."""
+    return frozenset(
+        name
+        for chain in diagnosis.chains
+        for link in chain.links
+        if link.id == "crash_loop_leaves_zombies"
+        for name in link.shared
+    )
+
+
+def _stop_units(draft: _Draft, finding: Finding, leaving: frozenset[str]) -> None:
+    """Units that leave zombies, if known; otherwise all that crash-loop."""
+    looping = finding.entities.get("unit", ())
+    units = [name for name in looping if name in leaving] or list(looping)
+    for name in looping:
+        if name not in units:
+            draft.notes.append(
+                f"{name} crash-loops too, but there is no evidence that it leaves zombies"
+            )
+    for name in units[:MOST_UNITS]:
+        _stop_unit(draft, name, finding)
+    if len(units) > MOST_UNITS:
+        rest = count(len(units) - MOST_UNITS, "more unit")
+        draft.notes.append(f"{rest} in a crash loop: make another plan after this one")
+
+
+def _stop_unit(draft: _Draft, name: str, finding: Finding) -> None:
+    if (why := why_protected(name, draft.context.rules)) is not None:
+        draft.refusals.append(
+            Refusal(name, f"protected: {why}. Fix the unit: journalctl -u {name} -n 50")
+        )
+        return
+    try:
+        unit = draft.probes.unit(name)
+        before = snapshot_unit(name, draft.context.host)
+    except (SourceError, CommandError) as error:
+        draft.refusals.append(Refusal(name, f"its state could not be read: {error}"))
+        return
+    if why := unit.protection(draft.context.rules):
+        draft.refusals.append(Refusal(name, why))
+    elif unit.load_state == "masked":
+        draft.notes.append(f"{name} is already masked")
+    elif unit.load_state != "loaded":
+        draft.refusals.append(Refusal(name, f"not loaded (LoadState {unit.load_state})"))
+    elif (why := _need(draft, name)) and not draft.context.options.accept_collateral:
+        draft.refusals.append(Refusal(name, why, COLLATERAL))
+    elif unit.stops_with_it and not draft.context.options.accept_collateral:
+        named = ", ".join(unit.stops_with_it[:5])
+        draft.refusals.append(Refusal(name, f"{named} would stop with it", COLLATERAL))
+    else:
+        _unit_steps(draft, unit, before, _pattern(draft, finding, name))
+
+
+def _unit_steps(draft: _Draft, unit: UnitStatus, before: UnitSnapshot, pattern: str) -> None:
+    stop = stop_unit.propose(draft.next_id("stop"), unit, pattern)
+    draft.steps.append(stop)
+    draft.stopped[unit.name] = stop.id
+    if draft.context.options.override:
+        draft.steps.append(override_unit.propose(draft.next_id("override"), before, stop.id))
+        return
+    if enabling_links(before.entries):
+        draft.steps.append(disable_unit.propose(draft.next_id("disable"), before, stop.id))
+    try:
+        draft.steps.append(mask_unit.propose(draft.next_id("mask"), before, stop.id))
+    except CommandError as error:
+        draft.notes.append(f"not masked: {error}")
+        draft.steps.append(override_unit.propose(draft.next_id("override"), before, stop.id))
+
+
+def _need(draft: _Draft, unit: str) -> str:
+    """Why it is needed, according to the audit; empty if no reason was found."""
+    subject = draft.context.needs.get(unit)
+    if subject is None or subject.verdict is not Need.NEEDED:
+        return ""
+    reasons = "; ".join(f"{each.what}: {each.value}" for each in subject.reasons[:2])
+    return f"it is needed here ({reasons}). Fix the unit: journalctl -u {unit} -n 50"
+
+
+def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
+    """How it misbehaves, whether that may be intended, and whether anything needs it."""
+    parts = []
+    for each in finding.evidence:
+        if each.what == f"restarts of {unit}":
+            parts.append(f"restarts: {each.value}")
+            if "in a loop" in each.wrong_if:
+                parts.append("it exits cleanly, so this may be intended")
+    subject = draft.context.needs.get(unit)
+    if subject is not None and subject.verdict is Need.UNNEEDED:
+        reasons = "; ".join(f"{each.what}: {each.value}" for each in subject.reasons[:2])
+        parts.append(f"nothing here needs it ({reasons})")
+    elif subject is None or subject.verdict is Need.UNKNOWN:
+        parts.append("unknown whether anything here needs it (sexton audit)")
+    return "; ".join(parts)
+
+
+def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
+    """Reclaim on each parent with many zombies and no protected cgroups below it."""
+    chosen, others = _parents(
+        replace(each, path=surviving_ancestor(each.path, draft.stopped)) for each in owners(window)
+    )
+    if others:
+        draft.notes.append(
+            f"{others:,} more zombies under other parents, too few per parent to free"
+        )
+    if not chosen:
+        draft.notes.append("the zombies' parent is unknown: sudo sexton zombies --watch finds it")
+    source, after = next(iter(draft.stopped.items()), ("", ""))
+    if not source and "crash_looping_unit" in problems:
+        draft.notes.append(
+            "this plan does not stop the unit that leaves zombies: there will be more"
+        )
+    chosen_parents: list[tuple[Collateral, reclaim_zombies.Reason]] = []
+    for owner in chosen[:MOST_PARENTS]:
+        if owner.path == "/":
+            reason = "the zombies are directly below the root: reclaim there affects the whole node"
+            draft.refusals.append(Refusal("/", reason, CACHES))
+            continue
+        found = _allowed_collateral(draft, owner.path)
+        if found is not None:
+            sure = owner.strength is not Strength.POSSIBLE
+            accepted = draft.context.options.accept_collateral
+            why = reclaim_zombies.Reason(
+                sure, owner.method, accepted, source, after, draft.context.options.thorough
+            )
+            chosen_parents.append((found, why))
+    # The parent with the least collateral first: that may be enough.
+    for found, why in sorted(chosen_parents, key=lambda each: each[0].total_bytes):
+        identity = draft.next_id("free")
+        draft.steps.append(reclaim_zombies.propose(identity, found, estimate_cost(found), why))
+
+
+def _allowed_collateral(draft: _Draft, path: str) -> Collateral | None:
+    """Running cgroups below the parent; `None` and a refusal if they forbid reclaim."""
+    try:
+        found = read_collateral(draft.context.host, path, draft.context.rules)
+        reclaim_file(draft.context.host, found.parent)
+    except (CommandError, SourceError) as error:
+        draft.refusals.append(Refusal(path, str(error)))
+        return None
+    refused = refusals(found)
+    if refused and not draft.context.options.accept_collateral:
+        draft.refusals += _joined(refused)
+        return None
+    return found
+
+
+def _remove_leftovers(draft: _Draft, needed: bool) -> None:
+    """Remove empty live cgroups: if there are many, or if they are the problem."""
+    try:
+        found = find_empty_cgroups(draft.context.host, extra=draft.context.rules)
+    except (CommandError, SourceError) as error:
+        if needed:
+            draft.refusals.append(Refusal("empty cgroups", str(error)))
+        return
+    if len(found) >= (1 if needed else MANY_EMPTY):
+        draft.steps.append(remove_empty_cgroups.propose(draft.next_id("remove"), found))
+
+
+def _drop_caches(draft: _Draft, window: Window) -> None:
+    if draft.context.options.allow_drop_caches:
+        draft.steps.append(
+            drop_caches.propose(draft.next_id("drop-caches"), _cached(window), _dying(draft))
+        )
+
+
+def _joined(refused: Iterable[Refusal]) -> list[Refusal]:
+    """One refusal per parent, however many reasons."""
+    reasons = list(refused)
+    first = reasons[0]
+    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    reason = "; ".join(each.reason for each in reasons[:3]) + more
+    return [Refusal(first.target, f"reclaim also hits running cgroups: {reason}", first.override)]
+
+
+def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
+    """Parents with the most zombies first, and how many zombies are under others: a few are not
+    worth the cache that running cgroups would lose. Bytes alone decide only if no count does."""
+    every = list(found)
+    sure = [each for each in every if each.strength is not Strength.POSSIBLE]
+    weight = Counter[str]()
+    for each in sure or every:
+        weight[each.path] += (each.dying if sure else each.bytes) or 0
+    least = SHARE.value / 100 * weight.total()
+    first = _first_of(sure or every)
+    chosen = [first[path] for path, much in weight.most_common() if much and much >= least]
+    left = weight.total() - sum(weight[each.path] for each in chosen)
+    return chosen, left if sure else 0
+
+
+def _first_of(found: Iterable[Owner]) -> dict[str, Owner]:
+    first: dict[str, Owner] = {}
+    for each in found:
+        first.setdefault(each.path, each)
+    return first
+
+
+def _last_resort(draft: _Draft, diagnosis: Diagnosis) -> None:
+    in_cluster = exists(draft.context.host.files, "/var/lib/kubelet") or exists(
+        draft.context.host.files, "/etc/kubernetes"
+    )
+    node = diagnosis.node
+    assert node is not None
+    draft.steps.append(reboot_node.propose(draft.next_id("reboot"), node.hostname, in_cluster))
+
+
+def _dying(draft: _Draft) -> int | None:
+    try:
+        return int(draft.probes.read("dying"))
+    except SourceError:
+        return None
+
+
+def _cached(window: Window) -> int | None:
+    rows = {row.name: row.value for row in window.latest(VmCounter) or ()}
+    pages = rows.get("nr_file_pages")
+    return None if pages is None else pages * _PAGE
+
+
+#: Problems that a plan does not treat, and what to do instead.
+_UNTREATED = {
+    "cgroup_churn": "containers or timers come and go; fix what starts them (kubectl, crontab)",
+    "softirq_flood": "a plan cannot stop it; see DO NOW in sexton diagnose",
+    "memory_pressure": "freeing zombies does not fix it; see DO NOW in sexton diagnose",
+}
+
+
+def surviving_ancestor(path: str, stopped: Collection[str]) -> str:
+    """The cgroup, or its nearest ancestor that survives stopping these units.
+
+    >>> surviving_ancestor("/system.slice/ecs.service/tasks", ["ecs.service"])
+    '/system.slice'
+    >>> surviving_ancestor("/system.slice", ["ecs.service"])
+    '/system.slice'
+    >>> surviving_ancestor("/a.service", ["a.service"])
+    '/'
+    """
+    parts = path.split("/")
+    ends = [parts.index(name) for name in stopped if name in parts]
+    return ("/".join(parts[: min(ends)]) or "/") if ends else path
+
+
+def stops_all_churn(window: Window, stopped: Collection[str]) -> bool:
+    """Whether all cgroup churn is below units that the plan stops anyway."""
+    died = [join(each.path, name) for each in families(window) for name in each.names]
+    return bool(died) and all(surviving_ancestor(path, stopped) != path for path in died)

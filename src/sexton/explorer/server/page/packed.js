@@ -1,0 +1,125 @@
+// @ts-check
+// The stacks of a short capture, embedded in the page: one count per column of time, core and stack.
+// From these any range, core and task gets its flame graph and its functions without a server.
+
+/** @typedef {{first: number, column: number, cores: (number | null)[], depth: number[], name: number[], module: number[],
+ *   kind: string[], names: string[], modules: string[], entries: number, packed: string}} PackedDocument */
+/** @typedef {{from: number, to: number, cpu?: string, task?: string}} PackedQuery */
+
+/** Cores of a list like "0,3-5". @param {string} text @returns {Set<number>} */
+export function coresOf(text) {
+  const cores = new Set();
+  for (const part of text.split(",")) {
+    const [first, last] = part.split("-").map(Number);
+    for (let core = first; core <= (last ?? first); core++) cores.add(core);
+  }
+  return cores;
+}
+
+export class PackedStacks {
+  /** @param {PackedDocument} stacks */
+  constructor(stacks) {
+    this.stacks = stacks;
+    /** @type {{column: Uint32Array, core: Int32Array, node: Uint32Array, count: Float64Array} | null} */ this.entries = null;
+  }
+
+  /** Keys are varint differences, each followed by its count. */
+  decoded() {
+    if (this.entries) return this.entries;
+    const { packed, entries, depth, cores } = this.stacks;
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    const column = new Uint32Array(entries), core = new Int32Array(entries), node = new Uint32Array(entries), count = new Float64Array(entries);
+    let at = 0, key = 0;
+    const next = () => {
+      let value = 0, scale = 1, byte;
+      do { byte = bytes[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
+      return value;
+    };
+    for (let entry = 0; entry < entries; entry++) {
+      key += next();
+      count[entry] = next();
+      node[entry] = key % depth.length;
+      core[entry] = Math.floor(key / depth.length) % cores.length;
+      column[entry] = Math.floor(key / depth.length / cores.length);
+    }
+    return this.entries = { column, core, node, count };
+  }
+
+  /** The range in whole columns. @param {PackedQuery} query @returns {{from: number, to: number}} */
+  rangeOf({ from, to }) {
+    const { first, column } = this.stacks;
+    const low = Math.floor((from - first) / column + 1e-6), high = Math.max(Math.ceil((to - first) / column - 1e-6), low + 1);
+    return { from: first + low * column, to: first + high * column };
+  }
+
+  /** Samples per node that end in it. @param {PackedQuery} query @returns {Float64Array} */
+  own(query) {
+    const { first, column, cores, depth } = this.stacks, entries = this.decoded();
+    const range = this.rangeOf(query), low = Math.round((range.from - first) / column), high = Math.round((range.to - first) / column);
+    const chosen = query.cpu ? coresOf(query.cpu) : null;
+    const wanted = cores.map((core) => core === null || !chosen || chosen.has(core));
+    const own = new Float64Array(depth.length), tasks = query.task ? this.nodesOf(query.task) : null;
+    for (let at = 0; at < entries.node.length; at++) {
+      const here = entries.column[at], node = entries.node[at];
+      if (here >= low && here < high && wanted[entries.core[at]] && (!tasks || tasks[node])) own[node] += entries.count[at];
+    }
+    return own;
+  }
+
+  /** Nodes below tasks whose name contains the text. @param {string} text @returns {boolean[]} */
+  nodesOf(text) {
+    const { depth, kind, name, names } = this.stacks;
+    let inside = false;
+    return depth.map((level, at) => {
+      if (level <= 1) inside = kind[at] === "task" && names[name[at]].includes(text);
+      return inside;
+    });
+  }
+
+  /** @param {Float64Array} own @returns {{totals: Float64Array, parents: number[]}} */
+  summed(own) {
+    const { depth } = this.stacks, totals = own.slice(), line = [], parents = [];
+    for (let at = 0; at < own.length; at++) {
+      line.length = depth[at];
+      parents.push(depth[at] ? line[depth[at] - 1] : -1);
+      if (own[at]) for (const above of line) totals[above] += own[at];
+      line.push(at);
+    }
+    return { totals, parents };
+  }
+
+  /** A `sexton.flame/1` document, against a baseline if there is one. @param {PackedQuery} query @param {PackedQuery | null} baseline */
+  flame(query, baseline) {
+    const { name, module, kind, names, modules } = this.stacks, own = this.own(query), { totals, parents } = this.summed(own);
+    const before = baseline ? this.summed(this.own(baseline)).totals : null;
+    /** @type {number[]} */ const kept = [], place = [];
+    totals.forEach((total, at) => { if (total > 0 || (before && before[at] > 0)) { place[at] = kept.length; kept.push(at); } });
+    const pick = (/** @type {ArrayLike<any>} */ of) => kept.map((at) => of[at]);
+    /** @type {Record<string, any[]>} */ const nodes = {
+      parent: kept.map((at) => (parents[at] < 0 ? -1 : place[parents[at]])),
+      name: pick(name), module: pick(module), kind: pick(kind), samples: pick(totals), own: pick(own),
+    };
+    if (before) nodes.before = pick(before);
+    return { schema: "sexton.flame/1", names, modules, nodes, total: totals[0] || 0, before: before ? before[0] : null, core_seconds: null, pruned: 0 };
+  }
+
+  /** A `sexton.functions/1` document; a recursive function counts once per stack. @param {PackedQuery} query @param {number} most */
+  functions(query, most) {
+    const { name, module, kind, names, modules, depth } = this.stacks, own = this.own(query), { totals } = this.summed(own);
+    /** @type {Map<string, any>} */ const rows = new Map();
+    const line = [];
+    for (let at = 1; at < own.length; at++) {
+      line.length = depth[at];
+      const key = `${name[at]} ${module[at]}`, seen = line.includes(key);
+      line[depth[at]] = key;
+      if (!totals[at] || kind[at] === "task") continue;
+      const row = rows.get(key) || { name: names[name[at]], module: modules[module[at]], kind: kind[at], self: 0, total: 0, share: null };
+      row.self += own[at];
+      if (!seen) row.total += totals[at];
+      rows.set(key, row);
+    }
+    const samples = totals[0] || 0, sorted = [...rows.values()].sort((one, other) => other.self - one.self || other.total - one.total);
+    for (const row of sorted) row.share = samples ? row.self / samples : null;
+    return { schema: "sexton.functions/1", rows: sorted.slice(0, most), samples, left_out: Math.max(sorted.length - most, 0) };
+  }
+}

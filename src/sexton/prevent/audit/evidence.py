@@ -1,0 +1,309 @@
+"""Evidence from a live node, unit by unit.
+
+`None` means that a kind of evidence could not be read; an empty value that it was read and there is
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sexton.detect.stems import unit_of
+from sexton.errors import SourceError
+from sexton.host.host import Host
+from sexton.model.audit import CgroupUsage, Workload
+from sexton.model.cgroup import CgroupEvent
+from sexton.model.node import Node
+from sexton.model.task import Process, ProcessCgroup
+from sexton.model.unit import ServiceManager, Timer, Unit
+from sexton.model.window import Window
+from sexton.series.restarts import RestartCount, restarts
+from sexton.sources.services import Relations, last_logged, relations
+from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
+
+#: Kind of workload, and which part of a cgroup path is one; the first match wins. Container
+#: runtimes and schedulers use these names (`sexton.detect.stems`).
+_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("ecs", r".*?/ecs(?:tasks[^/]*)?/[^/]+"),
+        ("kubernetes", r".*?/kubepods.*?pod[0-9a-f]{8}[-_0-9a-f]{20,}[^/]*"),
+        ("slurm", r".*?/slurm[^/]*(?:/uid_\d+)?(?:/job_\d+|\.scope/job_\d+)"),
+        ("nomad", r".*?/nomad(?:\.slice)?/[^/]*[0-9a-f]{8}-[^/]*"),
+        ("docker", r".*?/(?:docker-[0-9a-f]{12,}\.scope|docker/[0-9a-f]{12,})"),
+        ("podman", r".*?/libpod-[0-9a-f]{12,}[^/]*"),
+        ("containerd", r".*?/(?:nerdctl|cri-containerd)-[0-9a-f]{12,}[^/]*"),
+        ("cri-o", r".*?/crio-[0-9a-f]{12,}[^/]*"),
+        ("lxc", r".*?/lxc\.payload\.[^/]+|/lxc/[^/]+"),
+        ("vm", r".*?/machine\.slice/machine-[^/]+\.scope"),
+    )
+)
+_LOOPBACK = ("127.", "::1")
+
+
+class Connections(NamedTuple):
+    """A unit's sockets: what it listens on, its clients, and the servers it is connected to.
+
+    `clients` and `servers` are units, workloads or addresses; `datagrams` are UDP ports, whose
+    senders are unknown.
+    """
+
+    listens: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    datagrams: tuple[str, ...] = ()
+
+
+class Usage(NamedTuple):
+    """What a unit used while watched; `None` without the cgroup controller."""
+
+    cpu_us: int | None
+    io_bytes: int | None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All evidence of one audit; of an image everything is `None`."""
+
+    live: bool = False
+    manager: str | None = None
+    units: Mapping[str, Unit] | None = None
+    timers: Mapping[str, Timer] = field(default_factory=dict)
+    dependants: Mapping[str, Relations] | None = None
+    connections: Mapping[str, Connections] | None = None
+    usage: Mapping[str, Usage] | None = None
+    last_logged: Mapping[str, float] | None = None
+    restarts: Mapping[str, RestartCount] = field(default_factory=dict)
+    deaths: Mapping[str, int] | None = None
+    workloads: tuple[Workload, ...] | None = None
+    vendor: str | None = None
+    #: Read from inside a container: what is missing may exist outside.
+    partial: bool = False
+    seconds: float = 0.0
+    until_unix: float = 0.0
+    unseen: list[str] = field(default_factory=list)
+
+    def active(self, unit: str) -> bool:
+        """Is it running, according to systemd?"""
+        known = (self.units or {}).get(unit)
+        return known is not None and known.active_state not in ("inactive", "failed")
+
+
+def gather(host: Host, window: Window) -> Evidence:
+    """Collect evidence from the window, and query what a window does not hold."""
+    node = (window.latest(Node) or (None,))[0]
+    managers = window.latest(ServiceManager)
+    units = window.latest(Unit)
+    seen = Evidence(
+        live=True,
+        manager=managers[0].name if managers else None,
+        units=None if not managers else {unit.name: unit for unit in units or ()},
+        timers={timer.name: timer for timer in window.latest(Timer) or ()},
+        restarts=restarts(window),
+        usage=_usage(window),
+        vendor=node.vendor if node else None,
+        partial=bool(node and node.container),
+        seconds=window.seconds,
+        until_unix=window.end,
+    )
+    if seen.units is None:
+        seen.unseen.append(f"the service manager: {window.why_missing(Unit).detail or 'not read'}")
+    elif seen.manager != "systemd":
+        seen.unseen.append(f"units: PID 1 is {seen.manager}, not systemd")
+    _add_workloads(seen, window, node)
+    _add_deaths(seen, window)
+    _query(seen, host, window)
+    return seen
+
+
+def _query(seen: Evidence, host: Host, window: Window) -> None:
+    """Add dependants, sockets and the journal, which are queried once and not sampled."""
+    if seen.units:
+        loaded = [name for name, unit in seen.units.items() if unit.load_state == "loaded"]
+        try:
+            seen.dependants = relations(host, [*loaded, *seen.timers])
+        except SourceError as error:
+            seen.unseen.append(f"dependencies between units: {error.detail}")
+    places = window.latest(ProcessCgroup)
+    try:
+        if places is None:
+            raise SourceError("sock_diag", "processes could not be listed")
+        cgroups = {row.pid: row.path for row in places}
+        sockets = read_sockets(host, cgroups)
+        seen.connections = connections_of(sockets, cgroups)
+        if not sockets.inodes_seen:
+            seen.unseen.append(
+                "owners of sockets: reading other users' file descriptors needs root"
+            )
+            seen.connections = None
+    except SourceError as error:
+        seen.unseen.append(f"sockets: {error.detail}")
+    try:
+        seen.last_logged = last_logged(host)
+    except SourceError as error:
+        seen.unseen.append(f"the journal: {error.detail}")
+
+
+def _add_workloads(seen: Evidence, window: Window, node: Node | None) -> None:
+    places = window.latest(ProcessCgroup)
+    if node is not None and node.container:
+        seen.unseen.append(f"workloads: running in a container ({node.container}), not on the node")
+    elif places is None:
+        seen.unseen.append("workloads: the cgroups of processes could not be read")
+    else:
+        seen.workloads = count_workloads(row.path for row in places)
+
+
+def _add_deaths(seen: Evidence, window: Window) -> None:
+    events = window.all(CgroupEvent)
+    if events is None:
+        seen.unseen.append(
+            f"cgroup removals: {window.why_missing(CgroupEvent).detail or 'not read'}"
+        )
+        return
+    died = (unit_of(event.path) for event in events if event.kind == "rmdir")
+    seen.deaths = Counter(unit for unit in died if unit)
+
+
+def _usage(window: Window) -> dict[str, Usage] | None:
+    """What each unit used between the first and the last reading.
+
+    From its cgroup; without CPU accounting (the default on v1) from its processes, which misses
+    those that started or exited in between.
+    """
+    found: dict[str, Usage] = {}
+    batches = window.batches(CgroupUsage) or ()
+    before = {row.path: row for row in batches[0].rows} if batches else {}
+    for row in batches[-1].rows if len(batches) > 1 else ():
+        earlier = before.get(row.path)
+        unit = unit_of(row.path)
+        if earlier is not None and unit is not None:
+            found[unit] = Usage(
+                _step(earlier.cpu_us, row.cpu_us), _step(earlier.io_bytes, row.io_bytes)
+            )
+    for unit, cpu_us in _cpu_of_processes(window).items():
+        known = found.get(unit, Usage(None, None))
+        if known.cpu_us is None:
+            found[unit] = Usage(cpu_us, known.io_bytes)
+    return found or None
+
+
+def _cpu_of_processes(window: Window) -> Counter[str]:
+    batches = window.batches(Process) or ()
+    units = {row.pid: unit_of(row.path) for row in window.latest(ProcessCgroup) or ()}
+    spent: Counter[str] = Counter()
+    if len(batches) < 2:
+        return spent
+    before = {(row.pid, row.start_ms): row.user_ms + row.system_ms for row in batches[0].rows}
+    for row in batches[-1].rows:
+        earlier, unit = before.get((row.pid, row.start_ms)), units.get(row.pid)
+        if earlier is not None and unit is not None:
+            spent[unit] += 1000 * max(row.user_ms + row.system_ms - earlier, 0)
+    return spent
+
+
+def _step(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None or after < before else after - before
+
+
+def connections_of(sockets: Sockets, cgroups: Mapping[int, str]) -> dict[str, Connections]:
+    """Connections between units, by unit.
+
+    The peer is a *client* if the connection's local port is one the unit listens on. Both ends of a
+    loopback connection or a UNIX socket are on this node, so both owners are known.
+    """
+    who = {inode: owner for inode, pid in sockets.owners.items() if (owner := _owner(cgroups, pid))}
+    listens: dict[str, dict[str, None]] = defaultdict(dict)
+    datagrams: dict[str, dict[str, None]] = defaultdict(dict)
+    clients: dict[str, dict[str, None]] = defaultdict(dict)
+    servers: dict[str, dict[str, None]] = defaultdict(dict)
+    ports: dict[int, str] = {}
+    for each in sockets.inet:
+        owner = who.get(each.inode)
+        if owner and each.protocol == "tcp" and each.state == LISTEN:
+            listens[owner][f"tcp {each.port}"] = None
+            ports[each.port] = owner
+        elif owner and each.protocol == "udp":
+            datagrams[owner][f"udp {each.port}"] = None
+    ends = {
+        (each.local, each.port, each.remote, each.remote_port): who.get(each.inode)
+        for each in sockets.inet
+        if each.protocol == "tcp"
+    }
+    for each in sockets.inet:
+        if each.protocol != "tcp" or each.state != ESTABLISHED:
+            continue
+        owner = who.get(each.inode)
+        other = ends.get((each.remote, each.remote_port, each.local, each.port))
+        peer = other or ("" if each.remote.startswith(_LOOPBACK) else each.remote)
+        if owner is None or not peer or peer == owner:
+            continue
+        (clients if ports.get(each.port) == owner else servers)[owner][peer] = None
+    _add_unix(sockets, who, (listens, clients, servers))
+    names = {*listens, *datagrams, *clients, *servers}
+    return {
+        name: Connections(
+            tuple(listens[name]), tuple(clients[name]), tuple(servers[name]), tuple(datagrams[name])
+        )
+        for name in names
+    }
+
+
+def _add_unix(
+    sockets: Sockets,
+    who: Mapping[int, str],
+    into: tuple[dict[str, dict[str, None]], dict[str, dict[str, None]], dict[str, dict[str, None]]],
+) -> None:
+    """A connected UNIX socket with a name is the server's end: it has the listener's name."""
+    listens, clients, servers = into
+    for each in sockets.unix:
+        owner = who.get(each.inode)
+        if owner is None:
+            continue
+        if each.state == LISTEN:
+            listens[owner][each.name or "a UNIX socket"] = None
+        elif each.peer is not None:
+            peer = who.get(each.peer)
+            if peer is not None and peer != owner:
+                (clients if each.name else servers)[owner][peer] = None
+
+
+def _owner(cgroups: Mapping[int, str], pid: int) -> str | None:
+    """The unit of a process, or the kind of workload it belongs to."""
+    path = cgroups.get(pid)
+    if path is None:
+        return None
+    workload = workload_of(path)
+    return f"a {workload[0]} workload" if workload else unit_of(path)
+
+
+def workload_of(path: str) -> tuple[str, str] | None:
+    """The workload a cgroup path belongs to: its kind, and its part of the path."""
+    for kind, pattern in _KINDS:
+        found = pattern.match(path)
+        if found is not None:
+            return kind, found[0]
+    return None
+
+
+def count_workloads(paths: Iterable[str]) -> tuple[Workload, ...]:
+    """Containers and jobs by kind, from the cgroup paths of processes.
+
+    Each is counted once, however many processes it has; empty cgroups do not count.
+
+    >>> pod = "/kubepods.slice/kubepods-burstable-pod" + "0a" * 16 + ".slice"
+    >>> paths = [pod + "/cri-containerd-" + "1" * 64 + ".scope", "/ecs/abc/" + "f" * 64]
+    >>> found = count_workloads(paths)
+    >>> [(each.kind, each.count) for each in found], found[0].example
+    ([('ecs', 1), ('kubernetes', 1)], '/ecs/abc')
+    """
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        known = workload_of(path)
+        if known is not None:
+            found.setdefault(known[0], set()).add(known[1])
+    return tuple(Workload(kind, len(places), min(places)) for kind, places in sorted(found.items()))

@@ -1,0 +1,214 @@
+"""Finds kubelet's configuration files and start flags on a node or in an image, and checks them.
+
+``--config`` and ``--config-dir`` in kubelet's unit, its drop-ins and their environment files, or on
+a live node the running process's command line, say which files kubelet reads. The usual paths are
+tried only if none of these names a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from sexton.errors import SourceAbsent, SourceError
+from sexton.host.host import Host
+from sexton.host.reader import Files, exists, text
+from sexton.prevent.kubelet.checks import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Flag,
+    Problem,
+    check_fields,
+    check_settings,
+)
+from sexton.prevent.kubelet.tree import LibraryMissing, Node, TreeError, read_tree
+
+#: Real files have a few kilobytes.
+MOST_BYTES = 256 << 10
+#: Problems reported per file; more than this is noise.
+MOST_PROBLEMS = 100
+#: kubeadm, EKS on Amazon Linux 2023 and 2, GKE, kOps and Kubespray, Bottlerocket, MicroK8s.
+USUAL = (
+    "/var/lib/kubelet/config.yaml",
+    "/etc/kubernetes/kubelet/config.json",
+    "/etc/kubernetes/kubelet/kubelet-config.json",
+    "/home/kubernetes/kubelet-config.yaml",
+    "/etc/kubernetes/kubelet-config.yaml",
+    "/etc/kubernetes/kubelet/config",
+    "/var/lib/kubelet/kubelet-config.yaml",
+)
+_UNITS = (
+    "/etc/systemd/system/kubelet.service",
+    "/run/systemd/system/kubelet.service",
+    "/usr/local/lib/systemd/system/kubelet.service",
+    "/usr/lib/systemd/system/kubelet.service",
+    "/lib/systemd/system/kubelet.service",
+)
+_PROGRAMS = ("/usr/bin/kubelet", "/usr/local/bin/kubelet", "/opt/bin/kubelet")
+_ENVIRONMENTS = (
+    "/etc/default/kubelet",
+    "/etc/sysconfig/kubelet",
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/etc/eks/kubelet/environment",
+    "/etc/kubernetes/kubelet.env",
+)
+_FLAG = re.compile(r"(?<!\S)--?([A-Za-z][A-Za-z0-9-]*)(?:=(\S+)|[ \t]+(?=[^-\s])(\S+))?")
+_MOST_FLAGS = 500
+_MOST_DROP_INS = 50
+_MOST_PROCESSES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletFile:
+    """One configuration file and its problems. `unread` says why it could not be read ("" if it
+    was), `absent` that it does not exist; `named_by` says what pointed to it ("--config in …", "a
+    usual path")."""
+
+    path: str
+    named_by: str
+    format: str = ""
+    text: str = field(default="", repr=False)
+    tree: Node | None = field(default=None, repr=False)
+    problems: tuple[Problem, ...] = ()
+    unread: str = ""
+    absent: bool = False
+
+
+def inspect(host: Host, flags: list[Flag] | None = None) -> tuple[KubeletFile, ...]:
+    """Every kubelet configuration file of a node or an image, checked; empty if there is none.
+
+    A file that a flag names but that does not exist is `unread`: many images create theirs at first
+    boot.
+    """
+    known = flags_of(host) if flags is None else flags
+    return tuple(_inspect(host, path, by) for path, by in config_paths(known, host.files))
+
+
+def _inspect(host: Host, path: str, named_by: str) -> KubeletFile:
+    try:
+        content = host.files.read(path, MOST_BYTES).decode("utf-8")
+    except SourceAbsent:
+        why = "not found (created at first boot?)"
+        return KubeletFile(path, named_by, unread=why, absent=True)
+    except SourceError as error:
+        return KubeletFile(path, named_by, unread=error.detail or "cannot be read")
+    except UnicodeDecodeError:
+        wrong = Problem(ERROR, "", "not UTF-8: kubelet refuses to start")
+        return KubeletFile(path, named_by, problems=(wrong,))
+    return judge(content, path, named_by)
+
+
+def judge(text: str, path: str, named_by: str = "given") -> KubeletFile:
+    """Check the text of one configuration file.
+
+    >>> file = judge('{"kind": "KubeletConfiguration", "cgroupVersion": "v2"}', "/k.json")
+    >>> [problem.field for problem in file.problems if problem.level == "error"]
+    ['apiVersion', 'cgroupVersion']
+    """
+    try:
+        tree, form = read_tree(text)
+    except LibraryMissing as error:
+        return KubeletFile(path, named_by, unread=str(error))
+    except TreeError as error:
+        wrong = Problem(ERROR, "", f"{error}: kubelet refuses to start", error.line)
+        return KubeletFile(path, named_by, text=text, problems=(wrong,))
+    # Finding the closest match for each of ten thousand unknown fields would take minutes.
+    problems = list(islice(chain(check_fields(tree), check_settings(tree)), MOST_PROBLEMS + 1))
+    order = {ERROR: 0, WARNING: 1, NOTE: 2}
+    problems.sort(key=lambda each: (order[each.level], each.line))
+    if len(problems) > MOST_PROBLEMS:
+        problems[-1] = Problem(ERROR, "", f"more than {MOST_PROBLEMS} problems: checking stopped")
+    return KubeletFile(path, named_by, form, text, tree, tuple(problems))
+
+
+def flags_of(host: Host) -> list[Flag]:
+    """Every flag kubelet is, or will be, started with; those of the running process first."""
+    found = list(_running_flags(host)) if host.live else []
+    for path in _start_files(host.files):
+        try:
+            content = text(host.files, path, MOST_BYTES)
+        except SourceError:  # a missing flag is no error; the configuration file may still be found
+            continue
+        found += [Flag(*each, path) for each in parse_flags(content)]
+    return found[:_MOST_FLAGS]
+
+
+def parse_flags(content: str) -> list[tuple[str, str]]:
+    """Flags as written in a unit or an environment file, quoted or not.
+
+    >>> parse_flags('KUBELET_ARGS="--config=/etc/k.yaml --v 2"\\n# --config=/no')
+    [('config', '/etc/k.yaml'), ('v', '2')]
+    """
+    kept = [line for line in content.splitlines() if not line.lstrip().startswith(("#", ";"))]
+    joined = "\n".join(kept).replace("\\\n", " ")
+    plain = joined.replace('"', " ").replace("'", " ")
+    plain = re.sub(r"(?m)^\w+=|\b[A-Za-z_]\w*=(?=\s*--)", " ", plain)  # variable names
+    plain = re.sub(r"\b[A-Za-z_]\w*=(?=\s*--)", " ", plain)  # and those in Environment="A=…"
+    return [(name, first or second) for name, first, second in _FLAG.findall(plain)]
+
+
+def config_paths(flags: list[Flag], files: Files) -> list[tuple[str, str]]:
+    """Paths of configuration files and what names them; drop-ins after the main file."""
+    found: dict[str, str] = {}
+    for flag in flags:
+        if flag.name == "config" and flag.value.startswith("/"):
+            found.setdefault(flag.value, f"--config in {flag.read_from}")
+    for flag in flags:
+        if flag.name == "config-dir" and flag.value.startswith("/"):
+            for path in _conf_files(files, flag.value):
+                found.setdefault(path, f"--config-dir in {flag.read_from}")
+    if not found:
+        found = {path: "a usual path" for path in USUAL if _may_exist(files, path)}
+    return list(found.items())
+
+
+def is_installed(host: Host) -> bool:
+    """Does the host have a kubelet unit or program?"""
+    return any(_may_exist(host.files, path) for path in (*_UNITS, *_PROGRAMS))
+
+
+def _may_exist(files: Files, path: str) -> bool:
+    """True also where permission is denied: reading the file then reports that."""
+    try:
+        return exists(files, path)
+    except SourceError:
+        return True
+
+
+def _start_files(files: Files) -> Iterator[str]:
+    """Unit files, drop-ins and environment files that may hold kubelet's flags."""
+    for unit in _UNITS:
+        if _may_exist(files, unit):
+            yield unit
+        yield from _conf_files(files, f"{unit}.d")
+    yield from (path for path in _ENVIRONMENTS if _may_exist(files, path))
+
+
+def _conf_files(files: Files, directory: str) -> list[str]:
+    """``*.conf`` in a drop-in directory, sorted by name as systemd and kubelet read them."""
+    try:
+        names = sorted(files.names(directory))
+    except SourceError:
+        return []
+    kept = [name for name in names if name.endswith(".conf")][:_MOST_DROP_INS]
+    return [f"{directory.rstrip('/')}/{name}" for name in kept]
+
+
+def _running_flags(host: Host) -> Iterator[Flag]:
+    try:
+        pids = [name for name in host.files.names("/proc") if name.isdigit()][:_MOST_PROCESSES]
+    except SourceError:
+        return
+    for pid in pids:
+        try:
+            if text(host.files, f"/proc/{pid}/comm", 64) != "kubelet\n":
+                continue
+            line = host.files.read(f"/proc/{pid}/cmdline", MOST_BYTES)
+        except SourceError:  # it exited, or we may not read it
+            continue
+        words = line.decode("utf-8", "surrogateescape").split("\0")[1:]
+        for name, value in parse_flags(" ".join(words)):
+            yield Flag(name, value, f"command line of kubelet[{pid}]")

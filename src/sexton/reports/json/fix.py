@@ -1,0 +1,120 @@
+"""`sexton fix` as JSON: `sexton.plan/1`, `sexton.applied/1` and the other results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sexton.cure.apply import Applied
+from sexton.cure.journal import Run
+from sexton.cure.rollback import RolledBack
+from sexton.cure.verify import Verified, heading
+from sexton.model.plan import Plan, as_json
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """As written to a file and read by apply."""
+    return as_json(plan)
+
+
+def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:
+    return {
+        "schema": "sexton.applied/1",
+        "run": applied.run,
+        "plan": plan.hash,
+        "node": plan.node,
+        "how": applied.how,
+        "why": applied.why,
+        "watched": applied.watched,
+        "steps": [
+            {
+                "id": done.step.id,
+                "title": done.step.title,
+                "state": done.state,
+                "said": done.message,
+                "told": list(done.details),
+                "outcome": {
+                    name: value
+                    for name, value in done.outcome.items()
+                    if name not in ("said", "told")
+                },
+                "proofs": [
+                    {"what": what, "holds": holds, "read": reading}
+                    for what, holds, reading in done.proofs
+                ],
+            }
+            for done in applied.steps
+        ],
+    }
+
+
+def refused_json(plan: Plan, reasons: list[str]) -> dict[str, Any]:
+    return {
+        "schema": "sexton.applied/1",
+        "run": None,
+        "plan": plan.hash,
+        "node": plan.node,
+        "how": "refused",
+        "why": "; ".join(reasons),
+        "reasons": reasons,
+        "steps": [],
+    }
+
+
+def rolled_back_json(done: RolledBack) -> dict[str, Any]:
+    return {
+        "schema": "sexton.rolled_back/1",
+        "run": done.run,
+        "done": [{"step": step, "what": what} for step, what in done.lines],
+        "failed": [{"step": step, "why": why} for step, why in done.failed],
+        "cannot_undo": done.cannot,
+    }
+
+
+def verified_json(found: Verified) -> dict[str, Any]:
+    return {
+        "schema": "sexton.verified/1",
+        "run": found.run,
+        "seconds": round(found.seconds, 1),
+        "verdict": heading(found),
+        "exit": found.exit,
+        "zombies": {"before": found.dead_before, "now": found.dead_now},
+        "freed": list(found.freed),
+        "criteria": [
+            {
+                "what": each.what,
+                "before": each.before,
+                "now": each.now,
+                "met": each.met.value,
+                "source": each.read_from,
+                "note": each.note,
+            }
+            for each in found.results
+        ],
+    }
+
+
+def status_json(runs: list[Run]) -> dict[str, Any]:
+    return {
+        "schema": "sexton.fix_status/1",
+        "runs": [
+            {
+                "run": run.id,
+                "state": run.state,
+                "why": run.ended_why,
+                "plan": run.plan.hash,
+                "began_unix": run.began_unix,
+                "ended_unix": run.ended_unix or None,
+                "torn_lines": run.torn,
+                "steps": [
+                    {
+                        "id": each.step,
+                        "done": each.outcome is not None,
+                        "undone": each.undone,
+                        "said": (each.outcome or {}).get("said", ""),
+                    }
+                    for each in run.records
+                ],
+            }
+            for run in runs
+        ],
+    }

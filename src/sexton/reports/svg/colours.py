@@ -1,0 +1,132 @@
+"""The colours of flame graphs and heatmaps, for the SVG files and for the page.
+
+This is the one definition. The page has it as ``explorer/server/page/colours.js``, which
+``python -m sexton.reports.svg.colours`` prints; a test compares the two.
+
+Flame graphs: a hue per kind (kernel orange, user teal, task violet, unknown olive) and a shade per
+name. In a difference red grew and blue shrank, stronger for a larger change of share; a change that
+may be chance is grey. Heatmaps: ramps whose lightness alone shows the order.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+Scheme = Literal["light", "dark"]
+
+#: By kind: the first and the last hue, and the saturation.
+HUES = {"k": (14, 42, 88), "u": (164, 206, 52), "t": (246, 282, 38), "o": (62, 98, 42)}
+SHADES = 8
+#: Changes of share at which a difference gets a stronger colour.
+STRENGTHS = (0.005, 0.02, 0.08, 0.2)
+GREW_HUE, SHRANK_HUE = 2, 215
+NEUTRAL = {"light": "#d5d8de", "dark": "#3a3f4a"}
+FOUND = "#c026d3"
+IDLE = {"light": "e6e9f0", "dark": "2a2d3a"}
+RAMPS = {
+    "light": ["fff0d2", "fddca4", "f9b668", "f08544", "d95045", "a92a5c", "64176a", "250a47"],
+    "dark": ["3b1f63", "6a1f7c", "9c2a74", "cb3e5c", "ee623e", "fa942a", "fbc84b", "fdf3b0"],
+}
+#: Levels of the heatmap palette: 0 is not sampled, 1 is idle.
+LEVELS = 64
+
+
+def page_module() -> str:
+    """The text of ``colours.js``."""
+    shared: dict[str, Any] = {
+        "hues": HUES,
+        "shades": SHADES,
+        "strengths": STRENGTHS,
+        "grew": GREW_HUE,
+        "shrank": SHRANK_HUE,
+        "neutral": NEUTRAL,
+        "found": FOUND,
+        "ramps": RAMPS,
+    }
+    lines = ",\n".join(f"  {name}: {json.dumps(value)}" for name, value in shared.items())
+    return (
+        "// @ts-check\n"
+        "// Colours shared with SVG files; printed by `python -m sexton.reports.svg.colours`.\n\n"
+        f"export const COLOURS = {{\n{lines},\n}};\n"
+    )
+
+
+def name_shade(name: str) -> int:
+    """The shade of a function's name: the same in every flame graph, and in the page.
+
+    >>> name_shade("do_syscall_64"), name_shade("")
+    (6, 0)
+    """
+    units = name.encode("utf-16-le", "surrogatepass")
+    total = 0
+    for low, high in zip(units[::2], units[1::2], strict=True):
+        total = (total * 31 + low + 256 * high) & 0xFFFFFFFF
+    return total % SHADES
+
+
+def flame_rules() -> str:
+    """CSS for the classes that `flame_picture` assigns."""
+    light, dark = "\n".join(_rules("light")), "\n".join(_rules("dark"))
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+
+
+def legend(difference: bool) -> list[tuple[str, str]]:
+    """Class and text of each entry."""
+    if difference:
+        return [
+            ("g5", "grew a lot"),
+            ("g2", "grew"),
+            ("n", "no significant change"),
+            ("s2", "shrank"),
+            ("s5", "shrank a lot"),
+        ]
+    return [("k3", "kernel"), ("u3", "user"), ("t3", "task")]
+
+
+def palette(scheme: Scheme) -> list[tuple[int, int, int]]:
+    """Heatmap colours by level; level 0 is not drawn."""
+    ramp = [tuple(bytes.fromhex(each)) for each in RAMPS[scheme]]
+    idle = bytes.fromhex(IDLE[scheme])
+    colours = [(0, 0, 0), (idle[0], idle[1], idle[2])]
+    for step in range(LEVELS - 2):
+        place = step / (LEVELS - 3) * (len(ramp) - 1)
+        low = min(int(place), len(ramp) - 2)
+        pair = zip(ramp[low], ramp[low + 1], strict=True)
+        red, green, blue = (round(a + (b - a) * (place - low)) for a, b in pair)
+        colours.append((red, green, blue))
+    return colours
+
+
+def _rules(scheme: Scheme) -> Iterator[str]:
+    dark = scheme == "dark"
+    for letter, (first, last, saturation) in HUES.items():
+        for step in range(SHADES):
+            hue = first + (last - first) * step / (SHADES - 1)
+            light = (33 + step * 7 % 9) if dark else (66 + step * 7 % 9)
+            strong = saturation * (0.62 if dark else 1)
+            yield f".{letter}{step} rect {{ fill: {_hex(hue, strong, light)}; }}"
+    yield f".r rect, .n rect {{ fill: {NEUTRAL[scheme]}; }}"
+    most = len(STRENGTHS) + 1
+    for letter, hue in (("g", GREW_HUE), ("s", SHRANK_HUE)):
+        for step in range(1, most + 1):
+            part = step / most
+            tone = 26 + 14 * part if dark else 92 - 30 * part
+            strong = 22 + 48 * part if dark else 45 + 45 * part
+            yield f".{letter}{step} rect {{ fill: {_hex(hue, strong, tone)}; }}"
+
+
+def _hex(hue: float, saturation: float, light: float) -> str:
+    """In the notation that every SVG viewer reads.
+
+    >>> _hex(0, 100, 50), _hex(120, 100, 25), _hex(0, 0, 100)
+    ('#ff0000', '#008000', '#ffffff')
+    """
+    red, green, blue = colorsys.hls_to_rgb(hue / 360, light / 100, saturation / 100)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
+
+
+if __name__ == "__main__":
+    print(page_module(), end="")

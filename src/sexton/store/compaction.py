@@ -1,0 +1,335 @@
+"""Compaction: the sealed segments of an hour become one segment.
+
+The recorder seals a segment every few minutes, with a file per table. Twelve hours of that are
+thousands of files, and opening them takes longer than reading them. So when an hour is over and
+settled (shipped, stacks decoded), its segments are merged into one with the same layout. See ADR
+0021.
+
+Crash safety. The new segment is written under a temporary name, synced and renamed. Its name holds
+the sequence numbers it replaces, so from the rename on every reader ignores the old segments; until
+the rename every reader ignores the new one. The old segments are deleted some minutes later. A kill
+at any point leaves either state, and the next recorder removes the rest.
+
+Segments are only merged where nothing happened between them: same boot, same recorder, no gap, no
+jump of the wall clock, consecutive numbers. A segment that is damaged stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sexton.errors import StoreError
+from sexton.model.row import Row
+from sexton.store.arrays import Array, codes, numbers, whole
+from sexton.store.homes import annex_names
+from sexton.store.journal import READING
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SCHEMA,
+    SegmentName,
+    read_manifest,
+    segment_name,
+    segments_in,
+    signed,
+    sync_directory,
+)
+from sexton.store.retention import Limits
+from sexton.store.schema import tables, texts_of
+from sexton.store.sealed import column_options, open_table, store_file, store_table
+
+HOUR_S = 3600.0
+#: An hour is compacted when its end is this old: its pins have been shipped by then and perf's last
+#: file has been decoded into it.
+SETTLED_S = 900.0
+#: Retention deletes whole segments: a compacted one is at most this share of what may be kept.
+_SHARE = 24
+#: Readings further apart are a gap (see `sexton.store.summary`).
+_GAP_S = 10.0
+_JUMP_S = 1.0
+#: Rows of one table in memory at a time. The systemd unit has 300 MB; a row takes some 40 bytes.
+_MOST_ROWS = 600_000
+#: Rows in a row group. Readers decode row groups one by one or in parallel.
+_GROUP_ROWS = 1 << 18
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What one run did: segments written, segments they replace, bytes written, and problems."""
+
+    segments: int = 0
+    replaced: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Sealed:
+    name: SegmentName
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(told.get("bytes", 0)) for told in self.manifest["tables"].values())
+
+    @property
+    def ahead_s(self) -> float:
+        mono, wall = self.manifest["start"]
+        return float(wall - mono)
+
+    def header(self) -> dict[str, Any]:
+        own = ("sequence", "segment", "start", "end", "tables", "states")
+        return {key: value for key, value in self.manifest.items() if key not in own}
+
+
+class _Damaged(Exception):
+    """This segment cannot be merged."""
+
+    def __init__(self, segment: _Sealed, why: str) -> None:
+        super().__init__(why)
+        self.segment = segment
+
+
+def compact(directory: Path, limits: Limits, settled_s: float | None = SETTLED_S) -> Compacted:
+    """Compact every finished hour; with `settled_s` `None`, also the last one.
+
+    Only for the process that holds the recording's lock, or its child.
+    """
+    done = Compacted()
+    waiting = list(groups(directory, limits, settled_s))
+    while waiting:
+        group = waiting.pop(0)
+        try:
+            done.bytes += _merge(directory / "segments", group)
+        except _Damaged as error:
+            done.problems.append(f"{error.segment.name.text}: not compacted: {error}")
+            waiting[:0] = _split(group, error.segment)
+            continue
+        except (OSError, StoreError, pa.ArrowException, MemoryError) as error:
+            why = getattr(error, "strerror", None) or str(error).split("\n")[0] or "out of memory"
+            done.problems.append(f"{group[0].name.text}: not compacted: {why}")
+            continue
+        done.segments += 1
+        done.replaced += len(group)
+    return done
+
+
+def groups(directory: Path, limits: Limits, settled_s: float | None) -> Iterator[list[_Sealed]]:
+    """The segments of each finished hour that is not compacted yet."""
+    span_s = min(HOUR_S, limits.age_s / 8)
+    most_bytes = limits.most_bytes // _SHARE
+    every = list(_plain(directory / "segments"))
+    group: list[_Sealed] = []
+    found: list[list[_Sealed]] = []
+    for each in every:
+        if group and not _belongs(each, group, span_s, most_bytes):
+            found.append(group)
+            group = []
+        group.append(each)
+    if settled_s is None:
+        found.append(group)
+    newest = every[-1].manifest if every else {}
+    for group in found:
+        if len(group) < 2:
+            continue
+        last = group[-1].manifest
+        same_boot = newest["boot_id"] == last["boot_id"]
+        if settled_s and same_boot and newest["end"][0] - last["end"][0] < settled_s:
+            continue
+        yield group
+
+
+def _plain(segments: Path) -> Iterator[_Sealed]:
+    """Segments with a readable manifest that are not compacted yet."""
+    for name in segments_in(segments):
+        if name.last > name.sequence:
+            continue
+        try:
+            manifest = read_manifest(segments / name.text)
+        except StoreError:
+            continue
+        if manifest["start"] is not None and manifest["end"] is not None:
+            manifest.setdefault("boot_id", "")
+            yield _Sealed(name, segments / name.text, manifest)
+
+
+def _belongs(each: _Sealed, group: Sequence[_Sealed], span_s: float, most_bytes: int) -> bool:
+    """Whether a segment goes on where the group ends, within the same hour and limits."""
+    first, last = group[0], group[-1]
+    if each.name.sequence != last.name.last + 1 or each.header() != first.header():
+        return False
+    gap_s = each.manifest["start"][0] - last.manifest["end"][0]
+    if not -_GAP_S <= gap_s <= _GAP_S or abs(each.ahead_s - first.ahead_s) > _JUMP_S:
+        return False
+    if each.manifest["start"][1] // span_s != first.manifest["start"][1] // span_s:
+        return False
+    if sum(one.bytes for one in group) + each.bytes > most_bytes:
+        return False
+    annexes = [set(annex_names(one.path)) for one in group]
+    # The same name twice: the wall clock showed the same time twice.
+    return not set(annex_names(each.path)) & set().union(*annexes)
+
+
+def _split(group: list[_Sealed], at: _Sealed) -> list[list[_Sealed]]:
+    """What is left of a group without one of its segments."""
+    place = next(index for index, each in enumerate(group) if each is at)
+    return [part for part in (group[:place], group[place + 1 :]) if len(part) > 1]
+
+
+def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
+    """Write the segment that replaces a group; its bytes."""
+    first, last = group[0], group[-1]
+    name = segment_name(first.name.sequence, first.manifest["start"][1], last.name.last).text
+    aside = segments / f"{ASIDE}{name}"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        aside.mkdir(mode=0o700)
+        described = _merge_tables(aside, group)
+        states = [state for each in group for state in each.manifest.get("states", ())]
+        counted = Counter((str(state[0]), str(state[2])) for state in states)
+        told = {
+            **first.header(),
+            "sequence": first.name.sequence,
+            "schema": SCHEMA,
+            "segment": name,
+            "start": min(each.manifest["start"] for each in group),
+            "end": max(each.manifest["end"] for each in group),
+            "tables": described,
+            "states": last.manifest.get("states", []),
+            "compacted": {
+                "segments": len(group),
+                "states": [[*key, number] for key, number in sorted(counted.items())],
+            },
+        }
+        store_file(aside / MANIFEST, signed(told))
+        for each in group:
+            for annex in annex_names(each.path):
+                _link(each.path / annex, aside / annex)
+        sync_directory(aside)
+        aside.rename(segments / name)
+        sync_directory(segments)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return sum(int(each.get("bytes", 0)) for each in described.values())
+
+
+def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, Any]]:
+    described: dict[str, dict[str, Any]] = {}
+    names = dict.fromkeys(name for each in group for name in each.manifest["tables"])
+    for name in names:
+        spans = [each.manifest["tables"].get(name, {}) for each in group]
+        told: dict[str, Any] = {"rows": 0}
+        if any("crc32" in span for span in spans):
+            told = _merge_table(aside, name, group)
+        if batches := sum(span.get("batches", 0) for span in spans):
+            told["batches"] = batches
+            told["first"] = min(span["first"] for span in spans if "first" in span)
+            told["last"] = max(span["last"] for span in spans if "last" in span)
+        described[name] = told
+    return described
+
+
+def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, Any]:
+    first = next(_parts(name, group))[0].schema
+    options = column_options(name, first, hours=True)
+    return store_table(aside, name, _row_groups(name, group), options)
+
+
+def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
+    """The rows of a table in row groups, those of each thing together; in a table of more than
+    `_MOST_ROWS` rows an hour, within each part of that many rows."""
+    kind = tables().get(name)
+    for parts in _parts(name, group):
+        content = _in_one_piece(parts)
+        order = None if kind is None else merged_order(kind, content)
+        for at in range(0, max(content.num_rows, 1), _GROUP_ROWS):
+            if order is None:
+                yield content.slice(at, _GROUP_ROWS)
+            else:
+                yield content.take(pa.array(order[at : at + _GROUP_ROWS]))
+
+
+def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
+    """A table of each segment, in lists of about `_MOST_ROWS` rows."""
+    kind = tables().get(name)
+    coded = ("table",) if name == READING else () if kind is None else texts_of(kind)
+    parts: list[pa.Table] = []
+    for each in group:
+        try:
+            source = open_table(each.path, name, each.manifest, coded)
+            if source is not None:
+                parts.append(source.read(use_threads=False))
+        except (OSError, StoreError, pa.ArrowException) as error:
+            raise _Damaged(each, str(error).split("\n")[0]) from None
+        if sum(part.num_rows for part in parts) >= _MOST_ROWS:
+            yield parts
+            parts = []
+    if parts:
+        yield parts
+
+
+def _in_one_piece(parts: list[pa.Table]) -> pa.Table:
+    """The parts as one table, column by column: never is more than one column in memory twice."""
+    rest = pa.concat_tables(parts, promote_options="default")
+    parts.clear()
+    fields, columns = list(rest.schema), []
+    for _ in fields:
+        columns.append(whole(rest.column(0)))
+        rest = rest.remove_column(0)
+    kept = [
+        pa.field(field.name, column.type, field.nullable)
+        for field, column in zip(fields, columns, strict=True)
+    ]
+    return pa.table(columns, schema=pa.schema(kept))
+
+
+def merged_order(kind: type[Row], content: pa.Table) -> Array | None:
+    """Which row goes where, so that the rows of each thing are together, by time.
+
+    `content` is made of segments, oldest first, and in each of them the rows of a thing are
+    together already. So whole runs are moved, of which there are few, and no row is compared with
+    another.
+    """
+    keys = [_key(content.column(name)) for name in kind.entity if name in content.column_names]
+    if not keys or content.num_rows < 2:
+        return None
+    starts = np.zeros(content.num_rows, np.bool_)
+    starts[0] = True
+    for key in keys:
+        starts[1:] |= key[1:] != key[:-1]
+    begins = np.flatnonzero(starts)
+    lengths = np.diff(begins, append=content.num_rows)
+    runs = np.lexsort([begins, *(key[begins] for key in reversed(keys))])
+    lengths = lengths[runs]
+    # The rows of each run in turn: from its first one on, as many as it has.
+    offsets = np.repeat(begins[runs] - np.cumsum(lengths) + lengths, lengths)
+    return np.asarray(offsets + np.arange(content.num_rows))
+
+
+def _key(column: pa.ChunkedArray) -> Array:
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        return codes(column)
+    return numbers(column)
+
+
+def _link(annex: Path, target: Path) -> None:
+    """The same annex in another directory: by hard links, or a copy where the disk has none."""
+    target.mkdir(mode=0o700)
+    for entry in os.scandir(annex):
+        if entry.is_file(follow_symlinks=False):
+            try:
+                os.link(entry.path, target / entry.name, follow_symlinks=False)
+            except OSError:
+                store_file(target / entry.name, Path(entry.path).read_bytes())
+    sync_directory(target)

@@ -1,0 +1,197 @@
+"""Sealing open segments, in this process or in the recorder's child.
+
+``python -m sexton.store.sealer DIR LAST AGE-S MOST-BYTES TASK…`` is the child: Arrow lives there
+and not in the process that samples. Tasks are "take-over" (remove what a killed recorder left half
+written), "seal" (open segments up to number LAST) and "compact" (finished hours). It works on one
+thread with bounded memory and CPU time, and says on standard error, as one line of JSON, what it
+did (`Outcome`). A lock on ``segments/`` keeps a second one out; it ends with the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sexton.model.text import count, printable
+from sexton.store.layout import ASIDE, DIRECTORIES, segments_in
+from sexton.store.retention import Limits, drop_replaced
+
+#: Beyond what the libraries reserve: the systemd unit has 300 MB for the recorder and its children.
+MEMORY_BYTES = 200 << 20
+_MOST_CPU_S = 600
+#: No segment has a higher number.
+ALL = 1 << 62
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was done: segments sealed and their bytes, hours compacted, and what went wrong.
+
+    `error` is the number of the error that kept a segment from being sealed, 0 where there is none.
+    """
+
+    sealed: int = 0
+    bytes: int = 0
+    compacted: int = 0
+    notes: list[str] = field(default_factory=list)
+    error: int = 0
+    why: str = ""
+
+
+class Sealer(Protocol):
+    """Seals the open segments that the writer has finished. Called from the writer's thread."""
+
+    def start(self, last: int) -> None:
+        """Seal the open segments up to number `last`, now or soon."""
+
+    def done(self) -> list[Outcome]:
+        """What was done since the last time; does not wait."""
+
+    def finish(self) -> list[Outcome]:
+        """Seal everything, and wait for it."""
+
+
+class HereSealer:
+    """Seals in this process, at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._outcomes: list[Outcome] = []
+
+    def start(self, last: int) -> None:
+        self._outcomes.append(seal_finished(self._directory, last))
+
+    def done(self) -> list[Outcome]:
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def finish(self) -> list[Outcome]:
+        return [*self.done(), seal_finished(self._directory)]
+
+
+def seal_finished(directory: Path, last: int = ALL) -> Outcome:
+    """Seal the open segments up to number `last`; the recorder writes into the one after it."""
+    import pyarrow as pa
+
+    from sexton.store.sealed import seal
+
+    done = Outcome()
+    for name in segments_in(directory / "open"):
+        if name.sequence > last:
+            continue
+        try:
+            whole, problems = seal(directory / "open" / name.text, directory / "segments")
+        except (OSError, pa.ArrowException, MemoryError) as error:
+            done.error = getattr(error, "errno", None) or errno.EIO
+            done.why = getattr(error, "strerror", None) or str(error).split("\n")[0]
+            done.notes.append(printable(f"{name.text}: left open, cannot be sealed: {done.why}"))
+            continue
+        done.notes += [printable(problem) for problem in problems]
+        if whole is not None:
+            done.sealed += 1
+            done.bytes += sum(each.stat().st_size for each in whole.iterdir() if each.is_file())
+    return done
+
+
+def take_over(directory: Path) -> list[str]:
+    """Put in order what a killed recorder left: remove what is half written, seal what is open.
+
+    Only for the process that holds the `Lock`, or its child. A segment that cannot be sealed now,
+    on a full disk, stays open, is read like any other, and waits for the next start. Returns what
+    was found, a line each.
+    """
+    notes = []
+    removed = sum(_remove_aside(directory / place) for place in ("", *DIRECTORIES))
+    if removed:
+        notes.append(f"removed {count(removed, 'half-written leftover')}")
+    drop_replaced(directory / "segments")
+    done = seal_finished(directory)
+    notes += done.notes
+    if done.sealed:
+        notes.append(f"sealed {count(done.sealed, 'segment')} that an earlier recorder left open")
+    return notes
+
+
+def needs_take_over(directory: Path) -> bool:
+    """Whether an earlier recorder left anything to put in order."""
+    if segments_in(directory / "open"):
+        return True
+    for place in ("", *DIRECTORIES):
+        try:
+            if any(name.startswith(ASIDE) for name in os.listdir(directory / place)):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _remove_aside(place: Path) -> int:
+    """Delete what has a temporary name, and never through a link."""
+    try:
+        with os.scandir(place) as entries:
+            found = [entry for entry in entries if entry.name.startswith(ASIDE)]
+    except OSError:
+        return 0
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            try:
+                os.unlink(entry.path)
+            except OSError:
+                continue
+    return sum(not os.path.lexists(entry.path) for entry in found)
+
+
+def main(arguments: Sequence[str]) -> int:
+    directory, last = Path(arguments[0]), int(arguments[1])
+    limits, tasks = Limits(float(arguments[2]), int(arguments[3])), arguments[4:]
+    lock = os.open(directory / "segments", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the child of a killed recorder is on its way out
+    _bound()
+    done = Outcome()
+    if "take-over" in tasks:
+        done.notes += take_over(directory)
+    if "seal" in tasks:
+        sealed = seal_finished(directory, last)
+        sealed.notes = done.notes + sealed.notes
+        done = sealed
+    if "compact" in tasks:
+        from sexton.store.compaction import compact
+
+        compacted = compact(directory, limits)
+        done.compacted = compacted.segments
+        done.bytes += compacted.bytes
+        done.notes += compacted.problems
+    print(json.dumps(asdict(done)), file=sys.stderr, flush=True)
+    return 0
+
+
+def _bound() -> None:
+    """One thread, bounded memory and CPU time; set before Arrow is imported."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = "1"
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    with open("/proc/self/statm", "rb") as stream:
+        reserved = int(stream.read().split()[5]) * resource.getpagesize()
+    limit = reserved + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,300 @@
+"""From a diagnosis to steps: real zombies freed by a real plan, and what a plan refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+
+from sexton.cure import plan as planning
+from sexton.cure.apply import DONE, FixContext, apply
+from sexton.cure.journal import State
+from sexton.cure.plan import PlanContext, PlanOptions, make_plan
+from sexton.cure.remedies import remove_empty_cgroups
+from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
+from sexton.cure.units import UnitSnapshot, UnitStatus
+from sexton.cure.writer import LiveWriter
+from sexton.detect.owners import Owner
+from sexton.errors import CommandError
+from sexton.host.host import open_host
+from sexton.model.audit import Need, Reason, Subject
+from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, OfflineMemcg
+from sexton.model.chain import Chain, Link, Strength
+from sexton.model.diagnosis import Diagnosis
+from sexton.model.finding import Finding, Severity, Verdict
+from sexton.sources.procfs.node import Identity
+from tests.cure.test_apply import Calm
+from tests.detect.detectors.test_cgroup_churn import life
+from tests.support.windows import make_window
+from tests.support.zombies import Graveyard, graveyard, own_cgroup
+
+ZOMBIES = Finding("zombie_memcgs", Verdict.PRESENT, Severity.CRITICAL, "many are dead")
+HEALTHY = Finding("zombie_memcgs", Verdict.ABSENT, Severity.INFO, "3 are dying")
+
+
+def diagnosis(*findings: Finding) -> Diagnosis:
+    (node,) = Identity(open_host()).collect()
+    now = time.time()
+    return Diagnosis(node, now - 10, now, findings, (), (), (), (), ())
+
+
+def window(paths: list[str], live: list[str]):
+    census = CgroupCensus("v1", 1, "/sys/fs/cgroup/memory", "node", 1000, 10, 990, "x", None)
+    rows = [
+        census,
+        *(CgroupDir(path, number, 0) for number, path in enumerate(["/", *live])),
+        *(OfflineMemcg(path) for path in paths),
+    ]
+    return make_window([(0.0, rows), (5.0, rows)])
+
+
+def of(yard: Graveyard, **options: bool):
+    dead = [f"{yard.path}/z{number}" for number in range(50)]
+    context = PlanContext(open_host(), (), PlanOptions(**options))
+    return make_plan(diagnosis(ZOMBIES), window(dead, [yard.path]), context)
+
+
+def test_nothing_wrong_is_nothing_to_do():
+    plan = make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(open_host()))
+    assert (plan.steps, plan.refusals, plan.notes) == ((), (), ())
+    assert plan.diagnosis_root == "No problem found"
+
+
+def test_a_diagnosis_of_another_boot_is_refused_with_what_to_do():
+    found = diagnosis(ZOMBIES)
+    other = replace(found, node=replace(found.node, boot_id="another", hostname="far"))
+    with pytest.raises(CommandError, match="make the plan on that node"):
+        make_plan(other, make_window([]), PlanContext(open_host()))
+    with pytest.raises(CommandError, match="no boot ID"):
+        make_plan(replace(found, node=None), make_window([]), PlanContext(open_host()))
+
+
+def test_zombies_whose_parent_nobody_knows_are_not_freed_somewhere():
+    plan = make_plan(diagnosis(ZOMBIES), make_window([]), PlanContext(open_host()))
+    assert plan.automatic == ()
+    assert [step.remedy for step in plan.steps] == ["reboot_node"]
+    assert "sexton zombies --watch" in plan.notes[0]
+
+
+def test_those_right_below_the_root_are_refused_and_the_blunt_tool_is_named():
+    seen = window(["/a1", "/a2", "/a3"], [])
+    plan = make_plan(diagnosis(ZOMBIES), seen, PlanContext(open_host()))
+    (refusal,) = plan.refusals
+    assert (refusal.target, refusal.override) == ("/", "--allow-drop-caches")
+    assert not plan.automatic
+    allowed = make_plan(
+        diagnosis(ZOMBIES), seen, PlanContext(open_host(), (), PlanOptions(allow_drop_caches=True))
+    )
+    assert [step.remedy for step in allowed.automatic] == ["drop_caches"]
+    assert allowed.automatic[0].risk == "high"
+    assert "cache" in allowed.automatic[0].cannot_undo
+
+
+def owner(path: str, dying: int | None, strength: Strength = Strength.PROVEN) -> Owner:
+    return Owner(path, dying, 4096, "traced", strength, None)
+
+
+def test_a_handful_elsewhere_is_not_worth_what_the_living_there_would_pay():
+    many = [owner("/a.slice", 500), owner("/b.slice", 240), owner("/a.slice", 200)]
+    few = [owner("/c.slice", 30), owner("/d.slice", 4, Strength.LIKELY)]
+    chosen, others = planning._parents([*many, *few, owner("/e.slice", None, Strength.POSSIBLE)])
+    assert [each.path for each in chosen] == ["/a.slice", "/b.slice"]
+    assert chosen[0] is many[0], "the first that was named stands for its path"
+    assert others == 34
+
+
+def test_bytes_alone_name_a_parent_only_if_nothing_else_does():
+    weighed = [owner(f"/{name}.slice", None, Strength.POSSIBLE) for name in "ab"]
+    chosen, others = planning._parents(weighed)
+    assert ([each.path for each in chosen], others) == (["/a.slice", "/b.slice"], 0)
+    assert planning._parents([]) == ([], 0)
+    assert planning._parents([replace(weighed[0], bytes=0)]) == ([], 0)
+
+
+def test_a_few_bytes_elsewhere_are_not_worth_it_either():
+    heap = replace(owner("/a.slice", None, Strength.POSSIBLE), bytes=4 << 20)
+    page = owner("/b.slice", None, Strength.POSSIBLE)
+    chosen, others = planning._parents([page, heap])
+    assert ([each.path for each in chosen], others) == (["/a.slice"], 0), "bytes are no number"
+
+
+def test_a_plan_says_how_many_it_leaves_where_they_are():
+    dead = [f"/sexton-test-none/z{number}" for number in range(90)]
+    seen = window([*dead, "/other/y1", "/other/y2"], ["/sexton-test-none", "/other"])
+    plan = make_plan(diagnosis(ZOMBIES), seen, PlanContext(open_host()))
+    assert [each.target for each in plan.refusals] == ["/sexton-test-none"], "it is not there"
+    assert "2 more zombies under other parents" in plan.notes[0]
+
+
+@pytest.mark.alone
+@pytest.mark.root
+def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_path):
+    with graveyard(300, "page cache") as yard:
+        plan = of(yard)
+        step, reboot = plan.steps
+        assert (step.remedy, step.target) == ("reclaim_zombies", yard.path)
+        assert "no running cgroups below it" in step.risk_why
+        assert step.cannot_undo == ""
+        assert (reboot.remedy, reboot.automatic) == ("reboot_node", False)
+        host = open_host()
+        said: list[str] = []
+        fix = FixContext(
+            host, LiveWriter(host), State(str(tmp_path / "fix")), lambda _: Calm(), (), said.append
+        )
+        applied = apply(plan, fix, 60)
+        (done,) = applied.steps
+        assert (done.state, applied.why) == (DONE, "")
+        ((_, held, read),) = done.proofs
+        assert held is True, read
+        assert "freed" in done.message
+        assert "purged" not in done.message
+        assert any("round 1" in line for line in said)
+
+
+@pytest.mark.root
+def test_a_parent_with_pods_below_it_is_refused_unless_that_is_accepted():
+    with graveyard(30, "page cache") as yard:
+        pods = yard.parent / "kubepods.slice"
+        pods.mkdir()
+        try:
+            plan = of(yard)
+            assert plan.automatic == ()
+            refusal = next(each for each in plan.refusals if each.target == yard.path)
+            assert "pods run here" in refusal.reason
+            assert refusal.override == "--accept-collateral"
+            accepted = of(yard, accept_collateral=True)
+            (step,) = accepted.automatic
+            assert step.risk == "high"
+            assert "kubepods.slice" in step.risk_why
+        finally:
+            os.rmdir(pods)
+
+
+@pytest.mark.root
+def test_empty_cgroups_are_removed_and_one_that_somebody_moved_into_stays(tmp_path):
+    with own_cgroup() as (layout, own):
+        names = ("run-1.scope", "run-2.scope", "run-3.scope")
+        for name in names:
+            (own / name).mkdir()
+        host = open_host()
+        below = f"/{own.relative_to(layout.mount_point)}"
+        found = find_empty_cgroups(host, below, youngest_s=0.0)
+        assert sorted(each.name for each in found) == sorted(names)
+        plan = replace(
+            make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(host)),
+            steps=(remove_empty_cgroups.propose("1-remove", found),),
+        )
+        with subprocess.Popen(["sleep", "60"]) as somebody:
+            try:
+                (own / "run-2.scope" / "cgroup.procs").write_text(str(somebody.pid))
+                fix = FixContext(
+                    host, LiveWriter(host), State(str(tmp_path / "fix")), lambda _: Calm(),
+                    (), lambda _: None,
+                )  # fmt: skip
+                applied = apply(plan, fix, 60)
+                said = applied.steps[0].message
+                assert applied.why == ""
+                assert said.startswith("removed 2 empty cgroups; 1 not removed")
+                assert "no longer empty" in said
+                assert [path.name for path in own.iterdir() if path.is_dir()] == ["run-2.scope"]
+            finally:
+                somebody.kill()
+
+
+LOOP = Finding(
+    "crash_looping_unit", Verdict.PRESENT, Severity.CRITICAL, "it loops",
+    entities={"unit": ("leak.service", "other.service")},
+)  # fmt: skip
+
+
+class Units:
+    """systemd's answers about units that run and that nobody needs."""
+
+    def __init__(self, monkeypatch) -> None:
+        monkeypatch.setattr(planning, "snapshot_unit", self.state)
+        monkeypatch.setattr(planning.Probes, "unit", lambda _, name: self.standing(name))
+
+    def standing(self, name: str) -> UnitStatus:
+        return UnitStatus(name, (name,), "loaded", "activating", "auto-restart", "enabled",
+                        f"/lib/{name}", 9, "", True, (), (), (), ())  # fmt: skip
+
+    def state(self, name: str, host=None) -> UnitSnapshot:
+        return UnitSnapshot(name, name, (name,), "loaded", "activating", "auto-restart", "enabled",
+                          f"/lib/{name}", (), (), (), "", 9, 90.0,
+                          ("/etc/systemd/system", "/lib"), ())  # fmt: skip
+
+
+def chained() -> Diagnosis:
+    link = Link("crash_loop_leaves_zombies", "crash_looping_unit", "zombie_memcgs",
+                Strength.PROVEN, "each restart leaves one", ("leak.service",))  # fmt: skip
+    return replace(diagnosis(LOOP, ZOMBIES), chains=(Chain((link,)),))
+
+
+def test_only_the_unit_that_leaves_zombies_is_stopped_where_that_is_known(monkeypatch):
+    Units(monkeypatch)
+    plan = make_plan(chained(), make_window([]), PlanContext(open_host()))
+    assert {each.target for each in plan.automatic} == {"leak.service"}
+    assert any("other.service crash-loops too" in each for each in plan.notes)
+    both = make_plan(diagnosis(LOOP), make_window([]), PlanContext(open_host()))
+    assert {each.target for each in both.automatic} == {"leak.service", "other.service"}
+
+
+@pytest.mark.parametrize(
+    ("died", "noted"),
+    [
+        (["/lab.slice/leak.service/task1", "/lab.slice/leak.service"], False),
+        (["/lab.slice/leak.service/task1", "/kubepods/pod1"], True),
+        ([], True),
+    ],
+    ids=["all of it", "another as well", "who is not known"],
+)
+def test_churn_of_the_unit_that_is_stopped_is_nobody_elses_to_mend(monkeypatch, died, noted: bool):
+    Units(monkeypatch)
+    churn = Finding("cgroup_churn", Verdict.PRESENT, Severity.WARNING, "20 died as task*")
+    found = replace(chained(), findings=(LOOP, ZOMBIES, churn))
+    lives = [
+        life(100 * which + number, path, 2.0 * number)
+        for which, path in enumerate(died)
+        for number in range(1, 11)
+    ]
+    events = [event for each in lives for event in each]
+    seen = make_window([(0.0, []), (30.0, events)], empty=[CgroupEvent])
+    plan = make_plan(found, seen, PlanContext(open_host()))
+    assert any("20 died as task*" in each for each in plan.notes) is noted
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (Need.UNNEEDED, "nothing here needs it (ECS tasks: none)"),
+        (Need.UNKNOWN, "unknown whether anything here needs it (sexton audit)"),
+    ],
+)
+def test_a_step_says_what_is_known_of_who_needs_the_unit(monkeypatch, verdict: Need, said: str):
+    Units(monkeypatch)
+    subject = Subject("leak.service", verdict, reasons=(Reason("ECS tasks", "none", "cgroups"),))
+    context = PlanContext(open_host(), needs={"leak.service": subject})
+    plan = make_plan(chained(), make_window([]), context)
+    assert said in plan.steps[0].risk_why
+
+
+def test_a_unit_that_is_needed_is_refused_until_that_is_accepted(monkeypatch):
+    Units(monkeypatch)
+    reasons = (Reason("ECS tasks", "3", "cgroups"),)
+    needs = {"leak.service": Subject("leak.service", Need.NEEDED, reasons=reasons)}
+    plan = make_plan(chained(), make_window([]), PlanContext(open_host(), needs=needs))
+    assert plan.automatic == ()
+    assert plan.refusals[0].reason.startswith("it is needed here (ECS tasks: 3)")
+    assert plan.refusals[0].override == "--accept-collateral"
+    accepted = PlanContext(open_host(), (), PlanOptions(accept_collateral=True), needs)
+    assert make_plan(chained(), make_window([]), accepted).automatic
+
+
+def test_a_mask_waits_for_the_stop(monkeypatch):
+    Units(monkeypatch)
+    plan = make_plan(chained(), make_window([]), PlanContext(open_host()))
+    assert [each.id for each in plan.steps] == ["1-stop", "2-mask", "3-reboot"]
+    assert plan.steps[1].preconditions[1].after == "1-stop"
