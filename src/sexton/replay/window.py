@@ -72,12 +72,9 @@ def window(recording: Recording, span: Span) -> Replay:
 
 
 class RecordedWindow(Window):
-    """A span of a recording; `notes` are what a reader of the verdict should know about it.
+    """A span of a recording; `notes` are what a reader of the verdict should know about it."""
 
-    Without `stacks` it has none: reading them takes longer than all counters.
-    """
-
-    def __init__(self, recording: Recording, span: Span, stacks: bool = True) -> None:
+    def __init__(self, recording: Recording, span: Span) -> None:
         self._reader = SpanReader(recording, span)
         if not self._reader.segments:
             raise StoreError(f"{recording.path}: nothing is recorded in this span")
@@ -90,10 +87,10 @@ class RecordedWindow(Window):
         #: Every segment of the boot: a moment before the span has a wall time too.
         whole = Span(span.boot_id, (-inf, 0.0), (inf, 0.0))
         self._clock_reader = SpanReader(recording, whole)
-        found, notes = stacks_in(recording, span) if stacks else (None, [])
+        stacks, notes = stacks_in(recording, span)
         self._notes += notes
-        if found is not None:
-            self._rows[StackCount] = (found,)
+        if stacks is not None:
+            self._rows[StackCount] = (stacks,)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class TableSpan:
                 ends = (max(low, wall), min(high, until))
                 boots.setdefault(each.boot_id, []).extend((end - wall + mono, end) for end in ends)
         spans = (Span(boot, min(ends), max(ends)) for boot, ends in boots.items())
-        return [RecordedWindow(self._recording, span, stacks=False) for span in spans]
+        return [RecordedWindow(self._recording, span) for span in spans]
 
 
 class TableColumns:
