@@ -47,10 +47,10 @@ def test_a_line_is_about_the_interface_it_names_or_the_device_behind_it(rows, sa
 
 def test_a_counter_tells_its_value_and_its_moves_on_both_sides_of_a_reload():
     values = (5, 7, 0, 1)
-    window = make_window([(t, [NicCounter("eth0", "x", v)]) for t, v in enumerate(values)])
-    assert nics.counters(window, ["x"]) == [nics.Counter("eth0", "x", 1, 3)]
-    assert nics.counters(window, ["y"]) == []
-    assert nics.counters(make_window([]), ["x"]) == []
+    window = make_window([(t, [NicCounter("eth0", "tx_timeout", v)]) for t, v in enumerate(values)])
+    assert nics.counters(window, ["tx_timeout"]) == [nics.Counter("eth0", "tx_timeout", 1, 3)]
+    assert nics.counters(window, ["wd_expired"]) == []
+    assert nics.counters(make_window([]), ["tx_timeout"]) == []
 
 
 def test_missed_transmissions_name_their_queue():

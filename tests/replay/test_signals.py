@@ -32,8 +32,8 @@ def batch(mono_s: float, *rows: Row) -> Batch[Any]:
     return Batch(mono_s, WALL_S + mono_s, rows)
 
 
-def core(cpu: int, user_ms: int, system_ms: int) -> CoreTimes:
-    return CoreTimes(cpu, user_ms, 0, system_ms, 0, 0, 0, 0, 0)
+def core(cpu: int, user_ms: int, system_ms: int, idle_ms: int = 0) -> CoreTimes:
+    return CoreTimes(cpu, user_ms, 0, system_ms, idle_ms, 0, 0, 0, 0)
 
 
 def process(pid: int, comm: str, used_ms: int, start_ms: int = 10) -> Process:
@@ -60,14 +60,24 @@ def written(directory: Path, *segments: dict[type[Row], list[Batch[Any]]]) -> Pa
     return directory
 
 
-def test_counters_become_rates_across_segments(tmp_path: Path):
-    first = [batch(100.0 + each, core(0, 500 * each, 7), core(1, 0, 100 * each)) for each in (0, 1)]
-    second = [batch(102.0, core(0, 1500, 7), core(1, 0, 300))]
+def test_counters_become_shares_across_segments(tmp_path: Path):
+    first = [
+        batch(100.0 + each, core(0, 500 * each, 7, 500 * each), core(1, 0, 100 * each, 900 * each))
+        for each in (0, 1)
+    ]
+    second = [batch(102.0, core(0, 1500, 7, 500), core(1, 0, 300, 1700))]
     found = signals(written(tmp_path, {CoreTimes: first}, {CoreTimes: second}))
-    assert found["core 0", "user time"].mono_s.tolist() == [100.0, 101.0, 102.0]
-    assert values(found["core 0", "user time"]) == [None, 50.0, 100.0]
-    assert values(found["core 1", "system time"]) == [None, 10.0, 20.0]
+    assert found["core 0", "user time"].mono_s.tolist() == [101.0, 102.0]
+    assert values(found["core 0", "user time"]) == [50.0, 100.0]
+    assert values(found["core 1", "system time"]) == [10.0, 20.0]
     assert ("core 0", "system time") not in found  # it stood still
+
+
+def test_a_core_that_lost_ticks_is_told_by_what_it_was_given(tmp_path: Path):
+    rows = [batch(100.0, core(0, 0, 0)), batch(101.0, core(0, 0, 500)),
+            batch(102.0, core(0, 250, 750, 500))]  # fmt: skip
+    found = signals(written(tmp_path, {CoreTimes: rows}))
+    assert values(found["core 0", "system time"]) == [100.0, 25.0]
 
 
 def test_a_counter_that_was_reset_is_unknown_for_that_step_and_never_zero(tmp_path: Path):
@@ -76,7 +86,7 @@ def test_a_counter_that_was_reset_is_unknown_for_that_step_and_never_zero(tmp_pa
             enumerate(counts)]  # fmt: skip
     rows.append(batch(14.0, VmCounter("pgscan_direct", 405)))
     found = signals(written(tmp_path, {VmCounter: rows}))
-    assert values(found["vmstat", "pgscan_direct"]) == [None, 100.0, None, 100.0, 300.0]
+    assert values(found["vmstat", "pgscan_direct"]) == [100.0, None, 100.0, 300.0]
 
 
 def test_a_gap_is_unknown_and_so_is_a_thing_that_was_away(tmp_path: Path):
@@ -87,8 +97,8 @@ def test_a_gap_is_unknown_and_so_is_a_thing_that_was_away(tmp_path: Path):
         rows.append(batch(mono, *here[: 1 if each == 3 else 2]))
     rows.append(batch(62.0, VmCounter("pgfault", 3600), VmCounter("pgfree", 200)))
     found = signals(written(tmp_path, {VmCounter: rows}))
-    assert values(found["vmstat", "pgfault"]) == [None, 100.0, 300.0, None, 700.0, 2000.0]
-    assert values(found["vmstat", "pgfree"]) == [None, 1.0, 7.0, None, None, 136.0]
+    assert values(found["vmstat", "pgfault"]) == [100.0, 300.0, None, 700.0, 2000.0]
+    assert values(found["vmstat", "pgfree"]) == [1.0, 7.0, None, None, 136.0]
 
 
 def test_what_was_not_read_gives_no_signal(tmp_path: Path):
@@ -112,7 +122,7 @@ def test_levels_are_told_by_their_change(tmp_path: Path):
         for each, count in enumerate([100, 80, 90])
     ]
     found = signals(written(tmp_path, {VmCounter: rows}))
-    assert values(found["vmstat", "change of nr_free_pages"]) == [None, -20.0, 10.0]
+    assert values(found["vmstat", "change of nr_free_pages"]) == [-20.0, 10.0]
     assert values(found["vmstat", "nr_free_pages"]) == [100.0, 80.0, 90.0]
     assert ("vmstat", "nr_mlock") not in found
 
@@ -124,8 +134,8 @@ def test_a_drivers_statistics_are_counters_unless_they_fall(tmp_path: Path):
         for each in range(9)
     ]  # fmt: skip
     found = signals(written(tmp_path, {NicCounter: rows}))
-    assert values(found["eth0", "rx"])[:4] == [None, 10.0, 30.0, 50.0]
-    assert values(found["eth0", "change of room"])[:4] == [None, 10.0, 10.0, -20.0]
+    assert values(found["eth0", "rx"])[:3] == [10.0, 30.0, 50.0]
+    assert values(found["eth0", "change of room"])[:3] == [10.0, 10.0, -20.0]
 
 
 def test_tasks_are_summed_by_name_and_new_ones_have_used_all_their_time_since(tmp_path: Path):
@@ -219,7 +229,7 @@ def test_softirq_work_that_nobody_serves_is_a_signal(tmp_path: Path):
             batch(11.0, wait(0, 10_000, 2_000_000), wait(1, 0, None)),
             batch(12.0, wait(0, 10_000, None), wait(1, 0, None))]  # fmt: skip
     found = signals(written(tmp_path, {SoftirqWait: rows}))
-    assert values(found["core 0", "NET_RX waiting"]) == [None, 1.0, 0.0]
+    assert values(found["core 0", "NET_RX waiting"]) == [1.0, 0.0]
     assert values(found["core 0", "NET_RX not yet served"]) == [0.0, 2000.0, 0.0]
 
 
@@ -231,7 +241,7 @@ def test_restarts_of_units_are_told_by_the_minute(tmp_path: Path):
     rows = [batch(10.0, unit(3)), batch(20.0, unit(4)), batch(30.0, unit(None)),
             batch(40.0, unit(9)), batch(50.0, unit(9))]  # fmt: skip
     found = signals(written(tmp_path, {Unit: rows}))
-    assert values(found["a.service", "restarts"]) == [None, 6.0, None, None, 0.0]
+    assert values(found["a.service", "restarts"]) == [6.0, None, None, 0.0]
 
 
 def test_names_are_escaped(tmp_path: Path):
@@ -259,7 +269,7 @@ def test_things_that_come_when_others_go_are_not_mistaken_for_one(tmp_path: Path
         for each in range(4)
     ]  # fmt: skip
     found = signals(written(tmp_path, {VmCounter: rows}))
-    assert values(found["vmstat", "a"]) == [None, 1.0, 3.0, 5.0]
+    assert values(found["vmstat", "a"]) == [1.0, 3.0, 5.0]
     assert len(found) == 1  # one step each of the others tells of no movement
 
 

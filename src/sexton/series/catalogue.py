@@ -8,7 +8,7 @@ A metric is some columns of one table. Its kind says how readings become values:
 - *share*: of a core's time, in per cent of what the core was given (`sexton.series.cores`).
 
 >>> metric("core_kernel_percent").help
-'Time in the kernel: system time and interrupts'
+'kernel time'
 >>> [each.name for each in of_table(RunQueue)]
 ['core_run_queue_wait_percent']
 """
@@ -46,7 +46,7 @@ class Metric(NamedTuple):
     `subject` is what `why` files it under, `scale` turns a counter's rate into `unit`, `wanted`
     chooses among the table's things, and `absent` is what a missing value means where it means
     something. With `worst` the largest of all things is a series too: a culprit may be on another
-    core each time.
+    core each time. `about` names the thing, and `compared` metrics are signals of `why`.
     """
 
     name: str
@@ -61,6 +61,8 @@ class Metric(NamedTuple):
     wanted: Callable[[Key], bool] | None = None
     absent: float | None = None
     worst: bool = False
+    about: str = "{0}"
+    compared: bool = True
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -101,67 +103,68 @@ def _share(name: str, columns: tuple[str, ...], text: str, normal: str = "") -> 
     worst = columns != cores.WAIT
     return Metric(
         f"core_{name}_percent", CoreTimes, columns, Kind.SHARE, _CORE, text, "core", normal,
-        worst=worst,
+        worst=worst, about="core {0}", compared=columns != cores.KERNEL,
     )  # fmt: skip
 
 
-def _counters(table: type[Row], prefix: str, subject: str, *columns: str) -> tuple[Metric, ...]:
+def _counters(
+    table: type[Row], prefix: str, subject: tuple[str, str], *columns: str
+) -> tuple[Metric, ...]:
     return tuple(
         Metric(f"{prefix}_{column}", table, (column,), Kind.COUNTER, _EACH,
-               column.replace("_", " "), subject)
+               column.replace("_", " "), subject[0], about=subject[1])
         for column in columns
     )  # fmt: skip
 
 
-CORE_KERNEL = _share(
-    "kernel", cores.KERNEL, "Time in the kernel: system time and interrupts", "< 90 % for 2 s"
-)
-CORE_USER = _share("user", cores.USER, "Time in user mode, nice included")
-CORE_SYSTEM = _share("system", cores.SYSTEM, "System time")
-CORE_SOFTIRQ = _share("softirq", cores.SOFTIRQ, "Softirq and interrupt time", "< 50 %")
-CORE_WAIT = _share("wait", cores.WAIT, "Waiting for I/O, or stolen by the hypervisor")
+CORE_KERNEL = _share("kernel", cores.KERNEL, "kernel time", "< 90 % for 2 s")
+CORE_USER = _share("user", cores.USER, "user time")
+CORE_SYSTEM = _share("system", cores.SYSTEM, "system time")
+CORE_SOFTIRQ = _share("softirq", cores.SOFTIRQ, "softirq time", "< 50 %")
+CORE_WAIT = _share("wait", cores.WAIT, "waiting for I/O or stolen")
 RUN_QUEUE_WAIT = Metric(
     "core_run_queue_wait_percent", RunQueue, ("wait_ns",), Kind.COUNTER, _CORE,
-    "Tasks waiting to run", "core", scale=1e-7, worst=True,
+    "tasks waiting to run", "core", scale=1e-7, worst=True, about="core {0}",
 )  # fmt: skip
 SOFTIRQ_WAIT = Metric(
     "softirq_wait_percent", SoftirqWait, ("total_us",), Kind.COUNTER, _TIME,
-    "{1} raised and not yet run", "softirq", "< 1 %", 1e-4, worst=True,
+    "{1} waiting", "softirq", "< 1 %", 1e-4, worst=True, about="core {0}",
 )  # fmt: skip
 SOFTIRQ_PENDING = Metric(
     "softirq_pending_ms", SoftirqWait, ("pending_us",), Kind.GAUGE, "ms",
-    "{1} not yet served", "softirq", "< 10 ms", 1e-3, absent=0.0, worst=True,
+    "{1} not yet served", "softirq", "< 10 ms", 1e-3, absent=0.0, worst=True, about="core {0}",
 )  # fmt: skip
 SOFTIRQ_LONGEST = Metric(
     "softirq_longest_wait_ms", SoftirqWait, ("longest_us",), Kind.GAUGE, "ms",
-    "longest wait of {1} that ended", "softirq", "< 10 ms", 1e-3,
+    "longest wait of {1} that ended", "softirq", "< 10 ms", 1e-3, compared=False,
 )  # fmt: skip
 SOFTIRQ_WAITS = Metric(
     "softirq_waits", SoftirqWait, ("waits",), Kind.GAUGE, "", "waits of {1} since the probe began",
-    "softirq",
+    "softirq", compared=False,
 )  # fmt: skip
 PROBE_WATCHED = Metric(
     "softirq_probe_watched", ProbeCost, ("watched",), Kind.GAUGE, "", "the probe was watching",
-    "softirq",
+    "softirq", compared=False,
 )  # fmt: skip
 PRESSURE = Metric(
     "pressure_percent", Pressure, ("total_us",), Kind.COUNTER, _TIME, "{1} pressure", "pressure",
     "< 10 %", 1e-4,
 )  # fmt: skip
 VMSTAT = Metric("vmstat", VmCounter, ("value",), Kind.COUNTER, _EACH, "{0}", "memory",
-                wanted=_is_counter)  # fmt: skip
+                wanted=_is_counter, about="vmstat")  # fmt: skip
 VMSTAT_CHANGE = Metric("vmstat_change", VmCounter, ("value",), Kind.CHANGE, _EACH,
-                       "change of {0}", "memory", wanted=_is_gauge)  # fmt: skip
+                       "change of {0}", "memory", wanted=_is_gauge, about="vmstat")  # fmt: skip
 VMSTAT_LEVEL = Metric("vmstat_level", VmCounter, ("value",), Kind.GAUGE, "pages", "{0}", "memory",
-                      wanted=_is_level)  # fmt: skip
-NIC_COUNTER = Metric("nic_counter", NicCounter, ("value",), Kind.CHANGE, _EACH, "{1}", "nic")
+                      wanted=_is_level, about="vmstat")  # fmt: skip
+NIC_COUNTER = Metric("nic_counter", NicCounter, ("value",), Kind.COUNTER, _EACH, "{1}", "nic",
+                     compared=False)  # fmt: skip
 CONNTRACK_ENTRIES = Metric("conntrack_entries", Conntrack, ("count",), Kind.GAUGE, "entries",
-                           "tracked connections", "tcp")  # fmt: skip
+                           "entries", "tcp", about="conntrack")  # fmt: skip
 UNIT_RESTARTS = Metric("unit_restarts", Unit, ("restarts",), Kind.COUNTER, "/min", "restarts",
                        "unit", "0", 60.0)  # fmt: skip
 THROTTLED = Metric(
     "cgroup_throttled_percent", CgroupThrottle, ("throttled_us",), Kind.COUNTER, _TIME,
-    "stopped by its CPU quota", "cgroup", scale=1e-4,
+    "stopped by its quota", "cgroup", scale=1e-4,
 )  # fmt: skip
 CGROUPS = Metric("memory_cgroups", Controller, ("cgroups",), Kind.GAUGE, "",
                  "cgroups, the dying among them", "cgroup", wanted=_is_memory)  # fmt: skip
@@ -170,23 +173,27 @@ CGROUPS_CHANGE = Metric(
     "change of cgroups, the dying among them", "cgroup", wanted=_is_memory,
 )  # fmt: skip
 DYING = Metric("dying_memcgs", CgroupCensus, ("dying",), Kind.GAUGE, "", "dying memory cgroups",
-               "cgroup", "< 50")  # fmt: skip
+               "cgroup", "< 50", compared=False)  # fmt: skip
 LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "", "live memory cgroups",
-              "cgroup")  # fmt: skip
+              "cgroup", compared=False)  # fmt: skip
 
 METRICS: tuple[Metric, ...] = (
     CORE_KERNEL, CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT, RUN_QUEUE_WAIT,
-    *_counters(SoftnetCpu, "softnet", "softirq", "processed", "dropped", "time_squeeze"),
+    *_counters(SoftnetCpu, "softnet", ("softirq", "core {0}"),
+               "processed", "dropped", "time_squeeze"),
     SOFTIRQ_WAIT, SOFTIRQ_PENDING, SOFTIRQ_LONGEST, SOFTIRQ_WAITS, PROBE_WATCHED, PRESSURE,
     VMSTAT, VMSTAT_CHANGE, VMSTAT_LEVEL,
-    *_counters(NetDevice, "nic", "nic", "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
+    *_counters(NetDevice, "nic", ("nic", "{0}"),
+               "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
                "tx_bytes", "tx_packets", "tx_errors", "tx_dropped"),
     NIC_COUNTER,
-    *_counters(TcpCounters, "tcp", "tcp", "in_segments", "out_segments", "retransmitted_segments",
-               "established_resets", "attempt_fails", "timeouts", "aborts_on_timeout",
-               "lost_retransmits", "listen_drops", "syn_retransmits"),
+    *_counters(TcpCounters, "tcp", ("tcp", "TCP"),
+               "in_segments", "out_segments", "retransmitted_segments", "established_resets",
+               "attempt_fails", "timeouts", "aborts_on_timeout", "lost_retransmits",
+               "listen_drops", "syn_retransmits"),
     CONNTRACK_ENTRIES,
-    *_counters(Conntrack, "conntrack", "tcp", "drops", "early_drops", "insert_failed"),
+    *_counters(Conntrack, "conntrack", ("tcp", "conntrack"),
+               "drops", "early_drops", "insert_failed"),
     UNIT_RESTARTS, THROTTLED, CGROUPS, CGROUPS_CHANGE, DYING, LIVE,
 )  # fmt: skip
 
