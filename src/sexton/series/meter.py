@@ -22,7 +22,7 @@ class Meter:
         self.metrics = tuple(metrics)
         self.table = self.metrics[0].table
         shares = any(each.kind is Kind.SHARE for each in self.metrics)
-        named = [name for each in self.metrics for name in each.columns]
+        named = [name for each in self.metrics for name in (*each.columns, each.witness) if name]
         self.columns = PARTS if shares else tuple(dict.fromkeys(named))
         self._counters, self._gauges = Stepper(), Stepper(may_fall=True)
         self._last = -np.inf
@@ -61,8 +61,11 @@ def _share(metric: Metric, cores: CoreSeries) -> Series:
 
 def _rate(metric: Metric, steps: Steps) -> Series:
     rows = _rows(metric, steps.things)
+    moved = _added(metric, steps.moved, rows)
+    if metric.witness:
+        moved = np.where((steps.moved[metric.witness][rows] == 0) & (moved > 0), 0.0, moved)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate: Floats = _added(metric, steps.moved, rows) * metric.scale / steps.seconds
+        rate: Floats = moved * metric.scale / steps.seconds
     return Series(steps.start, steps.end, steps.wall, [steps.things[at] for at in rows], rate)
 
 
