@@ -45,7 +45,6 @@ ALLOWED = {
     "explorer/tiles/build.py: np.diff(end)": "moments of readings",
     "explorer/tiles/pyramid.py: np.diff(numbers)": "columns of a picture",
     "explorer/tiles/pyramid.py: np.diff(which)": "numbers of tiles",
-    "explorer/tiles/spikes.py: np.diff(second[hot])": "seconds of a picture",
     "prevent/audit/unit_files.py: after - before": "minutes of a calendar",
     "record/budget.py: after.all_s - before.all_s": "the recorder's own CPU time",
     "record/preflight.py: last.reads - first.reads": "the recorder's own reads",

@@ -58,7 +58,7 @@ def told_steps(name: str, kind: type[Row], key: Key) -> Iterator[tuple[Any, Step
 
 
 def in_half_percents(step: Step[Any]) -> list[float]:
-    """By hand: of the time the core was given, which is less than the step where ticks were lost."""
+    """By hand: of the time the core was given, less than the step where ticks were lost."""
     before, after = asdict(step.before), asdict(step.after)
     moved = {name: after[name] - before[name] for name in after if name.endswith("_ms")}
     if min(moved[f"{name}_ms"] for name in ("user", "nice", "system", "irq", "softirq")) < 0:

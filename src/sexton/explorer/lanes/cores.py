@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sexton.detect.detectors.saturated_core import KERNEL_SHARE
 from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
 from sexton.explorer.tiles.lines import Line, Lines, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
@@ -28,6 +29,12 @@ SYSTEM, SOFTIRQ = 1, 2
 #: All of a core's time.
 WHOLE = 200
 _AVERAGE = ("user", "system", "softirq")
+
+
+#: Nearer to each other than this they are one.
+_NEAR_S = 3
+#: As many are kept as anyone steps through.
+_MOST = 10_000
 
 
 class _Average(Lines):
@@ -165,3 +172,37 @@ def _over(window: Window, span: TableSpan) -> Iterator[tuple[int, Shares, float,
             at = int(np.nanargmax(kernel[row]))
             began = float(inside.wall[at] - (inside.end[at] - inside.start[at]))
             yield core, every[core], float(kernel[row, at]), began
+
+
+def spikes(cores: Builder) -> list[Marked]:
+    """Stretches in which some core did nothing but kernel work, in order: where "next spike" goes.
+
+    By the limit of the detector `saturated_core`, second by second. Where no core reached it, half
+    of it counts: a key that never finds anything is of no use.
+    """
+    seconds, held, which = [], [], []
+    for tile in cores.pyramid.tiles:
+        found = cores.kernel_time(tile)
+        if found is not None:
+            seconds.append(np.arange(COLUMNS) + tile * COLUMNS)
+            held.append(found[0])
+            which.append(found[1])
+    if not seconds:
+        return []
+    second, half, core = (np.concatenate(each) for each in (seconds, held, which))
+    limit = 2 * KERNEL_SHARE.value
+    if not (half >= limit).any():
+        limit /= 2
+    hot = np.flatnonzero(half >= limit)
+    if not len(hot):
+        return []
+    breaks = np.flatnonzero(np.diff(second[hot]) > _NEAR_S) + 1
+    made = []
+    for run in np.split(hot, breaks)[:_MOST]:
+        most = run[int(half[run].argmax())]
+        share = min(float(half[most]) / 2, 100.0)
+        start, end = float(second[run[0]]), float(second[run[-1]] + 1)
+        about = f"core {int(core[most])}"
+        text = f"{about} in the kernel {share:.0f} % of a second, for {end - start:.0f} s"
+        made.append(Marked(start, end, "spike", text, "warning", about, "cores"))
+    return made
