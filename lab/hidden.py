@@ -16,29 +16,33 @@ from sexton.model.chain import Chain, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Rows, Severity, Verdict
 from sexton.model.row import Row, table
-from sexton.model.window import Batch, SourceState, Window
+from sexton.model.stack import StackCount
+from sexton.model.window import Batch, Bounds, SourceState, Window
 from sexton.store.schema import tables
 
 
 class Changed(Window):
-    """The same window with other readings of some tables."""
+    """The same window in memory, with other readings of some tables."""
 
     def __init__(
-        self, window: Window, tables: Mapping[type[Row], Sequence[Batch[Any]]] | None = None
+        self, window: Window, changed: Mapping[type[Row], Sequence[Batch[Any]]] | None = None
     ) -> None:
-        vars(self).update(vars(window))  # shares every other table, copies none
-        changed = {kind: tuple(items) for kind, items in (tables or {}).items()}
-        self._batches = {**self._batches, **changed}
-        self._readings = None
+        kept = window.keep("every table", lambda: _every_table(window))
+        bounds = Bounds(window.start, window.end, window.start_mono, window.end_mono)
+        providers = {kind: window.why_missing(kind).id for kind in tables().values()}
+        super().__init__({**kept, **(changed or {})}, window.states.values(), providers, bounds)
+
+
+def _every_table(window: Window) -> dict[type[Row], Sequence[Batch[Any]]]:
+    read = ((kind, window.batches(kind)) for kind in (*tables().values(), StackCount))
+    return {kind: items for kind, items in read if items is not None}
 
 
 class Without(Changed):
     """The same window as if some tables had never been read."""
 
     def __init__(self, window: Window, *hidden: type[Row]) -> None:
-        super().__init__(window)
-        self._batches = {kind: items for kind, items in self._batches.items() if kind not in hidden}
-        self.states = {**window.states}
+        super().__init__(window, dict.fromkeys(hidden, ()))
         for kind in hidden:
             state = window.why_missing(kind)
             if state.id:

@@ -95,6 +95,7 @@ class Witness(Window):
         return self._window.bounds_of(kind)
 
     def row_count(self, kind: type[Row]) -> int:
+        self.note({kind: True})
         return self._window.row_count(kind)
 
     def wall(self, mono_s: float) -> float:

@@ -37,7 +37,7 @@ from sexton.model.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums, totals
+from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 LASTING = Threshold("lasting", 3, "s", "a switch that overflows for a moment loses less long")
@@ -122,7 +122,7 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, "one reading cannot tell what was lost when", (lacking,))
     worst = max((_worst(found, length.value) for length in (LASTING, STRETCH)),
                 key=lambda each: each.weight)  # fmt: skip
-    whole = _whole(window)
+    whole = _whole(window, found)
     if not worst.is_noted:
         return _sound(window, whole, worst)
     start, end = _around(found, worst)
@@ -197,19 +197,16 @@ def _worst(found: _Losses, length: float) -> _Stretch:
     return max(made, key=lambda each: each.weight)
 
 
-def _whole(window: Window) -> _Stretch:
-    """All that was read, over missing readings too."""
+def _whole(window: Window, found: _Losses) -> _Stretch:
+    """All that was read."""
     edges = window.bounds_of(TcpCounters) or (0.0, 0.0)
-    moved = totals(window.columns(TcpCounters, _COUNTERS)).get((), {})
-    again = moved.get("retransmitted_segments", 0) - moved.get("syn_retransmits", 0)
-    given_up = moved.get("aborts_on_timeout", 0) - moved.get("attempt_fails", 0)
-    timeouts = moved.get("timeouts")
+    timeouts = found.moved["timeouts"]
     return _Stretch(
         *edges,
-        int(moved.get("out_segments", 0)),
-        int(max(again, 0)),
-        None if timeouts is None else int(timeouts),
-        int(max(given_up, 0)),
+        int(found.sent.sum()),
+        int(found.again.sum()),
+        None if np.isnan(timeouts).all() else int(np.nansum(timeouts)),
+        int(found.given_up.sum()),
     )
 
 
