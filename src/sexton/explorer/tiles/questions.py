@@ -18,8 +18,8 @@ from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.explorer.tiles.processes import ForkServer, Gone, Stop, Unanswered
 from sexton.model.diagnosis import Diagnosis, Replayed
 from sexton.model.finding import Finding, Verdict
-from sexton.model.flame import Flame, FlameDifference
 from sexton.model.lane import Marked
+from sexton.model.profile import Flame, FlameDifference
 from sexton.model.why import Subject, Why
 from sexton.replay.query import Question, boot_of, why_in
 from sexton.replay.span import around, between, everything
