@@ -108,24 +108,28 @@ def _write(results: list[Measured], beside: list[str], part: str | None) -> None
         return
     (OUT / "table.md").write_text(text)
     PAGE.write_text(_BLOCK.sub(lambda found: f"{found[1]}{text}{found[2]}", PAGE.read_text()))
-    README.write_text(with_new_rows(README.read_text(), rows))
+    when = f"Measured on {date.today()} on {os.cpu_count()} cores."
+    README.write_text(with_new_rows(README.read_text(), rows, when))
     print("\nwrote bench/out/table.md, docs/bench.md and the rows in README.md")
 
 
-def with_new_rows(readme: str, table: str) -> str:
+def with_new_rows(readme: str, table: str, when: str) -> str:
     """README.md with each of its rows replaced by the first row of the table with the same label.
 
-    >>> shown = "<!-- bench rows: begin -->\\n| walk (2 s) | 9 s |\\n<!-- bench rows: end -->"
-    >>> with_new_rows(shown, "| count | 1 s |\\n| walk (3 s) | 7 s |").splitlines()[1]
-    '| walk (3 s) | 7 s |'
+    >>> shown = "<!-- bench rows: begin -->\\n| walk (2 s) | 9 s |\\n\\nOld.\\n"
+    >>> shown += "<!-- bench rows: end -->"
+    >>> with_new_rows(shown, "| count | 1 s |\\n| walk (3 s) | 7 s |", "New.").splitlines()[1:4]
+    ['| walk (3 s) | 7 s |', '', 'New.']
     """
     new: dict[str, str] = {}
     for row in table.splitlines():
         new.setdefault(_label(row), row)
-    return _ROWS.sub(
-        lambda found: "".join(f"{new.get(_label(row), row)}\n" for row in found[0].splitlines()),
-        readme,
-    )
+
+    def renewed(found: re.Match[str]) -> str:
+        rows = [row for row in found[0].splitlines() if row.startswith("|")]
+        return "\n".join([*(new.get(_label(row), row) for row in rows), "", when, ""])
+
+    return _ROWS.sub(renewed, readme)
 
 
 def _label(row: str) -> str:
