@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sexton.detect.detectors.nic_resets import COUNTERS
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text

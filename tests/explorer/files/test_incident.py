@@ -75,7 +75,7 @@ def test_the_verdict_is_text_at_the_top_and_whole_below(made: str):
     assert text.index(diagnosis.story[0]) < text.index('<div id="explorer" hidden>')
     for sentence in diagnosis.story:
         assert sentence in text
-    assert "THE CHAIN" in text
+    assert "CAUSE CHAIN" in text
     assert "systemctl disable --now lab-agent.service" in text
 
 
@@ -269,7 +269,7 @@ def test_without_numbers_it_is_the_text_and_says_why():
     page = incident_html(diagnosed(WHOLE), None, ("Without pictures: no <pyarrow>.",))
     assert "Without pictures: no &lt;pyarrow&gt;." in page
     assert 'id="explorer"' not in page
-    assert "THE CHAIN" in page
+    assert "CAUSE CHAIN" in page
 
 
 def test_the_event_is_where_the_chain_has_moments():

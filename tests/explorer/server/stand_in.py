@@ -142,7 +142,7 @@ class StandIn:
         return diagnose(make_window([(0.0, []), (1.0, [])]))
 
     def why(self, what: str | float, span: Any = None, stop: Any = None) -> Any:
-        raise CommandError(f"nothing here is called {what!r}")
+        raise CommandError(f"no such name: {what!r}")
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
         if kind == "bug":

@@ -241,7 +241,7 @@ def test_answers_are_those_that_we_would_have_given():
         parts = (start, start + 40), (start + 40, end)
         differences = [each.difference(parts[1], parts[0]) for each in (ours, theirs)]
         assert (differences[0].after == differences[1].after).all()
-        with pytest.raises(CommandError, match="nothing here is called 'eth77'"):
+        with pytest.raises(CommandError, match="no such name: 'eth77'"):
             theirs.why("eth77")
         with pytest.raises(StoreError, match="no stacks were recorded"):
             theirs.flame(0.0, 10.0)

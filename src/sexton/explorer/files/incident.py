@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sexton.detect.detectors import saturated_core
 from sexton.errors import CommandError, StoreError
 from sexton.explain.moments import clock, day
 from sexton.explorer.files.page import (
@@ -88,7 +89,7 @@ class Saturated(NamedTuple):
 
 
 def saturated_in(diagnosis: Diagnosis) -> Saturated | None:
-    found = diagnosis.by_id.get("saturated_core")
+    found = diagnosis.by_id.get(saturated_core.NAME)
     if found is None or not found.is_problem or found.start is None or found.end is None:
         return None
     named = [name for name in found.entities.get("core", ()) if name.isascii() and name.isdigit()]

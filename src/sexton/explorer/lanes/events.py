@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sexton.detect.detectors import zombie_memcgs
 from sexton.explorer.tiles.build import MOST_S, Clock, Part
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.words import clock as clock_words
@@ -40,7 +41,7 @@ _LANES = {
     "nic_watchdog": "nic_faults",
     "nic_starved": "softirq_wait",
     "softirq_wait": "softirq_wait",
-    "zombie_memcgs": "memcgs",
+    zombie_memcgs.NAME: "memcgs",
     "restart": "restarts",
 }
 

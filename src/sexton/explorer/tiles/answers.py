@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sexton.detect.registry import detector_of
 from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Diagnosis, Replayed
 from sexton.model.finding import Finding, Verdict
@@ -56,7 +57,7 @@ def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
             each.summary,
             each.severity.value,
             _entity(each),
-            _LANES.get(each.id, ""),
+            _lane(each.id),
         )
         for each in diagnosis.findings
         if each.verdict is Verdict.PRESENT and each.start is not None
@@ -64,23 +65,9 @@ def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
     return sorted(found, key=lambda each: each.time)
 
 
-#: Where a finding is seen.
-_LANES = {
-    "zombie_memcgs": "memcgs",
-    "saturated_core": "cores",
-    "nic_resets": "nic_faults",
-    "crash_looping_unit": "restarts",
-    "softirq_flood": "cores",
-    "starved_napi": "softirq_wait",
-    "cgroup_churn": "memcgs",
-    "leaked_scopes": "memcgs",
-    "tcp_loss": "tcp",
-    "memory_pressure": "pressure",
-    "direct_reclaim": "pressure",
-    "soft_lockups": "cores",
-    "rstat_contention": "cores",
-    "job_deaths": "events",
-}
+def _lane(name: str) -> str:
+    detector = detector_of(name)
+    return "" if detector is None else detector.lane
 
 
 def _entity(finding: Finding) -> str:
