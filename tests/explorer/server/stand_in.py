@@ -18,7 +18,7 @@ import numpy as np
 
 from sexton.errors import CommandError, StoreError
 from sexton.explain.diagnosis import diagnose
-from sexton.explorer.tiles.stacks_view import Seen
+from sexton.explorer.tiles.flames import Seen
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.lane import COLUMNS, Marked, Strip, Table
 from sexton.model.profile import Flame, Frames, Kind, Tree

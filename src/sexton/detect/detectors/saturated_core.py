@@ -66,11 +66,13 @@ _AROUND_S = 1.5
 
 class Hold(NamedTuple):
     """One core above the limit: `start` and `end` include the kernel time of the steps around it,
-    `shares` are of the steps that were surely held."""
+    `shares` are of the steps that were surely held, from `first` to `last`."""
 
     core: int
     start: float
     end: float
+    first: float
+    last: float
     shares: Shares
 
     @property
@@ -140,7 +142,8 @@ def holds(series: CoreSeries) -> Iterator[Hold]:
         if shares is not None and run.lasts(HELD.value):
             before = _edge(series, kernel[run.row], run.first - 1, run.first)
             after = _edge(series, kernel[run.row], run.last + 1, run.last)
-            yield Hold(series.cores[run.row], run.start - before, run.end + after, shares)
+            around = (run.start - before, run.end + after)
+            yield Hold(series.cores[run.row], *around, run.start, run.end, shares)
 
 
 def longest_holds(
@@ -216,7 +219,8 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
-    span = (window.wall(worst.start), window.wall(worst.end))
+    # The seconds whose shares the evidence tells: whoever looks them up finds the same numbers.
+    span = (window.wall(worst.first), window.wall(worst.last))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
         evidence.append(_function(worst.core, *function))
     lacking: list[Missing] = []
