@@ -64,7 +64,7 @@ def test_with_fewer_than_five_events_nothing_is_significant(number: int):
     assert found.significant == 0
     assert found.ranked[0].p >= found.smallest_p
     assert found.smallest_p >= 1 / 1000
-    assert any("fewer than 5 nothing is called significant" in note for note in found.notes)
+    assert any("fewer than 5 nothing can be significant" in note for note in found.notes)
     if number == 1:
         assert found.smallest_p == pytest.approx(2 / 21)
         assert f"{found.smallest_p:.2g}" in found.notes[-1]

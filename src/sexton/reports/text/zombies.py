@@ -227,7 +227,7 @@ def _owner_table(found: Tally, width: int) -> Iterator[str]:
 def _in_short(method: str) -> str:
     """`Owner.method` without its details.
 
-    >>> _in_short("lru_gen lists them as offline + restart ledger")
+    >>> _in_short(f"{LISTED} + {LEDGER}")
     'lru_gen + restarts'
     """
     words = [
