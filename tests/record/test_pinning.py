@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.record.pinning import Pinning
-from sexton.record.triggers import Raised
+from sexton.record.triggers import Pinning, Raised
 
 
 def held(core: int, now: float, *, goes_on: bool = False) -> Raised:

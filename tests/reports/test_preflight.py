@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from sexton.host.host import open_host
-from sexton.record.preflight import KernelUse, Planned, Preflight, Program, Room, Wanted, preflight
-from sexton.record.rights import Parts, Right
+from sexton.record.preflight import (
+    KernelUse,
+    Parts,
+    Planned,
+    Preflight,
+    Program,
+    Right,
+    Room,
+    Wanted,
+    preflight,
+)
 from sexton.reports.text.preflight import SCHEMA, preflight_json, preflight_text
 from sexton.store.retention import Limits
 from tests.support.cli import quiet, sexton

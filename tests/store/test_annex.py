@@ -13,9 +13,18 @@ import pyarrow as pa
 import pytest
 
 from sexton.errors import StoreError
-from sexton.store.annex import Annex, Stored, annexes_of, write_annex
+from sexton.store.annex import (
+    Annex,
+    Origin,
+    Stored,
+    annexes_of,
+    boot_at,
+    free_name,
+    home_of,
+    sealed_from,
+    write_annex,
+)
 from sexton.store.export import export_recording
-from sexton.store.homes import Origin, boot_at, free_name, home_of, sealed_from
 from sexton.store.pieces import pieces_of
 from sexton.store.recording import Recording
 from sexton.store.retention import Keeper, Limits, size_of

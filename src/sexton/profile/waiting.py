@@ -17,7 +17,7 @@ from sexton.profile.kept import KeptPiece, kept_pieces, last_boot
 from sexton.profile.perf.rotation import first_sample_ns
 from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
-from sexton.store.homes import annex_name, boot_at
+from sexton.store.annex import annex_name, boot_at
 from sexton.store.pieces import waiting_stacks
 
 

@@ -122,7 +122,7 @@ class Decoder:
         return words
 
     def decode(self, asked: Asked) -> str:
-        from sexton.store.homes import Origin, boot_at, home_of, sealed_from
+        from sexton.store.annex import Origin, boot_at, home_of, sealed_from
 
         path = self.directory / "stacks" / asked.name
         status = path.lstat()
@@ -177,8 +177,7 @@ class Decoder:
         pa.set_cpu_count(1)
         pa.set_io_thread_count(1)
         from sexton.profile.keeping import kept, told
-        from sexton.store.annex import write_annex
-        from sexton.store.homes import free_name, home_of
+        from sexton.store.annex import free_name, home_of, write_annex
 
         if profile.facts.clock.kind not in ("monotonic", "none"):
             raise StoreError(f"its clock is {profile.facts.clock.kind}, not the monotonic one")

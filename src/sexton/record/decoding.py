@@ -38,7 +38,7 @@ from sexton.record.budget import counted_elsewhere
 from sexton.record.companion import Place
 from sexton.record.decode_child import MEMORY_BYTES, Asked
 from sexton.record.stacks import Closed, Rotation, closed_in
-from sexton.store.homes import annex_name, home_of
+from sexton.store.annex import annex_name, home_of
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin
 

@@ -30,12 +30,11 @@ from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
 from sexton.record.companion import Companion, Guarded, Place
-from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
 from sexton.record.sealing import ChildSealer
 from sexton.record.side_files import Note, SideFileWriter
-from sexton.record.triggers import Raised, Triggers
+from sexton.record.triggers import Pinning, Raised, Triggers
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
 from sexton.store.retention import Limits

@@ -9,10 +9,12 @@ and the others go on.
 from __future__ import annotations
 
 import os
+import queue
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sexton.errors import (
@@ -24,12 +26,10 @@ from sexton.errors import (
     SourceTimeout,
 )
 from sexton.host.host import ON_THE_NODE, ONLY_LIVE, Host
-from sexton.host.reader import Files
+from sexton.host.reader import DEFAULT_LIMIT, Files, FileStatus
 from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState, Window
-from sexton.record.moving import MovingFiles
-from sexton.record.worker import Answer, Worker
 from sexton.sources.registry import Reading, Source, enabled_sources
 
 _STATES: tuple[tuple[type[SourceError], str], ...] = (
@@ -57,6 +57,70 @@ def default_sources(*options: str) -> tuple[Source, ...]:
     return enabled_sources(*options)
 
 
+@dataclass(slots=True)
+class Answer:
+    """What a call came to, and when."""
+
+    rows: list[Row] = field(default_factory=list)
+    error: BaseException | None = None
+    moment: tuple[float, float] = (0.0, 0.0)
+    spent_s: float = 0.0
+    cpu_s: float = 0.0
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Worker:
+    """A thread that runs one call at a time, so that the caller can stop waiting for it."""
+
+    def __init__(self) -> None:
+        self._busy: tuple[Answer | None, float] = (None, 0.0)
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], Answer] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._loop, name="sexton-source", daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[], Iterable[Row]]) -> Answer:
+        answer = Answer()
+        self._calls.put((function, answer))
+        return answer
+
+    def busy_s(self, answer: Answer) -> float:
+        """For how long it has been asking for this one; nothing where another's turn it is."""
+        busy_with, since_s = self._busy
+        return time.monotonic() - since_s if busy_with is answer else 0.0
+
+    def stop(self, patience_s: float = 0.0) -> None:
+        """End it after the call it is in; wait for that, but not for longer than so."""
+        self._calls.put(None)
+        self._thread.join(patience_s)
+
+    def successor(self) -> Worker:
+        """A fresh one, with what still stands in line here; the hanging call stays behind."""
+        made = Worker()
+        while True:
+            try:
+                made._calls.put(self._calls.get_nowait())
+            except queue.Empty:
+                break
+        self._calls.put(None)
+        return made
+
+    def _loop(self) -> None:
+        while (item := self._calls.get()) is not None:
+            function, answer = item
+            self._busy = (answer, time.monotonic())
+            began, cpu_began = time.perf_counter(), time.thread_time()
+            try:
+                answer.rows.extend(function())
+            except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
+                answer.error = error
+            answer.spent_s = time.perf_counter() - began
+            answer.cpu_s = time.thread_time() - cpu_began
+            answer.moment = (time.monotonic(), time.time())
+            answer.done.set()
+
+
 @dataclass(slots=True, eq=False)
 class _Seat:
     """One source's place in the schedule."""
@@ -82,6 +146,25 @@ def _place(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else f" ({trace.tb_frame.f_code.co_name}, line {trace.tb_lineno})"
+
+
+class MovingFiles:
+    """The snapshot that is being replayed: sources keep this, and it moves on under them."""
+
+    def __init__(self, now: Files) -> None:
+        self.now = now
+
+    def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
+        return self.now.read(path, limit)
+
+    def names(self, path: str) -> list[str]:
+        return self.now.names(path)
+
+    def link(self, path: str) -> str:
+        return self.now.link(path)
+
+    def status(self, path: str) -> FileStatus:
+        return self.now.status(path)
 
 
 class Sampler:

@@ -31,7 +31,7 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
-from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name, reach_of
+from sexton.store.annex import LONGEST_RAW_S, Reach, annex_name, reach_of
 from sexton.store.layout import MANIFEST, read_manifest, segments_in
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in

@@ -6,26 +6,195 @@ and a manifest that vouches for them, written aside (under ``stacks/``), synced,
 it is there whole or not at all; retention, pins and copies take it with its segment, and a reader
 that knows nothing of it finds the segment as it was.
 
-Each comes from one file of perf's, and its manifest says which: whoever finds that file still there
-can delete it.
+Each comes from one perf file, and its manifest says which: a perf file that is still there can then
+be deleted. The recorder's sampling process imports this module, so Arrow is imported only where an
+annex is read or written.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.model.text import printable
-from sexton.store.homes import annex_names, is_annex
-from sexton.store.layout import ASIDE, MANIFEST, SCHEMA, read_manifest, signed, sync_directory
-from sexton.store.sealed import open_table, read_table, store_file, store_table
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SCHEMA,
+    read_manifest,
+    segments_in,
+    signed,
+    sync_directory,
+)
+from sexton.store.pins import Spanned
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)
+_RAW = "perf.data."
+#: One of perf's files is at most this long (see `sexton.record.stacks`), a ring's dump is shorter.
+LONGEST_RAW_S = 330.0
+#: Past so many segments of other boots nobody looks for a file's own any more.
+_MOST_LOOKED_AT = 2000
+
+
+class Origin(NamedTuple):
+    """The file an annex was made from."""
+
+    name: str
+    bytes: int
+    mtime_ns: int
+
+
+def is_annex(name: str) -> bool:
+    """Is this the name of an annex?
+
+    >>> is_annex("profile-2026111513300407"), is_annex("profile-2026111513300407-torn.1")
+    (True, True)
+    >>> is_annex("profile-"), is_annex("profile-2026111513300407/..")
+    (False, False)
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def annex_name(raw: str) -> str:
+    """What the annex of one of perf's files is called.
+
+    >>> annex_name("perf.data.2026111513300407")
+    'profile-2026111513300407'
+    """
+    return f"profile-{raw.removeprefix(_RAW)}"
+
+
+def annex_names(segment: Path) -> list[str]:
+    """The names of a segment's annexes, unread; a link is none."""
+    try:
+        with os.scandir(segment) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if is_annex(entry.name) and entry.is_dir(follow_symlinks=False)
+            )
+    except OSError:
+        return []
+
+
+@dataclass(slots=True)
+class Reach:
+    """A span of one boot with (monotonic, wall) edges."""
+
+    boot_id: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+
+def reach_of(segment: Path, own: Spanned) -> Reach:
+    """A segment's time together with that of its annexes: one may begin before it or end after it,
+    since perf's files are longer than segments. Whoever wants its minutes wants the segment."""
+    edges = [(own.start, own.end)]
+    for name in annex_names(segment):
+        try:
+            told = read_manifest(segment / name)
+            start, end = (tuple(map(float, told[edge])) for edge in ("start", "end"))
+        except (StoreError, TypeError, ValueError, KeyError):  # `recording verify` names it
+            continue
+        if told.get("boot_id") == own.boot_id and len(start) == len(end) == 2:
+            edges.append((start, end))
+    return Reach(own.boot_id, min(each[0] for each in edges), max(each[1] for each in edges))
+
+
+def free_name(segment: Path, raw: str) -> str:
+    """A name for the annex of one of perf's files that nothing in the segment bears yet."""
+    wanted = free = annex_name(raw)
+    number = 0
+    while os.path.lexists(segment / free):  # the wall clock came by twice
+        number += 1
+        free = f"{wanted}.{number}"
+    return free
+
+
+def sealed_from(directory: Path, origin: Origin) -> Path | None:
+    """The annex that was made from this very file earlier, if there is one."""
+    name = annex_name(origin.name)
+    for segment in segments_in(directory / "segments"):
+        path = directory / "segments" / segment.text / name
+        if os.path.lexists(path):
+            try:
+                told = read_manifest(path).get("origin")
+            except StoreError:
+                continue
+            if told == list(origin):
+                return path
+    return None
+
+
+class Home(NamedTuple):
+    """Where an annex belongs: a sealed segment, and its wall clock less its monotonic one.
+
+    `waits` where a segment that is still open holds more of its time; `path` is then the best
+    there is so far, or `None`.
+    """
+
+    path: Path | None
+    boot_id: str
+    ahead_s: float
+    waits: bool
+
+
+def home_of(directory: Path, boot_id: str, span: tuple[float, float]) -> Home:
+    """The segment that holds most of a span (monotonic seconds) of one boot; else the nearest."""
+    start, end = span
+    best: tuple[float, Path, float] | None = None
+    newest: float | None = None
+    for segment, manifest in _sealed(directory):
+        if manifest.get("boot_id") != boot_id:
+            continue
+        first, last = manifest["start"], manifest["end"]
+        newest = last[0] if newest is None else newest
+        shared = min(last[0], end) - max(first[0], start)  # below zero: how far away it is
+        if best is None or shared > best[0]:
+            best = (shared, segment, first[1] - first[0])
+        if last[0] < start:
+            break  # older ones are farther away
+    growing = bool(segments_in(directory / "open"))
+    coming = end - max(start, start if newest is None else newest)
+    waits = growing and (best is None or coming > max(best[0], 0.0))
+    if best is None:
+        return Home(None, boot_id, 0.0, waits)
+    return Home(best[1], boot_id, best[2], waits)
+
+
+def boot_at(directory: Path, wall_s: float) -> str:
+    """The boot that was recorded nearest to a moment of the wall clock; empty where none was."""
+    nearest: tuple[float, str] | None = None
+    for _, manifest in _sealed(directory):
+        edges = sorted((manifest["start"][1], manifest["end"][1]))
+        away = max(edges[0] - wall_s, wall_s - edges[1], 0.0)
+        if nearest is None or away < nearest[0]:
+            nearest = (away, str(manifest.get("boot_id", "")))
+        if not away:
+            break
+    return "" if nearest is None else nearest[1]
+
+
+def _sealed(directory: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Sealed segments with their manifests, newest first; damaged ones are left out."""
+    place = directory / "segments"
+    for name in segments_in(place)[: -_MOST_LOOKED_AT - 1 : -1]:
+        try:
+            manifest = read_manifest(place / name.text)
+        except StoreError:
+            continue
+        if manifest["start"] is not None and manifest["end"] is not None:
+            yield place / name.text, manifest
 
 
 class Stored(NamedTuple):
@@ -62,6 +231,8 @@ class Annex:
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """One of its tables; `StoreError` where it is damaged or has none."""
+        from sexton.store.sealed import read_table
+
         found = read_table(self.path, name, self.manifest, columns)
         if found is None:
             raise StoreError(f"{self.name}: has no {name}")
@@ -69,6 +240,8 @@ class Annex:
 
     def opened(self, name: str) -> pq.ParquetFile:
         """One of its tables to be read in part; raises as `table` does."""
+        from sexton.store.sealed import open_table
+
         found = open_table(self.path, name, self.manifest)
         if found is None:
             raise StoreError(f"{self.name}: has no {name}")
@@ -95,6 +268,10 @@ def write_annex(
     `header` has at least "boot_id", "start" and "end" (each (monotonic, UNIX) seconds). Raises
     `FileNotFoundError` where the segment is gone meanwhile.
     """
+    import pyarrow as pa
+
+    from sexton.store.sealed import store_file, store_table
+
     if not is_annex(name):
         raise ValueError(f"not an annex: {name!r}")
     aside = segment.parent.parent / "stacks" / f"{ASIDE}{name}"

@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.row import Row
+from sexton.store.annex import annex_names
 from sexton.store.arrays import Array, codes, numbers, whole
-from sexton.store.homes import annex_names
 from sexton.store.journal import READING
 from sexton.store.layout import (
     ASIDE,

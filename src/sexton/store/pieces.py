@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.store.homes import LONGEST_RAW_S, annex_names
+from sexton.store.annex import LONGEST_RAW_S, annex_names
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, stream_path, whole_lines
 from sexton.store.layout import MANIFEST, read_manifest, read_plain
 from sexton.store.pins import Spanned

@@ -19,10 +19,9 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
-from sexton.store.annex import Annex, annexes_of
+from sexton.store.annex import Annex, Reach, annex_names, annexes_of, reach_of
 from sexton.store.arrays import coded as codes_of
 from sexton.store.arrays import numbers
-from sexton.store.homes import Reach, annex_names, reach_of
 from sexton.store.journal import (
     JOURNAL,
     READING,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
-from sexton.store.homes import LONGEST_RAW_S, Reach, annex_names, reach_of
+from sexton.store.annex import LONGEST_RAW_S, Reach, annex_names, reach_of
 from sexton.store.layout import (
     SegmentName,
     read_manifest,

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
-from sexton.store.homes import is_annex
+from sexton.store.annex import is_annex
 from sexton.store.journal import ARROWS, JOURNAL, READING, ROWS, recover, whole_lines
 from sexton.store.layout import (
     ASIDE,

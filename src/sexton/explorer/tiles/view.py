@@ -28,7 +28,7 @@ from sexton.model.node import Node
 from sexton.model.row import Row
 from sexton.replay.reader_pool import Crew
 from sexton.replay.span import moment, unbroken
-from sexton.store.homes import annex_names
+from sexton.store.annex import annex_names
 from sexton.store.recording import Recording
 
 SCHEMA = "sexton.view/1"

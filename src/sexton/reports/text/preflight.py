@@ -17,13 +17,14 @@ from sexton.record.budget import memory_limit
 from sexton.record.preflight import (
     EXPECTED_RSS,
     KernelUse,
+    Parts,
     Planned,
     Preflight,
     Program,
+    Right,
     Wanted,
     preflight,
 )
-from sexton.record.rights import Parts, Right
 from sexton.store.retention import Limits
 
 SCHEMA = "sexton.preflight/1"
