@@ -113,15 +113,15 @@ def test_info_tells_when_the_clock_was_moved(tmp_path: Path):
     write_sealed(place, [{Mark: [batch(100.0, Mark("a"))]}], 1)
     write_sealed(place, [{Mark: [batch(101.0, Mark("b"), ahead_s=-7200.0)]}], 2)
     text = sexton("recording", "info", place).stdout.decode()
-    assert "the clock was moved 1 time" in text
-    assert "the clock moved by -2 h 0 min" in text
+    assert "1 clock jump" in text
+    assert "clock jumped by -2 h 0 min" in text
 
 
 def test_info_on_a_recording_without_a_reading_says_so(tmp_path: Path):
     (tmp_path / "segments").mkdir()
     ended = sexton("recording", "info", tmp_path)
     quiet(ended)
-    assert b"Nothing was recorded yet." in ended.stdout
+    assert b"Nothing recorded yet." in ended.stdout
 
 
 @pytest.mark.parametrize("what", ["info", "verify", "export", "mark"])

@@ -6,8 +6,9 @@ looked at from outside: no trace instance is made, no BPF program loaded, no per
 directory made, no lock taken for longer than it takes to see that it is free.
 
 Disk use is an estimate. A sealed segment holds one Parquet file per table: about `FILE_BYTES` with
-hardly any rows, and `ROW_BYTES` more for each row. Both were measured on sealed segments of 96 cores
-with random increments (`python -m lab.synthetic`) and of a small idle node. Events are not included.
+hardly any rows, and `ROW_BYTES` more for each row. Both were measured on sealed segments of 96
+cores with random increments (`python -m lab.synthetic`) and of a small idle node. Events are not
+included.
 
 Capabilities: CAP_SYSLOG, CAP_BPF, CAP_PERFMON, CAP_DAC_OVERRIDE, CAP_SYS_PTRACE and tracefs's
 CAP_SYS_ADMIN were found by removing the capability and by granting it alone (setpriv(1), Linux
@@ -384,10 +385,10 @@ def _refusal(path: Path) -> str:
 
 def _holder(directory: Path) -> str:
     try:
-        told = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
+        holder = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
     except OSError:
-        told = ""
-    return f"process {told}" if told.isdecimal() else "another process"
+        holder = ""
+    return f"process {holder}" if holder.isdecimal() else "another process"
 
 
 def _nearest(directory: Path) -> Path:

@@ -27,8 +27,8 @@ _DEADLINE_S = 1200.0
 _PATIENCE_S = 60.0
 #: Finished hours are compacted once an hour, by the child that seals then.
 _COMPACT_S = 3600.0
-#: Until the next attempt where one failed: at the next flush, since the writer has just made room on
-#: a full disk, then twice as long each time, since every attempt costs a process.
+#: Wait after a failed attempt: until the next flush, since the writer has just made room on a full
+#: disk; then twice as long each time, since every attempt starts a process.
 _RETRY_S, _LONGEST_RETRY_S = 5.0, 60.0
 
 

@@ -1,12 +1,16 @@
-"""What makes a recorder keep the minutes around a moment and look closer.
+"""Alarms: what makes the recorder pin the minutes around a moment and read tables more often.
 
-Each watch is fed the readings as they come and says when something begins: a core held in the
-kernel for two seconds, a NIC reset or a soft lockup in the kernel's log, zombies past a multiple of
-the live cgroups, a softirq that waited for a second (which is four before the driver resets the
-device). The limits are the detectors' own, so that what is alarming here is a finding there.
+`Triggers` gets every reading and raises an alarm when a core is held in the kernel for two seconds,
+the kernel log shows a NIC reset or a soft lockup, dying cgroups exceed a multiple of the live ones,
+or a softirq waited for a second (four seconds before the driver resets the device). The limits are
+those of the detectors, so every alarm here is a finding there.
 
-What lasts is one alarm and not one per second: while it goes on it is extended, up to
-`LONGEST_S`. After that it is how this node is, and only a calm of `CALM_S` arms the watch again.
+A condition that lasts is one alarm: it is extended while it lasts, up to `LONGEST_S`. After that it
+is normal for this node, and only a calm of `CALM_S` arms the trigger again.
+
+`Pinning` says which minutes an alarm pins. When a whole machine hangs in the kernel, every core
+raises an alarm of the same minutes, at the worst time for writing a hundred files: cores that
+follow within `_TOGETHER_S` share the first one's pin.
 """
 
 from __future__ import annotations
@@ -41,9 +45,9 @@ _MOST_LASTING = 1000
 
 
 class Raised(NamedTuple):
-    """Something alarming, as seen at `mono_s`; `about` tells one alarm of a kind from another.
+    """An alarm seen at `mono_s`; `about` distinguishes alarms of one kind.
 
-    `goes_on` where it was told before and has not ended since.
+    `goes_on` if it was raised before and has not ended since.
     """
 
     kind: str
@@ -54,7 +58,7 @@ class Raised(NamedTuple):
 
 
 class Triggers:
-    """Every watch over the readings of one recorder."""
+    """Raises alarms from the readings of one recorder."""
 
     def __init__(self) -> None:
         self._cores = CoreMeter()
@@ -64,7 +68,7 @@ class Triggers:
         self._lasting: dict[tuple[str, str], tuple[float, float]] = {}
 
     def feed(self, kind: type[Row], batch: Batch[Any]) -> list[Raised]:
-        """What in this reading deserves an alarm now."""
+        """Alarms that this reading raises."""
         if kind is CoreTimes:
             found = list(self._core_times(batch))
         elif kind is KernelEvent:
@@ -78,16 +82,16 @@ class Triggers:
             found = list(_waits(batch))
         else:
             return []
-        return [told for each in found if (told := self._placed(each)) is not None]
+        return [placed for each in found if (placed := self._placed(each)) is not None]
 
     def _placed(self, raised: Raised) -> Raised | None:
-        """As news, as going on, or `None` where it has gone on for too long to be an alarm."""
+        """The alarm as new or going on; `None` if it has lasted for more than `LONGEST_S`."""
         key = (raised.kind, raised.about)
         since, last = self._lasting.pop(key, (raised.mono_s, raised.mono_s))
         if raised.mono_s - last >= CALM_S:
             since = raised.mono_s
         self._lasting[key] = (since, raised.mono_s)
-        if len(self._lasting) > _MOST_LASTING:  # a flood of names must not eat our memory
+        if len(self._lasting) > _MOST_LASTING:  # bounded, whatever the number of names
             self._lasting.pop(next(iter(self._lasting)))
         if raised.mono_s - since > LONGEST_S:
             return None
@@ -125,7 +129,7 @@ class Triggers:
         for row in batch.rows:
             if row.dying is None or row.live is None:
                 continue
-            if row.dying <= self._zombies / 4:  # most of them went: what comes back is news
+            if row.dying <= self._zombies / 4:  # most were freed: a rise after that is a new alarm
                 self._zombies = row.dying
             if row.dying < MANY.value:
                 continue
@@ -152,8 +156,8 @@ _MOST_KNOWN = 2000
 
 
 class Placed(NamedTuple):
-    """Where an alarm belongs: `is_news` where it was not told yet, `is_first` where the pin is its
-    own, `is_moved` where the pin has to be written."""
+    """The pin of an alarm: `is_news` if the alarm is new, `is_first` if the pin is, `is_moved` if
+    the pin must be written."""
 
     pin: Pin
     is_news: bool
@@ -209,7 +213,7 @@ class Pinning:
         )
 
     def _remember(self, key: tuple[str, str], pin: Pin) -> None:
-        """Bounded: a flood of names must not eat our memory."""
+        """Bounded, whatever the number of names."""
         self._of[key] = pin.id
         self._pins[pin.id] = pin
         if len(self._of) > _MOST_KNOWN:

@@ -1,10 +1,10 @@
-"""An annex: tables that belong to a segment and are ready later than it, such as decoded stacks.
+"""An annex: tables that belong to a segment but are ready later, such as decoded stacks.
 
-A segment never changes once it is sealed. What takes longer to make is sealed in a directory of
-its own within the segment's, ``segments/SEGMENT/profile-<stamp>/``, in the same way: Parquet files
-and a manifest that vouches for them, written aside (under ``stacks/``), synced, and renamed in. So
-it is there whole or not at all; retention, pins and copies take it with its segment, and a reader
-that knows nothing of it finds the segment as it was.
+A sealed segment never changes. What takes longer is sealed into a subdirectory,
+``segments/SEGMENT/profile-<stamp>/``, in the same way: Parquet files and a manifest with their
+checksums, written under ``stacks/``, synced and renamed. So an annex is complete or absent;
+retention, pins and copies include it with its segment, and readers that do not know annexes see the
+segment unchanged.
 
 Each comes from one perf file, and its manifest says which: a perf file that is still there can then
 be deleted. The recorder's sampling process imports this module, so Arrow is imported only where an
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,6 @@ from sexton.store.layout import (
     read_manifest,
     segments_in,
     signed,
-    sync_directory,
 )
 from sexton.store.pins import Spanned
 
@@ -40,9 +38,9 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)
 _RAW = "perf.data."
-#: One of perf's files is at most this long (see `sexton.record.stacks`), a ring's dump is shorter.
+#: A perf file is at most this long (see `sexton.record.stacks`); a ring dump is shorter.
 LONGEST_RAW_S = 330.0
-#: Past so many segments of other boots nobody looks for a file's own any more.
+#: Segments searched at most for the one a file belongs to.
 _MOST_LOOKED_AT = 2000
 
 
@@ -66,7 +64,7 @@ def is_annex(name: str) -> bool:
 
 
 def annex_name(raw: str) -> str:
-    """What the annex of one of perf's files is called.
+    """The name of the annex of a perf file.
 
     >>> annex_name("perf.data.2026111513300407")
     'profile-2026111513300407'
@@ -97,22 +95,22 @@ class Reach:
 
 
 def reach_of(segment: Path, own: Spanned) -> Reach:
-    """A segment's time together with that of its annexes: one may begin before it or end after it,
-    since perf's files are longer than segments. Whoever wants its minutes wants the segment."""
+    """A segment's time extended by that of its annexes: perf's files do not end where segments do,
+    so an annex may begin before its segment or end after it."""
     edges = [(own.start, own.end)]
     for name in annex_names(segment):
         try:
-            told = read_manifest(segment / name)
-            start, end = (tuple(map(float, told[edge])) for edge in ("start", "end"))
+            manifest = read_manifest(segment / name)
+            start, end = (tuple(map(float, manifest[edge])) for edge in ("start", "end"))
         except (StoreError, TypeError, ValueError, KeyError):  # `recording verify` names it
             continue
-        if told.get("boot_id") == own.boot_id and len(start) == len(end) == 2:
+        if manifest.get("boot_id") == own.boot_id and len(start) == len(end) == 2:
             edges.append((start, end))
     return Reach(own.boot_id, min(each[0] for each in edges), max(each[1] for each in edges))
 
 
 def free_name(segment: Path, raw: str) -> str:
-    """A name for the annex of one of perf's files that nothing in the segment bears yet."""
+    """A name for the annex of a perf file that is not used in the segment yet."""
     wanted = free = annex_name(raw)
     number = 0
     while os.path.lexists(segment / free):  # the wall clock came by twice
@@ -128,19 +126,19 @@ def sealed_from(directory: Path, origin: Origin) -> Path | None:
         path = directory / "segments" / segment.text / name
         if os.path.lexists(path):
             try:
-                told = read_manifest(path).get("origin")
+                made_from = read_manifest(path).get("origin")
             except StoreError:
                 continue
-            if told == list(origin):
+            if made_from == list(origin):
                 return path
     return None
 
 
 class Home(NamedTuple):
-    """Where an annex belongs: a sealed segment, and its wall clock less its monotonic one.
+    """The sealed segment an annex belongs to, and how far its wall clock is ahead of its monotonic.
 
-    `waits` where a segment that is still open holds more of its time; `path` is then the best
-    there is so far, or `None`.
+    `waits` if a segment that is still open holds more of its time; `path` is then the best so far,
+    or `None`.
     """
 
     path: Path | None
@@ -198,7 +196,7 @@ def _sealed(directory: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 class Stored(NamedTuple):
-    """One table as it is to be kept: its row groups, and how Parquet is to encode them."""
+    """One table to store: its row groups, and options of the Parquet writer."""
 
     groups: Iterable[pa.Table]
     how: Mapping[str, Any]
@@ -214,18 +212,18 @@ class Annex:
         self.manifest = read_manifest(path)
         start, end = self.manifest["start"], self.manifest["end"]
         if self.manifest.get("annex") != self.name or start is None or end is None:
-            raise StoreError(f"{self.name}: its manifest is that of another one")
+            raise StoreError(f"{self.name}: its manifest belongs to another annex")
         self.start = (float(start[0]), float(start[1]))
         self.end = (float(end[0]), float(end[1]))
         self.boot_id = str(self.manifest.get("boot_id", ""))
 
     @property
     def bytes(self) -> int:
-        """What it takes on disk, by its manifest."""
-        return sum(int(told.get("bytes", 0)) for told in self.manifest["tables"].values())
+        """Its size on disk, from its manifest."""
+        return sum(int(entry.get("bytes", 0)) for entry in self.manifest["tables"].values())
 
     def fact(self, name: str) -> int | None:
-        """A number that its manifest tells of the whole, such as "samples" and "lost"."""
+        """A total from its manifest, such as "samples" or "lost"."""
         found = self.manifest.get("profile", {}).get(name)
         return found if isinstance(found, int) else None
 
@@ -249,7 +247,7 @@ class Annex:
 
 
 def annexes_of(segment: Path, problems: list[str] | None = None) -> list[Annex]:
-    """A segment's annexes, by name, which is by time; what cannot be read is told and left out."""
+    """A segment's annexes in time order; unreadable ones are added to `problems`."""
     found = []
     for name in annex_names(segment):
         try:
@@ -263,38 +261,27 @@ def annexes_of(segment: Path, problems: list[str] | None = None) -> list[Annex]:
 def write_annex(
     segment: Path, name: str, header: Mapping[str, Any], tables: Mapping[str, Stored]
 ) -> Path:
-    """Seal an annex into a sealed segment; where it is. Nothing is left behind where it fails.
+    """Seal an annex into a sealed segment; its path. Nothing is left behind if it fails.
 
     `header` has at least "boot_id", "start" and "end" (each (monotonic, UNIX) seconds). Raises
     `FileNotFoundError` where the segment is gone meanwhile.
     """
-    import pyarrow as pa
-
-    from sexton.store.sealed import store_file, store_table
+    from sexton.store.sealed import new_directory, store_file, store_table
 
     if not is_annex(name):
         raise ValueError(f"not an annex: {name!r}")
     aside = segment.parent.parent / "stacks" / f"{ASIDE}{name}"
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        aside.mkdir(mode=0o700, parents=True)
+    with new_directory(aside, segment / name):
         described = {
             each: store_table(aside, each, stored.groups, stored.how)
             for each, stored in tables.items()
         }
-        told = {
+        manifest = {
             **header,
             "schema": SCHEMA,
             "annex": name,
             "segment": segment.name,
             "tables": described,
         }
-        store_file(aside / MANIFEST, signed(told))
-        sync_directory(aside)
-        whole = segment / name
-        aside.rename(whole)
-        sync_directory(segment)
-    except (OSError, pa.ArrowException, MemoryError):
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-    return whole
+        store_file(aside / MANIFEST, signed(manifest))
+    return segment / name

@@ -1,7 +1,7 @@
 """Export parts of a recording: one file per table, or a smaller recording.
 
-Tables are written as Parquet (as stored, in time order), JSON lines or CSV. In the last two, text is
-escaped like everything Sexton prints (`sexton.model.text.printable`), and in CSV text that a
+Tables are written as Parquet (as stored, in time order), JSON lines or CSV. In the last two, text
+is escaped like everything Sexton prints (`sexton.model.text.printable`), and in CSV text that a
 spreadsheet would take for a formula gets a leading apostrophe. Export streams one table of one
 segment at a time; files are written under a temporary name, renamed when complete, and mode 0600.
 """
@@ -174,8 +174,8 @@ class _Lines:
         self._names = schema.names
 
     def write(self, content: pa.Table) -> None:
-        told = pa.table([_finite(_escaped(each)) for each in content.columns], self._names)
-        for batch in told.to_batches(max_chunksize=_ROWS):
+        safe = pa.table([_finite(_escaped(each)) for each in content.columns], self._names)
+        for batch in safe.to_batches(max_chunksize=_ROWS):
             lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in batch.to_pylist())
             self._stream.write("".join(lines).encode())
 
@@ -185,12 +185,12 @@ class _Lines:
 
 class _Csv:
     def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
-        told = [
+        fields = [
             pa.field(field.name, pa.string() if pa.types.is_list(field.type) else field.type)
             for field in schema
         ]
         self._names = schema.names
-        self._writer = pyarrow.csv.CSVWriter(stream, pa.schema(told))
+        self._writer = pyarrow.csv.CSVWriter(stream, pa.schema(fields))
 
     def write(self, content: pa.Table) -> None:
         columns = [_no_formula(_flat(_escaped(each))) for each in content.columns]
@@ -252,7 +252,7 @@ def _no_formula(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def export_recording(
     recording: Recording, out: Path, segments: Sequence[Segment], pins: Sequence[Pin]
 ) -> tuple[int, int]:
-    """Whole segments as a recording of their own, with the pins that hold them and the rings and
+    """Write whole segments as a new recording, with the pins that hold them and the rings and
     stacks of their time; how many files and bytes that was.
 
     `StoreError` if `out` already exists: a recording is never merged into another.

@@ -158,11 +158,11 @@ def _rights(rights: Sequence[Right], width: int) -> Iterator[str]:
 def _cost(found: Preflight) -> Iterator[str]:
     room = found.room
     yield (
-        f" CPU      {found.share:.1%} of one core of {found.cores}; "
-        f"above {found.cpu_percent:g} % it pauses its most expensive source"
+        f" CPU      {found.share:.1%} of one core of {found.cores} "
+        f"(limit {found.cpu_percent:g} %: above it sources are paused)"
     )
     yield (
-        f" memory   about {size(EXPECTED_RSS)}, pauses sources above {size(found.memory_bytes)}; "
+        f" memory   about {size(EXPECTED_RSS)} (limit {size(found.memory_bytes)}); "
         f"{size(found.kernel_bytes)} of kernel buffers"
     )
     stacks = f", stacks up to {size(room.stacks_an_hour)}" if room.stacks_an_hour else ""

@@ -85,15 +85,15 @@ def _profiles(found: ProfileSum) -> Iterator[str]:
 
 
 def _happened(found: Summary) -> Iterator[str]:
-    alarms = [told for told in found.alarms if told.row.kind != "mark"]  # the mark itself is listed
-    events = [(told.wall_s, _words(told)) for told in (*alarms, *found.marks)]
+    alarms = [each for each in found.alarms if each.row.kind != "mark"]  # the mark itself is listed
+    events = [(each.wall_s, _words(each)) for each in (*alarms, *found.marks)]
     for gap in found.gaps:
         what = "reboot" if gap.reboot else "gap"
         span = "" if gap.seconds is None else f" of {seconds(gap.seconds)}"
         events.append((gap.start, f"{what}{'; nothing recorded' if gap.reboot else ''}{span}"))
     for jump in found.jumps:
         events.append((jump.at, f"clock jumped by {seconds(jump.seconds)}"))
-    alarmed = {(told.row.kind, told.row.about) for told in found.alarms}
+    alarmed = {(each.row.kind, each.row.about) for each in found.alarms}
     for pin in found.pins:  # one that a mark made while no recorder ran, or whose alarm has aged
         if (pin.kind, pin.about) not in alarmed:
             more = "" if pin.detail in ("", pin.about) else f": {pin.detail}"
@@ -109,8 +109,8 @@ def _happened(found: Summary) -> Iterator[str]:
         yield f"   {count(len(found.pins), 'pin')} kept beyond retention, the last: {last}"
 
 
-def _words(told: Told) -> str:
-    row = told.row
+def _words(each: Told) -> str:
+    row = each.row
     if isinstance(row, Alarm):
         about = "" if row.about in row.detail else f" {row.about}"
         return printable(f"{row.kind.replace('_', ' ')}{about}: {row.detail}")
@@ -160,8 +160,8 @@ def _itself(found: Summary) -> Iterator[str]:
     if len(found.notes) > _MOST_NOTES:
         earlier = len(found.notes) - _MOST_NOTES
         yield f"   {count(earlier, 'earlier note')}: --json lists them"
-    for told in found.notes[-_MOST_NOTES:]:
-        yield f"   {moment(told.wall_s)}  {_words(told)}"
+    for each in found.notes[-_MOST_NOTES:]:
+        yield f"   {moment(each.wall_s)}  {_words(each)}"
 
 
 def _problems(problems: Sequence[str]) -> Iterator[str]:
@@ -211,9 +211,9 @@ def info_json(found: Summary) -> dict[str, Any]:
             }
             for each in found.sources
         ],
-        "alarms": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.alarms],
-        "marks": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.marks],
-        "notes": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.notes],
+        "alarms": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.alarms],
+        "marks": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.marks],
+        "notes": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.notes],
         "pins": [
             _safe({name: getattr(pin, name) for name in type(pin).__slots__}) for pin in found.pins
         ],
