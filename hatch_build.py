@@ -1,7 +1,7 @@
-"""Compiles walk.c when Sexton is installed or packed, where there is a compiler.
+"""Compile walk.c when Sexton is installed or packaged, if there is a compiler.
 
-Without one, or when it fails, the installation goes on with a notice: numpy then does the same
-work, only slower. ``python hatch_build.py`` compiles it where it lies, as an editable install does.
+Without a compiler, or if it fails, the installation continues with a notice: numpy then does the
+same work, more slowly. ``python hatch_build.py`` compiles it in place, like an editable install.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # run by hand, where hatchling is not needed
+except ImportError:  # run by hand, without hatchling
     BuildHookInterface = object
 
 SOURCE = Path("src/sexton/profile/perf/walk.c")
 LIBRARY = "_walk.so"
-NOTICE = "walk.c was not compiled, profiles will be read more slowly, by numpy"
+NOTICE = "walk.c was not compiled: profiles are read by numpy, more slowly"
 
 
 def compiled(source: Path, target: Path) -> str | None:
-    """Compiles `source` into `target`, or says why it could not. `CC` names the compiler."""
+    """Compile `source` to `target`; returns the reason if that fails. `CC` is the compiler."""
     command = shlex.split(os.environ.get("CC") or "cc")
     if not command or not shutil.which(command[0]):
         return f"{NOTICE}: no compiler ({shlex.join(command)})"
-    # The library says from which source it comes, and native.py takes no other.
+    # The CRC of the source is compiled in; native.py refuses any other library.
     crc = zlib.crc32(source.read_bytes())
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".walk-") as folder:
         made = Path(folder, LIBRARY)
@@ -46,32 +46,32 @@ def compiled(source: Path, target: Path) -> str | None:
             check=False,
         )
         if result.returncode or not made.exists():
-            said = result.stderr.strip().splitlines()
-            return f"{NOTICE}: {said[0] if said else f'{shlex.join(command)} failed'}"
-        # In one step: a process may have the old one loaded.
+            errors = result.stderr.strip().splitlines()
+            return f"{NOTICE}: {errors[0] if errors else f'{shlex.join(command)} failed'}"
+        # Atomically: a process may have the old one loaded.
         made.replace(target)
     return None
 
 
 class CompileWalk(BuildHookInterface):
-    """What hatchling calls for a wheel; an editable install is a wheel, too."""
+    """The hatchling build hook; an editable install is a wheel, too."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         source = Path(self.root, SOURCE)
         if version == "editable":
-            self._tell(compiled(source, source.with_name(LIBRARY)))
+            self._warn(compiled(source, source.with_name(LIBRARY)))
             return
         self._folder = tempfile.mkdtemp(prefix="sexton-walk-")
         target = Path(self._folder, LIBRARY)
         problem = compiled(source, target)
-        self._tell(problem)
+        self._warn(problem)
         if problem is None:
             inside = SOURCE.relative_to("src").with_name(LIBRARY)
             build_data["force_include"][str(target)] = str(inside)
             build_data["pure_python"] = False
-            # Any Python 3 can load it, on this kind of machine.
+            # Any Python 3 on this platform can load it.
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"py3-none-{platform}"
 
@@ -79,7 +79,7 @@ class CompileWalk(BuildHookInterface):
         if folder := getattr(self, "_folder", None):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _tell(self, problem: str | None) -> None:
+    def _warn(self, problem: str | None) -> None:
         if problem:
             self.app.display_warning(problem)
 

@@ -48,8 +48,7 @@ from sexton.model.task import Process
 from sexton.model.trace import RingState
 from sexton.model.window import Window
 from sexton.profile.heat import heat_of
-from sexton.profile.keeping import kept, told
-from sexton.profile.kept import Stacks, read_profile
+from sexton.profile.recorded import Stacks, annex_facts, annex_tables, read_profile
 from sexton.store.annex import Annex, write_annex
 from sexton.store.layout import segment_name
 from sexton.store.recording import Recording
@@ -184,9 +183,9 @@ def _stacks(annex: Annex, segment: Path, part: Part, scrub: Scrub) -> None:
         "boot_id": BOOT,
         "start": [edges[0], edges[0] + ahead_s],
         "end": [edges[1], edges[1] + ahead_s],
-        "profile": told(small),
+        "profile": annex_facts(small),
     }
-    write_annex(segment, annex.name, header, kept(small, heat_of(small)))
+    write_annex(segment, annex.name, header, annex_tables(small, heat_of(small)))
 
 
 def differences(before: Path, after: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from lab.scrub import HOST, Scrub
 from sexton.model.profile import I32, I64, Facts, Frames, Kind, Profile, Thread, Tree
-from sexton.profile.kept import ends_of
+from sexton.profile.recorded import ends_of
 
 USER = "[user]"
 _MS = 1_000_000

@@ -17,8 +17,7 @@ from lab.synthetic.names import PROGRAMS
 from lab.synthetic.plan import Array, Schedule, Ticks
 from sexton.model.profile import Clock, Event, Facts, Frames, Kind, Profile, Thread, Tree
 from sexton.profile.heat import heat_of
-from sexton.profile.keeping import kept, told
-from sexton.profile.kept import ends_of
+from sexton.profile.recorded import annex_facts, annex_tables, ends_of
 from sexton.store.annex import write_annex
 
 _KERNEL = "[kernel.kallsyms]"
@@ -244,6 +243,6 @@ def write_stacks(segment: Path, header: dict[str, Any], profile: Profile, ticks:
         "boot_id": header["boot_id"],
         "start": [edges[0], edges[0] + ahead_s],
         "end": [edges[1], edges[1] + ahead_s],
-        "profile": told(profile),
+        "profile": annex_facts(profile),
     }
-    return write_annex(segment, f"profile-{stamp}", about, kept(profile, heat_of(profile)))
+    return write_annex(segment, f"profile-{stamp}", about, annex_tables(profile, heat_of(profile)))

@@ -9,8 +9,7 @@ import numpy as np
 from sexton.errors import SextonError
 from sexton.host.large_files import BytesImage
 from sexton.profile.symbols.elf import Elf
-from sexton.profile.symbols.gopclntab import go_functions
-from sexton.profile.symbols.symtab import has_symtab, read_table
+from sexton.profile.symbols.symtab import go_functions, has_symtab, read_table
 
 _PLACES = np.array([0, 1, 0x1000, 0x1139, 0x401000, 2**63, 2**64 - 1], np.uint64)
 

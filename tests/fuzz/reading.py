@@ -7,15 +7,15 @@ from io import BytesIO
 from zlib import crc32
 
 from sexton.errors import SextonError
-from sexton.profile.perf.named import Named
-from sexton.profile.perf.sniff import sniff
+from sexton.profile.files import sniff
+from sexton.profile.perf.named_samples import NamedSamples
 from sexton.profile.perf.stream import Bounds
 from tests.support.exports import export_all
 
 BOUNDS = Bounds(unpacked=64 << 20, judged_from=1 << 20)
 
 
-def read_and_give_on(read: Callable[[BytesIO, str, Bounds], Named], data: bytes) -> None:
+def read_and_give_on(read: Callable[[BytesIO, str, Bounds], NamedSamples], data: bytes) -> None:
     """Whatever it is, only our own errors may come of it."""
     sniff(data)
     try:

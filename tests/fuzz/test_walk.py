@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from sexton.profile.perf import native
-from sexton.profile.perf.walk import Layout
-from sexton.profile.perf.walk_plan import Plan, plan_of
+from sexton.profile.perf.walk import Layout, Plan, plan_of
 from tests.profile.perf import walk_cases as cases
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ import pytest
 from lab.synthetic.perf_data import Capture, Stall, write_perf_data
 from sexton.profile.opened import open_profile
 from sexton.profile.spikes import SpikeOptions, find
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from tests.support.tools import need
 
 TEXT = 0xFFFF_FFFF_8100_0000

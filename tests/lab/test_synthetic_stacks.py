@@ -11,7 +11,7 @@ from lab.synthetic import Plan, write
 from sexton.model.cpu import CoreTimes
 from sexton.model.profile import Kind
 from sexton.profile.heat import heat_of
-from sexton.profile.kept import kept_pieces
+from sexton.profile.recorded import recorded_pieces
 from sexton.store.recording import Recording
 from sexton.store.verify import verify
 
@@ -28,7 +28,7 @@ def made(tmp_path_factory):
 
 
 def test_every_core_is_sampled_all_the_time_and_the_recording_is_whole(made):
-    pieces = kept_pieces(made.directory)
+    pieces = recorded_pieces(made.directory)
     assert [len(piece.profile()) for piece in pieces] == [6 * 120 * 50] * 2
     assert made.rows["samples"] == 6 * 240 * 50
     heat = pieces[0].heat()
@@ -43,7 +43,7 @@ def test_every_core_is_sampled_all_the_time_and_the_recording_is_whole(made):
 def test_the_planted_walk_is_in_the_stacks_of_its_core_and_seconds(made):
     (planted,) = made.of("zombie_walk")
     core = int(planted.entities["core"])
-    for piece in kept_pieces(made.directory):
+    for piece in recorded_pieces(made.directory):
         profile = piece.profile()
         names = profile.tree.frames.names
         leaf = np.array([name.startswith(("mem_cgroup_", "css_next")) for name in names])
@@ -59,7 +59,7 @@ def test_the_planted_walk_is_in_the_stacks_of_its_core_and_seconds(made):
 
 def test_busy_and_kernel_shares_follow_the_core_times(made):
     segment = Recording(made.directory).segments[1]
-    heat = kept_pieces(made.directory)[1].heat()
+    heat = recorded_pieces(made.directory)[1].heat()
     times = segment.table(CoreTimes, ("cpu", "idle_ms", "iowait_ms"))
     for cpu in range(6):
         mine = times.filter(np.asarray(times.column("cpu")) == cpu)
@@ -71,7 +71,7 @@ def test_busy_and_kernel_shares_follow_the_core_times(made):
 
 
 def test_trees_are_in_pre_order_and_hold_only_what_was_sampled(made):
-    profile = kept_pieces(made.directory)[0].profile()
+    profile = recorded_pieces(made.directory)[0].profile()
     tree = profile.tree
     assert tree.frame[0] == 0
     assert (np.diff(tree.depth) <= 1).all()
@@ -84,5 +84,5 @@ def test_trees_are_in_pre_order_and_hold_only_what_was_sampled(made):
 
 def test_the_same_plan_makes_the_same_samples(made, tmp_path: Path):
     again = write(tmp_path / "again", PLAN, compacted=False)
-    one, other = kept_pieces(made.directory)[1], kept_pieces(again.directory)[1]
+    one, other = recorded_pieces(made.directory)[1], recorded_pieces(again.directory)[1]
     assert one.annex.manifest["tables"] == other.annex.manifest["tables"]

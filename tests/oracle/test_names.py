@@ -16,7 +16,7 @@ import pytest
 
 from sexton.profile.decode import decode
 from sexton.profile.perf.perfdata import read_raw
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
 from sexton.profile.symbols.symtab import read_table
 from tests.profile.symbols.programs_of_ours import elf_of

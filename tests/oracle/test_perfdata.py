@@ -223,7 +223,7 @@ def test_build_ids_that_perf_looked_for_at_the_end(tmp_path):
             path = perf_record(tmp_path / "perf.data", *FAST, "-g", command=dd)
             break
     else:
-        pytest.skip("perf dies of build ids that another perf asks for (see profile/perf/mapping)")
+        pytest.skip("perf dies of build ids that another perf asks for (see profile/perf/spaces)")
     perf = need("perf", package="linux-perf")
     shown = subprocess.run([perf, "buildid-list", "-i", path], check=True, capture_output=True)
     lines = (line.split(maxsplit=1) for line in shown.stdout.decode().splitlines())
@@ -300,7 +300,7 @@ def test_a_killed_perf_leaves_what_it_had(tmp_path):
     child.wait()
     raw = read_raw(path)
     assert len(raw.columns.time_ns) > 100
-    assert "perf did not live to close this file; read as far as it goes" in raw.facts.problems
+    assert "perf was killed while writing this file: read to its end" in raw.facts.problems
     # Without its closing sections perf still says which clock it was.
     assert raw.facts.clock == ("monotonic", None)
 

@@ -23,11 +23,10 @@ import numpy as np
 import pytest
 
 from sexton.model.text import printable
-from sexton.profile.export import folded, pprof, script, speedscope
-from sexton.profile.export.about import About
+from sexton.profile.export import About, folded, pprof, script, speedscope
 from sexton.profile.export.script import safe_comm
-from sexton.profile.named import profile_of
 from sexton.profile.perf import script_text
+from sexton.profile.perf.named_samples import profile_of
 from tests.profile.export.made import counted, whole
 from tests.support.fixtures import FIXTURES
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from sexton.model.flame import Flame
+from sexton.model.profile import Flame
 from sexton.profile.idle import is_idle_function, is_idle_task
 from sexton.profile.select import Selection
 from tests.support.profiles import SECOND, Sample, function, path_of

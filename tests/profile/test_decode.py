@@ -11,7 +11,7 @@ import pytest
 from sexton.model.profile import Kind
 from sexton.profile.decode import decode, threads_of
 from sexton.profile.perf.raw import KernelFacts, KernelSymbol, MappedFile, Maps, Space
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
 from tests.profile.symbols.programs_of_ours import build, elf_of, mapped
 from tests.support.captures import Sample, folded, raw_of
@@ -103,7 +103,7 @@ def test_a_missing_program_keeps_its_module_and_is_told(symbols):
     profile = decode(raw, symbols)
     assert ("[unknown]", "/no/such/program", Kind.USER) in frames(profile)
     (problem,) = profile.facts.problems
-    assert problem.startswith("/no/such/program: not here")
+    assert problem.startswith("/no/such/program: not found")
 
 
 def test_code_a_process_made_is_named_by_its_map_at_its_own_addresses(tmp_path):

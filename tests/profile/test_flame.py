@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.flame import Flame
+from sexton.model.profile import Flame
 from sexton.profile import flame as module
-from sexton.profile.flame import Gathering, empty_tree, flame_of, merge_flames, pruned
+from sexton.profile.flame import FlameSum, empty_tree, flame_of, merge_flames, pruned
 from sexton.profile.select import ALL, Selection
 from tests.profile.naive import by_path, chosen, lists, paths_of
 from tests.profile.test_select import selections
@@ -82,10 +82,10 @@ def test_gathering_one_by_one_gives_the_same(groups, few):
     before = module._FEW_NODES
     module._FEW_NODES = few
     try:
-        gathering = Gathering()
+        gathering = FlameSum()
         for group in groups:
             gathering.add(flame_of(profile_of(group), EVERY))
-        found = gathering.whole()
+        found = gathering.merged()
     finally:
         module._FEW_NODES = before
     assert paths_of(found) == by_path([each for group in groups for each in group])

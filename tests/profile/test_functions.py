@@ -6,8 +6,7 @@ from collections import Counter
 
 from hypothesis import given
 
-from sexton.profile.flame import flame_of
-from sexton.profile.functions import functions, outermost, tasks
+from sexton.profile.flame import flame_of, functions, outermost, tasks
 from sexton.profile.select import Selection
 from tests.profile.naive import lists
 from tests.support.profiles import Sample, function, path_of, profile_of

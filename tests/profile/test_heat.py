@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.heat import CELL_NS, CELLS, Heat, no_heat
+from sexton.model.profile import CELL_NS, CELLS, Heat, empty_heat
 from sexton.profile import heat as module
 from sexton.profile.heat import (
     add_heat,
@@ -133,7 +133,7 @@ def test_a_count_that_does_not_fit_stays_at_the_most():
 
 def test_samples_without_times_have_no_heat():
     assert len(heat_of(profile_of([Sample(5, stack=WORK)], timed=False))) == 0
-    assert len(add_heat([])) == len(add_heat([no_heat()])) == 0
+    assert len(add_heat([])) == len(add_heat([empty_heat()])) == 0
 
 
 def test_a_range_keeps_the_seconds_it_touches_and_cores_are_chosen():

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.heat import CELLS, Heat
-from sexton.model.profile import NO_CLOCK, Clock
+from sexton.model.profile import CELLS, NO_CLOCK, Clock, Heat
 from sexton.profile.heat import add_heat, heat_of
 from sexton.profile.heatmap import MOST_CORES, heatmap, heatmap_json
 from tests.profile.naive import lists

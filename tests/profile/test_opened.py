@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import CommandError, SextonError, SourceMalformed, StoreError
-from sexton.model.heat import Heat
-from sexton.model.profile import Clock, Event, Profile
-from sexton.profile import files
+from sexton.model.profile import Clock, Event, Heat, Profile
+from sexton.profile import files, recorded
 from sexton.profile.heat import heat_of
 from sexton.profile.opened import Opened, open_profile
 from sexton.profile.select import ALL, Selection
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from tests.profile.naive import by_path, paths_of
 from tests.support.profiles import SECOND, Sample, profile_of
 
@@ -106,7 +105,7 @@ def test_a_damaged_piece_is_left_out_and_named():
     assert opened.flame(ALL).samples == 8
     assert opened.heat().second.tolist() == [1, 3]
     assert len(opened.pieces) == 2
-    assert opened.facts.problems == ["left out: stacks of 7: damaged"]
+    assert opened.facts.problems == ["skipped: stacks of 7: damaged"]
     with pytest.raises(StoreError, match="damaged"):
         Opened([Damaged(second_of(2))]).heat()
 
@@ -148,7 +147,7 @@ def test_folded_stacks_have_no_times_and_say_so_where_a_range_is_asked_for(tmp_p
     assert opened.span_ns is None
     assert len(opened.heat()) == 0
     assert (opened.flame(ALL).samples, opened.flame(EVERY).samples) == (7, 16)
-    with pytest.raises(CommandError, match="tells no times"):
+    with pytest.raises(CommandError, match="no timestamps"):
         opened.flame(Selection(start_ns=5))
 
 
@@ -169,7 +168,7 @@ def test_at_most_two_decoded_files_are_in_memory_and_each_is_decoded_once_in_a_p
     paths = [written(tmp_path / f"{at}", second_of(at)) for at in range(6)]
     alive: weakref.WeakSet[Profile] = weakref.WeakSet()
     most, reads = [], []
-    plain = files.Found.read
+    plain = files.ProfileFile.read
 
     class Remembered(Profile):
         """One that can be referred to weakly."""
@@ -183,7 +182,7 @@ def test_at_most_two_decoded_files_are_in_memory_and_each_is_decoded_once_in_a_p
         alive.add(kept)
         return kept
 
-    monkeypatch.setattr(files.Found, "read", read)
+    monkeypatch.setattr(files.ProfileFile, "read", read)
     opened = open_profile(paths, OPTIONS)
     assert opened.samples == 24
     assert len(reads) == 6
@@ -209,12 +208,14 @@ def test_what_cannot_be_opened_is_told_in_one_line(tmp_path):
     (tmp_path / "comments").write_text("# ========\n# captured on    : x\n# ========\n#\n")
     (tmp_path / "recording" / "segments").mkdir(parents=True)
     assert "No such file" in message([tmp_path / "absent"])
-    assert message([tmp_path / "empty"]) == f"{tmp_path}/empty: is empty"
-    assert "of no known format (perf.data, perf script text" in message([tmp_path / "noise"])
-    assert "neither a recording nor holds any perf.data" in message([tmp_path / "directory"])
-    assert "no sample" in message([tmp_path / "comments"])
-    assert "no stacks" in message([tmp_path / "recording"])
-    assert "opened alone" in message([tmp_path / "recording", tmp_path / "empty"])
+    assert message([tmp_path / "empty"]) == f"{tmp_path}/empty: empty file"
+    assert "unknown format; expected perf.data, perf script text" in message([tmp_path / "noise"])
+    assert "not a recording, and no perf.data in it" in message([tmp_path / "directory"])
+    assert "no perf script samples found" in message([tmp_path / "comments"])
+    assert "no stacks in this recording" in message([tmp_path / "recording"])
+    assert "a recording cannot be combined with other files" in message(
+        [tmp_path / "recording", tmp_path / "empty"]
+    )
     assert "no capture given" in message([])
 
 
@@ -222,23 +223,23 @@ def test_a_file_of_a_set_that_is_no_capture_is_an_error_and_one_that_breaks_is_l
     tmp_path, monkeypatch
 ):
     good, bad = written(tmp_path / "a", second_of(1)), written(tmp_path / "b", second_of(2))
-    plain = files.Found.read
+    plain = files.ProfileFile.read
 
     def read(self, symbols):
         if self.path == str(bad):
             raise SourceMalformed(self.path, 0, "is cut off\x1b[2J")
         return plain(self, symbols)
 
-    monkeypatch.setattr(files.Found, "read", read)
+    monkeypatch.setattr(files.ProfileFile, "read", read)
     opened = open_profile([good, bad], OPTIONS)
     assert opened.flame(ALL).samples == 4
-    assert opened.facts.problems == [rf"left out: {bad}: is cut off\x1b[2J"]
+    assert opened.facts.problems == [rf"skipped: {bad}: is cut off\x1b[2J"]
 
 
 def test_names_missing_in_the_idle_task_are_told():
     nameless = [Sample(at, stack=("k:[unknown]",), comm="swapper") for at in range(9)]
     told = files.summary_of(profile_of([*nameless, *second_of(1)])).facts.problems
-    assert told[0].startswith("9 samples of the idle task have no kernel names")
+    assert told[0].startswith("9 samples of the idle task have no kernel symbols")
     assert files.summary_of(profile_of(second_of(1))).facts.problems == []
 
 
@@ -246,7 +247,7 @@ READ = """
 import pathlib
 from sexton.profile.opened import open_profile
 from sexton.profile.select import Selection
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 opened = open_profile([pathlib.Path("-")], SymbolOptions(cache=""))
 print(opened.facts.path, opened.flame(Selection(idle=True)).samples, opened.span_ns)
 """
@@ -268,16 +269,13 @@ def test_standard_input_is_read_from_a_pipe_and_from_a_file(tmp_path, piped, pac
 
 
 def test_a_recording_s_pieces_are_opened(tmp_path, monkeypatch):
-
     (tmp_path / "segments").mkdir()
 
     def pieces(path, facts):
         facts.path, facts.format = str(path), "recording"
         return [Held(second_of(1)), Held(second_of(2))]
 
-    import sexton.profile.waiting as waiting
-
-    monkeypatch.setattr(waiting, "pieces_of_recording", pieces)
+    monkeypatch.setattr(recorded, "pieces_of_recording", pieces)
     opened = open_profile([tmp_path], OPTIONS)
     assert opened.facts.format == "recording"
     assert opened.flame(Selection(stack=re.compile("work"))).samples == 8
@@ -285,14 +283,14 @@ def test_a_recording_s_pieces_are_opened(tmp_path, monkeypatch):
 
 def test_facts_of_several_are_summed_up(tmp_path, monkeypatch):
     paths = [written(tmp_path / f"perf.data.2026111513300{at}00", second_of(at)) for at in range(3)]
-    plain = files.Found.read
+    plain = files.ProfileFile.read
 
     def read(self, symbols):
         found = plain(self, symbols)
         found.facts.lost = 5
         return replace(found, facts=found.facts)
 
-    monkeypatch.setattr(files.Found, "read", read)
+    monkeypatch.setattr(files.ProfileFile, "read", read)
     opened = open_profile(paths, OPTIONS)
     assert (opened.facts.lost, opened.facts.throttled) == (15, None)
     assert opened.facts.path == str(tmp_path / "perf.data")

@@ -18,10 +18,10 @@ import pytest
 
 from sexton.errors import SextonError
 from sexton.profile.files import FilePiece
-from sexton.profile.functions import tasks
+from sexton.profile.flame import tasks
 from sexton.profile.opened import Opened, open_profile
 from sexton.profile.select import Selection
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 
 pytestmark = [
     pytest.mark.root,

@@ -64,6 +64,6 @@ def test_the_end_of_a_range_is_not_in_it():
 
 def test_a_range_of_samples_without_times_is_refused_in_one_line():
     profile = profile_of([Sample(10)], timed=False)
-    with pytest.raises(CommandError, match=r"^made: tells no times"):
+    with pytest.raises(CommandError, match=r"^made: no timestamps"):
         mask(profile, Selection(start_ns=5))
     assert mask(profile, ALL).all()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sexton.model.profile import Profile
 from sexton.profile.heat import heat_of
-from sexton.profile.keeping import kept, told
+from sexton.profile.recorded import annex_facts, annex_tables
 from sexton.store.annex import write_annex
 from tests.support.profiles import SECOND, Sample, profile_of
 from tests.support.recordings import BOOT, WALL_S, simple, write_sealed
@@ -34,9 +34,9 @@ def annex(segment: Path, profile: Profile, stamp: str = STAMP, boot_id: str = BO
         "boot_id": boot_id,
         "start": [edges[0], edges[0] + WALL_S],
         "end": [edges[1], edges[1] + WALL_S],
-        "profile": told(profile),
+        "profile": annex_facts(profile),
     }
-    return write_annex(segment, f"profile-{stamp}", header, kept(profile, heat_of(profile)))
+    return write_annex(segment, f"profile-{stamp}", header, annex_tables(profile, heat_of(profile)))
 
 
 def with_stacks(directory: Path, stacks: Sequence[Sample] | None = None, number: int = 1) -> Path:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from sexton.profile.export import flame_json, folded, pprof, script, speedscope
-from sexton.profile.export.about import About
+from sexton.profile.export import About, flame_json, folded, pprof, script, speedscope
 from sexton.profile.flame import flame_of
-from sexton.profile.named import profile_of
-from sexton.profile.perf.named import Named
+from sexton.profile.perf.named_samples import NamedSamples, profile_of
 from sexton.profile.select import Selection
 
 
-def export_all(named: Named) -> None:
+def export_all(named: NamedSamples) -> None:
     profile = profile_of(named)
     flame = flame_of(profile, Selection(idle=True))
     about = About(hertz=97)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.profile.perf.wire import number, text, varint
+from sexton.profile.perf.protobuf import number, text, varint
 
 STRINGS = (
     "",

@@ -42,12 +42,12 @@ def check_html(args: argparse.Namespace) -> None:
 
 def write_html(args: argparse.Namespace, diagnosis: Diagnosis, window: Window | None) -> None:
     """Write the file from the recording, or from the live window."""
-    from sexton.cli.profile.output import give_text, written
+    from sexton.cli.profile.capture import emit_text, report_written
     from sexton.explorer.files.incident import incident_html
 
     data, notes = _drawn(args, diagnosis, window)
-    give_text(incident_html(diagnosis, data, notes), args.html)
-    written(args.html)
+    emit_text(incident_html(diagnosis, data, notes), args.html)
+    report_written(args.html)
 
 
 def _drawn(

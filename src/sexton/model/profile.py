@@ -1,12 +1,17 @@
-"""A profile: samples of what ran, with their stacks, whatever format they came in.
+"""A profile: samples with their stacks; and what is counted from it: flame graphs and heat.
 
-One table of columns (numpy), one row per sample, in the order of time. What repeats is kept once
-and pointed to: threads, cgroups, events, and above all stacks, which are the nodes of one `Tree`.
+A profile is a table of numpy columns, one row per sample, in time order. Repeated values are stored
+once and referred to by index: threads, cgroups, events, and stacks, which are nodes of one `Tree`.
 
-The tree's first level are tasks (the thread's name), below them functions from the outermost to
-the innermost. Nodes stand in *pre-order*: everything below a node follows it directly, up to its
-`end`. So a node's total is a difference of two running sums, and a flame graph of any choice of
-samples is one count and one sum, however deep the stacks are.
+The first level of the tree are tasks (thread names), below them functions from the outermost to
+the innermost. Nodes are in *pre-order*: everything below a node follows it directly, up to its
+`end`. So the total of a node is a difference of two running sums, and a flame graph of any
+selection is one count and one sum, however deep the stacks are.
+
+Heat counts how busy each core was in each second, and in each 1/50 of it. It is small enough to be
+kept for every core and drawn for twelve hours at once, where stacks are read only for the queried
+seconds. Idle samples count as `samples`, not as `busy`, so that an idle core and an unsampled core
+look different: *absent is not zero*.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ I16: TypeAlias = npt.NDArray[np.int16]
 U8: TypeAlias = npt.NDArray[np.uint8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-#: What has no name. Its module says where it was.
+#: The name of a function without a symbol.
 UNKNOWN = "[unknown]"
 
 
@@ -35,7 +40,7 @@ class Kind(IntEnum):
     TASK = 1
     KERNEL = 2
     USER = 3
-    #: A format that does not tell kernel from user.
+    #: Unknown: the format does not distinguish kernel from user.
     UNTOLD = 4
 
 
@@ -43,7 +48,7 @@ class Kind(IntEnum):
 class Frames:
     """Every function (and task) once. Names are hostile text: escape what is printed.
 
-    Frame 0 is the root's. The same name in two modules is two frames.
+    Frame 0 is the root. The same name in two modules is two frames.
     """
 
     names: tuple[str, ...]
@@ -70,16 +75,16 @@ class Tree:
         return len(self.frame)
 
     def totals(self, own: I64) -> I64:
-        """What each node and everything below it was counted: `own` is per node."""
+        """The total of each node with everything below it; `own` is per node."""
         running = np.zeros(len(own) + 1, np.int64)
         np.cumsum(own, out=running[1:])
         return running[self.end] - running[np.arange(len(own))]
 
     def parents(self) -> I32:
-        """Each node's parent; the root's is -1."""
+        """The parent of each node; -1 for the root."""
         parents = np.full(len(self), -1, np.int32)
         levels = int(self.depth.max(initial=0)) + 1
-        # Sorted by level once: asking every node at every level would be a hundred times the work.
+        # Sorted by level once: testing every node at every level is a hundred times the work.
         narrow = self.depth.astype(np.uint16) if levels <= 1 << 16 else self.depth
         order = np.argsort(narrow, kind="stable").astype(np.int32)
         bounds = np.zeros(levels + 1, np.int64)
@@ -87,18 +92,18 @@ class Tree:
         for level in range(1, levels):
             above = order[bounds[level - 1] : bounds[level]]
             here = order[bounds[level] : bounds[level + 1]]
-            # In pre-order the parent is the nearest node one level up that stands before.
+            # In pre-order the parent is the nearest earlier node one level up.
             parents[here] = above[np.searchsorted(above, here) - 1]
         return parents
 
     def path(self, node: int) -> tuple[int, ...]:
         """Frames from the task to the node itself."""
-        above = np.flatnonzero(self.end[: node + 1] > node)  # what has not ended contains it
+        above = np.flatnonzero(self.end[: node + 1] > node)  # nodes that have not ended contain it
         return tuple(self.frame[above[1:]].tolist())
 
 
 class Thread(NamedTuple):
-    """Who ran. `tid` is -1 where the format does not tell; a renamed thread is two of these."""
+    """A thread. `tid` is -1 if unknown; a renamed thread is two of these."""
 
     pid: int
     tid: int
@@ -106,7 +111,7 @@ class Thread(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What was counted. `hertz` and `period` are `None` where the capture does not say."""
+    """A sampled event. `hertz` and `period` are `None` if unknown."""
 
     name: str
     hertz: int | None = None
@@ -114,7 +119,7 @@ class Event(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """How a sample's time becomes UNIX time; `None` where nothing tells.
+    """Converts sample times to UNIX time; `None` if that is unknown.
 
     `kind` is the clock's name: "monotonic", "perf" (perf's own, since boot), "none".
     """
@@ -136,7 +141,7 @@ NO_CLOCK = Clock("none", None)
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """What is known of a capture as a whole. `None` is "not told", never zero."""
+    """Facts about a capture as a whole. `None` is unknown, never zero."""
 
     path: str = ""
     format: str = ""
@@ -148,16 +153,16 @@ class Facts:
     #: Samples the kernel dropped (LOST and LOST_SAMPLES), and times it throttled the event.
     lost: int | None = None
     throttled: int | None = None
-    #: What was wrong with the input and could be left out; one line each, shown to people.
+    #: Problems with the input that were skipped; one line each, shown to users.
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Samples, in the order of time. `-1` in `cpu` and `cgroup` is "not told".
+    """Samples in time order. -1 in `cpu` and `cgroup` is unknown.
 
-    `weight` is `None` where each row is one sample; folded stacks and pprof give many at once.
-    A profile without times (`timed` false) has zeros in `time_ns`.
+    `weight` is `None` if each row is one sample; folded stacks and pprof have weighted rows.
+    A profile without timestamps (`timed` false) has zeros in `time_ns`.
     """
 
     time_ns: I64
@@ -179,7 +184,86 @@ class Profile:
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """The first and the last sample's time."""
+        """The times of the first and last sample."""
         if not self.timed or not len(self):
             return None
         return int(self.time_ns[0]), int(self.time_ns[-1])
+
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flame:
+    """A flame graph: a tree and the samples that ended in each node (`own`).
+
+    `core_seconds` is the covered core time (sampled seconds times cores), `None` without
+    timestamps. `start_ns` and `end_ns` are the chosen range.
+    """
+
+    tree: Tree
+    own: I64
+    event: str
+    core_seconds: float | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+    @property
+    def samples(self) -> int:
+        return int(self.own.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlameDifference:
+    """Two flame graphs over one tree: `before` and `after` are own counts, as `Flame.own` is.
+
+    Shares are of each side's samples, subtree totals (see `sexton.profile.difference.shares`).
+    `q` is the significance of a node's change (false discovery rate), `NaN` if not tested (too few
+    samples, or no timestamps).
+    """
+
+    tree: Tree
+    before: I64
+    after: I64
+    q: Floats
+
+
+class FunctionCount(NamedTuple):
+    """One function over all stacks: self samples, and total with everything it called."""
+
+    name: str
+    module: str
+    kind: int
+    own: int
+    total: int
+
+
+#: 50 cells of 20 ms, as in FlameScope.
+CELLS = 50
+CELL_NS = 1_000_000_000 // CELLS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heat:
+    """A row per core and second in which that core was sampled, by (second, cpu).
+
+    `second` is in whole seconds of the capture's clock; `cpu` is -1 if unknown; `kernel` counts
+    busy samples whose innermost frame is in the kernel; `cells` counts busy samples per 20 ms,
+    shape (rows, 50).
+    """
+
+    second: I64
+    cpu: I32
+    samples: I32
+    busy: I32
+    kernel: I32
+    cells: npt.NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.second)
+
+
+def empty_heat() -> Heat:
+    """Heat without rows."""
+    none = np.zeros(0, np.int32)
+    return Heat(np.zeros(0, np.int64), none, none, none, none, np.zeros((0, CELLS), np.uint16))

@@ -7,10 +7,10 @@ from sexton.model.row import Row, row
 
 @row
 class StackCount(Row):
-    """How often one thread was caught in one kernel stack on one core within one second.
+    """Samples of one thread in one kernel stack on one core within one second.
 
     `frames` are function names, the innermost first; `second_mono` is CLOCK_MONOTONIC, whole
-    seconds. Idle is left out, interrupt work that broke into idle is not.
+    seconds. Idle samples are not included; interrupt work on an idle core is.
     """
 
     second_mono: int

@@ -1,1 +1,1 @@
-"""Stacks over time: decode, symbolise, heatmap, flame graph, difference, export."""
+"""Profiles: read captures, name functions, draw heatmaps and flame graphs, find spikes, export."""

@@ -1,8 +1,8 @@
-"""A raw capture with its names: `Raw` becomes a `Profile`.
+"""Name the addresses of a raw capture: `Raw` becomes a `Profile`.
 
-Only distinct addresses are looked up, all of one file at once. Frames are the same when name,
-module and kind are; they are numbered by name, so that children in a flame graph stand in the
-order of the alphabet. What has no name is ``[unknown]`` and keeps its module.
+Only distinct addresses are looked up, all of one file at once. Frames with the same name, module
+and kind are one frame; frames are numbered by name, so that children in a flame graph are in
+alphabetical order. An address without a symbol is ``[unknown]`` and keeps its module.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.model.profile import I32, I64, UNKNOWN, Frames, Kind, Profile, Thread
-from sexton.profile.grow import grow
-from sexton.profile.perf.kernel_names import kernel_names
+from sexton.profile.perf.kallsyms import kernel_names
 from sexton.profile.perf.raw import Maps, Raw
 from sexton.profile.perf.walk import Columns
-from sexton.profile.symbols.symbols import VDSO, Symbols, is_made
+from sexton.profile.stack_tree import grow
+from sexton.profile.symbols.symbols import VDSO, Symbols, is_anonymous
 from sexton.profile.symbols.table import EMPTY, Table
 
 U64 = npt.NDArray[np.uint64]
-#: The module of code that its process made, where it said so, and of addresses nobody mapped.
-MADE = "[jit]"
+#: Modules of JIT-compiled code with a perf map, and of addresses outside every mapping.
+JIT = "[jit]"
 NOWHERE = "[unknown]"
 _WIDE = np.uint64(1 << 32)
-#: The kernel's own bound on process numbers (PID_MAX_LIMIT), twice.
+#: Twice the kernel's limit on process numbers (PID_MAX_LIMIT).
 _MOST_TIDS = 1 << 23
 _MOST_ROUNDS = 16
 
 
 def decode(raw: Raw, symbols: Symbols) -> Profile:
-    """Samples with named stacks. What could not be named is told in `facts.problems`."""
+    """Samples with named stacks. `facts.problems` says which files could not be named."""
     columns = raw.columns
     names = _Naming(raw, symbols)
     names.kernel()
@@ -63,7 +63,7 @@ def decode(raw: Raw, symbols: Symbols) -> Profile:
 
 
 class _Naming:
-    """Frames as they are found, and the frame of each distinct address."""
+    """Collects frames, and the frame of each distinct address."""
 
     def __init__(self, raw: Raw, symbols: Symbols) -> None:
         self._raw = raw
@@ -102,7 +102,7 @@ class _Naming:
         self._of[rows] = self._kernel_frames([found[one] for one in used.tolist()])[each]
 
     def user(self) -> None:
-        """Addresses of processes, one file after the other."""
+        """User addresses, file by file."""
         rows = np.flatnonzero(self._raw.columns.space != 0)
         if not len(rows):
             return
@@ -117,7 +117,7 @@ class _Naming:
                 self._file(number, rows[part], place[part])
 
     def _frames(self, names: Iterable[str], module: str, kind: Kind) -> I32:
-        """Numbers of frames; those that are new are added."""
+        """Numbers of frames; new ones are added."""
         known = self._known.setdefault((module, kind), {})
         numbers = []
         for name in names:
@@ -140,7 +140,7 @@ class _Naming:
         return numbers
 
     def _mapped(self, rows: I64) -> tuple[I64, U64]:
-        """The file each address lies in, -1 for none, and where in it."""
+        """The file each address lies in, -1 for none, and the offset in that file."""
         space, address = self._raw.columns.space[rows], self._address[rows]
         every = [
             (each, self._raw.spaces[each].maps) for each in np.unique(space).tolist() if each > 0
@@ -165,12 +165,12 @@ class _Naming:
 
     def _file(self, number: int, rows: I64, place: U64) -> None:
         file = self._raw.files[number]
-        if is_made(file.path):
-            self._made(file.path, rows)
+        if is_anonymous(file.path):
+            self._jit(file.path, rows)
             return
         if file.path == VDSO:
             table = self._symbols.vdso(file, self._raw.kernel, self._raw.facts)
-            # A 32-bit process has another one, which we cannot look at.
+            # A 32-bit process has another vDSO, which cannot be read here.
             narrow = self._address[rows] < _WIDE
             self._named(EMPTY, rows[narrow], place[narrow], VDSO)
             rows, place = rows[~narrow], place[~narrow]
@@ -178,15 +178,15 @@ class _Naming:
             table = self._symbols.program(file, self._pids(rows), self._last_seen_wall_s())
         self._named(table, rows, place, file.path)
 
-    def _made(self, path: str, rows: I64) -> None:
-        """Code that processes made themselves, one process after the other."""
+    def _jit(self, path: str, rows: I64) -> None:
+        """JIT-compiled code, process by process."""
         last = self._last_seen_wall_s()
         spaces = self._raw.columns.space[rows]
         for pid in sorted(set(self._pids(rows))):
             mine = rows[np.isin(spaces, self._spaces_of(pid))]
-            table = self._symbols.made(pid, last)
+            table = self._symbols.jit(pid, last)
             found = table.find(self._address[mine])
-            self._named(table, mine[found >= 0], self._address[mine[found >= 0]], MADE)
+            self._named(table, mine[found >= 0], self._address[mine[found >= 0]], JIT)
             if (found < 0).any():
                 self._of[mine[found < 0]] = self._frames([UNKNOWN], path, Kind.USER)
 
@@ -213,14 +213,14 @@ class _Naming:
 
 
 def nearest(owner: I64, start: U64, space: I32, address: U64) -> I64:
-    """For each (space, address) the last row of (owner, start), sorted, that is not above it.
+    """For each (space, address): the last of the sorted rows (owner, start) that is not above it.
 
     >>> owner, start = np.array([1, 1, 2]), np.array([10, 20, 10], np.uint64)
     >>> at = np.array([15, 5, 2**64 - 1], np.uint64)
     >>> nearest(owner, start, np.array([1, 2, 2], np.int32), at).tolist()
     [0, 1, 2]
     """
-    # Both as one number where they fit, which user space does; else one space after the other.
+    # Both packed into one number where they fit, as user addresses do; else space by space.
     bits = max(int(address.max()), int(start.max())).bit_length()
     if bits + int(owner.max()).bit_length() <= 64 and bits < 64:
         shift = np.uint64(bits)
@@ -236,13 +236,13 @@ def nearest(owner: I64, start: U64, space: I32, address: U64) -> I64:
 
 
 def threads_of(columns: Columns, comms: list[str]) -> tuple[tuple[Thread, ...], I32]:
-    """Every thread under each of its names, and which one each sample is of."""
+    """Every thread under each of its names, and the thread of each sample."""
     pid, tid, comm = columns.pid, columns.tid, columns.comm
     thread = np.empty(len(tid), np.int32)
     found: list[Thread] = []
     rows = np.arange(len(tid))
-    # A thread rarely changes its name or its process. So: each tid as it is seen first, then the
-    # rows that are not so, and again. Many rounds mean that somebody plays with names.
+    # A thread rarely changes its name or process: take each tid as first seen, then repeat with
+    # the rows that differ. The rounds are bounded against captures with endless renames.
     for _ in range(_MOST_ROUNDS):
         if not len(rows):
             break
@@ -267,7 +267,7 @@ def _threads(pid: I32, tid: I32, comm: I32, comms: list[str]) -> list[Thread]:
 
 
 def _numbered(tid: I32) -> tuple[I32, I32]:
-    """The number of each tid, and the distinct ones in their order."""
+    """The number of each tid, and the distinct tids in order."""
     lowest = int(tid.min())
     span = int(tid.max()) - lowest + 1
     if span > _MOST_TIDS:

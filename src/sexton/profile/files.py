@@ -1,8 +1,15 @@
-"""A file of samples as a piece of a timeline: which format it is in, and its samples when asked.
+"""A file of samples as a piece of a timeline, decoded on first use.
 
-The format is told by content, never by name: perf.data, perf script text, folded stacks and pprof,
-each of them gzipped or not. "-" is standard input; what comes through a pipe is copied to an
-unlinked file first, since it is looked at before it is read.
+The format is detected from the content, never from the name: perf.data, perf script text, folded
+stacks and pprof, plain or gzipped. "-" is standard input; input from a pipe is copied to an
+unlinked file first, because the format is detected before it is read.
+
+>>> sniff(b"swapper     0 [000] 16783.432569:   10309278 cpu-clock: \\n")
+'script'
+>>> sniff(b"java;start_thread;vfs_read 7\\n")
+'folded'
+>>> sniff(b"#!/bin/sh\\n") is None
+True
 """
 
 from __future__ import annotations
@@ -12,38 +19,37 @@ import re
 import stat
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sexton.errors import CommandError, SourceMalformed
 from sexton.host.reader import failure
-from sexton.model.heat import Heat
-from sexton.model.profile import Clock, Event, Facts, Profile
+from sexton.model.profile import Clock, Event, Facts, Heat, Profile
 from sexton.profile.decode import decode
 from sexton.profile.heat import heat_of
 from sexton.profile.idle import unnamed_idle
-from sexton.profile.named import profile_of
+from sexton.profile.perf import folded, pprof, script_text
+from sexton.profile.perf.named_samples import NamedSamples, profile_of
 from sexton.profile.perf.perfdata import is_perf_data, read_raw
 from sexton.profile.perf.pieces import open_regular, room, write_all
 from sexton.profile.perf.raw import Raw
 from sexton.profile.perf.rotation import is_perf_directory
-from sexton.profile.perf.sniff import HEAD, READERS, sniff
 from sexton.profile.perf.stream import opening, pieces
 from sexton.profile.symbols.symbols import Symbols
 
-KNOWN = "perf.data, perf script text, folded stacks, pprof"
+KNOWN = "perf.data, perf script text, folded stacks or pprof"
 STDIN = "standard input"
-#: Decoded files that stay in memory: who looks at one range looks at its neighbour next.
+#: Decoded files kept in memory: the next query is often for the neighbouring range.
 MOST_DECODED = 2
-#: From this share of all samples on, unnamed ones of the idle task are worth a word.
+#: Unnamed samples of the idle task are reported above this share of all samples.
 _UNNAMED_SHARE = 0.01
 _SHELLS_PIPE = re.compile(r"/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
 
 
 class Summary(NamedTuple):
-    """What is remembered of a file once it was decoded."""
+    """What is kept of a file after it was decoded."""
 
     start_ns: int
     end_ns: int
@@ -54,8 +60,8 @@ class Summary(NamedTuple):
     facts: Facts
 
 
-class Recent:
-    """The files decoded last; the older ones are let go."""
+class DecodedCache:
+    """The most recently decoded files."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[int, Profile] = OrderedDict()
@@ -66,7 +72,7 @@ class Recent:
         return self._held.get(key)
 
     def make_room(self) -> None:
-        """Before one is decoded, so that there are never more than the most, not even then."""
+        """Drop the oldest before another file is decoded, so that the limit always holds."""
         while len(self._held) >= MOST_DECODED:
             self._held.popitem(last=False)
 
@@ -75,15 +81,19 @@ class Recent:
 
 
 class FilePiece:
-    """A file. Nothing of it is read until something is asked.
+    """A file, read on first use.
 
-    `end_ns` is the last sample's time; both are 0 where the format tells none.
+    `start_ns` and `end_ns` are the times of the first and last sample, 0 without timestamps.
     """
 
     def __init__(
-        self, found: Found, symbols: Symbols, recent: Recent, begun_ns: int | None = None
+        self,
+        found: ProfileFile,
+        symbols: Symbols,
+        recent: DecodedCache,
+        begun_ns: int | None = None,
     ) -> None:
-        #: About when its first sample was taken, where that was seen without decoding it.
+        #: The approximate time of its first sample, if known without decoding the file.
         self.begun_ns = begun_ns
         self._found = found
         self._symbols = symbols
@@ -120,12 +130,12 @@ class FilePiece:
 
     @property
     def decoded(self) -> bool:
-        """Is what it would tell known already?"""
+        """Has it been decoded before?"""
         return self._summary is not None
 
     @property
     def summary(self) -> Summary:
-        """What is told without decoding the file again."""
+        """What is known without decoding the file again."""
         if self._summary is None:
             self.profile()
         assert self._summary is not None
@@ -135,7 +145,7 @@ class FilePiece:
         return self.summary.heat
 
     def profile(self, start_ns: int | None = None, end_ns: int | None = None) -> Profile:  # noqa: ARG002
-        """All of it: a file cannot be read in part."""
+        """The whole file: it cannot be read in part."""
         profile = self._recent.get(id(self))
         if profile is None:
             self._recent.make_room()
@@ -148,13 +158,13 @@ class FilePiece:
 
 
 def summary_of(profile: Profile) -> Summary:
-    """What is remembered; a word on names that are missing goes to the problems."""
+    """What is kept; missing kernel names are added to the problems."""
     samples = len(profile) if profile.weight is None else int(profile.weight.sum())
     unnamed = unnamed_idle(profile)
     if unnamed > _UNNAMED_SHARE * samples:
         profile.facts.problems.append(
-            f"{unnamed:,} samples of the idle task have no kernel names: sleep cannot be told from"
-            " work there (record as root, or give --kallsyms)"
+            f"{unnamed:,} samples of the idle task have no kernel symbols: idle time and interrupt"
+            " work look the same there (record as root, or use --kallsyms)"
         )
     span = profile.span_ns or (0, 0)
     heat = heat_of(profile)
@@ -163,8 +173,8 @@ def summary_of(profile: Profile) -> Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file whose format is known. `held` is what keeps it alive where it has no name."""
+class ProfileFile:
+    """A file of known format. `held` keeps an unlinked file open."""
 
     path: str
     name: str
@@ -178,30 +188,30 @@ class Found:
             with os.fdopen(open_regular(self.path), "rb") as stream:
                 profile = profile_of(READERS[self.format](stream, self.name))
         if not len(profile):
-            raise SourceMalformed(self.name, 0, "holds no samples")
+            raise SourceMalformed(self.name, 0, "no samples")
         return profile
 
     def _raw(self) -> Raw:
         try:
             return read_raw(self.path)
-        except SourceMalformed as error:  # of a file without a name it would tell a descriptor's
+        except SourceMalformed as error:  # with the name that the user knows
             raise SourceMalformed(self.name, 0, error.detail) from None
 
 
 PERF_DATA = "perf.data"
 
 
-def recognise(path: Path) -> Found:
-    """Which format a file is in; `SextonError` in one line where it is none we know."""
+def recognise(path: Path) -> ProfileFile:
+    """Detect the format of a file; a one-line `SextonError` if it is unknown."""
     if str(path) in ("-", "/dev/stdin"):
         return _standard_input()
     if is_perf_directory(path):
-        return Found(str(path), str(path), PERF_DATA)
+        return ProfileFile(str(path), str(path), PERF_DATA)
     return _piped(str(path)) or _recognised(str(path), str(path), None)
 
 
-def _piped(path: str) -> Found | None:
-    """What a shell's ``<(…)`` gives; a pipe with a name of its own may never get a writer."""
+def _piped(path: str) -> ProfileFile | None:
+    """A shell's ``<(…)``. Other named pipes are refused: they may never get a writer."""
     if _SHELLS_PIPE.fullmatch(path) is None:
         return None
     try:
@@ -213,25 +223,25 @@ def _piped(path: str) -> Found | None:
         raise failure(path, error) from None
 
 
-def _recognised(path: str, name: str, held: BinaryIO | None) -> Found:
+def _recognised(path: str, name: str, held: BinaryIO | None) -> ProfileFile:
     with os.fdopen(open_regular(path), "rb") as stream:
         try:
             head = stream.read(HEAD)
         except OSError as error:
             raise failure(name, error) from None
     if not head:
-        raise SourceMalformed(name, 0, "is empty")
+        raise SourceMalformed(name, 0, "empty file")
     if is_perf_data(head):
-        return Found(path, name, PERF_DATA, held)
+        return ProfileFile(path, name, PERF_DATA, held)
     if is_perf_data(opening(head)):
         return _unpacked(path, name)
     found = sniff(head)
     if found is None:
-        raise SourceMalformed(name, 0, f"is of no known format ({KNOWN}, each also gzipped)")
-    return Found(path, name, found, held)
+        raise SourceMalformed(name, 0, f"unknown format; expected {KNOWN} (plain or gzipped)")
+    return ProfileFile(path, name, found, held)
 
 
-def _standard_input() -> Found:
+def _standard_input() -> ProfileFile:
     try:
         status = os.fstat(0)
     except OSError as error:
@@ -241,17 +251,17 @@ def _standard_input() -> Found:
     if stat.S_ISDIR(status.st_mode):
         raise SourceMalformed(STDIN, 0, "is a directory")
     if os.isatty(0):
-        raise CommandError("standard input is a terminal: give a file, or a pipe")
+        raise CommandError("standard input is a terminal: pass a file or a pipe")
     return _spooled(STDIN, iter(lambda: os.read(0, 1 << 20), b""))
 
 
-def _unpacked(path: str, name: str) -> Found:
+def _unpacked(path: str, name: str) -> ProfileFile:
     with os.fdopen(open_regular(path), "rb") as stream:
         return _spooled(name, pieces(stream, Facts(path=name)))
 
 
-def _spooled(name: str, content: Iterable[bytes]) -> Found:
-    """The same bytes in an unlinked file, which lives as long as what is returned."""
+def _spooled(name: str, content: Iterable[bytes]) -> ProfileFile:
+    """Copy the bytes to an unlinked file that lives as long as the result."""
     try:
         held = tempfile.TemporaryFile(buffering=0, prefix="sexton-")  # noqa: SIM115 - held
     except OSError as error:
@@ -261,8 +271,38 @@ def _spooled(name: str, content: Iterable[bytes]) -> Found:
         for piece in content:
             size += len(piece)
             if size > most:
-                raise SourceMalformed(name, 0, f"more than {most:,} bytes: no room to unpack it")
+                raise SourceMalformed(name, 0, f"more than {most:,} bytes: not enough disk space")
             write_all(held.fileno(), piece)
     except OSError as error:
         raise failure(name, error) from None
     return _recognised(f"/proc/self/fd/{held.fileno()}", name, held)
+
+
+#: How many bytes of a file `sniff` needs, gzipped or not.
+HEAD = 1 << 16
+_PERF_DATA = (b"PERFILE2", b"2ELIFREP")
+
+#: The reader of each format that `sniff` returns: takes a stream and the name of the file.
+READERS: dict[str, Callable[[BinaryIO, str], NamedSamples]] = {
+    "script": script_text.read,
+    "folded": folded.read,
+    "pprof": pprof.read,
+}
+
+
+def sniff(head: bytes) -> str | None:
+    """Detect "script", "folded" or "pprof" from the first `HEAD` bytes; `None`: none of them.
+
+    `perf script --header` and some profilers start with long comments: samples are searched behind
+    them as far as the head reaches, and comments alone are taken for perf script.
+    """
+    if head.startswith(_PERF_DATA):
+        return None
+    start = opening(head, HEAD)
+    if script_text.looks_like(start):
+        return "script"
+    if folded.looks_like(start, whole=len(head) < HEAD):
+        return "folded"
+    if start.startswith(b"# ========\n"):
+        return "script"
+    return "pprof" if pprof.looks_like(start) else None

@@ -1,4 +1,9 @@
-"""Flame graphs: of one profile, of several as one, and without what nobody was in."""
+"""Flame graphs: count samples per stack, merge, prune; and totals per function.
+
+A recursive function is on a stack more than once and counts once. In pre-order that takes one pass:
+a node lies within another of the same function exactly when its number is below the largest `end`
+of those before it.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from sexton.model.flame import Flame
-from sexton.model.profile import I64, Bools, Frames, Profile, Tree
-from sexton.profile.grow import join
+from sexton.model.profile import I64, Bools, Flame, Frames, FunctionCount, Kind, Profile, Tree
 from sexton.profile.heat import SECOND_NS, sampled
 from sexton.profile.select import Selection, chosen_in, window
+from sexton.profile.stack_tree import join
 
 
 def flame_of(profile: Profile, selection: Selection) -> Flame:
-    """How many of the chosen samples ended in each node of the profile's tree."""
+    """The chosen samples per node of the profile's tree."""
     rows = window(profile, selection)
     chosen = chosen_in(profile, selection, rows)
     return Flame(
@@ -28,7 +32,7 @@ def flame_of(profile: Profile, selection: Selection) -> Flame:
 
 
 def own_counts(profile: Profile, rows: slice, chosen: Bools) -> I64:
-    """Samples per node, of those of `rows` that are `chosen`."""
+    """Samples of `rows` that are `chosen`, per node."""
     node = profile.node[rows][chosen]
     if profile.weight is None:
         return np.bincount(node, minlength=len(profile.tree))
@@ -38,10 +42,10 @@ def own_counts(profile: Profile, rows: slice, chosen: Bools) -> I64:
 
 
 def core_seconds(profile: Profile, selection: Selection) -> float | None:
-    """How much of the cores' time the range and the cores cover, whatever ran there.
+    """Core time covered by the range and cores, whatever ran there.
 
-    Per core the seconds in which it was sampled; of the first and the last one only what lies
-    within the range and between the profile's first and last sample. `None` without times.
+    Per core the seconds in which it was sampled; the first and last second count only as far as
+    they lie in the range and between the first and last sample. `None` without timestamps.
     """
     span = profile.span_ns
     if span is None:
@@ -58,7 +62,7 @@ def core_seconds(profile: Profile, selection: Selection) -> float | None:
 
 
 def merge_flames(flames: Sequence[Flame]) -> Flame:
-    """Several flame graphs as one: the same stack is one stack, wherever it was seen."""
+    """Several flame graphs as one; equal stacks are added up."""
     if not flames:
         return Flame(empty_tree(), np.zeros(1, np.int64), "")
     if len(flames) == 1:
@@ -79,7 +83,7 @@ def merge_flames(flames: Sequence[Flame]) -> Flame:
 
 
 def pruned(flame: Flame) -> Flame:
-    """The same without nodes and frames that no sample was in: what is kept or drawn."""
+    """The same without nodes and frames that have no samples."""
     tree = flame.tree
     kept = tree.totals(flame.own) > 0
     kept[0] = True
@@ -108,11 +112,11 @@ def pruned(flame: Flame) -> Flame:
     )
 
 
-class Gathering:
-    """Flame graphs that come one after the other, as one in the end, in bounded memory.
+class FlameSum:
+    """Adds up flame graphs one by one, in bounded memory.
 
-    Joining each at once would cost the size of the whole every time; keeping all, the sum of them.
-    So they wait until together they are as large as what is joined already.
+    Merging each at once costs the size of the sum every time; keeping all of them takes too much
+    memory. So they are merged when together they are as large as the sum.
     """
 
     def __init__(self) -> None:
@@ -125,7 +129,7 @@ class Gathering:
         if sum(len(each.tree) for each in self._waiting) >= max(joined, _FEW_NODES):
             self._join()
 
-    def whole(self) -> Flame:
+    def merged(self) -> Flame:
         self._join()
         return merge_flames(self._joined)
 
@@ -135,12 +139,12 @@ class Gathering:
             self._waiting = []
 
 
-#: Trees that are joined in no time: not worth doing one by one.
+#: Smaller trees are collected before they are merged.
 _FEW_NODES = 50_000
 
 
 def empty_tree() -> Tree:
-    """A root and nothing below."""
+    """A tree of a root only."""
     zero = np.zeros(1, np.int32)
     return Tree(zero, zero, np.ones(1, np.int32), Frames(("all",), ("",), np.zeros(1, np.uint8)))
 
@@ -152,7 +156,66 @@ def _event(profile: Profile, selection: Selection) -> str:
 
 
 def _outermost(bounds: Iterable[int | None], choose: Callable[[list[int]], int]) -> int | None:
-    """The first begin or the last end; open as soon as one of them is."""
-    known = list(bounds)
-    told = [bound for bound in known if bound is not None]
-    return choose(told) if len(told) == len(known) else None
+    """The first start or the last end; open if one of them is open."""
+    every = list(bounds)
+    known = [bound for bound in every if bound is not None]
+    return choose(known) if len(known) == len(every) else None
+
+
+def functions(flame: Flame) -> list[FunctionCount]:
+    """Every function with samples (no tasks), by self, then total, then name."""
+    own, total = function_counts(flame.tree, flame.own)
+    kinds = flame.tree.frames.kinds
+    return _listed(flame, own, total, (kinds != Kind.TASK) & (kinds != Kind.ROOT))
+
+
+def tasks(flame: Flame) -> list[FunctionCount]:
+    """Every task with samples, the largest first; `own` counts samples without a function."""
+    own, total = function_counts(flame.tree, flame.own)
+    found = _listed(flame, own, total, flame.tree.frames.kinds == Kind.TASK)
+    return sorted(found, key=lambda each: (-each.total, each.name))
+
+
+def function_counts(tree: Tree, own: I64) -> tuple[I64, I64]:
+    """Per frame: self and total samples."""
+    number = len(tree.frames)
+    outer = outermost(tree)
+    return _by_frame(tree, own, number), _by_frame(
+        tree, np.where(outer, tree.totals(own), 0), number
+    )
+
+
+def outermost(tree: Tree) -> Bools:
+    """Per node: is no caller the same function?"""
+    number = len(tree)
+    few = len(tree.frames) <= 1 << 16  # then numpy sorts without comparing
+    order = np.argsort(tree.frame.astype(np.uint16) if few else tree.frame, kind="stable")
+    # Each frame in its own range of numbers, so that one running maximum serves all.
+    base = tree.frame[order].astype(np.int64) * (number + 1)
+    reach = np.maximum.accumulate(base + tree.end[order])
+    outer = np.ones(number, np.bool_)
+    outer[order[1:]] = base[1:] + order[1:] >= reach[:-1]
+    return outer
+
+
+def _by_frame(tree: Tree, counts: I64, number: int) -> I64:
+    if int(counts.max(initial=0)) * len(tree) < 1 << 53:  # then sums in floats are exact
+        return np.bincount(tree.frame, counts, minlength=number).astype(np.int64)
+    sums = np.zeros(number, np.int64)
+    np.add.at(sums, tree.frame, counts)
+    return sums
+
+
+def _listed(flame: Flame, own: I64, total: I64, wanted: Bools) -> list[FunctionCount]:
+    frames = flame.tree.frames
+    found = [
+        FunctionCount(
+            frames.names[each],
+            frames.modules[each],
+            int(frames.kinds[each]),
+            int(own[each]),
+            int(total[each]),
+        )
+        for each in np.flatnonzero(wanted & (total > 0)).tolist()
+    ]
+    return sorted(found, key=lambda each: (-each.own, -each.total, each.name, each.module))

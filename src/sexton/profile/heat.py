@@ -1,8 +1,8 @@
-"""From samples to heat: exact counts per core, second and fiftieth of a second.
+"""Count samples into heat: per core, second and 1/50 s.
 
-Samples are in the order of time, so the seconds that occur are found without sorting, and the
-counts are three sums over small numbers. Neither a capture whose times jump over years nor one
-whose core numbers are noise takes more memory than its samples justify.
+Samples are in time order, so the seconds are found without sorting, and the counts are three sums
+over small numbers. Memory is proportional to the samples, even if timestamps jump over years or
+core numbers are garbage.
 """
 
 from __future__ import annotations
@@ -13,13 +13,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sexton.model.heat import CELL_NS, CELLS, Heat, no_heat
-from sexton.model.profile import I32, I64, U8, Bools, Kind, Profile, Tree
+from sexton.model.profile import (
+    CELL_NS,
+    CELLS,
+    I32,
+    I64,
+    U8,
+    Bools,
+    Heat,
+    Kind,
+    Profile,
+    Tree,
+    empty_heat,
+)
 from sexton.profile.idle import idle_nodes
 from sexton.profile.select import Selection, chosen_in, window
 
 SECOND_NS = 1_000_000_000
-#: Rows whose cells are counted at a time: 6.5 MB of counters.
+#: Rows whose cells are counted at once: 6.5 MB of counters.
 _ROWS_AT_ONCE = 1 << 14
 _MOST_I32 = np.iinfo(np.int32).max
 _MOST_U16 = np.iinfo(np.uint16).max
@@ -28,7 +39,7 @@ _IDLE, _BUSY, _KERNEL = range(3)
 
 
 class Sampled(NamedTuple):
-    """The (second, core) pairs that were sampled, in that order, and which of them a sample is."""
+    """The sampled (second, core) pairs in that order, and the pair of each sample."""
 
     second: I64
     cpu: I32
@@ -36,7 +47,7 @@ class Sampled(NamedTuple):
 
 
 def heat_of(profile: Profile, event: str | None = None) -> Heat:
-    """The heat of a whole capture; of none where it tells no times."""
+    """The heat of a whole capture; empty without timestamps."""
     rows = slice(0, len(profile))
     chosen = None
     if event is not None:
@@ -45,10 +56,10 @@ def heat_of(profile: Profile, event: str | None = None) -> Heat:
 
 
 def heat_of_choice(profile: Profile, selection: Selection) -> Heat:
-    """The heat of a choice: `busy` are the samples chosen, `samples` all that were taken.
+    """The heat of a selection: `busy` counts the selected samples, `samples` all of them.
 
-    So the heatmap of one task, cgroup or function is drawn as any other, and a second in which it
-    did not occur is zero where the core was sampled.
+    So the heatmap of one task, cgroup or function is drawn like any other, and a sampled second in
+    which it did not run is zero.
     """
     rows = window(profile, selection)
     taken = chosen_in(
@@ -60,11 +71,11 @@ def heat_of_choice(profile: Profile, selection: Selection) -> Heat:
 
 
 def sampled(time_ns: I64, cpu: I32) -> Sampled:
-    """Group samples (in the order of time) by second and core."""
+    """Group samples (in time order) by second and core."""
     second, ordinal = _seconds(time_ns)
     lowest = int(cpu.min(initial=0))
     width = int(cpu.max(initial=0)) - lowest + 1
-    # A counter per possible pair where that is cheap, a sort where core numbers are far apart.
+    # A counter per possible pair where that is cheap, else a sort.
     if len(second) * width <= 4 * len(cpu) + (1 << 20):
         key = ordinal * width + cpu - lowest
         present = np.bincount(key, minlength=len(second) * width) > 0
@@ -79,16 +90,16 @@ def sampled(time_ns: I64, cpu: I32) -> Sampled:
 
 
 def add_heat(parts: Iterable[Heat]) -> Heat:
-    """One heat of several, in any order: rows of the same second and core are added up."""
+    """The sum of several heats in any order."""
     held = sorted((part for part in parts if len(part)), key=lambda part: int(part.second[0]))
-    return _after_each_other(list(disjoint(held)))
+    return _concatenated(list(disjoint(held)))
 
 
 def disjoint(parts: Iterable[Heat]) -> Iterator[Heat]:
-    """The same heat in parts that share no second, so that each can be let go when it was used.
+    """The same heat in parts that share no second, so that each can be dropped after use.
 
-    The parts come in the order of their begins, as rotated files do: they share the second in
-    which one ended and the next began.
+    The parts are sorted by their start, like rotated files: two neighbours share the second in
+    which one ends and the next starts.
     """
     held: list[Heat] = []
     for part in parts:
@@ -101,12 +112,12 @@ def disjoint(parts: Iterable[Heat]) -> Iterator[Heat]:
                 yield rows_of(each, slice(0, border))
             if border < len(each):
                 shared.append(rows_of(each, slice(border, None)))
-        held = _woven(_after_each_other(shared), part)
+        held = _merged(_concatenated(shared), part)
     yield from held
 
 
 def within(heat: Heat, start_ns: int | None, end_ns: int | None) -> Heat:
-    """The rows of the seconds that the range touches."""
+    """The rows of the seconds that overlap the range."""
     first, last = 0, len(heat)
     if start_ns is not None:
         first = int(np.searchsorted(heat.second, start_ns // SECOND_NS))
@@ -132,9 +143,9 @@ def rows_of(heat: Heat, rows: slice | Bools) -> Heat:
     )
 
 
-def _after_each_other(parts: Sequence[Heat]) -> Heat:
+def _concatenated(parts: Sequence[Heat]) -> Heat:
     if len(parts) < 2:
-        return parts[0] if parts else no_heat()
+        return parts[0] if parts else empty_heat()
     return Heat(
         np.concatenate([part.second for part in parts]),
         np.concatenate([part.cpu for part in parts]),
@@ -145,8 +156,8 @@ def _after_each_other(parts: Sequence[Heat]) -> Heat:
     )
 
 
-def _woven(one: Heat, two: Heat) -> list[Heat]:
-    """Both, of which the second begins no later: only the seconds they share are added up."""
+def _merged(one: Heat, two: Heat) -> list[Heat]:
+    """Both, the second starting no later than the first ends; shared seconds are added up."""
     if not len(one):
         return [two]
     until = int(np.searchsorted(two.second, one.second[-1], "right"))
@@ -156,7 +167,7 @@ def _woven(one: Heat, two: Heat) -> list[Heat]:
 
 def _added(one: Heat, two: Heat) -> Heat:
     """Two heats that may share seconds."""
-    joined = _after_each_other((one, two))
+    joined = _concatenated((one, two))
     order = np.lexsort((joined.cpu, joined.second))
     second, cpu = joined.second[order], joined.cpu[order]
     first = np.ones(len(order), np.bool_)
@@ -186,14 +197,14 @@ def _by_kind(tree: Tree) -> U8:
 
 def _counted(profile: Profile, rows: slice, chosen: Bools | None, activity: U8) -> Heat:
     if not profile.timed:
-        return no_heat()
+        return empty_heat()
     time_ns, cpu = profile.time_ns[rows], profile.cpu[rows]
     weight = None if profile.weight is None else profile.weight[rows]
     if chosen is not None:
         time_ns, cpu, activity = time_ns[chosen], cpu[chosen], activity[chosen]
         weight = None if weight is None else weight[chosen]
     if not len(time_ns):
-        return no_heat()
+        return empty_heat()
     found = sampled(time_ns, cpu)
     busy = activity != _IDLE
     row = found.row[busy]
@@ -211,7 +222,7 @@ def _counted(profile: Profile, rows: slice, chosen: Bools | None, activity: U8) 
 
 
 def _seconds(time_ns: I64) -> tuple[I64, I64]:
-    """The seconds that occur, and per sample which of them it is in."""
+    """The distinct seconds, and the second of each sample."""
     second = time_ns // SECOND_NS
     new = np.ones(len(second), np.bool_)
     np.not_equal(second[1:], second[:-1], out=new[1:])
@@ -228,7 +239,7 @@ def _cells(row: I64, cell: I64, weight: I64 | None, number: int) -> npt.NDArray[
     if number <= _ROWS_AT_ONCE:
         chunks = [(0, slice(None))]
     else:
-        # Rows of one second are mixed, but one second's come before the next one's.
+        # Rows within a second are in any order; the seconds are sorted.
         order = np.argsort(row, kind="stable")
         row, cell = row[order], cell[order]
         weight = None if weight is None else weight[order]
@@ -252,7 +263,7 @@ def _sums(values: I32, starts: I64) -> I32:
 
 
 def _cell_sums(cells: npt.NDArray[np.uint16], order: I64, starts: I64) -> npt.NDArray[np.uint16]:
-    """Cells per group of rows. Most groups are one row: only the others are added up."""
+    """Cells per group of rows. Most groups have one row: only the others need a sum."""
     sums = cells[order[starts]]
     sizes = np.diff(starts, append=len(order))
     several = np.flatnonzero(sizes > 1)

@@ -1,26 +1,26 @@
-"""Heat as a matrix to draw: any span from one second to twelve hours, in at most so many columns.
+"""Heat as a matrix to draw: any span from one second to twelve hours, with a limit on columns.
 
-Three kinds. ``subsecond``: 50 rows of 20 ms, all cores together, FlameScope's picture. ``cores``:
-a row per core. ``peaks``: a row per core, its *busiest* second of each column, so that two bad
-seconds are seen in a picture of twelve hours, where a mean would drown them.
+There are three kinds. ``subsecond``: 50 rows of 20 ms, all cores together, as in FlameScope.
+``cores``: a row per core. ``peaks``: a row per core with the *busiest* second of each column, so
+that two bad seconds are visible in twelve hours, where a mean would hide them.
 
-A column is one second, or as many whole ones as make the span fit. The values keep their scale at
-every zoom: busy samples in one second (of one core, or of one 20 ms row), the mean of the seconds
-of the column that were sampled. What was not sampled is -1 here and `null` in JSON, never 0.
+A column is one second, or as many whole seconds as make the span fit. Values have the same scale at
+every zoom: busy samples per second (of one core, or of one 20 ms row), averaged over the sampled
+seconds of the column. Not sampled is -1 here and `null` in JSON, never 0.
 
 The JSON object, contract ``sexton.heatmap/1`` (fields may be added)::
 
     {"schema": "sexton.heatmap/1",
      "kind": "subsecond" | "cores" | "peaks",
-     "start": 1763213385.0,       the first column's begin, on the clock below
-     "clock": "unix" | "capture", "capture" where nothing ties the capture to UNIX time
+     "start": 1763213385.0,       start of the first column, on the clock below
+     "clock": "unix" | "capture", "capture": no relation to UNIX time is known
      "column_seconds": 1,
      "columns": 120,
-     "rows": [0, 20, 40, …],      milliseconds into the second, or core numbers (-1: not told)
+     "rows": [0, 20, 40, …],      milliseconds into the second, or core numbers (-1: unknown)
      "values": [[3, null, …], …], one list per row
-     "max": 96,                   the largest value, 0 where there is none
+     "max": 96,                   the largest value, 0 if there is none
      "unit": "busy samples per second",
-     "left_out": 0}               cores beyond the most that are drawn
+     "left_out": 0}               cores beyond the limit, not drawn
 """
 
 from __future__ import annotations
@@ -31,16 +31,14 @@ from typing import Literal
 
 import numpy as np
 
-from sexton.model.flame import Floats
-from sexton.model.heat import CELL_NS, CELLS, Heat
-from sexton.model.profile import I32, I64, Bools, Clock
+from sexton.model.profile import CELL_NS, CELLS, I32, I64, Bools, Clock, Floats, Heat
 from sexton.profile.heat import SECOND_NS, disjoint, rows_of
 
 SCHEMA = "sexton.heatmap/1"
 HeatmapKind = Literal["subsecond", "cores", "peaks"]
-#: Linux knows at most 8,192 cores; a file that names more is lying.
+#: Linux supports at most 8,192 cores; a file with more is damaged or hostile.
 MOST_CORES = 8192
-#: Columns when nobody says: about a wide screen.
+#: Default number of columns: about a wide screen.
 COLUMNS = 1200
 #: Counts placed at a time, 4 MB.
 _PLACED = 1 << 20
@@ -59,17 +57,17 @@ class Heatmap:
 
     @property
     def most(self) -> float:
-        """The largest value; 0 where nothing was sampled."""
+        """The largest value; 0 if nothing was sampled."""
         return max(float(self.values.max(initial=0)), 0.0)
 
     def column_ns(self, column: int) -> tuple[int, int]:
-        """The begin and the end of a column."""
+        """The start and end of a column."""
         start = (self.start_s + column * self.column_seconds) * SECOND_NS
         return start, start + self.column_seconds * SECOND_NS
 
 
 class _Columns:
-    """Which column a second is in."""
+    """Maps seconds to columns."""
 
     def __init__(self, start_ns: int, end_ns: int, most: int) -> None:
         self.start_ns, self.end_ns = start_ns, max(end_ns, start_ns + 1)
@@ -96,8 +94,8 @@ def heatmap(
 ) -> Heatmap:
     """The matrix of a span (`end_ns` exclusive).
 
-    Given several heats, in the order of their begins, each is added and let go: twelve hours need
-    not be in memory at once.
+    Several heats, sorted by start, are added one by one: twelve hours need not be in memory at
+    once.
     """
     parts = (heat,) if isinstance(heat, Heat) else disjoint(heat)
     span = _Columns(start_ns, end_ns, columns)
@@ -133,7 +131,7 @@ def _subsecond(parts: Iterable[Heat], span: _Columns) -> Heatmap:
         inside = span.clip(part)
         if not len(inside):
             continue
-        # Seconds, not rows: a second is sampled once, on however many cores.
+        # Seconds, not rows: a second counts once, on however many cores it was sampled.
         new = np.ones(len(inside), np.bool_)
         new[1:] = inside.second[1:] != inside.second[:-1]
         column = span.of(inside.second[new])
@@ -152,7 +150,7 @@ def _subsecond(parts: Iterable[Heat], span: _Columns) -> Heatmap:
 
 
 def _outside(values: Floats, span: _Columns) -> None:
-    """What is before the span's begin or after its end was not looked at."""
+    """Cells before the start or after the end of the span are not sampled."""
     before = (span.start_ns % SECOND_NS) // CELL_NS
     values[0, :before] = -1
     after = -(-(span.end_ns - (span.last - 1) * SECOND_NS) // CELL_NS)
@@ -160,7 +158,7 @@ def _outside(values: Floats, span: _Columns) -> None:
 
 
 def _column_sums(heat: Heat, starts: I64) -> I64:
-    """The cells of the rows from each start to the next, added up."""
+    """The sums of the cells of the rows from each start to the next."""
     bounds = [*starts.tolist(), len(heat)]
     sums = np.empty((len(starts), CELLS), np.int64)
     for column in range(len(starts)):
@@ -206,7 +204,7 @@ def _cores(parts: Iterable[Heat], span: _Columns, kind: HeatmapKind) -> Heatmap:
 
 
 def _rows(cores: I64, cpu: I32) -> tuple[I64, slice | Bools]:
-    """The row of each core number, and which of them have one: all, but in a lying file."""
+    """The row of each core number, and which numbers have a row."""
     if cores[0] >= -1 and cores[-1] < MOST_CORES and cpu.max() < MOST_CORES:
         place = np.full(MOST_CORES + 1, -1, np.int64)
         place[cores + 1] = np.arange(len(cores))
@@ -219,10 +217,10 @@ def _rows(cores: I64, cpu: I32) -> tuple[I64, slice | Bools]:
 
 
 def _raise_peaks(peaks: Floats, row: I64, second: I64, busy: I32, span: _Columns) -> None:
-    """Each core's busiest second of each column, where it is above what is known.
+    """Raise `peaks` to the busiest second of each core and column.
 
-    A core is in a second once: so counts are *placed*, a million at a time, and the largest taken
-    over the seconds of a column. (`np.maximum.at` takes several times as long.)
+    A core occurs once per second, so counts are placed into a matrix, a million at a time, and the
+    maximum is taken over the seconds of a column. (`np.maximum.at` takes several times as long.)
     """
     new = np.ones(len(second), np.bool_)
     new[1:] = second[1:] != second[:-1]
@@ -249,7 +247,7 @@ def _distinct(heat: Heat) -> I64:
 
 
 def _spread(values: Floats, cores: I64, every: I64) -> Floats:
-    """The same rows among more cores."""
+    """The same rows in a matrix of more cores."""
     wider = np.zeros((len(every), values.shape[1]))
     kept = np.isin(cores, every)
     wider[np.searchsorted(every, cores[kept])] = values[kept]

@@ -1,14 +1,14 @@
-"""Which samples are an idle core's: decided by the innermost function *and* the task.
+"""Which samples are idle: decided by the innermost function *and* the task.
 
-A sample is idle when the kernel's idle task (``swapper``, pid 0) was in one of the functions a
-core sleeps or polls in. Both are needed. A softirq or an interrupt that woke the core runs on the
-idle task's stack, with the idle loop further out: its innermost function is another one, so it is
-work and stays (tools that search the whole stack for "idle" lose exactly the network work looked
-for). And a user's function called ``poll_idle`` is no sleep, whatever its name.
+A sample is idle if the kernel's idle task (``swapper``, pid 0) was in one of the functions in which
+a core sleeps or polls. Both are needed. A softirq or an interrupt that woke the core runs on the
+idle task's stack, with the idle loop further out: its innermost function is a different one, so it
+counts as work (tools that search the whole stack for "idle" lose exactly the network work). And a
+user function named ``poll_idle`` is not idle.
 
-A kernel without names (``kptr_restrict``, no kallsyms) gives ``[unknown]`` for sleep and for
-interrupt work alike. Such samples are *not* idle: throwing work away would be worse than showing
-sleep. `unnamed_idle` counts them, so that a reader can be told that idle time is not known there.
+Without kernel symbols (``kptr_restrict``, no kallsyms) both sleep and interrupt work are
+``[unknown]``. Such samples are *not* idle: hiding work would be worse than showing sleep.
+`unnamed_idle` counts them, so that reports can say that idle time is unknown.
 
 >>> is_idle_function("intel_idle_ibrs"), is_idle_function("acpi_idle_do_entry.constprop.0")
 (True, True)
@@ -38,17 +38,17 @@ _FUNCTIONS = re.compile(
     # powerpc, s390
     r"|power[0-9]+_idle\w*|arch300_idle\w*|snooze_loop|snooze|(dedicated|shared)_cede_loop"
     r"|enabled_wait|psw_idle"
-    # everywhere: the loop itself, where the sample of a sleep ends up once interrupts are on
+    # everywhere: the loop itself, where a sample of sleep lands once interrupts are enabled
     r"|call_cpuidle|cpuidle_enter\w*|cpuidle_idle_call|do_idle|cpu_idle_loop|cpu_idle"
     r"|cpu_startup_entry|arch_cpu_idle_(enter|exit)"
 )
-#: How other tools mark a kernel function, and what compilers append to one.
+#: The mark of other tools on kernel functions, and suffixes of compilers.
 _SUFFIX = re.compile(r"(_\[k\]|\.(isra|constprop|part|cold|llvm)(\.[0-9]+)*|\.[0-9]+)+$")
 
 
-@lru_cache(1 << 16)  # the same names come with every minute
+@lru_cache(1 << 16)  # the same names occur in every capture
 def is_idle_function(name: str) -> bool:
-    """Is that a function of the kernel a core rests in?"""
+    """Is this a kernel function in which a core idles?"""
     if _FUNCTIONS.fullmatch(name):
         return True
     bare = _SUFFIX.sub("", name)
@@ -56,12 +56,12 @@ def is_idle_function(name: str) -> bool:
 
 
 def is_idle_task(comm: str) -> bool:
-    """Is that the idle task's name? perf calls it ``swapper``, ``ps`` ``swapper/CPU``."""
+    """Is this the name of the idle task? perf calls it ``swapper``, ``ps`` ``swapper/CPU``."""
     return _TASK.fullmatch(comm) is not None
 
 
 def idle_nodes(tree: Tree) -> Bools:
-    """Per node: does a sample that ended there mean an idle core?"""
+    """Per node: is a sample that ends there idle?"""
     kernel = _may_be_kernel(tree)
     names = tree.frames.names
     idle = np.zeros(len(names), np.bool_)
@@ -71,8 +71,7 @@ def idle_nodes(tree: Tree) -> Bools:
 
 
 def unnamed_idle(profile: Profile) -> int:
-    """Samples of the idle task whose innermost function has no name: asleep or at work, who
-    knows."""
+    """Samples of the idle task whose innermost function is unknown: idle or interrupt work."""
     tree = profile.tree
     names = tree.frames.names
     unnamed = np.fromiter((name == UNKNOWN for name in names), np.bool_, len(names))

@@ -1,11 +1,11 @@
-"""Any capture, opened: one file, a rotated set, or a recording, as one timeline.
+"""Open any capture: one file, a rotated set, or a recording, as one timeline.
 
-A timeline is made of pieces, each of which can tell its heat without its stacks being kept. Only
-what is looked at is decoded, and of files at most two stay in memory: so hours can be opened where
-minutes fit. The flame graph of many pieces is joined piece by piece.
+A timeline consists of pieces. Each can give its heat without keeping its stacks, only queried
+ranges are decoded, and at most two decoded files stay in memory: hours can be opened where only
+minutes fit. The flame graph of many pieces is added up piece by piece.
 
-A piece that cannot be read is left out and named in `facts.problems`; when none can, that is the
-error.
+A piece that cannot be read is skipped and named in `facts.problems`; if none can be read, that is
+an error.
 """
 
 from __future__ import annotations
@@ -19,28 +19,26 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sexton.errors import CommandError, SourceError, StoreError
-from sexton.model.flame import Flame
-from sexton.model.heat import Heat
-from sexton.model.profile import NO_CLOCK, Clock, Event, Facts, Profile
+from sexton.model.profile import NO_CLOCK, Clock, Event, Facts, Flame, Heat, Profile
 from sexton.model.text import printable
-from sexton.profile.files import PERF_DATA, FilePiece, Recent, recognise
-from sexton.profile.flame import Gathering, flame_of
+from sexton.profile.files import PERF_DATA, DecodedCache, FilePiece, recognise
+from sexton.profile.flame import FlameSum, flame_of
 from sexton.profile.heat import add_heat, within
 from sexton.profile.perf.rotation import first_sample_ns, is_perf_directory, members, rotated
 from sexton.profile.select import Selection
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
 
 T = TypeVar("T")
 
 #: What perf adds to the name of a rotated file.
 _STAMP = re.compile(r"\.[0-9]{14,19}$", re.ASCII)
-#: Where a file was only glanced at, its first sample may be a little earlier than what was seen.
+#: The first sample of an undecoded file may be a little earlier than the one seen in its head.
 _SLACK_NS = 2_000_000_000
 
 
 class Piece(Protocol):
-    """A part of a timeline. `end_ns` is its last sample's time."""
+    """A part of a timeline. `end_ns` is the time of its last sample."""
 
     @property
     def start_ns(self) -> int: ...
@@ -54,26 +52,26 @@ class Piece(Protocol):
     def samples(self) -> int: ...
     def heat(self) -> Heat: ...
     def profile(self, start_ns: int | None = None, end_ns: int | None = None) -> Profile:
-        """The samples; where a range is given, those outside may be left out or not."""
+        """The samples; those outside the range may be included or not."""
 
 
 class Opened:
-    """Pieces as one timeline. Times are the capture's own clock, ranges exclude their end."""
+    """Pieces as one timeline. Times are on the clock of the capture; ranges exclude their end."""
 
     def __init__(
         self, pieces: Sequence[Piece], facts: Facts | None = None, ordered: bool = False
     ) -> None:
         self._pieces: list[Piece] = list(pieces)
         self._ordered = ordered or len(self._pieces) < 2
-        self._told = facts
+        self._facts = facts
         self._problems: list[str] = []
 
     @property
     def pieces(self) -> list[Piece]:
-        """In the order of time. Those that cannot be read vanish from here when that is found."""
+        """In time order. A piece that turns out to be unreadable is removed."""
         if not self._ordered:
             starts = {
-                id(piece): self._asked(piece, lambda each: each.start_ns)
+                id(piece): self._attempt(piece, lambda each: each.start_ns)
                 for piece in list(self._pieces)
             }
             self._pieces.sort(key=lambda piece: starts[id(piece)] or 0)
@@ -82,65 +80,65 @@ class Opened:
 
     @property
     def facts(self) -> Facts:
-        """What is known of all pieces together."""
-        facts = self._told if self._told is not None else self._summed_up()
+        """Facts about all pieces together."""
+        facts = self._facts if self._facts is not None else self._summed_up()
         facts.problems += [each for each in self._problems if each not in facts.problems]
         return facts
 
-    def tell(self, problem: str) -> None:
-        """Something whoever looks at it should know."""
+    def add_problem(self, problem: str) -> None:
+        """Add a line to `facts.problems`."""
         if problem not in self._problems:
             self._problems.append(problem)
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """The first and the last sample's time; `None` where no piece tells times."""
+        """The times of the first and last sample; `None` without timestamps."""
         while self.pieces:
-            # Only the first and the last are asked, unless they may overlap: in a rotated set of
-            # hours the others need not be decoded for this.
-            asked = self.pieces if not self._in_turn() else [self.pieces[0], self.pieces[-1]]
+            # Only the first and last piece are read, unless pieces may overlap: the others of a
+            # rotated set need not be decoded for this.
+            ends = self.pieces if not self._in_turn() else [self.pieces[0], self.pieces[-1]]
             spans = [
-                self._asked(each, lambda piece: (piece.start_ns, piece.end_ns)) for each in asked
+                self._attempt(each, lambda piece: (piece.start_ns, piece.end_ns)) for each in ends
             ]
             known = [span for span in spans if span is not None]
-            if len(known) == len(spans):  # otherwise one was left out, and its neighbour counts
+            if len(known) == len(spans):  # else one was removed: try its neighbour
                 timed = [span for span in known if span != (0, 0)]
                 return (min(timed)[0], max(end for _, end in timed)) if timed else None
         return None
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Every event that was counted, once."""
+        """Every sampled event."""
         found: dict[str, Event] = {}
         for piece in list(self.pieces):
-            for event in self._asked(piece, lambda each: each.events) or ():
+            for event in self._attempt(piece, lambda each: each.events) or ():
                 found.setdefault(event.name, event)
         return tuple(found.values())
 
     @property
     def samples(self) -> int:
-        """How many there are, idle ones too."""
+        """The number of samples, idle ones included."""
         return sum(
-            self._asked(piece, lambda each: each.samples) or 0 for piece in list(self.pieces)
+            self._attempt(piece, lambda each: each.samples) or 0 for piece in list(self.pieces)
         )
 
     @property
     def hertz(self) -> int | None:
-        """How often a busy core was sampled; `None` where that is not told or not one number."""
-        told = [event.hertz for event in self.events]
-        return told[0] if len(told) == 1 else None
+        """The sampling rate of a busy core; `None` if unknown or not the same for all events."""
+        rates = [event.hertz for event in self.events]
+        return rates[0] if len(rates) == 1 else None
 
     @property
     def clock(self) -> Clock:
-        """The first piece's clock; over hours `wall_s` is better, clocks drift and jump."""
+        """The clock of the first piece; over hours use `wall_s`, because clocks drift and jump."""
         while self.pieces:
-            clock = self._asked(self.pieces[0], lambda each: each.clock)
+            clock = self._attempt(self.pieces[0], lambda each: each.clock)
             if clock is not None:
                 return clock
         return NO_CLOCK
 
     def wall_s(self, time_ns: int) -> float | None:
-        """UNIX time, by the clock of the piece that holds the moment."""
+        """UNIX time, by the clock of the piece that contains the time."""
         clock = self.clock
         for piece, reach in self._reaches():
             if reach[0] > time_ns:
@@ -150,7 +148,7 @@ class Opened:
         return clock.wall_s(time_ns)
 
     def time_ns(self, wall_s: float) -> int | None:
-        """The capture's time at a UNIX time, by the clock of the piece that is nearest to it."""
+        """The time on the capture's clock at a UNIX time, by the clock of the nearest piece."""
         nearest: tuple[int, int] | None = None
         for piece, (start, end) in self._reaches():
             clock = self.clock if _undecoded(piece) else piece.clock
@@ -163,38 +161,38 @@ class Opened:
         return None if nearest is None else nearest[1]
 
     def heats(self, start_ns: int | None = None, end_ns: int | None = None) -> Iterator[Heat]:
-        """Heat, piece by piece in the order of time: what `heatmap` draws without holding all."""
+        """Heat, piece by piece in time order."""
         for piece in self._touching(start_ns, end_ns):
-            heat = self._asked(piece, lambda each: each.heat())
+            heat = self._attempt(piece, lambda each: each.heat())
             if heat is not None:
                 yield within(heat, start_ns, end_ns)
 
     def heat(self, start_ns: int | None = None, end_ns: int | None = None) -> Heat:
-        """All of it as one."""
+        """The heat of the range as one."""
         return add_heat(self.heats(start_ns, end_ns))
 
     def profiles(self, start_ns: int | None = None, end_ns: int | None = None) -> Iterator[Profile]:
-        """The profiles that touch the range; samples outside of it may be in them."""
+        """The profiles that overlap the range; they may contain samples outside it."""
         for piece in self._touching(start_ns, end_ns):
-            profile = self._asked(piece, lambda each: each.profile(start_ns, end_ns))
+            profile = self._attempt(piece, lambda each: each.profile(start_ns, end_ns))
             if profile is not None:
                 yield profile
-            del profile  # not held while the next one is decoded
+            del profile  # free it before the next one is decoded
 
     def flame(self, selection: Selection) -> Flame:
-        """One flame graph of the choice, without what nobody was in."""
-        gathering = Gathering()
+        """The flame graph of a selection, pruned."""
+        total = FlameSum()
         for profile in self.profiles(selection.start_ns, selection.end_ns):
-            gathering.add(flame_of(profile, selection))
+            total.add(flame_of(profile, selection))
             del profile
-        return gathering.whole()
+        return total.merged()
 
     def _touching(self, start_ns: int | None, end_ns: int | None) -> list[Piece]:
         if start_ns is None and end_ns is None:
             return list(self.pieces)
         found = []
         for piece, (first, last) in self._reaches():
-            untimed = first == last == 0  # who chooses a range of what has no times is told so
+            untimed = first == last == 0  # `select.window` reports that no range can be chosen
             later = end_ns is not None and first >= end_ns
             earlier = start_ns is not None and last < start_ns
             if untimed or not (later or earlier):
@@ -202,7 +200,7 @@ class Opened:
         return found
 
     def _reaches(self) -> Iterator[tuple[Piece, tuple[int, int]]]:
-        """The times each piece may hold: its own, or by where the next of a rotated set begins."""
+        """The time range of each piece: its own, or up to the start of the next rotated file."""
         pieces: list[Piece | None] = [*self.pieces, None]
         for piece, following in itertools.pairwise(pieces):
             assert piece is not None
@@ -210,28 +208,28 @@ class Opened:
             if _undecoded(piece) and begun is not None and ends is not None:
                 yield piece, (begun - _SLACK_NS, ends + _SLACK_NS)
                 continue
-            span = self._asked(piece, lambda each: (each.start_ns, each.end_ns))
+            span = self._attempt(piece, lambda each: (each.start_ns, each.end_ns))
             if span is not None:
                 yield piece, span
 
     def _in_turn(self) -> bool:
         return all(_begun(piece) is not None for piece in self.pieces)
 
-    def _asked(self, piece: Piece, question: Callable[[Piece], T]) -> T | None:
-        """The answer; `None` of a piece that cannot be read, which is left out from then on."""
+    def _attempt(self, piece: Piece, query: Callable[[Piece], T]) -> T | None:
+        """Query a piece; `None` if it cannot be read, and then it is removed."""
         try:
-            return question(piece)
+            return query(piece)
         except (StoreError, SourceError) as error:
             left = [each for each in self._pieces if each is not piece]
             if not left or len(left) == len(self._pieces):
                 raise
             self._pieces = left
-            self._problems.append(f"left out: {printable(str(error))}")
+            self._problems.append(f"skipped: {printable(str(error))}")
             return None
 
     def _summed_up(self) -> Facts:
-        told = [self._asked(piece, facts_of) for piece in list(self.pieces)]
-        known = [facts for facts in told if facts is not None]
+        every = [self._attempt(piece, facts_of) for piece in list(self.pieces)]
+        known = [facts for facts in every if facts is not None]
         if len(known) == 1:
             return known[0]
         stems = dict.fromkeys(_STAMP.sub("", facts.path) for facts in known)
@@ -246,11 +244,11 @@ class Opened:
 
 
 def open_profile(paths: Sequence[Path], options: SymbolOptions | None = None) -> Opened:
-    """Whatever was captured there: one file, several of one timeline, a rotated set's directory,
-    a recording's, or standard input ("-").
+    """Open one file, several files of one timeline, the directory of a rotated set, a recording,
+    or standard input ("-").
 
-    Errors are `SextonError`s of one line. A single file is read at once, so that what is wrong
-    with it is told here.
+    Errors are one-line `SextonError`s. A single file is read at once, so that its errors are
+    raised here.
     """
     if not paths:
         raise CommandError("no capture given")
@@ -259,7 +257,7 @@ def open_profile(paths: Sequence[Path], options: SymbolOptions | None = None) ->
     files: list[Path] = []
     for path in paths:
         files += _files_of(path)
-    symbols, recent = Symbols(options or SymbolOptions()), Recent()
+    symbols, recent = Symbols(options or SymbolOptions()), DecodedCache()
     if len(files) == 1:
         piece = FilePiece(recognise(files[0]), symbols, recent)
         piece.profile()
@@ -280,7 +278,7 @@ def open_profile(paths: Sequence[Path], options: SymbolOptions | None = None) ->
 
 
 def facts_of(piece: Piece) -> Facts:
-    """What a piece knows of its capture."""
+    """Facts about the capture of a piece."""
     return piece.facts if isinstance(piece, FilePiece) else Facts(clock=piece.clock)
 
 
@@ -297,12 +295,12 @@ def _is_recording(path: Path) -> bool:
 
 
 def _recording(path: Path) -> Opened:
-    from sexton.profile.waiting import pieces_of_recording
+    from sexton.profile.recorded import pieces_of_recording
 
     facts = Facts()
     pieces = pieces_of_recording(path, facts)
     if not pieces:
-        raise StoreError(f"{printable(str(path))}: this recording holds no stacks")
+        raise StoreError(f"{printable(str(path))}: no stacks in this recording")
     return Opened(pieces, facts, ordered=True)
 
 
@@ -310,13 +308,12 @@ def _files_of(path: Path) -> list[Path]:
     if str(path) == "-" or not path.is_dir():
         return [path]
     if _is_recording(path):
-        raise CommandError(f"{printable(str(path))}: a recording is opened alone")
+        raise CommandError(
+            f"{printable(str(path))}: a recording cannot be combined with other files"
+        )
     if is_perf_directory(path):
         return [path]
     found = [Path(each) for each in members(path) if not each.endswith(".old")]
     if not found:
-        raise CommandError(
-            f"{printable(str(path))}: a directory that is neither a recording nor holds any"
-            " perf.data"
-        )
+        raise CommandError(f"{printable(str(path))}: not a recording, and no perf.data in it")
     return found

@@ -1,14 +1,18 @@
-"""A choice of samples: a range, cores, processes, tasks, cgroups, functions, an event.
+"""Select samples by time, cores, processes, tasks, cgroups, functions and event.
 
-Whatever is asked of a name is asked once per thing that has it (thread, cgroup, frame), never per
-sample: a capture of a million samples has some thousand names. A function's samples are found in
-the tree: everything below a node that matches stands between the node and its `end`.
+A pattern is matched once per name (thread, cgroup, frame), never per sample: a million samples have
+some thousand names. The samples of a function are found in the tree: everything below a matching
+node lies between the node and its `end`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +21,14 @@ from sexton.errors import CommandError
 from sexton.model.profile import Bools, Kind, Profile, Tree
 from sexton.model.text import printable
 from sexton.profile.idle import idle_nodes
-from sexton.profile.patience import patience
 
 
 class Selection(NamedTuple):
-    """Every condition must hold; `None` asks nothing. `end_ns` is exclusive.
+    """All conditions must hold; `None` is no condition. `end_ns` is exclusive.
 
-    Patterns are searched, not matched from the start: `task` in the thread's name, `cgroup` in its
-    path, `stack` in the name of any function (of any but the task itself, which has `task`).
-    Without `event` every event counts: a processor with two kinds of cores has two for one thing.
+    Patterns may match anywhere: `task` in the name of the thread, `cgroup` in its path, `stack` in
+    the name of any function. Without `event` all events count: a processor with two kinds of cores
+    has two events for the same thing.
     """
 
     start_ns: int | None = None
@@ -36,7 +39,7 @@ class Selection(NamedTuple):
     cgroup: re.Pattern[str] | None = None
     stack: re.Pattern[str] | None = None
     event: str | None = None
-    #: Keep the samples of idle cores too.
+    #: Include idle samples.
     idle: bool = False
 
 
@@ -44,12 +47,12 @@ ALL = Selection()
 
 
 def window(profile: Profile, selection: Selection) -> slice:
-    """The rows within the range: samples are in the order of time, so they stand together."""
+    """The rows of the time range; samples are in time order, so these are contiguous."""
     if selection.start_ns is None and selection.end_ns is None:
         return slice(0, len(profile))
     if not profile.timed:
         name = printable(profile.facts.path or profile.facts.format or "this profile")
-        raise CommandError(f"{name}: tells no times, so no range of it can be chosen")
+        raise CommandError(f"{name}: no timestamps, so a time range cannot be selected")
     first, last = 0, len(profile)
     if selection.start_ns is not None:
         first = int(np.searchsorted(profile.time_ns, selection.start_ns))
@@ -59,7 +62,7 @@ def window(profile: Profile, selection: Selection) -> slice:
 
 
 def mask(profile: Profile, selection: Selection) -> Bools:
-    """Per sample: is it chosen?"""
+    """Per sample: is it selected?"""
     rows = window(profile, selection)
     chosen = np.zeros(len(profile), np.bool_)
     chosen[rows] = chosen_in(profile, selection, rows)
@@ -67,7 +70,7 @@ def mask(profile: Profile, selection: Selection) -> Bools:
 
 
 def chosen_in(profile: Profile, selection: Selection, rows: slice) -> Bools:
-    """Per sample of `rows` (see `window`): do all conditions but the range hold?"""
+    """Per sample of `rows` (see `window`): do all conditions except the time range hold?"""
     chosen = np.ones(rows.stop - rows.start, np.bool_)
     if selection.event is not None:
         chosen &= _lookup(each.name == selection.event for each in profile.events)[
@@ -94,7 +97,7 @@ def chosen_in(profile: Profile, selection: Selection, rows: slice) -> Bools:
 
 
 def wanted_nodes(tree: Tree, selection: Selection) -> Bools | None:
-    """Per node: may a sample that ended there be chosen? `None`: every one may."""
+    """Per node: can a sample that ends there be selected? `None`: all can."""
     nodes: Bools | None = None
     if selection.stack is not None:
         nodes = below(tree, matching_frames(tree, selection.stack))
@@ -105,7 +108,7 @@ def wanted_nodes(tree: Tree, selection: Selection) -> Bools | None:
 
 
 def matching_frames(tree: Tree, pattern: re.Pattern[str]) -> Bools:
-    """Per frame: is it a function whose name matches?"""
+    """Per frame: is it a function with a matching name?"""
     names = _having(pattern, set(tree.frames.names))
     found = np.fromiter((name in names for name in tree.frames.names), np.bool_, len(tree.frames))
     found[(tree.frames.kinds == Kind.ROOT) | (tree.frames.kinds == Kind.TASK)] = False
@@ -113,7 +116,7 @@ def matching_frames(tree: Tree, pattern: re.Pattern[str]) -> Bools:
 
 
 def below(tree: Tree, frames: Bools) -> Bools:
-    """Per node: is it, or anything above it, one of `frames`?"""
+    """Per node: is it or one of its callers in `frames`?"""
     hits = np.flatnonzero(frames[tree.frame])
     edges = np.zeros(len(tree) + 1, np.int64)
     edges[hits] = 1
@@ -123,11 +126,36 @@ def below(tree: Tree, frames: Bools) -> Bools:
 
 
 def _having(pattern: re.Pattern[str], names: Iterable[str]) -> set[str]:
-    """Those in which the pattern is found."""
-    with patience(pattern):
+    """The names that match."""
+    with time_limit(pattern):
         return {name for name in names if pattern.search(name) is not None}
 
 
 def _lookup(wanted: Iterable[bool]) -> Bools:
-    """An answer per thing, and a last one, `False`, for "not told", whose index is -1."""
+    """A flag per item, and `False` at the end for "unknown", whose index is -1."""
     return np.array([*wanted, False], np.bool_)
+
+
+#: Reasonable expressions match a million names in a few seconds. Python's `re` has no limit of
+#: its own, but it checks for signals, so a timer of CPU time can interrupt it (``(.*.*)*x`` would
+#: run for years). Signals work only in the main thread: other threads have no limit.
+MOST_SECONDS = 20.0
+
+
+@contextmanager
+def time_limit(pattern: re.Pattern[str], seconds: float = MOST_SECONDS) -> Iterator[None]:
+    """`CommandError` if matching in the block takes more CPU time than this."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise CommandError(f"{pattern.pattern!r} takes too long to match: avoid nested repetition")
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

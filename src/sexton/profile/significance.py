@@ -1,8 +1,8 @@
-"""How likely chance is: tail probabilities, the false-discovery rate, and a test over blocks.
+"""Statistical tests: tail probabilities, false discovery rate, and a test over blocks of time.
 
-Only numpy: a node should not need scipy to say what it is sure of. Each tail is computed from
-its own side (never as one minus the other), so that 1e-30 stays 1e-30. The incomplete beta
-function is the modified Lentz evaluation of its continued fraction (NIST DLMF 8.17.22).
+Only numpy, because a node should not need scipy. Each tail is computed from its own side (never as
+one minus the other), so that 1e-30 stays 1e-30. The incomplete beta function is the modified Lentz
+evaluation of its continued fraction (NIST DLMF 8.17.22).
 
 >>> round(float(t_tail(2.228138852, 10)), 6)       # the tabled two-sided 5 % point of t(10)
 0.025
@@ -33,7 +33,7 @@ def log_gamma(x: npt.ArrayLike) -> Floats:
 
 
 def _beta(a: Floats, b: Floats, x: Floats, rest: Floats) -> Floats:
-    # `rest` is 1 - x, passed on its own because near 1 the difference has lost its digits.
+    # `rest` is 1 - x, passed separately because the difference loses its digits near 1.
     a, b, x, rest = np.broadcast_arrays(a, b, x, rest)
     shape = a.shape
     a, b, x, rest = (np.array(each, np.float64).ravel() for each in (a, b, x, rest))
@@ -75,7 +75,7 @@ def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
 
 
 def t_tail(t: npt.ArrayLike, df: npt.ArrayLike) -> Floats:
-    """P[T ≥ t] of Student's t with `df` degrees of freedom (not necessarily whole)."""
+    """P[T ≥ t] of Student's t with `df` degrees of freedom (need not be whole)."""
     values, degrees = np.broadcast_arrays(np.asarray(t, np.float64), np.asarray(df, np.float64))
     square = values**2
     beyond = 0.5 * _beta(
@@ -124,24 +124,24 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def benjamini_hochberg(p: npt.ArrayLike, tests: int | None = None) -> Floats:
-    """q per p: the smallest false-discovery rate at which it would be called.
+    """q per p: the smallest false discovery rate at which it is significant.
 
-    `tests` is how many were made in all, where the dull ones were left out of `p` (as if their
+    `tests` is the number of all tests, where uninteresting ones were left out of `p` (as if their
     p was 1). NaN stays NaN and does not count.
     """
     given = np.asarray(p, np.float64)
     q = np.full(given.shape, np.nan)
-    told = np.flatnonzero(~np.isnan(given))
-    if not len(told):
+    known = np.flatnonzero(~np.isnan(given))
+    if not len(known):
         return q
-    order = told[np.argsort(given[told], kind="stable")]
-    scaled = given[order] * (tests or len(told)) / np.arange(1, len(order) + 1)
+    order = known[np.argsort(given[known], kind="stable")]
+    scaled = given[order] * (tests or len(known)) / np.arange(1, len(order) + 1)
     q[order] = np.minimum.accumulate(scaled[::-1])[::-1].clip(0, 1)
     return q
 
 
 def simes(p: npt.ArrayLike) -> float:
-    """One p for "not all of these are chance", valid where they go up and down together."""
+    """One p for a group of tests (Simes), valid where they are positively correlated."""
     ordered = np.sort(np.asarray(p, np.float64))
     return float(min(1.0, np.min(ordered * len(ordered) / np.arange(1, len(ordered) + 1))))
 
@@ -153,21 +153,21 @@ class Blocks(NamedTuple):
     samples: npt.NDArray[np.int64]
 
 
-#: Blocks are added up to at most this many: a burst of some seconds is then one observation.
+#: Blocks are combined into at most this many: a burst of some seconds is then one observation.
 BATCHES = 24
-#: Below this many blocks on a side, or samples of an item on both, nothing is tested.
+#: With fewer blocks on a side, or fewer samples of an item on both, nothing is tested.
 LEAST_BLOCKS = 4
 LEAST_SAMPLES = 5
-#: Up to here the counts themselves are tested exactly; above, the blocks' variance says more.
+#: Counts up to this are tested exactly; above, the variance between blocks dominates.
 _EXACT = 2_000
 
 
 def difference_q(before: Blocks, after: Blocks) -> Floats:
     """q per item: has its share of the samples changed between the two sides?
 
-    The variance is the one between blocks of time, not of samples: ten samples of one burst are
-    one event, not ten. It is never taken to be smaller than independent samples would give, nor p
-    smaller than the exact test of the counts. NaN where too little was seen to test.
+    The variance is that between blocks of time, not samples: ten samples of one burst are one
+    event, not ten. It is never smaller than that of independent samples, and p is never smaller
+    than that of the exact test of the counts. NaN where there are too few samples to test.
     """
     items = before.counts.shape[1]
     p = np.full(items, np.nan)
@@ -185,7 +185,7 @@ def difference_q(before: Blocks, after: Blocks) -> Floats:
     df = variance**2 / (var_l**2 / df_l + var_r**2 / df_r + _TINY)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(share_r - share_l) / np.sqrt(variance)
-    # An item that is all of both sides has no variance and no difference.
+    # An item with all samples of both sides has no variance and no difference.
     t = np.nan_to_num(t, nan=0.0, posinf=0.0)
     by_blocks = np.minimum(1.0, 2 * t_tail(t, np.maximum(df, 1.0)))
     p[test] = np.maximum(by_blocks, _exact(left[test], right[test], n_left / (n_left + n_right)))
@@ -216,16 +216,16 @@ def _ratio(
     square = (strays**2).sum(axis=0)
     lag = (strays[1:] * strays[:-1]).sum(axis=0) / np.maximum(square, _TINY)
     lag = unbiased_lag(lag, blocks)
-    # A load that lasts longer than a block: its blocks repeat one another and are worth fewer.
+    # A load that lasts longer than a block: its blocks are correlated and count less.
     repeat = (1 + lag) / (1 - lag)
     variance = square * blocks / (blocks - 1) / total**2 * repeat
     return share, np.maximum(variance, floor), np.maximum(1.0, blocks / repeat - 1)
 
 
 def unbiased_lag(lag: Floats, number: int) -> Floats:
-    """The autocorrelation from one to the next: estimated from few, it is too small on average.
+    """The lag-1 autocorrelation without the bias of small samples.
 
-    Kendall 1954: by (1 + 3ρ)/n. Negative ones are taken for none.
+    Kendall 1954: it is too small by (1 + 3ρ)/n. Negative values count as zero.
     """
     return np.clip(lag + (1 + 3 * np.maximum(lag, 0.0)) / number, 0.0, 0.95)
 

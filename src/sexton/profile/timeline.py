@@ -1,8 +1,7 @@
-"""A stack's own timeline: how often what was chosen occurred in each column of time.
+"""The timeline of a selection: matching samples per column of time.
 
-The choice is a `Selection`: a function by its name, a task, a cgroup, or all of them. Beside it
-stands how many samples were taken at all, idle ones too, on the chosen cores: so a share can be
-given, and a column in which nothing was sampled is -1, never 0.
+The number of all samples on the chosen cores, idle ones included, is counted too: it gives the
+share, and a column without samples is -1, never 0.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from typing import Protocol
 import numpy as np
 
 from sexton.errors import CommandError
-from sexton.model.flame import Floats
-from sexton.model.profile import I64, Profile
+from sexton.model.profile import I64, Floats, Profile
 from sexton.profile.select import Selection, chosen_in, window
 
-#: More cannot be drawn, and hardly be read.
+#: More columns cannot be drawn.
 MOST_COLUMNS = 1_000_000
-#: Counters over all cores: 64 MB of them at most.
+#: Counters over all cores, at most 64 MB.
 MOST_COUNTERS = 4_000_000
 
 
 class Opened(Protocol):
-    """What is asked of an opened capture (`sexton.profile.opened.Opened`)."""
+    """The part of `sexton.profile.opened.Opened` used here."""
 
     @property
     def span_ns(self) -> tuple[int, int] | None: ...
@@ -36,9 +34,9 @@ class Opened(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """A row per core (`cpus` says which; -1: not told), or one for all where `cpus` is `None`.
+    """A row per core of `cpus` (-1: unknown), or one row for all if `cpus` is `None`.
 
-    `matched` are the chosen samples per column, -1 where none at all were taken; `sampled` are all.
+    `matched` counts matching samples per column, -1 without samples; `sampled` counts all.
     """
 
     start_ns: int
@@ -49,7 +47,7 @@ class Timeline:
 
     @property
     def shares(self) -> Floats:
-        """Chosen of all, per column; `NaN` where nothing was sampled."""
+        """Matching of all samples, per column; `NaN` where nothing was sampled."""
         shares = np.full(self.matched.shape, np.nan)
         there = self.sampled > 0
         shares[there] = self.matched[there] / self.sampled[there]
@@ -59,7 +57,7 @@ class Timeline:
 def timeline(
     opened: Opened, selection: Selection, column_ns: int, by_core: bool = False
 ) -> Timeline:
-    """Count the choice per column of `column_ns`, from the range's begin (or the capture's)."""
+    """Count per column of `column_ns`, from the start of the range (or of the capture)."""
     start, end = range_of(opened, selection)
     columns = max(-(-(end - start) // column_ns), 1)
     _refuse_many(columns, 1)
@@ -92,10 +90,10 @@ def timeline(
 
 
 def range_of(opened: Opened, selection: Selection) -> tuple[int, int]:
-    """The chosen range, filled up from the capture's own; `end` is exclusive."""
+    """The chosen range, completed from the capture; `end` is exclusive."""
     span = opened.span_ns
     if span is None:
-        raise CommandError("these samples tell no times, so there is no timeline of them")
+        raise CommandError("samples have no timestamps: cannot draw a timeline")
     start = span[0] if selection.start_ns is None else selection.start_ns
     end = span[1] + 1 if selection.end_ns is None else selection.end_ns
     return start, max(end, start + 1)
@@ -104,4 +102,4 @@ def range_of(opened: Opened, selection: Selection) -> tuple[int, int]:
 def _refuse_many(columns: int, rows: int) -> None:
     if columns > MOST_COLUMNS or columns * rows > max(MOST_COUNTERS, columns):
         what = f"{columns:,} columns" + (f" for each of {rows} cores" if rows > 1 else "")
-        raise CommandError(f"{what} are too many: choose wider ones, or a shorter span")
+        raise CommandError(f"{what} are too many: use wider columns or a shorter range")

@@ -153,7 +153,7 @@ class Decoder:
         return decode(read_raw(path), self._symbols[boot_id])
 
     def _named_by(self, boot_id: str) -> Symbols:
-        from sexton.profile.symbols.options import SymbolOptions
+        from sexton.profile.symbols import SymbolOptions
         from sexton.profile.symbols.symbols import Symbols
 
         kallsyms = self.directory / "stacks" / f"kallsyms-{boot_id}.gz"
@@ -176,7 +176,7 @@ class Decoder:
 
         pa.set_cpu_count(1)
         pa.set_io_thread_count(1)
-        from sexton.profile.keeping import kept, told
+        from sexton.profile.recorded import annex_facts, annex_tables
         from sexton.store.annex import free_name, home_of, write_annex
 
         if profile.facts.clock.kind not in ("monotonic", "none"):
@@ -190,10 +190,10 @@ class Decoder:
             "start": [edges[0], edges[0] + home.ahead_s],
             "end": [edges[1], edges[1] + home.ahead_s],
             "origin": list(origin),
-            "profile": told(profile),
+            "profile": annex_facts(profile),
         }
         name = free_name(home.path, origin.name)
-        whole = write_annex(home.path, name, header, kept(profile, heat))
+        whole = write_annex(home.path, name, header, annex_tables(profile, heat))
         return sum(path.stat().st_size for path in whole.iterdir())
 
 

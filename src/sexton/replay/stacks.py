@@ -23,14 +23,13 @@ import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.aligned import F64, Signal
-from sexton.model.heat import Heat
-from sexton.model.profile import I64, Bools, Frames, Kind, Profile, Tree
+from sexton.model.profile import I64, Bools, Frames, Heat, Kind, Profile, Tree
 from sexton.model.stack import StackCount
 from sexton.model.text import printable
 from sexton.model.window import Batch
-from sexton.profile.functions import outermost
+from sexton.profile.flame import outermost
 from sexton.profile.idle import idle_nodes, is_idle_function
-from sexton.profile.kept import Stacks, ends_of, read_profile, read_seconds
+from sexton.profile.recorded import Stacks, ends_of, read_profile, read_seconds
 from sexton.replay.span import Span
 from sexton.series.sums import Readings, Sums
 from sexton.store.annex import LONGEST_RAW_S, Annex

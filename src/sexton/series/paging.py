@@ -16,14 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from sexton.model.memory import VmCounter
 from sexton.model.window import Key, Window
-from sexton.series.rates import F64
+from sexton.series.rates import F64, Bools, Ints
 from sexton.series.steps import delta
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
@@ -45,6 +44,7 @@ _GROUPS = {
     "free": "nr_free_pages",
 }
 GROUPS = tuple(_GROUPS)
+_PLACE = {group: at for at, group in enumerate(GROUPS)}
 #: Everything of memory is read every second: further away it is another moment.
 NEAR_S = 2.0
 _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _GROUPS.items()))
@@ -100,56 +100,78 @@ def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
     return max(0, moved[f"every{what}"] - threads)
 
 
+class _Sums(Mapping[str, int]):
+    """One column of a table by group, where -1 is not there; nothing is copied for it."""
+
+    __slots__ = ("_at", "_table")
+
+    def __init__(self, table: Ints, at: int) -> None:
+        self._table, self._at = table, at
+
+    def __getitem__(self, group: str) -> int:
+        value = int(self._table[_PLACE[group], self._at])
+        if value < 0:
+            raise KeyError(group)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (group for group, at in _PLACE.items() if self._table[at, self._at] >= 0)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Readings(list[Reading]):
     """Readings, oldest first, with the steps between neighbours."""
+
+    def __init__(self, mono: F64, follows: Bools, sums: Ints) -> None:
+        times = zip(mono.tolist(), follows.tolist(), strict=True)
+        super().__init__(Reading(*each, _Sums(sums, at)) for at, each in enumerate(times))
+        self._mono, self._follows, self._sums = mono, follows, sums
 
     @cached_property
     def steps(self) -> list[PagingStep]:
         """Made once: several detectors go through a night of them."""
+        sums = self._sums
+        moved = np.diff(sums, axis=1)
+        moved[(moved < 0) | (sums[:, 1:] < 0) | (sums[:, :-1] < 0)] = -1
+        at = {group: moved[place] for group, place in _PLACE.items()}
+        threads = np.maximum(at["kswapd"], 0) + np.maximum(at["other"], 0)
+        every = np.maximum(at["every"] - threads, 0)
+        tasks = np.where(at["every"] >= 0, every, at["direct"]).tolist()
+        start, end = self._mono[:-1].tolist(), self._mono[1:].tolist()
         return [
-            between(before, after)
-            for before, after in pairwise(self)
-            if after.follows and after.mono_s > before.mono_s
+            PagingStep(start[k], end[k], _Sums(moved, k), tasks[k] if tasks[k] >= 0 else None)
+            for k in np.flatnonzero(self._follows[1:]).tolist()
         ]
 
 
 def readings(window: Window) -> Readings:
     """Every reading of the counters, oldest first."""
-    return window.keep("paging", lambda: Readings(_readings(window)))
+    return window.keep("paging", lambda: _readings(window))
 
 
-def _readings(window: Window) -> Iterator[Reading]:
+def _readings(window: Window) -> Readings:
     def wanted(key: Key) -> bool:
         return group_of(str(key[0])) is not None
 
+    mono: list[F64] = [np.empty(0)]
+    follows: list[Bools] = [np.empty(0, np.bool_)]
+    sums: list[Ints] = [np.empty((len(GROUPS), 0), np.int64)]
     for piece in window.columns(VmCounter, ("value",), wanted):
-        of = [group_of(str(thing[0])) for thing in piece.things]
-        groups = [group for group in GROUPS if group in of]
+        of = np.array([_PLACE[str(group_of(str(thing[0])))] for thing in piece.things])
         value = piece.values["value"]
-        sums = np.empty((len(groups), len(piece.mono)))
-        for at, group in enumerate(groups):
-            sums[at] = _sum(value[[row for row, mine in enumerate(of) if mine == group]])
-        times = zip(piece.mono.tolist(), piece.follows.tolist(), strict=True)
-        if not np.isnan(sums).any():  # by far the commonest, and it may be a night
-            counts = sums.astype(np.int64).T.tolist()
-            for (mono, follows), each in zip(times, counts, strict=True):
-                yield Reading(mono, follows, dict(zip(groups, each, strict=True)))
-            continue
-        for (mono, follows), some in zip(times, sums.T.tolist(), strict=True):
-            found = {
-                group: int(number)
-                for group, number in zip(groups, some, strict=True)
-                if number == number  # not NaN
-            }
-            if found:
-                yield Reading(mono, follows, found)
-
-
-def _sum(rows: F64) -> F64:
-    """Counters of one group added up; NaN where none of them is there."""
-    known = ~np.isnan(rows)
-    made: F64 = np.where(known.any(axis=0), np.where(known, rows, 0).sum(axis=0), np.nan)
-    return made
+        made = np.full((len(GROUPS), len(piece.mono)), -1, np.int64)
+        for place in np.unique(of).tolist():
+            mine = value[of == place]
+            known = ~np.isnan(mine)
+            total = np.where(known, mine, 0).sum(axis=0)
+            made[place] = np.where(known.any(axis=0), total, -1)
+        there = np.flatnonzero((made >= 0).any(axis=0))
+        mono.append(piece.mono[there])
+        follows.append(piece.follows[there])
+        sums.append(made[:, there])
+    return Readings(np.concatenate(mono), np.concatenate(follows), np.concatenate(sums, axis=1))
 
 
 def steps(found: Readings) -> list[PagingStep]:

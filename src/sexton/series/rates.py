@@ -33,6 +33,7 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 #: Readings come a little early or late: nine tenths of a limit in seconds is that limit.
 SLACK = 0.9
 #: Readings come every second; longer without any, and nothing was recorded. Of a table that is read

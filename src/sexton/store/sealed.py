@@ -234,9 +234,9 @@ def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[st
     """How a table's columns are encoded, as options of `pyarrow.parquet.ParquetWriter`.
 
     Identifiers repeat or count up, so their differences are almost nothing. Counters jump from
-    thing to thing: with 120 rows per thing that widened almost every block of 128 differences. Split into byte streams, the high bytes of neighbours are equal and compress to
-    nothing. In an hour a thing has 3,600 rows in a row; there, differences take a fifth less and
-    decode as fast.
+    thing to thing: with 120 rows per thing that widened almost every block of 128 differences.
+    Split into byte streams, the high bytes of neighbours are equal and compress to nothing. An hour
+    has 3,600 rows per thing; there, differences take a fifth less and decode as fast.
     """
     kind = tables().get(name)
     entity = () if kind is None else kind.entity

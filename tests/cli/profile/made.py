@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import Clock, Facts, Frames, Kind, Tree
-from sexton.model.spike import Grown, Spike, Spikes, SpikeStack
+from sexton.model.profile import Clock, Facts, Flame, FlameDifference, Frames, Kind, Tree
+from sexton.profile.spikes.spike import Grown, Spike, Spikes, SpikeStack
 from sexton.reports.text.profile_head import Capture, times_of
 
 #: Names that would leave their place if they could.

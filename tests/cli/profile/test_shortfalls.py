@@ -52,7 +52,7 @@ def test_lost_samples_are_told_below_a_picture_and_nothing_where_none_is_missing
     here = capture()
     assert shortfalls(here, 88) == []
     gone = replace(here, facts=replace(here.facts, lost=12, throttled=3))
-    lost = " LOST     12 samples lost by the kernel, throttled 3 times"
+    lost = " LOST     12 samples lost, throttled 3 times"
     assert shortfalls(gone, 88) == ["", lost]
 
 
@@ -70,6 +70,6 @@ def test_events_that_are_added_up_are_named_unless_one_is_chosen(tmp_path: Path,
 def test_that_events_are_added_up_is_a_problem_that_is_told(tmp_path: Path, capsys, what: str):
     text = tmp_path / "two.txt"
     text.write_text(TWO_EVENTS.format("cpu-clock", "page-faults"))
-    together = "2 events are counted together: cpu-clock, page-faults; --event takes one"
+    together = "2 events added up: cpu-clock, page-faults; choose one with --event"
     assert together in " ".join(out_of(capsys, what, text).split())
     assert together not in " ".join(out_of(capsys, what, text, "--event", "cpu-clock").split())

@@ -7,20 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sexton.model.flame import FunctionCount
-from sexton.model.profile import NO_CLOCK, Event, Kind
-from sexton.model.spike import Grown, Recurring, SpikeStack
+from sexton.model.profile import NO_CLOCK, Event, FunctionCount, Kind
+from sexton.profile.spikes.spike import Grown, Recurring, SpikeStack
 from sexton.reports.text.flame import difference_lines, flame_lines
 from sexton.reports.text.heat import (
     Grid,
-    Look,
+    Terminal,
     fewer_rows,
     heat_lines,
     marks_line,
     stretched,
 )
 from sexton.reports.text.profile import Contents, info_text, top_lines
-from sexton.reports.text.spikes import Asked, ranges, spikes_text
+from sexton.reports.text.spikes import Invocation, ranges, spikes_text
 from tests.cli.profile.made import (
     HOSTILE,
     START_NS,
@@ -31,12 +30,18 @@ from tests.cli.profile.made import (
     spikes,
 )
 
-PASTE = Asked("perf.data", 1)
+PASTE = Invocation("perf.data", 1)
 
 
-def told(*found, exit_code: int = 1, heat: Grid | None = None, look: Look | None = None, **more):
+def told(
+    *found, exit_code: int = 1, heat: Grid | None = None, look: Terminal | None = None, **more
+):
     return spikes_text(
-        capture(**more), spikes(*found), heat, Asked("perf.data", exit_code), look or Look()
+        capture(**more),
+        spikes(*found),
+        heat,
+        Invocation("perf.data", exit_code),
+        look or Terminal(),
     )
 
 
@@ -48,14 +53,14 @@ def test_a_spike_is_told_in_a_sentence_with_its_onset_on_the_wall(monkeypatch):
     text = told(spike())
     assert text.startswith("1 SPIKE  node-7   4 cores")
     flat = " ".join(text.split())
-    assert "From 02:01:07.32 for 4.7 s core 3 was 99 % busy (usually 12 %)" in flat
+    assert "Core 3 was 99 % busy (normally 12 %) for 4.7 s from 02:01:07.32" in flat
     assert "kubelet in mem_cgroup_css_rstat_flush, 0.20 % → 88.0 % of the time." in flat
-    assert "exit 1: something stood out" in text
+    assert "exit 1: spikes found" in text
 
 
 def test_without_a_wall_clock_times_are_from_the_start():
     text = told(spike(), clock=NO_CLOCK)
-    assert "From +67.32 for 4.7 s" in text
+    assert "for 4.7 s from +67.32" in text
     assert "no wall clock" in text
 
 
@@ -64,19 +69,25 @@ def test_the_next_command_chooses_the_spike():
 
 
 def test_lost_samples_are_always_told():
-    assert "12 samples lost by the kernel, throttled 3 times" in told(lost=12, throttled=3)
-    assert "no sample lost, never throttled" in told(exit_code=0)
-    assert "does not tell of lost samples" in told(lost=None, throttled=None)
+    assert "12 samples lost, throttled 3 times" in told(lost=12, throttled=3)
+    assert "no samples lost, not throttled" in told(exit_code=0)
+    assert "does not record lost samples" in told(lost=None, throttled=None)
 
 
 def test_nothing_found_and_cannot_tell_are_different_words():
-    assert told(exit_code=0).startswith("CALM  node-7")
+    assert told(exit_code=0).startswith("NO SPIKES  node-7")
     text = spikes_text(
-        capture(), spikes(problems=["too short to tell: 4 s"]), None, Asked("x", 3), Look()
+        capture(), spikes(problems=["too short: 4 s"]), None, Invocation("x", 3), Terminal()
     )
-    assert text.startswith("CANNOT TELL  node-7")
-    assert "too short to tell: 4 s" in text
-    assert "exit 3: could not tell" in text
+    assert text.startswith("INCONCLUSIVE  node-7")
+    assert "too short: 4 s" in text
+    assert "exit 3: inconclusive" in text
+
+
+def test_given_moments_without_a_difference_are_not_called_free_of_spikes():
+    text = spikes_text(capture(), spikes(), None, Invocation("x", 0, True), Terminal())
+    assert text.startswith("NO DIFFERENCE  node-7")
+    assert "exit 0: nothing differs significantly at the given times" in text
 
 
 def test_the_way_it_grew_is_told_before_other_stacks():
@@ -88,7 +99,7 @@ def test_the_way_it_grew_is_told_before_other_stacks():
 
 def test_a_spike_of_kernel_time_says_so():
     text = " ".join(told(spike(in_kernel=True, normal_kernel=0.05)).split())
-    assert "core 3 was 96 % in the kernel (usually 5 %)" in text
+    assert "Core 3 was 96 % in the kernel (normally 5 %)" in text
     assert "in the kernel 5 % → 96 %" in text
 
 
@@ -96,13 +107,13 @@ def test_habits_are_told_apart():
     habit = Recurring((2,), 10 * 10**9, True, 12, 0.85, 0.2, spike())
     found = spikes(spike())
     found = type(found)(found.spikes, 480, 4, 120, 0.01, [], (habit,), 1)
-    text = spikes_text(capture(), found, None, PASTE, Look())
-    assert "COMES BACK AGAIN AND AGAIN" in text
+    text = spikes_text(capture(), found, None, PASTE, Terminal())
+    assert "RECURRING" in text
     assert "core 2: every 10.0 s, 12 times, busy 20 % → 85 %, mem_cgroup" in text
 
 
 def test_weaker_spikes_are_counted_not_dropped():
-    assert "and 3 weaker ones" in told(*[spike()] * 9)
+    assert "and 3 weaker spikes" in told(*[spike()] * 9)
 
 
 def hostile_spikes():
@@ -119,7 +130,7 @@ def hostile_spikes():
 def test_hostile_names_are_escaped_everywhere_and_lines_keep_to_the_width(width: int):
     from sexton.model.text import printable
 
-    text = told(*hostile_spikes(), look=Look(width), host=HOSTILE[0], command=HOSTILE[5])
+    text = told(*hostile_spikes(), look=Terminal(width), host=HOSTILE[0], command=HOSTILE[5])
     assert all(printable(line) == line for line in text.splitlines())
     longest = max(len(line) for line in text.splitlines())
     assert longest <= max(width, 60) + 1
@@ -137,18 +148,18 @@ def grid(rows: int, columns: int) -> Grid:
 
 def test_not_sampled_is_blank_and_idle_is_not():
     values = np.array([[np.nan, 0.0, 5.0, 10.0]])
-    lines = list(heat_lines(Grid(values, ["0"], START_NS, 1.0), capture().times, Look()))
+    lines = list(heat_lines(Grid(values, ["0"], START_NS, 1.0), capture().times, Terminal()))
     assert lines[0] == "  0  .*@"
 
 
 def test_piped_pictures_are_plain_ascii():
-    for line in heat_lines(grid(6, 40), capture().times, Look()):
+    for line in heat_lines(grid(6, 40), capture().times, Terminal()):
         assert line.isascii()
         assert "\x1b" not in line
 
 
 def test_colours_draw_two_rows_a_line_and_end_plain():
-    lines = list(heat_lines(grid(5, 10), capture().times, Look(80, True)))
+    lines = list(heat_lines(grid(5, 10), capture().times, Terminal(80, True)))
     assert len(lines) == 3 + 1
     assert all(line.endswith("\x1b[0m") for line in lines[:3])
     assert "▀" in lines[1]
@@ -166,7 +177,7 @@ def test_many_cores_are_grouped_and_those_with_a_spike_are_not():
 
 def test_no_number_is_torn_from_its_unit():
     for width in range(40, 100):
-        lines = told(spike(), look=Look(width)).splitlines()
+        lines = told(spike(), look=Terminal(width)).splitlines()
         assert not any(line.strip().startswith(("% ", "s ")) for line in lines)
 
 
@@ -205,12 +216,12 @@ def test_a_change_is_told_once_where_it_comes_from():
 
 def test_no_significant_change_is_said():
     text = "\n".join(difference_lines(difference_of({"t;a": 5}, {"t;a": 6}, 0.5)))
-    assert "nothing changed significantly (3 stacks tested)" in text
+    assert "no significant change (3 stacks tested)" in text
 
 
 def test_what_could_not_be_tested_is_shown_and_said_to_be_so():
     text = "\n".join(difference_lines(difference_of({"t;a": 5}, {"t;b": 6}, np.nan)))
-    assert "nothing was tested" in text
+    assert "not tested (no timestamps" in text
     assert "0 %  100.0 %        -  b" in text
 
 
@@ -223,7 +234,7 @@ def test_functions_are_listed_with_where_they_are():
 def test_info_tells_of_a_capture_without_times_or_cores():
     none = replace(capture(clock=NO_CLOCK, host=None, cores=None, release=None), end_ns=None)
     held = Contents([(Event("samples"), 7)], [("a", 7)], [(-1, 7)], 3, 5, 0, 0)
-    text = info_text(none, held, Look())
-    assert "perf.data   no times in it · 7" in text.replace("46,560", "7")
-    assert "CORES    not told" in text
-    assert "none: samples have no times" in text
+    text = info_text(none, held, Terminal())
+    assert "perf.data   no timestamps · 7" in text.replace("46,560", "7")
+    assert "CORES    unknown" in text
+    assert "none: samples have no timestamps" in text

@@ -32,13 +32,11 @@ from sexton.explorer.files.profile import (
     packed_stacks,
     report_html,
 )
-from sexton.model.flame import Flame
-from sexton.model.heat import CELLS, Heat
 from sexton.model.lane import COLUMNS
-from sexton.model.profile import Event, Kind, Profile, Thread
-from sexton.model.spike import Grown, SpikeStack
+from sexton.model.profile import CELLS, Event, Flame, Heat, Kind, Profile, Thread
 from sexton.profile.heatmap import Heatmap
 from sexton.profile.select import ALL
+from sexton.profile.spikes.spike import Grown, SpikeStack
 from sexton.reports.svg.flame_picture import boxes_of
 from sexton.reports.svg.heat_svg import heat_svg, levels, palette, png
 from tests.cli.profile.made import (
@@ -183,7 +181,7 @@ def test_numbers_never_end_their_element(name: str):
 
 def test_a_page_without_spikes_says_so():
     page = report()
-    assert "CALM" in page
+    assert "NO SPIKES" in page
     assert "No spikes in 120 seconds on 4 cores." in page
 
 

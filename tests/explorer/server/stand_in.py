@@ -20,9 +20,8 @@ from sexton.errors import CommandError, StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.explorer.tiles.stacks_view import Seen
 from sexton.model.diagnosis import Diagnosis
-from sexton.model.flame import Flame
 from sexton.model.lane import COLUMNS, Marked, Strip, Table
-from sexton.model.profile import Frames, Kind, Tree
+from sexton.model.profile import Flame, Frames, Kind, Tree
 from tests.support.windows import make_window
 
 START, END = 1_700_000_000.0, 1_700_043_200.0

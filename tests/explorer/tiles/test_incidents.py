@@ -221,7 +221,7 @@ def test_stacks_are_all_busy_samples_of_the_recording(name: str):
     view = view_of(name)
     if "stacks" not in {each.id for each in view.lanes()}:
         pytest.skip("no stacks were recorded")
-    from sexton.profile.kept import read_heat
+    from sexton.profile.recorded import read_heat
 
     segments = Recording(path_of(name)).segments
     heats = [read_heat(annex) for segment in segments for annex in segment.annexes]

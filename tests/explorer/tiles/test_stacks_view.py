@@ -10,7 +10,7 @@ from sexton.errors import StoreError
 from sexton.explorer.tiles.stacks_view import Who
 from sexton.explorer.tiles.view import View
 from sexton.model.profile import Kind
-from sexton.profile.functions import functions
+from sexton.profile.flame import functions
 from sexton.profile.opened import open_profile
 from sexton.profile.select import Selection
 from tests.support.synthetic import small

@@ -6,8 +6,7 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
-from sexton.model.flame import Flame
-from sexton.model.profile import Profile
+from sexton.model.profile import Flame, Profile
 from sexton.profile.flame import flame_of
 from sexton.profile.select import Selection
 from tests.support.profiles import SECOND, Sample, profile_of

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from sexton.model.flame import Flame
-from sexton.model.profile import Frames, Kind, Tree
+from sexton.model.profile import Flame, Frames, Kind, Tree
 from sexton.model.text import printable
-from sexton.profile.export import flame_json, folded, pprof, script, speedscope
-from sexton.profile.export.about import About
-from sexton.profile.perf.wire import fields
+from sexton.profile.export import About, flame_json, folded, pprof, script, speedscope
+from sexton.profile.perf.protobuf import fields
 from tests.profile.export.made import HOSTILE, counted, lists, plain, whole
 from tests.support.profiles import Sample, profile_of
 

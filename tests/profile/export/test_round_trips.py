@@ -11,11 +11,10 @@ from hypothesis import given
 
 from sexton.model.profile import Kind, Profile
 from sexton.model.text import printable
-from sexton.profile.export import folded, pprof, script
-from sexton.profile.export.about import About
+from sexton.profile.export import About, folded, pprof, script
 from sexton.profile.export.script import safe_comm
-from sexton.profile.named import profile_of as named_profile
-from sexton.profile.perf.sniff import READERS, sniff
+from sexton.profile.files import READERS, sniff
+from sexton.profile.perf.named_samples import profile_of as named_profile
 from tests.profile.export.made import counted, lists, plain, whole
 from tests.support.profiles import profile_of
 
@@ -143,5 +142,5 @@ def map_later(seconds):
 def test_what_has_no_times_cannot_be_perf_script_text():
     from sexton.errors import CommandError
 
-    with pytest.raises(CommandError, match="made: tells no times, and perf script text needs them"):
+    with pytest.raises(CommandError, match="made: no timestamps; perf script text needs them"):
         list(script.from_profiles([(profile_of([], timed=False), None)]))

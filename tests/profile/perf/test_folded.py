@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sexton.errors import SourceMalformed
 from sexton.model.profile import Event, Kind, Thread
 from sexton.profile.perf import folded
-from sexton.profile.perf.named import MOST_FRAMES
+from sexton.profile.perf.named_samples import MOST_FRAMES
 from tests.fuzz.folded_target import one
 
 
@@ -64,7 +64,7 @@ def test_the_same_stack_twice_is_two_rows_of_one_stack():
 def test_decimals_are_rounded_and_told():
     named = read(b"a;b 1.5\na;c 2.4\na;d 7.\n")
     assert named.weight.tolist() == [2, 2, 7]
-    assert named.facts.problems == ["3 counts had decimals: rounded"]
+    assert named.facts.problems == ["3 counts with decimals: rounded"]
 
 
 def test_a_comment_in_front_is_no_stack_and_dos_lines_are_lines():
@@ -75,7 +75,7 @@ def test_a_comment_in_front_is_no_stack_and_dos_lines_are_lines():
 def test_lines_that_are_no_stack_are_counted():
     named = read(b"a;b 1\nnonsense\na;b -5\n 7\n\n")
     assert len(named) == 1
-    assert named.facts.problems == ["3 lines were no folded stack: left out"]
+    assert named.facts.problems == ["3 lines without a folded stack: skipped"]
 
 
 def test_gzipped_is_the_same_and_a_cut_one_gives_what_it_has():
@@ -84,7 +84,7 @@ def test_gzipped_is_the_same_and_a_cut_one_gives_what_it_has():
     assert stacks(read(packed)) == stacks(read(data))
     cut = read(packed[: len(packed) // 2])
     assert 10_000 < len(cut) < 50_000
-    assert "its gzip data ends too early" in cut.facts.problems[0]
+    assert "gzip data truncated" in cut.facts.problems[0]
 
 
 def test_gzip_members_follow_each_other():
@@ -98,22 +98,22 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     assert named.tasks == ("task",)
     assert len(named.stack_frame) == MOST_FRAMES
     assert named.names[named.stack_frame[0]] == f"f{MOST_FRAMES + 8}"
-    assert "1 stacks deeper" in named.facts.problems[0]
+    assert "1 stack deeper" in named.facts.problems[0]
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b"hello\n" * 200, b"\x00\x01\x02"])
 def test_what_has_no_stacks_is_refused_in_one_line(data):
-    with pytest.raises(SourceMalformed, match="no folded stacks in it"):
+    with pytest.raises(SourceMalformed, match="no folded stacks found"):
         read(data)
 
 
 def test_counts_too_large_to_add_are_refused():
-    with pytest.raises(SourceMalformed, match="line 5: its counts are too large"):
+    with pytest.raises(SourceMalformed, match="line 5: counts too large"):
         read(b"a;b 999999999999999999\n" * 5)
 
 
 def test_a_line_without_end_is_refused():
-    with pytest.raises(SourceMalformed, match="a line longer than"):
+    with pytest.raises(SourceMalformed, match="line longer than"):
         read(b"a;b 1\n" + b"x" * (3 << 20))
 
 

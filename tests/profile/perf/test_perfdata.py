@@ -247,7 +247,7 @@ def test_samples_without_times_stay_in_the_order_of_the_file(read):
     raw = read([raw_record(9, body, 2)] * 2, attrs=[(attr(sample_type=kind), ())])
     assert raw.columns.time_ns.tolist() == [0, 0]
     assert not raw.timed
-    assert raw.facts.problems == ["its samples have no times (recorded with --no-timestamp?)"]
+    assert raw.facts.problems == ["samples have no timestamps (recorded with --no-timestamp?)"]
 
 
 def test_what_perf_tells_beside_its_samples(read):
@@ -300,7 +300,7 @@ def test_several_events_are_told_apart_by_their_ids_and_the_dummy_is_left_out(re
     )
     assert raw.events == (Event("mine:u", hertz=97), Event("raw 0x1c2", period=97))
     assert raw.columns.event.tolist() == [1, 0]
-    assert raw.facts.problems == ["1 samples made no sense and are left out"]
+    assert raw.facts.problems == ["1 malformed sample skipped"]
 
 
 def event_desc(told: bytes, name: bytes, ids: tuple[int, ...]) -> bytes:

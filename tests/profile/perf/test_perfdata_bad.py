@@ -63,23 +63,23 @@ def refused(read, content: bytes) -> str:
 def test_other_byte_orders_and_versions_are_refused_with_what_to_do(read):
     assert "run `perf script` there" in refused(read, b"2ELIFREP" + bytes(200))
     assert "before 2010" in refused(read, b"PERFFILE" + bytes(200))
-    assert refused(read, b"comm 1/1 [000] 1.0:") == "no perf.data"
-    assert refused(read, b"") == "no perf.data"
-    assert refused(read, b"PERFILE2\x68") == "cut off in its head, after 9 bytes"
+    assert refused(read, b"comm 1/1 [000] 1.0:") == "not a perf.data file"
+    assert refused(read, b"") == "not a perf.data file"
+    assert refused(read, b"PERFILE2\x68") == "truncated in its header, after 9 bytes"
 
 
 @pytest.mark.parametrize(
     ("at", "value", "detail"),
     [
-        (8, 105, "its head claims 105 bytes and not 104"),
-        (16, 0, "describes no event"),
-        (16, 1 << 40, "describes no event"),
+        (8, 105, "header size is 105 bytes, expected 104"),
+        (16, 0, "no readable event description in the header"),
+        (16, 1 << 40, "no readable event description in the header"),
         (24, 1 << 60, "outside the file"),
-        (32, 0, "describes no event"),
-        (32, 1 << 50, "describes no event"),
+        (32, 0, "no readable event description in the header"),
+        (32, 1 << 50, "no readable event description in the header"),
         (32, 144 * 4000, "outside the file"),
-        (40, 1 << 60, "its data begin outside the file"),
-        (40, 0, "its data begin outside the file"),
+        (40, 1 << 60, "data section starts outside the file"),
+        (40, 0, "data section starts outside the file"),
     ],
 )
 def test_a_head_that_claims_what_is_not_there_is_refused(read, at, value, detail):
@@ -93,7 +93,7 @@ def test_ids_that_would_take_more_than_the_file_are_refused(read):
     struct.pack_into("<QQ", content, HEADER + 128, 0, len(content))
     assert len(read(bytes(content)).columns.time_ns) == 20
     struct.pack_into("<QQ", content, HEADER + 128, 0, 1 << 62)
-    assert "the ids of its events" in refused(read, bytes(content))
+    assert "event ids lie outside the file" in refused(read, bytes(content))
 
 
 def test_a_file_cut_off_anywhere_is_read_as_far_as_it_goes(read):
@@ -112,7 +112,7 @@ def test_a_file_cut_off_anywhere_is_read_as_far_as_it_goes(read):
             continue
         expected = sum(end - start >= len(b"".join(records[: n + 3])) for n in range(3))
         assert len(raw.columns.time_ns) == expected
-        assert any("cut off" in problem for problem in raw.facts.problems)
+        assert any("truncated" in problem for problem in raw.facts.problems)
         assert raw.facts.host is None
 
 
@@ -120,7 +120,7 @@ def test_damage_in_the_middle_leaves_what_was_before(read):
     raw = read(perf_data([DATA, bytes(64), DATA]))
     assert len(raw.columns.time_ns) == 20
     place = len(perf_data([DATA]))
-    assert raw.facts.problems == [f"damaged at byte {place:,}: what follows is left out"]
+    assert raw.facts.problems == [f"damaged at byte {place:,}: the rest is skipped"]
 
 
 def test_a_file_of_which_nothing_can_be_read_is_refused(read):
@@ -130,7 +130,7 @@ def test_a_file_of_which_nothing_can_be_read_is_refused(read):
 def test_a_killed_perfs_file_is_read_to_its_end(read):
     raw = read(perf_data(RECORDS, data_size=0))
     assert len(raw.columns.time_ns) == 20
-    assert "perf did not live to close this file" in raw.facts.problems[0]
+    assert "perf was killed while writing this file" in raw.facts.problems[0]
 
 
 def test_a_file_whose_head_the_recorder_mended_is_read(tmp_path):
@@ -158,8 +158,8 @@ def test_samples_and_records_shorter_than_themselves_are_counted(read):
     raw = read(perf_data([*short, *RECORDS]))
     assert len(raw.columns.time_ns) == 20
     assert raw.facts.problems == [
-        "1 samples made no sense and are left out",
-        "2 records of tasks or maps made no sense; left out",
+        "1 malformed sample skipped",
+        "2 malformed task or map records skipped",
     ]
 
 
@@ -169,8 +169,8 @@ def test_events_whose_samples_cannot_be_told_apart_are_refused(read):
 
 
 def test_a_pipe_that_describes_no_event_is_refused(read):
-    assert "describes no event" in refused(read, struct.pack("<8sQ", b"PERFILE2", 16))
-    assert "describes no event" in refused(read, piped(RECORDS)[:16] + DATA)
+    assert "no event description" in refused(read, struct.pack("<8sQ", b"PERFILE2", 16))
+    assert "no event description" in refused(read, piped(RECORDS)[:16] + DATA)
 
 
 @pytest.mark.parametrize("make", [compressed, compressed2])
@@ -200,7 +200,7 @@ def test_a_compressed_stream_that_breaks_is_read_up_to_there(read):
     raw = read(perf_data([first, compressed(b"\xff" * 64)]))
     assert len(raw.columns.time_ns) > 0
     assert "damaged" in raw.facts.problems[0]
-    assert "not whole" in raw.facts.problems[1]
+    assert "incomplete" in raw.facts.problems[1]
 
 
 def test_a_few_bytes_cannot_fill_the_disk(read):
@@ -224,7 +224,7 @@ def test_a_fork_bomb_of_maps_stays_bounded(read):
         many.append(mmap2(pid, 0x1000 * pid, 0x1000, b"/y", time=pid))
         many.append(sample(5000, pid, [USER_MARK, 0x1000 * pid]))
     raw = read(perf_data(many))
-    assert "too many mappings: some processes are left without" in raw.facts.problems
+    assert "too many mappings: some processes have none" in raw.facts.problems
     assert sum(len(space.maps) for space in raw.spaces) < 1_100_000
 
 

@@ -125,7 +125,7 @@ def test_nothing_is_left_open(tmp_path):
 def test_what_is_no_file_is_said(tmp_path):
     with pytest.raises(SourceAbsent):
         read_raw(tmp_path / "nothing")
-    with pytest.raises(SourceMalformed, match="a directory without perf's file"):
+    with pytest.raises(SourceMalformed, match="directory without perf's file `data`"):
         read_raw(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SourceMalformed, match="not a regular file"):

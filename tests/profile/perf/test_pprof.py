@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sexton.errors import SourceMalformed
 from sexton.model.profile import Event, Kind, Thread
 from sexton.profile.perf import pprof
+from sexton.profile.perf.protobuf import number, text
 from sexton.profile.perf.stream import Bounds
-from sexton.profile.perf.wire import number, text
 from tests.fuzz.pprof_target import one
 from tests.support.pprof import packed, small
 
@@ -55,7 +55,7 @@ def test_kind_and_module_come_from_the_mapping():
 def test_samples_are_counted_and_the_rest_is_named():
     named = read(small())
     assert named.events == (Event("samples", hertz=97),)
-    assert named.facts.problems == ["counted here: samples (count); not cpu (nanoseconds)"]
+    assert named.facts.problems == ["sample type samples (count) used; ignored: cpu (nanoseconds)"]
 
 
 def test_without_samples_the_profiles_default_is_taken_then_the_last_type():
@@ -86,22 +86,22 @@ def test_negative_values_are_left_out_and_told():
     sample = text(2, text(1, b"\x01") + text(2, packed(-5, -50)))
     named = read(small() + sample)
     assert len(named) == 2
-    assert "1 negative values" in named.facts.problems[-1]
+    assert "1 negative value (a difference of profiles?): skipped" in named.facts.problems[-1]
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no pprof profile"),
+        (b"", "not a pprof profile"),
         (b"hello world, this is no profile", "corrupt"),
-        (small()[:-3], "cut or corrupt"),
-        (small() + text(2, text(1, b"\x55") + text(2, b"\x01")), "location 85, which is not there"),
-        (small() + text(5, number(1, 9) + number(2, 99)), "string 99, which is not there"),
-        (small() + b"\x0b", "no protocol buffer"),
-        (small() + b"\x08" + b"\xff" * 11, "no protocol buffer"),
+        (small()[:-3], "truncated or corrupt"),
+        (small() + text(2, text(1, b"\x55") + text(2, b"\x01")), "refers to missing location 85"),
+        (small() + text(5, number(1, 9) + number(2, 99)), "refers to missing string 99"),
+        (small() + b"\x0b", "not a protocol buffer"),
+        (small() + b"\x08" + b"\xff" * 11, "not a protocol buffer"),
         (small() + text(2, text(1, b"\x01") + text(2, packed(2**62, 1))), "too large to add"),
-        (gzip.compress(small(), mtime=0)[:-8] + b"\x00" * 8, "its gzip data is corrupt"),
-        (gzip.compress(small(), mtime=0)[:-90], "past the end|within a number|no pprof profile"),
+        (gzip.compress(small(), mtime=0)[:-8] + b"\x00" * 8, "corrupt gzip data"),
+        (gzip.compress(small(), mtime=0)[:-90], "past the end|mid-number|not a pprof profile"),
     ],
     ids=range(10),
 )
@@ -112,7 +112,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(data, reason):
 
 
 def test_stacks_that_would_grow_far_beyond_the_file_are_refused(monkeypatch):
-    monkeypatch.setattr("sexton.profile.perf.named.MOST_STACKED", 50_000)
+    monkeypatch.setattr("sexton.profile.perf.named_samples.MOST_STACKED", 50_000)
     deep = text(4, number(1, 4) + b"".join(text(4, number(1, 1)) for _ in range(2000)))
     many = b"".join(
         text(2, text(1, packed(*([1] * n), 4)) + text(2, b"\x01\x01")) for n in range(1, 60)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sexton.errors import SextonError, SourceMalformed
 from sexton.model.profile import Clock, Event, Kind, Thread
 from sexton.profile.perf import script_text
-from sexton.profile.perf.named import MOST_FRAMES
+from sexton.profile.perf.named_samples import MOST_FRAMES
 from tests.fuzz.script_text_target import one
 from tests.support.fixtures import FIXTURES
 
@@ -230,7 +230,7 @@ def test_samples_in_any_order_and_with_lines_in_between_are_all_counted():
     )
     named = read(data + b"a 1 [000] 4.000000: c: \n\tffff f (/x)\n\n")
     assert stacks(named) == Counter({("b", "g"): 3, ("a", "f"): 2})
-    assert named.facts.problems == ["1 lines were no part of a sample: left out"]
+    assert named.facts.problems == ["1 line outside any sample: skipped"]
 
 
 def test_a_sample_without_any_function_is_still_one():
@@ -240,12 +240,12 @@ def test_a_sample_without_any_function_is_still_one():
 
 def test_text_without_samples_is_refused_in_one_line():
     for data in (b"", b"\n\n\n", b"# hostname : x\n", b"hello\nworld\n", b"\x00" * 100):
-        with pytest.raises(SourceMalformed, match=r"^capture.txt: no sample of perf script in it$"):
+        with pytest.raises(SourceMalformed, match=r"^capture.txt: no perf script samples found$"):
             read(data)
 
 
 def test_a_line_without_end_is_refused_and_not_kept():
-    with pytest.raises(SourceMalformed, match=r"a line longer than 1\.0 MiB"):
+    with pytest.raises(SourceMalformed, match=r"line longer than 1\.0 MiB"):
         read(b"a 1 [000] 1.000000: c: \n\tffff f" + b"x" * (6 << 20))
 
 
@@ -274,16 +274,16 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     named = read(b"a 1 [000] 1.000000: c: \n" + chain + b"\n")
     assert len(named.stack_frame) == MOST_FRAMES
     assert named.names[named.stack_frame[0]] == "f0"
-    assert "1 stacks deeper than 2,048 frames" in named.facts.problems[0]
+    assert "1 stack deeper than 2,048 frames" in named.facts.problems[0]
 
 
 def test_a_time_beyond_all_clocks_is_refused():
-    with pytest.raises(SourceMalformed, match="too large"):
+    with pytest.raises(SourceMalformed, match="sample timestamp out of range"):
         read(b"a 1 [000] 9999999999.000000: c: \n\n")
 
 
 def test_what_is_remembered_is_bounded_and_forgetting_changes_nothing(monkeypatch):
-    monkeypatch.setattr(script_text, "_MOST_REMEMBERED", 3000)
+    monkeypatch.setattr(script_text, "_MOST_CACHED", 3000)
     monkeypatch.setattr(script_text, "_MOST_LINES", 5)
     assert stacks(read(text("default"))) == stacks(read(text("header")))
     assert comms(read(text("oneline"))) == NAMES

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.profile.perf import native
-from sexton.profile.perf.walk import BadRecord, Columns, Layout, Since, Walker, walker
-from sexton.profile.perf.walk_native import NativeWalker
+from sexton.profile.perf.native import NativeWalker
+from sexton.profile.perf.walk import BadRecord, Columns, Layout, Since, Walker, plan_of, walker
 from sexton.profile.perf.walk_numpy import NumpyWalker
-from sexton.profile.perf.walk_plan import plan_of
 from tests.support.examples import examples
 
 from . import walk_cases as cases
@@ -227,7 +226,7 @@ class TestEither:
 
 
 def test_events_that_keep_their_ids_at_different_places_are_refused():
-    with pytest.raises(ValueError, match="different places"):
+    with pytest.raises(ValueError, match="events have their ids at different offsets"):
         walker([PLAIN, PLAIN._replace(sample_type=0x2001E7 | cases.IDENTIFIER)], NOBODY, NOBODY)
 
 

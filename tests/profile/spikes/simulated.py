@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.heat import CELLS, Heat
-from sexton.model.profile import Event, Facts, Frames, Kind, Profile, Thread, Tree
+from sexton.model.profile import CELLS, Event, Facts, Frames, Heat, Kind, Profile, Thread, Tree
 from sexton.profile.heat import heat_of, within
 
 HERTZ = 97

@@ -67,7 +67,7 @@ def test_work_that_changes_at_the_same_load_is_found_by_its_function() -> None:
     capture = simulate(np.random.default_rng(0), steady(1, 200, 0.5), stalls)
     assert find(capture, SpikeOptions()).spikes == ()
     (spike,) = find(capture, SpikeOptions(at=instants(108.0))).spikes
-    assert "no core deviates by its load" in spike.note
+    assert "no core deviates in load" in spike.note
     assert spike.grew[0].name == "mem_cgroup_iter"
     assert spike.q == spike.grew[0].q
 
@@ -86,8 +86,8 @@ def test_events_outside_of_the_capture_are_named() -> None:
     capture = simulate(np.random.default_rng(0), steady(2, 200, 0.3), (Stall(1, 96.0, 3.0),))
     found = find(capture, SpikeOptions(at=instants(-30.0, 100.0, 260.5)))
     assert found.problems == [
-        "an event lies outside of the capture, 30 s before the beginning",
-        "an event lies outside of the capture, 61 s after the end",
+        "event outside the capture, 30 s before its start",
+        "event outside the capture, 61 s after its end",
     ]
     assert [spike.cpus for spike in found.spikes] == [(1,)]
     assert found.spikes[0].events == instants(100.0)
@@ -100,8 +100,8 @@ def test_too_short_a_capture_for_calm_windows_is_said() -> None:
     capture = simulate(np.random.default_rng(0), steady(2, 30, 0.3))
     found = find(capture, SpikeOptions(at=instants(15.0)))
     assert found.spikes == ()
-    assert found.problems == ["too short to tell: only 1 calm windows of 12 s"]
-    assert found.cells == 0  # "could not tell" is no "nothing stood out"
+    assert found.problems == ["too short: only 1 calm window of 12 s"]
+    assert found.cells == 0  # "inconclusive" is no "no spikes"
     short = SpikeOptions(at=instants(15.0), window_ns=(2 * SECOND, SECOND))
     assert find(capture, short).problems == []
 

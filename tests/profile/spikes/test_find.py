@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from sexton.model.heat import Heat, no_heat
-from sexton.model.profile import Kind, Profile
-from sexton.model.spike import Spike
+from sexton.model.profile import Heat, Kind, Profile, empty_heat
 from sexton.profile.spikes import SpikeOptions, find
+from sexton.profile.spikes.spike import Spike
 
 from .simulated import FIRST, SECOND, Simulated, Stall, Wander, bursty, periodic, simulate, steady
 
@@ -137,7 +136,7 @@ def test_a_core_that_is_always_full_in_the_kernel_can_hide_a_spike_and_that_is_s
     found = find(simulate(np.random.default_rng(0), steady(2, 120, 0.2), (full,)), SpikeOptions())
     assert found.spikes == ()
     (problem,) = found.problems
-    assert problem.startswith("on 1 of 2 cores nothing could stand out")
+    assert problem.startswith("on 1 of 2 cores no spike could be significant")
 
 
 def test_the_strongest_come_first_and_only_so_many_are_told() -> None:
@@ -157,7 +156,7 @@ def test_lost_seconds_are_said_and_are_neither_idle_nor_spikes() -> None:
     found = find(capture, SpikeOptions())
     (spike,) = found.spikes
     assert at(spike) == pytest.approx((60.0, 66.0), abs=0.15)
-    assert "some of its seconds were lost" in spike.note
+    assert "some seconds were not sampled" in spike.note
     assert found.problems == ["3 of 240 core-seconds were not sampled"]
 
 
@@ -196,10 +195,10 @@ def test_a_counter_that_stands_still_in_sleep_tells_sleep_by_its_silence() -> No
 def test_ten_seconds_work_or_it_is_said_that_they_are_too_few() -> None:
     short = simulate(np.random.default_rng(0), steady(2, 5, 0.02))
     (problem,) = find(short, SpikeOptions()).problems
-    assert problem.startswith("too short to tell: 5 s of 2 cores")
+    assert problem.startswith("too short: 5 s on 2 cores")
     many = simulate(np.random.default_rng(1), steady(64, 10, 0.3))
     (problem,) = find(many, SpikeOptions(fdr=1e-6)).problems
-    assert problem.startswith("too short to tell: 10 s of 64 cores, nothing could stand out")
+    assert problem.startswith("too short: 10 s on 64 cores, no spike could be significant")
     works = simulate(np.random.default_rng(0), steady(2, 10, 0.02), (Stall(1, 4.3, 2.6),))
     (spike,) = find(works, SpikeOptions()).spikes
     assert spike.grew[0].name == "mem_cgroup_iter"
@@ -211,15 +210,15 @@ def test_nothing_to_look_at_is_said() -> None:
         hertz = None
 
         def heats(self, start_ns: int | None, end_ns: int | None) -> Iterator[Heat]:
-            yield no_heat()
+            yield empty_heat()
 
         def profiles(self, start_ns: int | None, end_ns: int | None) -> Iterator[Profile]:
             yield from ()
 
-    assert find(Untimed(), SpikeOptions()).problems == ["nothing to look at: no sample has a time"]
+    assert find(Untimed(), SpikeOptions()).problems == ["no data: samples have no timestamps"]
     capture = simulate(np.random.default_rng(0), steady(2, 20, 0.1))
     (problem,) = find(capture, SpikeOptions(cpus=frozenset({7}))).problems
-    assert problem == "nothing to look at: no sample is of the chosen cores"
+    assert problem == "no data: no samples on the chosen cores"
 
 
 def test_times_that_make_no_sense_take_no_memory() -> None:
@@ -229,7 +228,7 @@ def test_times_that_make_no_sense_take_no_memory() -> None:
     far[-1] = 1 << 40
     broken = Heat(far, heat.cpu, heat.samples, heat.busy, heat.kernel, heat.cells)
     (problem,) = find(Simulated(capture.profile, broken), SpikeOptions()).problems
-    assert problem == "nothing to look at: the times of the samples span months"
+    assert problem == "no data: timestamps span months"
 
 
 def test_an_event_is_looked_at_alone() -> None:
@@ -237,7 +236,7 @@ def test_an_event_is_looked_at_alone() -> None:
     (spike,) = find(capture, SpikeOptions(event="cpu-clock")).spikes
     assert at(spike)[0] == pytest.approx(50.1, abs=0.1)
     none = find(capture, SpikeOptions(event="cycles"))
-    assert none.problems == ["nothing to look at: no sample has a time"]
+    assert none.problems == ["no data: samples have no timestamps"]
 
 
 def test_a_stall_on_a_core_with_a_cron_job_is_told_beside_it() -> None:
@@ -272,5 +271,5 @@ def test_a_long_stall_is_looked_into_at_its_beginning() -> None:
     capture = simulate(np.random.default_rng(1), busy, (Stall(0, 900.5, 100.0),))
     (spike,) = find(capture, SpikeOptions()).spikes
     assert at(spike) == pytest.approx((900.5, 1000.5), abs=0.1)
-    assert "stacks of its first 60 s" in spike.note
+    assert "stacks of the first 60 s" in spike.note
     assert spike.grew[0].name == "mem_cgroup_iter"

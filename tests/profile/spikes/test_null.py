@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sexton.model.heat import Heat
+from sexton.model.profile import Heat
 from sexton.profile.spikes import SpikeOptions, find
 from sexton.profile.spikes.grid import grid_of
-from sexton.profile.spikes.runs import stand_out
+from sexton.profile.spikes.runs import find_outliers
 
 from .simulated import FIRST, HERTZ, Wander, bursty, periodic, simulate, steady
 
@@ -68,7 +68,7 @@ def test_a_usual_load_has_no_spikes(load: Load, allowed: int) -> None:
     for seed in range(RUNS):
         random = np.random.default_rng(seed)
         grid = grid_of([heat_of_load(random, load(random))], None, HERTZ)
-        false += bool(stand_out(grid, 0.01).rare)
+        false += bool(find_outliers(grid, 0.01).rare)
     assert false <= allowed
 
 
@@ -107,8 +107,8 @@ def test_a_day_rising_and_falling_on_many_cores_has_no_spikes_and_a_long_burn_ha
         )
     )
     quiet = grid_of([heat_of_load(random, busy)], None, HERTZ)
-    assert stand_out(quiet, 0.01).rare == []
+    assert find_outliers(quiet, 0.01).rare == []
     busy[3, 7000:7500] = 0.98
-    burnt = stand_out(grid_of([heat_of_load(random, busy)], None, HERTZ), 0.01)
+    burnt = find_outliers(grid_of([heat_of_load(random, busy)], None, HERTZ), 0.01)
     assert [run.core for run in burnt.rare] == [3]
     assert (burnt.rare[0].start, burnt.rare[0].end) == pytest.approx((7000, 7500), abs=2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SextonError
 from sexton.profile.symbols.elf import Section
-from sexton.profile.symbols.gopclntab import go_functions
+from sexton.profile.symbols.symtab import go_functions
 
 FUNCTIONS = [(0x1000, b"runtime.text"), (0x1040, b"main.main"), (0x10C0, b"main.(*T).go")]
 END = 0x1100

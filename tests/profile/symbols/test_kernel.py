@@ -7,10 +7,10 @@ import gzip
 import pytest
 
 from sexton.profile.perf.raw import KernelFacts
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols import kernel as kernels
 from sexton.profile.symbols.cache import Cache
-from sexton.profile.symbols.kernel import Kernels, Wanted
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols.kernel import CaptureKernel, Kernels
 
 TEXT = b"""ffffffff81000000 T _text
 ffffffff81000100 T sys_read
@@ -45,7 +45,7 @@ def here(tmp_path, monkeypatch):
 
 def named(facts_, *, options=None, release="6.1.0", capture="", at=0xFFFFFFFF81000104):
     found = Kernels(options or SymbolOptions(), Cache(None))
-    table = found.table(Wanted(facts_, release, capture))
+    table = found.table(CaptureKernel(facts_, release, capture))
     if table is None:
         return None, found.problems()
     symbol = table.find([at])
@@ -80,11 +80,11 @@ def test_without_a_build_id_release_and_address_must_both_agree(here):
 def test_a_capture_cut_off_before_it_told_its_kernel_is_named_by_one_of_the_same_text(here):
     name, (problem,) = named(facts(build_id=None), release=None)
     assert name == "sys_read"
-    assert "which kernel was recorded is not told" in problem
+    assert "the capture does not name its kernel" in problem
     for other in (facts(end=END + 64, build_id=None), facts(end=None, build_id=None)):
         name, (problem,) = named(other, release=None)
         assert name is None
-        assert "nothing proves" in problem
+        assert "cannot confirm that the running kernel was recorded" in problem
 
 
 def test_where_kernels_never_move_the_end_of_the_text_tells_builds_apart(here, tmp_path):
@@ -153,7 +153,7 @@ def test_an_unpacked_snapshot_is_kept_and_found_again_until_it_changes(here, tmp
     cache = Cache(str(tmp_path / "cache"))
 
     def names():
-        table = Kernels(options, cache).table(Wanted(facts(), None, ""))
+        table = Kernels(options, cache).table(CaptureKernel(facts(), None, ""))
         return table.names(table.find([0xFFFFFFFF81000104]))
 
     assert names() == ["sys_read"]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sexton.profile.perf.raw import MappedFile
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import Cache
-from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.programs import Programs
 from tests.profile.symbols.programs_of_ours import build, mapped, name_at, run
 
@@ -171,8 +171,7 @@ def test_a_fifo_a_device_and_junk_at_the_told_path_are_told_as_problems(tmp_path
         assert len(found.table(MappedFile(str(path), "ab" * 20))) == 0
     lines = found.problems()
     assert any(
-        line.endswith("no ELF files that could be read, so their functions are [unknown]")
-        for line in lines
+        line.endswith("not readable as ELF, so their functions are [unknown]") for line in lines
     )
     assert any(f"{tmp_path}/fifo" in line for line in lines)
 
@@ -186,7 +185,7 @@ def test_another_file_of_the_same_name_in_a_directory_is_not_said_to_have_change
     for name in ("load", "junk"):
         assert len(found.table(mapped(program)._replace(path=f"/nowhere/{name}"))) == 0
     (line,) = found.problems()
-    assert line.startswith("/nowhere/load, /nowhere/junk: not here")
+    assert line.startswith("/nowhere/load, /nowhere/junk: not found")
 
 
 def test_no_descriptor_is_left_open_however_many_processes_are_asked(program):
@@ -209,7 +208,7 @@ def test_hostile_names_are_escaped_in_what_is_told_and_many_are_counted():
     for number in range(5):
         found.table(MappedFile(f"/no/\x1b[2J{number}", "ab" * 20))
     (line,) = found.problems()
-    assert line.startswith("/no/\\x1b[2J0, /no/\\x1b[2J1, /no/\\x1b[2J2 and 2 more: not here")
+    assert line.startswith("/no/\\x1b[2J0, /no/\\x1b[2J1, /no/\\x1b[2J2 and 2 more: not found")
 
 
 @pytest.mark.root

@@ -12,7 +12,7 @@ import pytest
 from sexton.host.reader import LiveFiles
 from sexton.model.profile import Facts
 from sexton.profile.perf.raw import KernelFacts, MappedFile
-from sexton.profile.symbols.options import SymbolOptions
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.running import innermost_pid, kernel_build_id, own_vdso, started_wall_s
 from sexton.profile.symbols.symbols import Symbols
 from tests.profile.symbols.programs_of_ours import name_of
@@ -38,22 +38,22 @@ def test_a_living_process_is_asked_and_one_that_began_later_has_only_its_number(
     with open(path, "w") as file:
         file.write(MAP)
     try:
-        assert name_of(symbols().made(child, time.time()), 0x7F0000001010) == "fold file.js:1"
+        assert name_of(symbols().jit(child, time.time()), 0x7F0000001010) == "fold file.js:1"
         assert abs(started_wall_s(LiveFiles(), child) - time.time()) < 30
     finally:
         os.unlink(path)
-    assert len(symbols().made(child, None)) == 0
+    assert len(symbols().jit(child, None)) == 0
 
 
 def test_a_map_in_a_named_directory_is_found(tmp_path):
     (tmp_path / "perf-999999999.map").write_text(MAP)
-    found = symbols(directories=(str(tmp_path),)).made(999999999, None)
+    found = symbols(directories=(str(tmp_path),)).jit(999999999, None)
     assert name_of(found, 0x7F0000001010) == "fold file.js:1"
 
 
 def test_a_fifo_in_the_place_of_a_map_is_passed_over(tmp_path):
     os.mkfifo(tmp_path / "perf-999999999.map")
-    assert len(symbols(directories=(str(tmp_path),)).made(999999999, None)) == 0
+    assert len(symbols(directories=(str(tmp_path),)).jit(999999999, None)) == 0
 
 
 @pytest.mark.root
@@ -73,7 +73,7 @@ def test_a_containers_map_is_found_in_its_own_tree_under_its_own_number(tmp_path
         own = innermost_pid(LiveFiles(), pid)
         assert own != pid
         (tmp_path / "tmp" / f"perf-{own}.map").write_text(MAP)
-        assert name_of(symbols().made(pid, None), 0x7F0000001010) == "fold file.js:1"
+        assert name_of(symbols().jit(pid, None), 0x7F0000001010) == "fold file.js:1"
     finally:
         os.killpg(running.pid, 9)
         running.wait()

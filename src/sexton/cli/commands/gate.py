@@ -259,25 +259,25 @@ def _report(gate: Gate, form: str, screen: bool = False) -> str:
 
 
 def _write_report(gate: Gate, form: str, path: str) -> None:
-    from sexton.cli.profile.output import give_text, written
+    from sexton.cli.profile.capture import emit_text, report_written
 
-    give_text(_report(gate, form), path)
-    written(path)
+    emit_text(_report(gate, form), path)
+    report_written(path)
 
 
 def _write_kubelet(host: Host, out: str) -> None:
     """Write the corrected configuration; of several the first that could be parsed."""
     import sys
 
-    from sexton.cli.profile.output import give_text, written
+    from sexton.cli.profile.capture import emit_text, report_written
     from sexton.model.text import printable
     from sexton.prevent.kubelet import corrected, inspect
 
     for file in inspect(host):
         text = corrected(file)
         if text is not None:
-            give_text(text, out)
-            written(out)
+            emit_text(text, out)
+            report_written(out)
             return
     print(
         f"sexton: {printable(out)} not written: no readable kubelet configuration found",

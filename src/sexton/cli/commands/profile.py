@@ -1,18 +1,18 @@
-"""Drop any perf capture here: which seconds stand out, and which functions grew in them?
+"""Analyse a perf capture: which seconds stand out, and which functions grew in them?
 
-  sexton profile perf.data                        the spikes; no range to choose by eye
+  sexton profile perf.data                        find spikes; no need to pick a range by eye
   sexton profile perf.data --at 02:14:07          what was different at that moment?
   sexton profile flame perf.data --from 127 --to 132 --cpu 5
   sexton profile report perf.data --out report.html
 
-FILE is a perf.data (also compressed, or piped: -), several of a rotated set, or their
+FILE is a perf.data (compressed too; - for a pipe), the files of a rotated set or their
 directory, perf script text (.gz too), folded stacks, pprof, or a recording. To make one:
 
   sudo perf record -F 97 -a -g -k CLOCK_MONOTONIC -- sleep 120
 
-TIME is a number of seconds from the capture's start (12.5, +12.5), or a clock time
-(10:15:30, 2026-11-15T10:15:00Z, @1794737700, 20m before the end) where the capture keeps
-the wall clock, as -k CLOCK_MONOTONIC does.
+TIME is seconds from the start of the capture (12.5, +12.5), or a clock time (10:15:30,
+2026-11-15T10:15:00Z, @1794737700, 20m for 20 minutes before the end) if the capture has a
+wall clock, as with -k CLOCK_MONOTONIC.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PACKAGE = "sexton.cli.profile."
 
 
 def words(given: Sequence[str]) -> list[str]:
-    """What was typed after `profile`; a file in place of a subcommand means `spikes`.
+    """The words after `profile`; a file in place of a subcommand means `spikes`.
 
     >>> words(["perf.data", "--json"]), words(["flame", "perf.data"]), words(["--help"]), words([])
     (['spikes', 'perf.data', '--json'], ['flame', 'perf.data'], ['--help'], [])

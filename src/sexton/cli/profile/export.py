@@ -1,11 +1,11 @@
-"""The samples for other programs: perf script text, folded, pprof, speedscope.
+"""Export samples for other tools: perf script text, folded, pprof, speedscope.
 
   sexton profile export perf.data --format pprof --out it.pb.gz       go tool pprof it.pb.gz
   sexton profile export perf.data --format speedscope --out it.json   speedscope.app
   sexton profile export perf.data --format perf-script --out it.txt   FlameScope reads it
   sexton profile export perf.data --format folded | flamegraph.pl
 
-The same choices as of `flame` hold: --from, --to, --cpu, --task, …
+Takes the same filters as `flame`: --from, --to, --cpu, --task, …
 """
 
 from __future__ import annotations
@@ -13,55 +13,58 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.profile.choice import add_choice, add_files
-from sexton.cli.profile.output import add_out
+from sexton.cli.profile.capture import add_files, add_filters, add_out
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sexton.model.flame import Flame
-    from sexton.model.profile import Bools, Profile
-    from sexton.profile.export.about import About
+    from sexton.model.profile import Bools, Flame, Profile
+    from sexton.profile.export import About
     from sexton.profile.opened import Opened
     from sexton.profile.select import Selection
     from sexton.reports.text.profile_head import Capture
 
-_NONE = "no sample is in this choice"
 FORMATS = ("perf-script", "folded", "pprof", "speedscope")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
-    add_choice(parser)
-    parser.add_argument("--format", choices=FORMATS, required=True, help="for whom")
+    add_filters(parser)
+    parser.add_argument("--format", choices=FORMATS, required=True, help="output format")
     add_out(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.choice import opened, selection_of
-    from sexton.cli.profile.output import capture_of, give, written
+    from sexton.cli.profile.capture import (
+        capture_of,
+        emit,
+        open_capture,
+        report_written,
+        selection_of,
+    )
 
     if args.format == "pprof" and args.out is None and sys.stdout.isatty():
-        raise CommandError("pprof is binary: --out FILE, or a pipe")
-    found = opened(args)
+        raise CommandError("pprof is binary: use --out FILE or a pipe")
+    found = open_capture(args)
     selection = selection_of(args, found)
     about = about_of(capture_of(found), found.hertz, selection)
-    give(_made(args.format, found, selection, about), args.out)
+    emit(_made(args.format, found, selection, about), args.out)
     if args.out not in (None, "-"):
-        written(args.out)
+        report_written(args.out)
     return 0
 
 
 def _made(chosen: str, found: Opened, selection: Selection, about: About) -> Iterable[bytes]:
+    from sexton.cli.profile.capture import no_samples
     from sexton.profile.export import pprof, script, speedscope
 
     if chosen == "folded" or (found.span_ns is None and chosen != "perf-script"):
         flame = found.flame(selection)
         if not flame.samples:
-            raise CommandError(_NONE)
+            raise no_samples(found)
         return exported(chosen, flame, about)
     if chosen == "perf-script":
         return script.from_profiles(_parts(found, selection))
@@ -71,7 +74,8 @@ def _made(chosen: str, found: Opened, selection: Selection, about: About) -> Ite
 
 
 def _parts(found: Opened, selection: Selection) -> Iterator[tuple[Profile, Bools | None]]:
-    """The samples, piece by piece, with those that were chosen."""
+    """The samples, piece by piece, with a mask of those that match."""
+    from sexton.cli.profile.capture import no_samples
     from sexton.profile.select import mask
 
     some = False
@@ -80,11 +84,11 @@ def _parts(found: Opened, selection: Selection) -> Iterator[tuple[Profile, Bools
         some = some or bool(chosen.any())
         yield profile, chosen
     if not some:
-        raise CommandError(_NONE)
+        raise no_samples(found)
 
 
 def exported(chosen: str, flame: Flame, about: About) -> Iterable[bytes]:
-    """A flame graph in a format of others, or in our own for scripts."""
+    """A flame graph in the chosen format."""
     from sexton.profile.export import flame_json, folded, pprof, speedscope
 
     if chosen == "folded":
@@ -97,8 +101,8 @@ def exported(chosen: str, flame: Flame, about: About) -> Iterable[bytes]:
 
 
 def about_of(capture: Capture, hertz: int | None, selection: Selection | None = None) -> About:
-    """What the formats keep of the capture as a whole."""
-    from sexton.profile.export.about import About
+    """Metadata of the capture that the formats keep."""
+    from sexton.profile.export import About
 
     if capture.end_ns is None:
         return About(name=capture.name, hertz=hertz)

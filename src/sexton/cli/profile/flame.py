@@ -1,14 +1,14 @@
-"""A flame graph of any range, cores, task, cgroup or function.
+"""Draw a flame graph of a time range, cores, task, cgroup or function.
 
-  sexton profile flame perf.data                            a tree on the terminal, cut at 1 %
+  sexton profile flame perf.data                            a tree on the terminal, down to 1 %
   sexton profile flame perf.data --out flame.svg            interactive SVG
   sexton profile flame perf.data --out flame.html           with heatmap; any range of it
   sexton profile flame perf.data --from 127 --to 132 --cpu 5
   sexton profile flame perf.data --task '^kubelet$' --grep rstat
   sexton profile flame perf.data --out it.pb.gz             pprof; .folded, .speedscope.json
 
-Interrupt work on an idle core stays: idle is a sample whose innermost function is the idle
-loop of an idle task.
+A sample is idle if the idle task is in the idle loop, judged by the innermost function;
+interrupt work on an idle core is not idle and stays.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.profile.choice import add_choice, add_files
-from sexton.cli.profile.output import add_out
+from sexton.cli.profile.capture import add_files, add_filters, add_out
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sexton.model.flame import Flame
+    from sexton.model.profile import Flame
     from sexton.profile.opened import Opened
     from sexton.reports.svg.flame_svg import Words
     from sexton.reports.text.profile_head import Capture
 
 FORMATS = ("text", "folded", "speedscope", "pprof", "json", "svg", "html")
-#: A file's ending tells the format.
-ENDINGS = {
+#: The format by file extension.
+EXTENSIONS = {
     ".svg": "svg",
     ".html": "html",
     ".folded": "folded",
@@ -45,32 +44,39 @@ ENDINGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
-    add_choice(parser)
-    parser.add_argument("--format", choices=FORMATS, help="default: what --out ends in, else text")
+    add_filters(parser)
+    parser.add_argument(
+        "--format", choices=FORMATS, help="default: by --out's extension, else text"
+    )
     parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.choice import opened, selection_of
-    from sexton.cli.profile.output import give, written
+    from sexton.cli.profile.capture import (
+        emit,
+        no_samples,
+        open_capture,
+        report_written,
+        selection_of,
+    )
     from sexton.cli.progress import working
 
     chosen = format_of(args, FORMATS)
-    found = opened(args)
+    found = open_capture(args)
     selection = selection_of(args, found)
     with working("building the flame graph"):
         flame = found.flame(selection)
     if not flame.samples:
-        raise CommandError("no sample is in this choice")
-    give(_made(chosen, args, found, flame), args.out)
+        raise no_samples(found)
+    emit(_made(chosen, args, found, flame), args.out)
     if args.out not in (None, "-"):
-        written(args.out)
+        report_written(args.out)
     return 0
 
 
 def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
-    """`--format`, or what the file name's ending says."""
+    """By `--format`, or by the extension of `--out`."""
     import sys
 
     if args.format is not None:
@@ -78,16 +84,18 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
     elif args.out in (None, "-"):
         return "text"
     else:
-        chosen = next((name for end, name in ENDINGS.items() if args.out.endswith(end)), "")
+        chosen = next((name for end, name in EXTENSIONS.items() if args.out.endswith(end)), "")
         if chosen not in known:
-            raise CommandError(f"--out {args.out}: say --format, one of {', '.join(known)}")
+            raise CommandError(
+                f"--out {args.out}: unknown extension; use --format {'|'.join(known)}"
+            )
     if chosen == "pprof" and args.out is None and sys.stdout.isatty():
-        raise CommandError("pprof is binary: --out FILE, or a pipe")
+        raise CommandError("pprof is binary: use --out FILE or a pipe")
     return chosen
 
 
 def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
-    from sexton.cli.profile.output import capture_of, look
+    from sexton.cli.profile.capture import capture_of, terminal
     from sexton.reports.svg.flame_picture import boxes_of
 
     capture = capture_of(found)
@@ -99,13 +107,13 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
         from sexton.reports.text.flame import flame_lines
         from sexton.reports.text.profile_head import shortfalls
 
-        width = min(max(look().width, 60), 160) if args.out is None else 100
+        width = min(max(terminal().width, 60), 160) if args.out is None else 100
         lines = [*flame_lines(flame, width), *shortfalls(capture, width)]
         text = "\n".join([f" {about(args, capture)}", "", *lines, ""])
     else:
         words = words_of(args, capture, flame)
         if chosen == "html":
-            from sexton.cli.profile.choice import selection_of
+            from sexton.cli.profile.capture import selection_of
             from sexton.cli.profile.page import data_of
             from sexton.explorer.files.profile import flame_html
 
@@ -119,33 +127,33 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
 
 
 def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
-    """Title and note of a picture."""
+    """Title and subtitle of a picture."""
     from sexton.model.text import count
     from sexton.reports.svg.flame_svg import Words
     from sexton.reports.text.profile_head import lost
 
     note = [count(flame.samples, "sample"), flame.event]
     if flame.core_seconds:
-        note.append(f"{flame.samples / flame.core_seconds:,.1f} a second and core")
+        note.append(f"{flame.samples / flame.core_seconds:,.1f} per core-second")
     note.append(lost(capture.facts))
     return Words(about(args, capture), " · ".join(each for each in note if each))
 
 
 def about(args: argparse.Namespace, capture: Capture) -> str:
-    """Whose flame graph, and of what."""
+    """The title of a report: host, time range and filters."""
     from sexton.model.text import printable
 
     parts = [capture.name]
     date = capture.times.date(capture.times.start_ns) if capture.end_ns is not None else ""
     start, end = getattr(args, "start", None), getattr(args, "end", None)
     if start or end:
-        parts.append(f"{start or 'its start'} to {end or 'its end'}")
+        parts.append(f"{start or 'start'} to {end or 'end'}")
     elif date:
         parts.append(date)
     for name in ("cpu", "pid", "task", "cgroup", "grep", "event"):
         if getattr(args, name, None) is not None:
             parts.append(f"{name} {getattr(args, name)}")
     if len(capture.events) > 1 and getattr(args, "event", None) is None:
-        # Page faults and ticks of a clock, say, add up to nothing: one is chosen by --event.
+        # A sum of, say, page faults and clock ticks means little: --event chooses one.
         parts.append("events " + " + ".join(printable(each) for each in capture.events))
     return " · ".join(parts)

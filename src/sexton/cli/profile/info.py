@@ -1,7 +1,4 @@
-"""What a capture is: host, span, events, cores, tasks, and what it lacks.
-
-Lost and throttled samples are always told: what the kernel dropped is in no flame graph.
-"""
+"""Describe a capture: host, time range, events, cores, tasks, lost samples."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json
-from sexton.cli.profile.choice import add_files
+from sexton.cli.profile.capture import add_files
 
 if TYPE_CHECKING:
     from sexton.profile.opened import Opened
@@ -24,30 +21,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.choice import opened
-    from sexton.cli.profile.output import capture_of, look, print_json
+    from sexton.cli.profile.capture import capture_of, open_capture, print_json, terminal
     from sexton.cli.progress import working
     from sexton.reports.json.profile import info_json
     from sexton.reports.text.profile import info_text
 
-    found = opened(args)
-    with working("counting"):
+    found = open_capture(args)
+    with working("counting samples"):
         held = contents(found)
     if args.json:
         print_json(info_json(capture_of(found), held))
     else:
-        sys.stdout.write(info_text(capture_of(found), held, look()))
+        sys.stdout.write(info_text(capture_of(found), held, terminal()))
     return 0
 
 
 def contents(found: Opened) -> Contents:
-    """Samples by event, task and core, over all its parts."""
+    """Samples by event, task and core."""
     from collections import Counter
 
     import numpy as np
 
     from sexton.model.profile import Event
-    from sexton.profile.functions import functions, tasks
+    from sexton.profile.flame import functions, tasks
     from sexton.profile.select import Selection
     from sexton.reports.text.profile import Contents
 

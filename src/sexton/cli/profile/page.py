@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sexton.model.flame import Flame
+    from sexton.model.profile import Flame
     from sexton.profile.opened import Opened
     from sexton.profile.select import Selection
 
@@ -21,9 +21,8 @@ def data_of(
     args: argparse.Namespace, found: Opened, selection: Selection, flame: Flame
 ) -> dict[str, Any]:
     """The page's data for the samples that the options select."""
-    from sexton.cli.profile.choice import same
+    from sexton.cli.profile.capture import arguments_of, capture_of
     from sexton.cli.profile.heatmap import heats_of
-    from sexton.cli.profile.output import capture_of
     from sexton.explorer.files.profile import Chosen, Samples, capture_data
     from sexton.model.text import printable
 
@@ -33,13 +32,14 @@ def data_of(
     timed = found.span_ns is not None and end > start
     heats = heats_of(found, args, start, end) if timed else ()
     samples = Samples(heats, found.profiles(start, end) if timed else (), flame, found.hertz)
-    return capture_data(capture_of(found), samples, Chosen(selection, printable(same(args))))
+    return capture_data(
+        capture_of(found), samples, Chosen(selection, printable(arguments_of(args)))
+    )
 
 
 def heatmap_page(args: argparse.Namespace, found: Opened, kind: str) -> str:
     """The page with the lane that `--kind` names first and no flame graph open."""
-    from sexton.cli.profile.choice import selection_of
-    from sexton.cli.profile.output import capture_of
+    from sexton.cli.profile.capture import capture_of, selection_of
     from sexton.explorer.files.profile import flame_html
     from sexton.reports.text.profile_head import identity
 

@@ -4,7 +4,7 @@
 
 The file needs no network: open it, mail it, attach it to a ticket. Drag over the heatmap to
 see the flame graph of those seconds.
-Exit: 0 no spikes, 1 spikes found, 2 failed, 3 could not tell.
+Exit: 0 no spikes, 1 spikes found, 2 failed, 3 inconclusive.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.profile.choice import add_files
-from sexton.cli.profile.output import add_out
+from sexton.cli.profile.capture import add_files, add_out
 from sexton.cli.profile.spikes import add_search
 
 if TYPE_CHECKING:
     from sexton.explorer.files.profile import Compared
-    from sexton.model.spike import Spike
     from sexton.profile.opened import Opened
+    from sexton.profile.spikes.spike import Spike
 
 #: A spike's flame graph is compared with up to a minute of the same cores before it.
 _CALM_NS = 60 * 10**9
@@ -34,15 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.choice import event_of, opened, range_of
-    from sexton.cli.profile.output import capture_of, give_text, written
+    from sexton.cli.profile.capture import (
+        capture_of,
+        emit_text,
+        event_of,
+        open_capture,
+        range_of,
+        report_written,
+    )
     from sexton.cli.profile.page import data_of
     from sexton.cli.profile.spikes import exit_of, look_for
     from sexton.cli.progress import working
     from sexton.explorer.files.profile import Report, report_html
     from sexton.profile.select import Selection
 
-    found = opened(args)
+    found = open_capture(args)
     spikes = look_for(args, found)
     start, end = range_of(args, found)
     selection = Selection(start_ns=start, end_ns=end, event=event_of(args, found))
@@ -52,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
         data = data_of(args, found, selection, flame)
         report = Report(capture_of(found), spikes, exit_of(spikes), found.hertz, flame, compared)
         page = report_html(report, data)
-    give_text(page, args.out)
+    emit_text(page, args.out)
     if args.out != "-":
-        written(args.out)
+        report_written(args.out)
     return exit_of(spikes)
 
 
@@ -62,7 +67,7 @@ def _compared(found: Opened, spike: Spike, event: str | None) -> Compared | None
     """The spike against the minute before it, or after it where there is none, on its cores."""
     from sexton.explorer.files.page import Part
     from sexton.explorer.files.profile import Compared
-    from sexton.profile.differ import Side, difference
+    from sexton.profile.difference import Side, difference
     from sexton.profile.select import Selection
 
     span = found.span_ns

@@ -1,14 +1,14 @@
-"""The seconds that stand out, per core, and what grew in them.
+"""Find the seconds that stand out, per core, and what grew in them.
 
-Every core and second is compared with what that core usually does; what stands out is
-compared with calm windows of the same cores, function by function. `q` is the chance
-that this is noise, held over everything that was looked at.
+Every core and second is compared with that core's baseline; what stands out is compared
+with calm windows of the same cores, function by function. `q` is the false discovery rate
+over everything that was tested: the smaller, the less likely it is noise.
 
   sexton profile spikes perf.data                   same as: sexton profile perf.data
   sexton profile spikes perf.data --at 02:14:07     what was different then?
-  sexton profile spikes rec/ --events resets.txt    one time per line: what do they share?
+  sexton profile spikes rec/ --events resets.txt    one time per line: what do they have in common?
 
-Exit: 0 nothing stood out, 1 something did, 2 failed, 3 could not tell (too short, no times).
+Exit: 0 no spikes, 1 spikes found, 2 failed, 3 inconclusive (too short, no timestamps).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json
-from sexton.cli.profile.choice import add_files, add_range
+from sexton.cli.profile.capture import add_files, add_range
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
-    from sexton.model.spike import Spikes
     from sexton.profile.opened import Opened
-    from sexton.reports.text.heat import Grid, Look
+    from sexton.profile.spikes.spike import Spikes
+    from sexton.reports.text.heat import Grid, Terminal
 
 _MOST_EVENTS = 10_000
 _MOST_BYTES = 1 << 20
@@ -36,75 +36,86 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """Where and what to look for."""
+    """Where to search, and for what."""
     add_range(parser)
-    parser.add_argument("--cpu", metavar="LIST", help="only these cores, like 0,3-5")
-    parser.add_argument("--event", metavar="NAME", help="one event of several")
+    parser.add_argument("--cpu", metavar="LIST", help="only these cores, e.g. 0,3-5")
+    parser.add_argument("--event", metavar="NAME", help="one of several events")
     parser.add_argument(
         "--at",
         metavar="TIME",
         action="append",
         default=[],
-        help="look at this moment instead of searching; may be given again",
+        help="analyse this moment instead of searching; repeatable",
     )
     parser.add_argument(
-        "--events", metavar="FILE", help="moments to look at, one per line; # begins a remark"
+        "--events",
+        metavar="FILE",
+        help="file of moments to analyse, one per line; # starts a comment",
     )
     parser.add_argument(
-        "--most", type=_few, default=10, metavar="N", help="look into so many (default 10)"
+        "--most",
+        type=_few,
+        default=10,
+        metavar="N",
+        help="analyse the N strongest spikes (default 10)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.choice import opened, same
-    from sexton.cli.profile.output import capture_of, look, print_json
+    from sexton.cli.profile.capture import (
+        arguments_of,
+        capture_of,
+        open_capture,
+        print_json,
+        terminal,
+    )
     from sexton.reports.json.profile import spikes_json
-    from sexton.reports.text.spikes import Asked, spikes_text
+    from sexton.reports.text.spikes import Invocation, spikes_text
 
-    found = opened(args)
+    found = open_capture(args)
     spikes = look_for(args, found)
     status = exit_of(spikes)
     capture = capture_of(found)
     if args.json:
         print_json(spikes_json(capture, spikes, status))
         return status
-    screen = look()
-    asked = Asked(same(args), status)
-    sys.stdout.write(spikes_text(capture, spikes, strip(found, screen, args), asked, screen))
+    screen = terminal()
+    invocation = Invocation(arguments_of(args), status, bool(args.at or args.events))
+    sys.stdout.write(spikes_text(capture, spikes, strip(found, screen, args), invocation, screen))
     return status
 
 
 def exit_of(found: Spikes) -> int:
-    """Nothing, something, or "could not tell", which is never "nothing"."""
+    """0 no spikes, 1 spikes, 3 inconclusive, which is never reported as "no spikes"."""
     if found.spikes:
         return 1
     return 3 if not found.cells or found.blind >= found.cores else 0
 
 
 def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
-    """The spikes, or what was different at the moments that were given."""
-    from sexton.cli.profile.choice import event_of, moment_ns, numbers, range_of
+    """The spikes, or what was different at the moments of `--at` and `--events`."""
+    from sexton.cli.profile.capture import event_of, moment_ns, parse_numbers, range_of
     from sexton.cli.progress import working
     from sexton.profile.spikes import SpikeOptions, find
 
-    asked = [*args.at, *([] if args.events is None else _listed(args.events))]
+    moments = [*args.at, *([] if args.events is None else _listed(args.events))]
     start_ns, end_ns = range_of(args, found)
     options = SpikeOptions(
-        at=tuple(moment_ns(each, found) for each in asked) or None,
-        cpus=None if args.cpu is None else numbers(args.cpu, "--cpu"),
+        at=tuple(moment_ns(each, found) for each in moments) or None,
+        cpus=None if args.cpu is None else parse_numbers(args.cpu, "--cpu"),
         event=event_of(args, found),
         most=args.most,
         start_ns=start_ns,
         end_ns=end_ns,
     )
-    with working("looking for what stands out"):
+    with working("searching for spikes"):
         return find(found, options)
 
 
-def strip(found: Opened, screen: Look, args: argparse.Namespace) -> Grid | None:
-    """The cores over time, for a few lines."""
+def strip(found: Opened, screen: Terminal, args: argparse.Namespace) -> Grid | None:
+    """A small heatmap of the cores."""
     from sexton.cli.profile.heatmap import drawn
     from sexton.reports.text.heat import grid_of
 
@@ -125,12 +136,12 @@ def _listed(path: str) -> list[str]:
             with open(path, encoding="utf-8", errors="surrogateescape") as stream:
                 text = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no path"
+        reason = error.strerror if isinstance(error, OSError) else "invalid path"
         raise CommandError(f"{path}: {reason}") from None
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     times = [line for line in lines if line]
     if not times:
-        raise CommandError(f"{path}: no times in it")
+        raise CommandError(f"{path}: no times found")
     if len(text) > _MOST_BYTES or len(times) > _MOST_EVENTS:
         raise CommandError(f"{path}: more than {_MOST_EVENTS:,} times")
     return times
@@ -138,5 +149,5 @@ def _listed(path: str) -> list[str]:
 
 def _few(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 1000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1000")
     return int(text)

@@ -1,6 +1,6 @@
-"""Functions by the time they took: themselves, and with what they called.
+"""List functions by samples: self, and total with everything they called.
 
-A function that calls itself counts once. --by total sorts by the second.
+A recursive function counts once per stack. --by total sorts by total.
 """
 
 from __future__ import annotations
@@ -8,18 +8,17 @@ from __future__ import annotations
 import argparse
 
 from sexton.cli.options import add_json
-from sexton.cli.profile.choice import add_choice, add_files
-from sexton.errors import CommandError
+from sexton.cli.profile.capture import add_files, add_filters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
-    add_choice(parser)
+    add_filters(parser)
     parser.add_argument(
-        "--by", choices=("self", "total"), default="self", help="the order (default self)"
+        "--by", choices=("self", "total"), default="self", help="sort order (default self)"
     )
     parser.add_argument(
-        "--number", type=_number, default=25, metavar="N", help="so many (default 25)"
+        "--number", type=_number, default=25, metavar="N", help="number of functions (default 25)"
     )
     add_json(parser)
 
@@ -27,18 +26,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.choice import opened, selection_of
+    from sexton.cli.profile.capture import (
+        capture_of,
+        no_samples,
+        open_capture,
+        print_json,
+        selection_of,
+        terminal,
+    )
     from sexton.cli.profile.flame import about
-    from sexton.cli.profile.output import capture_of, look, print_json
-    from sexton.profile.functions import functions
+    from sexton.profile.flame import functions
     from sexton.reports.json.profile import top_json
     from sexton.reports.text.profile import top_lines
     from sexton.reports.text.profile_head import shortfalls
 
-    found = opened(args)
+    found = open_capture(args)
     flame = found.flame(selection_of(args, found))
     if not flame.samples:
-        raise CommandError("no sample is in this choice")
+        raise no_samples(found)
     counted = functions(flame)
     if args.by == "total":
         counted.sort(key=lambda each: (-each.total, -each.own, each.name, each.module))
@@ -46,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(top_json(capture, flame, counted))
         return 0
-    width = look().width
+    width = terminal().width
     lines = [*top_lines(counted, flame.samples, args.number, width), *shortfalls(capture, width)]
     sys.stdout.write("\n".join([f" {about(args, capture)}", "", *lines, ""]))
     return 0
@@ -54,5 +59,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 1_000_000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1,000,000")
     return int(text)

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.explorer.files.page import Part, top_of
-from sexton.model.heat import CELLS, Heat
 from sexton.model.lane import COLUMNS, TOP, Strip
-from sexton.model.profile import I64
+from sexton.model.profile import CELLS, I64, Heat
 from sexton.profile.heat import disjoint
 
 _MOST_ROWS = 120

@@ -191,7 +191,7 @@ def _who(core: int | None) -> Who:
 def _functions(
     view: View, parts: Sequence[Part], busy: Saturated | None
 ) -> Iterator[dict[str, Any]]:
-    from sexton.profile.functions import functions
+    from sexton.profile.flame import functions
 
     wanted: list[tuple[Part, int | None]] = [(part, None) for part in parts]
     wanted += [] if busy is None else [(busy.part, core) for core in busy.cores]

@@ -31,13 +31,12 @@ from sexton.explorer.files.page import (
     top_of,
 )
 from sexton.explorer.server.documents import KINDS, flame_document, functions_document, safe
-from sexton.model.heat import Heat
-from sexton.model.profile import I32, I64, Kind, Profile, Tree
+from sexton.model.profile import I32, I64, Flame, Heat, Kind, Profile, Tree
 from sexton.model.text import count
-from sexton.profile.functions import functions
-from sexton.profile.grow import join
+from sexton.profile.flame import functions
 from sexton.profile.heat import SECOND_NS
 from sexton.profile.select import Selection, mask
+from sexton.profile.stack_tree import join
 from sexton.reports.html.spikes import (
     busy_change,
     capture_title,
@@ -52,8 +51,8 @@ from sexton.reports.text.profile_head import Capture, percent
 from sexton.reports.text.spikes import cores_named, lasting, verdict_word
 
 if TYPE_CHECKING:
-    from sexton.model.flame import Flame, FlameDifference
-    from sexton.model.spike import Spike, Spikes
+    from sexton.model.profile import FlameDifference
+    from sexton.profile.spikes.spike import Spike, Spikes
 
 #: Boxes per flame graph; a report holds several.
 WHOLE_BOXES, SPIKE_BOXES = 4000, 2500
@@ -116,8 +115,6 @@ def capture_data(capture: Capture, samples: Samples, chosen: Chosen) -> dict[str
 
 def difference_data(found: FlameDifference, names: Sequence[str]) -> dict[str, Any]:
     """The page's data for a difference of two flame graphs, which has no time axis."""
-    from sexton.model.flame import Flame
-
     flame = Flame(found.tree, found.after, "")
     data = _data(Part(0.0, 1.0), flame, found)
     data["recording"]["node"] = {"host": " → ".join(names), "cores": None, "kernel": None}

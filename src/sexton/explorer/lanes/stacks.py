@@ -13,9 +13,9 @@ from sexton.explorer.tiles.build import Part
 from sexton.explorer.tiles.pyramid import STACKS, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.words import clock, level_for, number, tiles_of
-from sexton.model.heat import Heat
 from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Marked, Table
-from sexton.profile.kept import read_heat
+from sexton.model.profile import Heat
+from sexton.profile.recorded import read_heat
 from sexton.store.annex import Annex
 
 _MOST = STACKS.absent - 1

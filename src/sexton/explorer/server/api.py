@@ -149,7 +149,7 @@ def _flame(site: Site, values: Values) -> Made:
 
 def _functions(site: Site, values: Values) -> Made:
     from sexton.explorer.server.documents import functions_document
-    from sexton.profile.functions import functions
+    from sexton.profile.flame import functions
 
     seen = site.view.seen(*span_of(values), _who(values), site.stop)
     found = functions(seen.flame)

@@ -22,8 +22,8 @@ from sexton.model.text import printable, shorten
 from sexton.reports.svg.flame_picture import MOST_BOXES, Box, boxes_of, difference_boxes
 
 if TYPE_CHECKING:
-    from sexton.model.flame import Flame, FlameDifference, FunctionCount
     from sexton.model.lane import Marked, Table
+    from sexton.model.profile import Flame, FlameDifference, FunctionCount
 
 STRIP, MARKS, TABLE = "sexton.strip/1", "sexton.marks/1", "sexton.table/1"
 FLAME, FUNCTIONS, NEXT = "sexton.flame/1", "sexton.functions/1", "sexton.next/1"

@@ -14,8 +14,8 @@ from sexton.explorer.tiles.follow import Followed
 from sexton.explorer.tiles.processes import Elsewhere, Gone, Stop
 from sexton.explorer.tiles.stacks_view import LATE_S, Samples, Seen, Who
 from sexton.model.diagnosis import Diagnosis
-from sexton.model.flame import Flame, FlameDifference
 from sexton.model.lane import Marked
+from sexton.model.profile import Flame, FlameDifference
 from sexton.model.why import Why
 from sexton.store.recording import Recording
 

@@ -15,14 +15,12 @@ from typing import NamedTuple
 from sexton.errors import StoreError
 from sexton.explorer.tiles.built import ANNEXES_LATE
 from sexton.explorer.tiles.stacks_choice import Reach, choose, nearest
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import Facts
-from sexton.profile.differ import Side, difference
+from sexton.model.profile import Facts, Flame, FlameDifference
+from sexton.profile.difference import Side, difference
 from sexton.profile.flame import merge_flames
-from sexton.profile.kept import KeptPiece, Stacks
 from sexton.profile.opened import Opened, Piece
+from sexton.profile.recorded import RecordedPiece, Stacks, undecoded_pieces
 from sexton.profile.select import Selection
-from sexton.profile.waiting import waiting_pieces
 from sexton.replay.span import moment
 from sexton.store.annex import Annex
 from sexton.store.recording import Recording
@@ -82,7 +80,7 @@ class Samples:
         self._seen: Recording | None = None
         self._boots: list[_Boot] = []
         self._annexes: dict[str, list[Annex]] = {}
-        self._pieces: dict[Path, KeptPiece] = {}
+        self._pieces: dict[Path, RecordedPiece] = {}
         self._trees: OrderedDict[Path, Stacks] = OrderedDict()
         self.problems: list[str] = []
 
@@ -160,13 +158,13 @@ class Samples:
         for annex in annexes:
             piece = self._pieces.get(annex.path)
             if piece is None:
-                piece = self._pieces[annex.path] = KeptPiece(annex, self._trees)
+                piece = self._pieces[annex.path] = RecordedPiece(annex, self._trees)
             begins.append((piece.start_ns, piece))
             reaches.append(Reach(annex.start[1], annex.end[1], annex.fact("samples")))
         if last:
             done = {each.name for each in annexes}
             end = recording.segments[-1].end if recording.segments else (0.0, 0.0)
-            for waiting in waiting_pieces(recording.path, boot_id, done, facts):
+            for waiting in undecoded_pieces(recording.path, boot_id, done, facts):
                 begun_ns = waiting.begun_ns or 0
                 begins.append((begun_ns, waiting))
                 reaches.append(Reach(begun_ns / 1e9 + end[1] - end[0], end[1]))

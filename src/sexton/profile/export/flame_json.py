@@ -1,4 +1,4 @@
-"""A flame graph as nested JSON, for pages and scripts (d3-flame-graph reads `root` as it is).
+"""A flame graph as nested JSON (d3-flame-graph can read `root` directly).
 
 Schema ``sexton.flame/1``::
 
@@ -9,10 +9,9 @@ Schema ``sexton.flame/1``::
            {"name": "net_rx_action", "module": "[kernel.kallsyms]", "kind": "kernel", "value": 42,
             "own": 3, "children": […]}]}]}}
 
-`value` is the samples in a node and below it, `own` those in itself (left out where none), `kind`
-one of task, kernel, user, untold; `module` is left out where it is not known, `children` where
-there are none. Nodes without samples are left out. Written piece by piece, so that a stack of any
-depth neither recurses nor takes memory.
+`value` counts the samples in a node and below it, `own` those in the node itself (omitted if none),
+`kind` is task, kernel, user or untold (unknown); `module` is omitted if unknown, `children` if
+there are none. Nodes without samples are omitted. Written piece by piece, without recursion.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from sexton.model.flame import Flame
-from sexton.model.profile import Frames, Kind
+from sexton.model.profile import Flame, Frames, Kind
 from sexton.model.text import printable
-from sexton.profile.export.about import shown_names
+from sexton.profile.export import shown_names
 
 SCHEMA = "sexton.flame/1"
 _PIECE = 1 << 12
@@ -45,7 +43,7 @@ def from_flame(flame: Flame) -> Iterator[bytes]:
     frames = flame.tree.frames
     names = shown_names(frames)
     opening = [_opening(frames, at, names[at]) for at in range(len(frames))]
-    open_depth = -1  # of the node written last; its children may follow
+    open_depth = -1  # of the last node; its children may follow
     for node, total in enumerate(totals):
         if not total and node:
             continue
@@ -65,9 +63,9 @@ def from_flame(flame: Flame) -> Iterator[bytes]:
 
 
 def _opening(frames: Frames, at: int, name: str) -> str:
-    told = {"name": name}
+    fields = {"name": name}
     if frames.modules[at]:
-        told["module"] = printable(frames.modules[at])
+        fields["module"] = printable(frames.modules[at])
     if frames.kinds[at] != Kind.ROOT:
-        told["kind"] = Kind(int(frames.kinds[at])).name.lower()
-    return json.dumps(told)[:-1]
+        fields["kind"] = Kind(int(frames.kinds[at])).name.lower()
+    return json.dumps(fields)[:-1]

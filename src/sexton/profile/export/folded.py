@@ -1,25 +1,24 @@
 r"""Folded stacks: ``comm;root;…;leaf N``, as ``stackcollapse-perf.pl`` writes them.
 
-One line per stack and its samples, sorted; equal names in different modules are one, and what has
-no name is called by its module, ``[libfoo.so]``, as there. What would break a line is replaced:
-``;`` in a name by ``:`` (it parts frames), a line's first ``#`` by ``_`` (it makes a comment), and
-control and other invisible characters by their escapes (a newline is ``\n``). With `annotate`
-kernel frames end in ``_[k]``, which flamegraph.pl colours.
+One line per stack, sorted. Equal names in different modules are merged, and a function without a
+name is shown as its module, ``[libfoo.so]``. Characters that would break a line are replaced: ``;``
+in a name by ``:`` (frame separator), ``#`` at the start of a line by ``_`` (comment), and control
+and other invisible characters by escapes (newline: ``\n``). With `annotate` kernel frames end in
+``_[k]``, which flamegraph.pl colours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sexton.model.flame import Flame
-from sexton.model.profile import UNKNOWN, Kind
-from sexton.profile.export.about import paths, shown, shown_names
+from sexton.model.profile import UNKNOWN, Flame, Kind
+from sexton.profile.export import paths, shown, shown_names
 
 _PIECE = 1 << 12
 
 
 def from_flame(flame: Flame, annotate: bool = False) -> Iterator[bytes]:
-    """The lines, some thousand at a time."""
+    """The lines, a few thousand at a time."""
     frames = flame.tree.frames
     names = [name.replace(";", ":") for name in shown_names(frames)]
     for at, module in enumerate(frames.modules):
@@ -31,7 +30,7 @@ def from_flame(flame: Flame, annotate: bool = False) -> Iterator[bytes]:
     counts: dict[str, int] = {}
     own = flame.own.tolist()
     for node, path in paths(flame.tree, flame.own > 0):
-        # Samples of no stack at all end in the root itself, which has no name of its own.
+        # Samples without a stack end in the root.
         stack = ";".join([names[frame] for frame in path or [int(flame.tree.frame[0])]])
         if stack.startswith("#"):
             stack = f"_{stack[1:]}"
@@ -42,7 +41,7 @@ def from_flame(flame: Flame, annotate: bool = False) -> Iterator[bytes]:
 
 
 def _file(module: str) -> str:
-    """A module's own name; what is no file stands in brackets already."""
+    """The file name of a module, without brackets."""
     name = module.removesuffix(" (deleted)").rpartition("/")[2]
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]

@@ -1,10 +1,10 @@
 """pprof: a gzipped ``perftools.profiles.Profile`` for ``go tool pprof``, Pyroscope, Parca.
 
-``samples/count`` first and, where the rate is known, ``cpu/nanoseconds``; ids run from 1 without a
-gap (Parca wants that). A task is the label ``thread`` (``pprof -tagroot=thread`` shows it as the
-root), a core the label ``cpu``, as text, so that continuous profilers make a query label of it. One
-mapping per module, with its build id where known; addresses are not kept. Equal input gives equal
-bytes: nothing of the time of writing is in them.
+``samples/count`` first and, if the rate is known, ``cpu/nanoseconds``. Ids run from 1 without gaps
+(Parca requires that). The task is the label ``thread`` (``pprof -tagroot=thread`` shows it as the
+root), the core is the label ``cpu``, as text, so that continuous profilers can query it. One
+mapping per module, with its build id if known; there are no addresses. The output is reproducible:
+it does not contain the time of writing.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Flame
-from sexton.model.profile import Bools, Frames, Profile
+from sexton.model.profile import Bools, Flame, Frames, Profile
 from sexton.model.text import printable
-from sexton.profile.export.about import About, Parts, paths, shown, weights_of
-from sexton.profile.perf.wire import number, text, varint
+from sexton.profile.export import About, Parts, paths, shown, weights_of
+from sexton.profile.perf.protobuf import number, text, varint
 
 _NS = 1_000_000_000
 _KERNEL = "[kernel.kallsyms]"
-#: "Not told", among cores.
+#: Core unknown.
 _NO_CPU = -1
 
 
 class _Key(NamedTuple):
-    """What makes a sample of its own: location ids as they are written, thread and core."""
+    """The key of a sample: encoded location ids, thread and core."""
 
     locations: bytes
     thread: int
@@ -36,7 +35,7 @@ class _Key(NamedTuple):
 
 
 def from_flame(flame: Flame, about: About) -> bytes:
-    """Of a flame graph: tasks, but no cores."""
+    """A flame graph: with tasks, without cores."""
     writer = _Writer(about)
     own = flame.own.tolist()
     stack = _Stack(writer, flame.tree.frames)
@@ -46,7 +45,7 @@ def from_flame(flame: Flame, about: About) -> bytes:
 
 
 def from_profiles(parts: Parts, about: About) -> bytes:
-    """Of samples: by task and core, all parts added up."""
+    """Samples by task and core, all parts added up."""
     writer = _Writer(about)
     for profile, rows in parts:
         stack = _Stack(writer, profile.tree.frames)
@@ -56,7 +55,7 @@ def from_profiles(parts: Parts, about: About) -> bytes:
 
 
 def _counted(profile: Profile, rows: Bools | None) -> Iterator[tuple[list[int], int, int]]:
-    """Each stack on each core, and what it counts."""
+    """Each stack on each core, with its count."""
     node = profile.node if rows is None else profile.node[rows]
     cpu = profile.cpu if rows is None else profile.cpu[rows]
     if not len(node):
@@ -76,7 +75,7 @@ def _counted(profile: Profile, rows: Bools | None) -> Iterator[tuple[list[int], 
 
 
 class _Stack:
-    """A tree's frames in the writer's tables."""
+    """Maps the frames of a tree to the tables of the writer."""
 
     def __init__(self, writer: _Writer, frames: Frames) -> None:
         self._writer = writer
@@ -84,7 +83,7 @@ class _Stack:
         self._known: dict[int, bytes] = {}
 
     def key(self, path: Sequence[int], cpu: int) -> _Key:
-        """Locations stand innermost first; the path's head is the task."""
+        """Locations are innermost first; the first of the path is the task."""
         known = self._known
         for frame in path[1:]:
             if frame not in known:
@@ -104,11 +103,11 @@ class _Writer:
         self._locations: dict[tuple[str, str], int] = {}
         self._counts: dict[_Key, int] = {}
 
-    def string(self, said: str) -> int:
-        return self._strings.setdefault(said, len(self._strings))
+    def string(self, value: str) -> int:
+        return self._strings.setdefault(value, len(self._strings))
 
     def location(self, name: str, module: str) -> int:
-        """By name and module: without addresses there is no more to tell places apart by."""
+        """A location per name and module: there are no addresses."""
         if module:
             self._mappings.setdefault(module, len(self._mappings) + 1)
         self._functions.setdefault(name, len(self._functions) + 1)
@@ -118,7 +117,7 @@ class _Writer:
         self._counts[key] = self._counts.get(key, 0) + count
 
     def finish(self) -> bytes:
-        # pprof shows the first mapping as the file that was profiled.
+        # pprof shows the first mapping as the profiled file.
         if _KERNEL in self._mappings:
             others = [module for module in self._mappings if module != _KERNEL]
             self._mappings = {module: at for at, module in enumerate((_KERNEL, *others), start=1)}
@@ -131,13 +130,13 @@ class _Writer:
             line = text(4, number(1, self._functions[name]))
             pieces.append(text(4, number(1, at) + number(2, self._mappings.get(module, 0)) + line))
         for name, at in self._functions.items():
-            said = self.string(name)
-            pieces.append(text(5, number(1, at) + number(2, said) + number(3, said)))
+            index = self.string(name)
+            pieces.append(text(5, number(1, at) + number(2, index) + number(3, index)))
         pieces.append(number(9, self._about.wall_ns or 0))
         pieces.append(number(10, self._about.duration_ns or 0))
         if period:
             pieces.append(text(11, self._type("cpu", "nanoseconds")) + number(12, period))
-        pieces += (text(6, said.encode()) for said in self._strings)
+        pieces += (text(6, each.encode()) for each in self._strings)
         return gzip.compress(b"".join(pieces), mtime=0)
 
     def _type(self, name: str, unit: str) -> bytes:
@@ -150,10 +149,10 @@ class _Writer:
             labels += self._label("cpu", self.string(str(key.cpu)))
         return text(2, text(1, key.locations) + text(2, values) + labels)
 
-    def _label(self, name: str, said: int) -> bytes:
-        return text(3, number(1, self.string(name)) + number(2, said))
+    def _label(self, name: str, value: int) -> bytes:
+        return text(3, number(1, self.string(name)) + number(2, value))
 
     def _mapping(self, module: str, at: int) -> bytes:
         build_id = self._about.build_ids.get(module, "")
-        told = number(1, at) + number(5, self.string(module)) + number(6, self.string(build_id))
-        return text(3, told + number(7, 1))  # it has its functions' names already
+        fields = number(1, at) + number(5, self.string(module)) + number(6, self.string(build_id))
+        return text(3, fields + number(7, 1))  # has_functions: already symbolised

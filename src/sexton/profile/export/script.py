@@ -1,4 +1,4 @@
-r"""perf script text: every sample with its time, core and stack, for FlameScope and its like.
+r"""perf script text: every sample with time, core and stack, for FlameScope and similar tools.
 
 As ``perf script --ns -F comm,pid,tid,cpu,time,event,ip,sym,dso`` prints it::
 
@@ -6,10 +6,10 @@ As ``perf script --ns -F comm,pid,tid,cpu,time,event,ip,sym,dso`` prints it::
                    0 net_rx_action ([kernel.kallsyms])
                    0 kthread ([kernel.kallsyms])
 
-Addresses are not kept, so they are 0. Readers tell a sample's parts apart by spaces, numbers and
-colons, and a thread may choose its name so that one of them is fooled: a name that has such a thing
-in it has its spaces (and a leading ``#``, which makes a comment) replaced by ``_``; others keep
-theirs ("Web Content"). Control characters are escaped everywhere.
+Addresses are not kept and printed as 0. Readers split the first line at spaces, numbers and colons,
+and a thread can choose its name to confuse them. In such a name, spaces (and a leading ``#``, a
+comment) are replaced by ``_``; others keep their spaces ("Web Content"). Control characters are
+escaped.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import numpy as np
 
 from sexton.model.profile import I64, Bools, Profile, Thread
 from sexton.model.text import printable
-from sexton.profile.export.about import Parts, paths, require_times, shown, weights_of
+from sexton.profile.export import Parts, paths, require_times, shown, weights_of
 
 _PIECE = 1 << 12
 _NS = 1_000_000_000
-#: A word after the first that a reader could take for a pid, a core, a time or an event.
+#: Parts of a name that a reader could take for a pid, core, time or event.
 _MISLEADING = re.compile(r" (?=[\d\[/-])|: |:$| {2}|^ | $")
 
 
 def from_profiles(parts: Parts) -> Iterator[bytes]:
-    """The text of all parts, one after the other."""
+    """The text of all parts in order."""
     for profile, rows in parts:
         require_times(profile, "perf script text")
         yield from _text(profile, rows)
 
 
 def safe_comm(name: str) -> str:
-    r"""A thread's name that no reader takes for anything else.
+    r"""The name of a thread, safe for readers.
 
     >>> safe_comm("Web Content"), safe_comm("x 1 [0] 2.5: a:"), safe_comm("#a"), safe_comm("")
     ('Web Content', 'x_1_[0]_2.5:_a:', '_a', '[unknown]')
@@ -84,14 +84,14 @@ def _who(thread: Thread) -> str:
 
 
 def _chains(profile: Profile, chosen: I64) -> dict[int, str]:
-    """The lines of each stack that occurs, innermost first."""
+    """The lines of each stack, innermost first."""
     frames = profile.tree.frames
     names = (shown(name) for name in frames.names)
     modules = (printable(module) or "[unknown]" for module in frames.modules)
     lines = [f"\t{0:16x} {n} ({m})\n" for n, m in zip(names, modules, strict=True)]
     wanted = np.zeros(len(profile.tree), np.bool_)
     wanted[profile.node[chosen]] = True
-    # The first of a path is the task, which stands in the sample's first line.
+    # The first of a path is the task, which is in the first line of the sample.
     return {
         node: "".join([lines[frame] for frame in path[:0:-1]])
         for node, path in paths(profile.tree, wanted)

@@ -1,10 +1,9 @@
 """speedscope: the JSON of https://www.speedscope.app, "sampled" profiles.
 
-https://www.speedscope.app/file-format-schema.json. A flame graph is one profile, its stacks in the
-tree's order. Samples are one profile per core, in the order of time and with the gaps between them
-(empty stacks, where a core was idle or not sampled), so that all cores share one time axis; or one
-per task, its stacks added up. Weights are seconds where the sampling rate is known, else samples,
-and then there are no gaps.
+https://www.speedscope.app/file-format-schema.json. A flame graph is one profile, with stacks in
+tree order. Samples are one profile per core, in time order and with gaps (empty stacks where a core
+was idle or not sampled), so that all cores share one time axis; or one profile per task, added up.
+Weights are seconds if the sampling rate is known; else samples, without gaps.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from sexton.model.flame import Flame
-from sexton.model.profile import I64, Bools, Frames, Profile
+from sexton.model.profile import I64, Bools, Flame, Frames, Profile
 from sexton.model.text import printable
-from sexton.profile.export.about import About, Parts, paths, require_times, shown, weights_of
+from sexton.profile.export import About, Parts, paths, require_times, shown, weights_of
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _NS = 1_000_000_000
@@ -63,12 +61,12 @@ def _by_task(writer: _Writer, profile: Profile, rows: Bools | None, ids: list[in
 
 
 class _Cores:
-    """Lays samples on one time axis that begins with the first of them."""
+    """Puts samples on one time axis that starts at the first sample."""
 
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
         self._first: int | None = None
-        self._filled: dict[int, float] = {}  # per core: seconds that have a stack or a gap
+        self._filled: dict[int, float] = {}  # per core: seconds covered by a stack or a gap
 
     def add(self, profile: Profile, chosen: I64, ids: list[int]) -> None:
         if not len(chosen):
@@ -78,7 +76,7 @@ class _Cores:
         wanted = np.zeros(len(profile.tree), np.bool_)
         wanted[profile.node[chosen]] = True
         stacks = {node: _stack(path, ids) for node, path in paths(profile.tree, wanted)}
-        # Core by core, so that profiles are in the order of cores.
+        # Core by core, so that profiles are sorted by core.
         by_core = chosen[np.argsort(profile.cpu[chosen], kind="stable")]
         cpus = profile.cpu[by_core].tolist()
         times = ((profile.time_ns[by_core] - self._first) / _NS).tolist()
@@ -87,9 +85,9 @@ class _Cores:
 
     def _one(self, cpu: int, time: float, stack: str) -> None:
         writer = self._writer
-        name = f"core {cpu}" if cpu >= 0 else "core not told"
+        name = f"core {cpu}" if cpu >= 0 else "core unknown"
         filled = self._filled.get(cpu, 0.0)
-        # Half a period is the sampling's own jitter.
+        # Up to half a period is sampling jitter.
         if writer.in_seconds and time - filled > writer.unit / 2:
             writer.add(name, _GAP, time - filled)
             filled = time
@@ -111,7 +109,7 @@ class _Writer:
         self._profiles: dict[str, tuple[list[str], list[float]]] = {}
 
     def frames(self, table: Frames) -> list[int]:
-        """The table's frames among ours."""
+        """The numbers of these frames in the document."""
         return [
             self._frames.setdefault((shown(name), printable(module)), len(self._frames))
             for name, module in zip(table.names, table.modules, strict=True)
@@ -139,14 +137,14 @@ class _Writer:
         }
         yield f'{json.dumps(head)[:-1]}, "profiles": ['.encode()
         for at, (name, (stacks, weights)) in enumerate(self._profiles.items()):
-            told = {
+            header = {
                 "type": "sampled",
                 "name": name,
                 "unit": "seconds" if self.in_seconds else "none",
                 "startValue": 0,
                 "endValue": round(sum(weights), 9),
             }
-            yield f'{"," if at else ""}\n{json.dumps(told)[:-1]}, "samples": ['.encode()
+            yield f'{"," if at else ""}\n{json.dumps(header)[:-1]}, "samples": ['.encode()
             yield from _joined(stacks)
             yield b'], "weights": ['
             yield from _joined([_number(weight) for weight in weights])

@@ -1,13 +1,13 @@
-"""``perf record -z``: records inside records, unpacked into a file of our own.
+"""``perf record -z``: compressed records, unpacked into a temporary file.
 
 All COMPRESSED records (type 81, or 83 with ``u64 size`` before the bytes and padding after them)
-hold one zstd stream, which is never ended: perf flushes it at the end of each, in the middle of a
-record if it so happens. So a later file of a rotated set begins in the middle of a stream whose
-beginning is in another file; nobody can unpack that, perf neither.
+hold one zstd stream that is never ended: perf flushes it at the end of each, possibly in the middle
+of a record. A later file of a rotated set therefore starts in the middle of a stream; perf cannot
+unpack that either.
 
-libzstd is asked directly: every machine with such a perf has it, and no dependency is needed. The
-output is bounded by the disk and by how much real captures shrink (6 to 40 times), so that a few
-bytes of nonsense cannot fill a disk.
+libzstd is loaded with ctypes: every machine with such a perf has it. The output is limited by disk
+space and by the compression ratio of real captures (6 to 40 times), so that a few bytes of garbage
+cannot fill a disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_TIMES = 200
 _ALWAYS = 16 << 20
 _OUT = 1 << 20
 _NO_BEGINNING = (
-    "compressed, and its beginning is in an earlier file of the set: not even perf can unpack it "
+    "compressed, and the stream starts in an earlier file of the set: perf cannot unpack it either "
     "(record rotating files without -z)"
 )
 
@@ -52,7 +52,9 @@ class Unpacker:
             self._zstd = ctypes.CDLL(_LIBRARY)
         except OSError:
             raise SourceAbsent(
-                _LIBRARY, "not installed; it unpacks `perf record -z`", "apt-get install libzstd1"
+                _LIBRARY,
+                "not installed; unpacks `perf record -z`",
+                "apt-get install libzstd1",
             ) from None
         self._zstd.ZSTD_createDStream.restype = ctypes.c_void_p
         self._zstd.ZSTD_decompressStream.restype = ctypes.c_size_t
@@ -71,7 +73,7 @@ class Unpacker:
         self._stream = None
 
     def unpack(self, packed: bytes) -> Iterator[bytes]:
-        """What these bytes add; `ValueError` where they are no zstd."""
+        """Unpack more bytes; `ValueError` if they are not zstd."""
         given = ctypes.create_string_buffer(packed, len(packed))
         source = _Buffer(ctypes.addressof(given), len(packed), 0)
         while True:
@@ -84,7 +86,7 @@ class Unpacker:
                 raise ValueError(self._zstd.ZSTD_getErrorName(status).decode())
             if target.used:
                 yield self._out.raw[: target.used]
-            # A full target may leave more inside; anything less means it wants more input.
+            # A full target may leave more to read; otherwise it needs more input.
             if target.used < _OUT and (source.used == len(packed) or source.used == before):
                 return
 
@@ -113,14 +115,14 @@ def unpack(capture: Capture) -> Part:
                     spool.unpacked(more)
             spool.plain(piece.view[done:])
     except ValueError as error:
-        capture.problems.append(f"its compressed data are damaged ({error}): read up to there")
+        capture.problems.append(f"compressed data damaged ({error}): read up to that point")
     finally:
         unpacker.close()
     return spool.finish()
 
 
 class _Spool:
-    """Whole records only: a record cut in two by the compression waits for its other half."""
+    """Writes whole records: a record split by the compression waits for its other half."""
 
     def __init__(self, capture: Capture, packed: Part) -> None:
         self._capture = capture
@@ -143,13 +145,13 @@ class _Spool:
             _, whole = scout().side(joined)
         except BadRecord as bad:
             self.plain(joined[: bad.offset])
-            raise ValueError("a record without a size") from None
+            raise ValueError("record without a size") from None
         self.plain(joined[:whole])
         self._waiting = bytes(joined[whole:])
 
     def finish(self) -> Part:
         if self._waiting:
-            self._capture.problems.append("cut off: the last compressed record is not whole")
+            self._capture.problems.append("truncated: the last compressed record is incomplete")
         return Part(self._descriptor, 0, self._size)
 
 
@@ -165,5 +167,5 @@ def _content(record: bytes, kind: int) -> bytes:
         return record[8:]
     size = int.from_bytes(record[8:16], "little")
     if size > len(record) - 16:
-        raise ValueError("a record larger than itself")
+        raise ValueError("record larger than its size")
     return record[16 : 16 + size]

@@ -1,15 +1,15 @@
-r"""Folded stacks, plain or gzipped: what ``stackcollapse-*.pl`` write and ``flamegraph.pl`` reads.
+r"""Folded stacks, plain or gzipped, as ``stackcollapse-*.pl`` writes and ``flamegraph.pl`` reads.
 
-One line per stack, outermost first, the task at its head, and how often it was seen::
+One line per stack, the task first, outermost to innermost, and its count::
 
     ksoftirqd/12;ret_from_fork;kthread;run_ksoftirqd;net_rx_action 42
     java;start_thread;Interpreter_[j];vfs_read_[k] 7
 
-Quirks: names hold spaces, so the count is what follows the last one. It may have decimals (some
-writers give milliseconds); they are rounded. The annotations of ``stackcollapse-perf.pl --all``
-tell what a frame is, and are no part of its name: ``_[k]`` kernel, ``_[j]`` and ``_[i]`` (jit,
-inlined) user. There are no times, cores or threads. A writer that puts no task first has its
-outermost function shown as one.
+Quirks: names contain spaces, so the count follows the last one. It may have decimals (some writers
+give milliseconds); they are rounded. The annotations of ``stackcollapse-perf.pl --all`` are not
+part of the name: ``_[k]`` is kernel, ``_[j]`` and ``_[i]`` (JIT, inlined) are user. There are no
+timestamps, cores or threads. If a writer puts no task first, the outermost function is shown as the
+task.
 
 >>> from io import BytesIO
 >>> named = read(BytesIO(b"java;start_thread;vfs_read_[k] 7\n"), "java.folded")
@@ -27,14 +27,15 @@ import numpy as np
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import UNKNOWN, Event, Facts, Kind, Thread
-from sexton.profile.perf.named import (
+from sexton.model.text import count
+from sexton.profile.perf.named_samples import (
     MOST_FRAMES,
     MOST_WEIGHT,
     FrameTable,
-    Named,
+    NamedSamples,
     StackTable,
     text_of,
-    untold,
+    unknown_column,
 )
 from sexton.profile.perf.stream import BOUNDS, Bounds, lines
 
@@ -42,7 +43,7 @@ _COUNT = re.compile(rb"\d{1,18}(?:\.\d{0,9})?$")
 _KINDS = {b"_[k]": Kind.KERNEL, b"_[j]": Kind.USER, b"_[i]": Kind.USER}
 
 
-def read(stream: BinaryIO, path: str, bounds: Bounds = BOUNDS) -> Named:
+def read(stream: BinaryIO, path: str, bounds: Bounds = BOUNDS) -> NamedSamples:
     """Every stack with its count."""
     reader = _Reader(path)
     for some in lines(stream, reader.facts, bounds):
@@ -52,15 +53,15 @@ def read(stream: BinaryIO, path: str, bounds: Bounds = BOUNDS) -> Named:
 
 
 def looks_like(head: bytes, whole: bool) -> bool:
-    """Do the first lines end in a count, and are stacks among them? `head` is unpacked.
+    """Do the first lines end in a count, and do some contain stacks? `head` is unpacked.
 
-    `whole`: the head is all there is, so that its last line is complete.
+    `whole`: the head is the whole file, so its last line is complete.
     """
     found = head.split(b"\n")
     if not whole and len(found) > 1:
         found.pop()
-    told = [line for line in found if line.strip() and not line.startswith(b"#")][:20]
-    counts = [line.rpartition(b" ") for line in told]
+    data = [line for line in found if line.strip() and not line.startswith(b"#")][:20]
+    counts = [line.rpartition(b" ") for line in data]
     return (
         bool(counts)
         and all(stack and _COUNT.match(number.rstrip(b"\r")) for stack, _, number in counts)
@@ -80,27 +81,27 @@ class _Reader:
         self._weight = array("q")
         self._number = 0
         self._total = 0
-        self._strange = 0
+        self._skipped = 0
         self._decimals = 0
 
     def line(self, line: bytes) -> None:
         self._number += 1
-        # Profilers (gProfiler) write what they know of themselves into a comment.
+        # Some profilers (gProfiler) start with comments.
         if not line or line.isspace() or (line.startswith(b"#") and not self._task):
             return
         stack, _, count = line.rstrip(b"\r").rpartition(b" ")
         if not stack or _COUNT.match(count) is None:
-            self._strange += 1
-            if not self._task and self._strange > 100:
-                raise SourceMalformed(self.facts.path, self._number, "no folded stacks in it")
+            self._skipped += 1
+            if not self._task and self._skipped > 100:
+                raise SourceMalformed(self.facts.path, self._number, "no folded stacks found")
             return
         weight = int(count) if count.isdigit() else self._rounded(count)
         self._total += weight
         if self._total > MOST_WEIGHT:
-            raise SourceMalformed(self.facts.path, self._number, "its counts are too large to add")
+            raise SourceMalformed(self.facts.path, self._number, "counts too large to add up")
         task, *frames = stack.split(b";", MOST_FRAMES + 1)
         if len(frames) > MOST_FRAMES:
-            # Cut as everywhere: the innermost are kept.
+            # As in all formats, the innermost frames are kept.
             frames = stack.rsplit(b";", MOST_FRAMES)[1:]
             self._stacks.cut += 1
         ids = list(map(self._frame_ids.get, frames))
@@ -123,23 +124,23 @@ class _Reader:
             self._frame_ids[frame] = found
         return found
 
-    def finish(self) -> Named:
+    def finish(self) -> NamedSamples:
         facts = self.facts
         if not self._task:
-            raise SourceMalformed(facts.path, 0, "no folded stacks in it")
+            raise SourceMalformed(facts.path, 0, "no folded stacks found")
         facts.problems.extend(self._stacks.problems())
-        if self._strange:
-            facts.problems.append(f"{self._strange:,} lines were no folded stack: left out")
+        if self._skipped:
+            facts.problems.append(f"{count(self._skipped, 'line')} without a folded stack: skipped")
         if self._decimals:
-            facts.problems.append(f"{self._decimals:,} counts had decimals: rounded")
+            facts.problems.append(f"{count(self._decimals, 'count')} with decimals: rounded")
         task = np.frombuffer(self._task, np.int32)
         stack, stacks = self._stacks.by_task(task, np.frombuffer(self._stack, np.int32))
         names, modules, kinds = self._frames.columns()
-        return Named(
+        return NamedSamples(
             time_ns=np.zeros(len(task), np.int64),
-            cpu=untold(len(task)),
+            cpu=unknown_column(len(task)),
             thread=task,
-            cgroup=untold(len(task)),
+            cgroup=unknown_column(len(task)),
             event=np.zeros(len(task), np.int16),
             stack=stack,
             weight=np.frombuffer(self._weight, np.int64),

@@ -1,4 +1,4 @@
-"""The kernel's own names: ``/proc/kallsyms``, its snapshot beside a capture, plain or gzipped.
+"""Kernel symbols: ``/proc/kallsyms``, or a snapshot of it, plain or gzipped.
 
 Documentation: ``man 5 proc``; kernel/kallsyms.c (`s_show`). An excerpt::
 
@@ -6,12 +6,15 @@ Documentation: ``man 5 proc``; kernel/kallsyms.c (`s_show`). An excerpt::
     ffffffff81000000 T _text
     ffffffffc0201000 t ftrace_trampoline	[__builtin__ftrace]
 
-Quirks: only the kernel's part is sorted, modules follow in the order they were loaded; sizes are
-not told; one address may have many names; to whom `kernel.kptr_restrict` does not trust every
-address is zero. Names are chosen as perf does it (tools/perf/util/symbol.c), so that both say the
-same: text and data symbols only; one reaches to the next, but at a border of modules to the end
-of its page; of several at one address one with an extent wins, which is the last, then the one
-that is not weak, is global, has fewer underscores before it, is longer, came first.
+Quirks: only the kernel's own part is sorted, modules follow in load order; there are no sizes; one
+address may have many names; with `kernel.kptr_restrict` all addresses are zero. Names are chosen as
+in perf (tools/perf/util/symbol.c), so that both agree: text and data symbols only; a symbol extends
+to the next one, or to the end of its page at a module border; of several at one address one with an
+extent wins, which is the last, then the one that is not weak, is global, has fewer leading
+underscores, is longer, came first.
+
+A BPF program, a trampoline or a kprobe page gets its name and extent from a KSYMBOL record (type
+17) when it is loaded; a later one at the same address replaces an earlier one.
 
 >>> table = parse(b"ffffffff81000000 T _text\\nffffffff81000000 T go\\nffffffff81000040 t on\\n")
 >>> table.names(table.find([0xffffffff81000003, 0xffffffff81000040]))
@@ -31,7 +34,8 @@ import numpy.typing as npt
 
 from sexton.errors import SourceDenied, SourceMalformed
 from sexton.host.reader import Files
-from sexton.model.profile import I32, I64
+from sexton.model.profile import I32, I64, UNKNOWN
+from sexton.profile.perf.raw import KernelSymbol
 
 PATH = "/proc/kallsyms"
 KERNEL = "[kernel.kallsyms]"
@@ -53,9 +57,9 @@ U64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kallsyms:
-    """Symbols by ascending `start`; `module` 0 is the kernel itself. Names lie in `text`.
+    """Symbols by ascending `start`; `module` 0 is the kernel itself. Names are in `text`.
 
-    `marks` are the addresses of those that tell one boot and build from another: `MARKS`.
+    `marks` are the addresses of `MARKS`, which differ between boots and builds.
     """
 
     start: U64
@@ -71,7 +75,7 @@ class Kallsyms:
         return len(self.start)
 
     def find(self, addresses: npt.ArrayLike) -> I64:
-        """Which symbol each address lies in; -1: in none."""
+        """The symbol of each address; -1: none."""
         wanted = np.asarray(addresses, np.uint64)
         if not len(self.start):
             return np.full(len(wanted), -1, np.int64)
@@ -80,16 +84,16 @@ class Kallsyms:
         return np.where(inside, found, -1)
 
     def names(self, symbols: I64) -> list[str]:
-        """Symbols' names."""
+        """The names of symbols."""
         spans = zip(self.name_from[symbols].tolist(), self.name_to[symbols].tolist(), strict=True)
         return [self.text[start:end].decode("utf-8", "surrogateescape") for start, end in spans]
 
     def module_names(self, symbols: I64) -> list[str]:
-        """What they belong to: `KERNEL`, ``[ext4]``, ``[bpf]``."""
+        """The modules of symbols: `KERNEL`, ``[ext4]``, ``[bpf]``."""
         return [self.modules[each] for each in self.module[symbols].tolist()]
 
     def shifted(self, by: int) -> Kallsyms:
-        """The same kernel, loaded elsewhere: its own symbols moved, its modules left out."""
+        """The same kernel at another address: its own symbols moved, without modules."""
         kept = np.flatnonzero(self.module == 0)
         shift = np.uint64(by % (1 << 64))
         return Kallsyms(
@@ -110,18 +114,18 @@ def read(files: Files, path: str = PATH) -> Kallsyms:
 
 
 def unpacked(content: bytes, path: str = PATH) -> bytes:
-    """The text in a gzip, at most `MOST_BYTES` of it; anything else as it is."""
+    """Unpack gzip, at most `MOST_BYTES`; other input is returned unchanged."""
     if not content.startswith(_GZIP):
         return content
     inflate = zlib.decompressobj(wbits=31)
     try:
         text = inflate.decompress(content, MOST_BYTES)
     except zlib.error as error:
-        raise SourceMalformed(path, 0, f"not a whole gzip: {error}") from None
+        raise SourceMalformed(path, 0, f"damaged gzip: {error}") from None
     if inflate.unconsumed_tail:
         raise SourceMalformed(path, 0, f"more than {MOST_BYTES:,} bytes of text")
     if not inflate.eof:
-        raise SourceMalformed(path, 0, "not a whole gzip: it ends too early")
+        raise SourceMalformed(path, 0, "truncated gzip")
     return text
 
 
@@ -129,7 +133,7 @@ class _Lines:
     """Address, type, name and module of each line as columns."""
 
     def __init__(self, text: bytes) -> None:
-        # Words are read from any byte on: eight to spare at the end.
+        # Words are read at any byte: spare bytes at the end.
         self.text = text if text.endswith(b"\n") or not text else text + b"\n"
         self._bytes = np.frombuffer(self.text + bytes(24), np.uint8)
         ends = np.flatnonzero(self._bytes[: len(self.text)] == _NEWLINE)
@@ -150,7 +154,7 @@ class _Lines:
             self._add_odd(starts[odd[:_MOST_ODD]], ends[odd[:_MOST_ODD]])
 
     def _addresses(self, starts: I64) -> tuple[U64, npt.NDArray[np.bool_]]:
-        """Sixteen hexadecimal digits at once: two words of eight, a digit per byte."""
+        """Parse sixteen hexadecimal digits at once: two words of eight, a digit per byte."""
         words = np.ndarray((len(self._bytes) - 7,), "<u8", self._bytes, strides=(1,))
         high, good_high = _hexadecimal(words[starts])
         low, good_low = _hexadecimal(words[starts + 8])
@@ -158,7 +162,7 @@ class _Lines:
         return (high << np.uint64(32)) | low, good_high & good_low & spaced
 
     def _cut_modules(self, ends: I64, place: I64, used: npt.NDArray[np.bool_]) -> None:
-        """Names end at a tab, behind which their module stands."""
+        """A tab separates the name from its module."""
         tabs = np.flatnonzero(self._bytes[: len(self.text)] == _TAB)
         lines = np.searchsorted(ends, tabs)
         lines, first = np.unique(lines, return_index=True)
@@ -200,12 +204,12 @@ class _Lines:
 
 
 def _hexadecimal(word: U64) -> tuple[U64, npt.NDArray[np.bool_]]:
-    """Eight digits, the first in the lowest byte, as a number; and whether all were digits."""
+    """The number of eight digits, the first in the lowest byte; and whether all are digits."""
     ones = np.uint64(0x0101010101010101)
     letter = (word >> np.uint64(6)) & ones
     digit = (word & (np.uint64(0x0F) * ones)) + letter * np.uint64(9)
     digit &= np.uint64(0x0F) * ones
-    # Written again it must give the same text: 0x30 + digit, and 39 more above nine.
+    # Formatting it again must give the same text: 0x30 + digit, plus 39 above nine.
     above = ((digit + np.uint64(6) * ones) >> np.uint64(4)) & ones
     good = digit + np.uint64(0x30) * ones + above * np.uint64(39) == word
     pairs = (digit << np.uint64(4) | digit >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)
@@ -215,10 +219,10 @@ def _hexadecimal(word: U64) -> tuple[U64, npt.NDArray[np.bool_]]:
 
 
 def parse(text: bytes, path: str = PATH) -> Kallsyms:
-    """Symbols by address, one per address. Lines that make no sense are left out."""
+    """Symbols by address, one per address. Malformed lines are skipped."""
     lines = _Lines(text)
     if not len(lines.address):
-        raise SourceMalformed(path, 0, "no kernel symbol in it")
+        raise SourceMalformed(path, 0, "no kernel symbols")
     if not lines.address.any():
         raise SourceDenied(path, "all addresses are zero: kernel.kptr_restrict", "as root")
     order = np.argsort(lines.address, kind="stable")
@@ -240,7 +244,7 @@ def parse(text: bytes, path: str = PATH) -> Kallsyms:
 
 
 def _ends(start: U64, module: I32) -> U64:
-    """Where each symbol ends: where the next begins, or with its page at a border of modules."""
+    """The end of each symbol: the next start, or the end of its page at a module border."""
     page_end = (start + np.uint64(2 * _PAGE - 1)) & ~np.uint64(_PAGE - 1)
     end = np.empty_like(start)
     end[:-1] = np.where(module[1:] != module[:-1], page_end[:-1], start[1:])
@@ -249,10 +253,10 @@ def _ends(start: U64, module: I32) -> U64:
 
 
 def _chosen(lines: _Lines, order: I64, start: U64, end: U64) -> I64:
-    """The rows (of the sorted ones) that name an address."""
+    """The sorted rows that name an address."""
     last = np.append(start[1:] != start[:-1], True)
     kept = np.flatnonzero(last)
-    # Only the last of equal addresses has an extent, but where modules meet: rare, one by one.
+    # Only the last of equal addresses has an extent, except at module borders: rare.
     group = np.cumsum(last) - last
     for row in np.flatnonzero(~last & (end > start))[:_MOST_ODD].tolist():
         place = int(group[row])
@@ -264,7 +268,7 @@ def _chosen(lines: _Lines, order: I64, start: U64, end: U64) -> I64:
 
 
 def _rank(lines: _Lines, row: int) -> tuple[bool, bool, int, int]:
-    """How much perf likes a symbol that has an extent: more is better."""
+    """perf's preference among symbols with an extent: larger is better."""
     name = lines.text[int(lines.name_from[row]) : int(lines.name_to[row])]
     kind = int(lines.kind[row])
     underscores = len(name) - len(name.lstrip(b"_"))
@@ -272,7 +276,7 @@ def _rank(lines: _Lines, row: int) -> tuple[bool, bool, int, int]:
 
 
 def _marks(lines: _Lines) -> dict[str, int]:
-    """Looked for in the text: they may be aliases that nothing is named by."""
+    """Searched in the text: they may be aliases that were not chosen."""
     found = {}
     for name in MARKS:
         at = lines.text.find(b" %s\n" % name.encode()) + 1
@@ -280,3 +284,36 @@ def _marks(lines: _Lines) -> dict[str, int]:
         if at and len(row):
             found[name] = int(lines.address[row[0]])
     return found
+
+
+BPF = "[bpf]"
+
+
+def kernel_names(
+    addresses: U64, table: Kallsyms | None, loaded: list[KernelSymbol]
+) -> tuple[list[tuple[str, str]], I32]:
+    """Distinct names with their modules, and the name of each address."""
+    found: list[tuple[str, str]] = [(UNKNOWN, KERNEL)]
+    which = np.zeros(len(addresses), np.int32)
+    if table is not None:
+        symbols, each = np.unique(table.find(addresses), return_inverse=True)
+        known = symbols[symbols >= 0]
+        found += zip(table.names(known), table.module_names(known), strict=True)
+        missed = int(len(symbols) > len(known))
+        which = np.where(missed & (each == 0), 0, each + 1 - missed).astype(np.int32)
+    if loaded:
+        _name_loaded(addresses, loaded, found, which)
+    return found, which
+
+
+def _name_loaded(
+    addresses: U64, loaded: list[KernelSymbol], found: list[tuple[str, str]], which: I32
+) -> None:
+    ordered = sorted({each.start: each for each in loaded}.values())
+    start = np.array([each.start for each in ordered], np.uint64)
+    end = np.array([each.end for each in ordered], np.uint64)
+    row = np.searchsorted(start, addresses, side="right") - 1
+    inside = (row >= 0) & (addresses < end[np.maximum(row, 0)])
+    rows, each = np.unique(row[inside], return_inverse=True)
+    which[inside] = len(found) + each
+    found += [(ordered[one].name, BPF) for one in rows.tolist()]

@@ -1,7 +1,8 @@
-"""The compiled `walk.c`, where there is one: `_walk.so` beside it, made when Sexton was installed.
+"""The compiled `walk.c`: `_walk.so` beside it, built when Sexton was installed.
 
-It is taken only when it was compiled from the very `walk.c` that lies here (its CRC is compiled in)
-and for this machine; otherwise numpy does the work. ``SEXTON_ENGINE=numpy`` leaves it out.
+It is used only if it was compiled from this `walk.c` (its CRC is compiled in) and for this machine;
+otherwise numpy does the same work. ``SEXTON_ENGINE=numpy`` disables it. Memory belongs to C while
+it grows, and to numpy after `NativeWalker.finish`, without a copy.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sexton.model.profile import I64
+from sexton.profile.perf import walk
+
 HERE = Path(__file__).parent
-#: What the functions answer instead of a count.
+#: Return values instead of a count.
 BAD_RECORD, NO_MEMORY = -1, -2
 
 
@@ -56,7 +60,7 @@ class Plan(ctypes.Structure):
 
 
 class Walk(ctypes.Structure):
-    """A walk's beginning; what follows is its own."""
+    """The first fields of a walk; the rest is private to C."""
 
     _fields_ = [("plan", Plan), ("out", Column * 11), ("set", Set * 4)]
 
@@ -75,7 +79,7 @@ class Stacks(ctypes.Structure):
 
 
 class Library:
-    """The functions of walk.c, with their types told to ctypes."""
+    """The functions of walk.c, with their ctypes signatures."""
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
@@ -98,7 +102,7 @@ class Library:
         at = self.resize(column.at, bytes_used) or column.at
         column.at, column.used, column.room = None, 0, 0
         memory = (c_uint8 * bytes_used).from_address(at)
-        # Not at exit: an array may outlive every other thing there.
+        # Not at exit: an array may outlive everything else.
         weakref.finalize(memory, self.free, at).atexit = False
         return np.frombuffer(memory, dtype)
 
@@ -110,26 +114,118 @@ def _typed(function: Any, returns: Any, *takes: Any) -> Any:
 
 @cache
 def loaded(folder: Path) -> Library | None:
-    """What lies compiled in `folder`, if it can be used."""
+    """The compiled library in `folder`, if it can be used."""
     try:
         crc = zlib.crc32((folder / "walk.c").read_bytes())
         library = Library(folder / "_walk.so")
-    except (OSError, AttributeError):  # not compiled, for another machine, or of another time
+    except (OSError, AttributeError):  # not compiled, or for another machine or version
         return None
     fits = library.crc() == crc and library.size() >= ctypes.sizeof(Walk)
     return library if fits else None
 
 
 def library() -> Library | None:
-    """The compiled loops; `None`: numpy is to be used."""
+    """The compiled library; `None`: use numpy."""
     return None if os.environ.get("SEXTON_ENGINE") == "numpy" else loaded(HERE)
 
 
 def engine() -> str:
-    """Which loops are used: "c" or "numpy"."""
+    """The engine in use: "c" or "numpy"."""
     return "numpy" if library() is None else "c"
 
 
 def address(array: npt.NDArray[Any]) -> int:
-    """Where an array's first element lies; it must be kept alive by the caller."""
+    """The address of an array's data; the caller must keep the array alive."""
     return array.ctypes.data if array.size else 0
+
+
+#: How many offsets one call to C returns at most.
+_OFFSETS = 1 << 16
+_TYPES = ("i8", "i4", "i4", "i4", "i4", "i4", "i2", "i4", "i4", "i8", "i4")
+_FRAMES, _CGROUPS, _STACKS, _IDS = range(4)
+
+
+class NativeWalker:
+    """See `Walker`."""
+
+    def __init__(self, library: Library, plan: walk.Plan) -> None:
+        self._library = library
+        self._plan = plan  # keeps the memory alive that C points to
+        self._layouts = (Layout * len(plan.shapes))(
+            *(Layout(shape[:7], shape.steps) for shape in plan.shapes)
+        )
+        self._memory = ctypes.create_string_buffer(library.size())
+        self._walk = Walk.from_buffer(self._memory)
+        self._walk.plan = Plan(
+            ctypes.addressof(self._layouts),
+            address(plan.ids),
+            address(plan.id_event),
+            len(plan.ids),
+            plan.id_at,
+            _since(plan.comms),
+            _since(plan.spaces),
+        )
+        for column, kind in zip(self._walk.out, _TYPES, strict=True):
+            column.width = np.dtype(kind).itemsize
+        for kept in self._walk.set:
+            kept.keys.width = 16
+        ids = ctypes.byref(self._walk.set[_IDS])
+        for number in plan.ids.tolist():
+            self._checked(library.place(ids, number, 0, 1))
+        self._side, self._samples = Stream(), Stream()
+
+    def __del__(self) -> None:
+        for column in self._walk.out:
+            self._library.free(column.at)
+        for kept in self._walk.set:
+            self._library.free(kept.keys.at)
+            self._library.free(kept.slot)
+
+    def side(self, data: memoryview) -> tuple[I64, int]:
+        held = np.frombuffer(data, np.uint8)
+        stream = _fed(self._side, held)
+        room = np.empty(_OFFSETS, np.int64)
+        found: list[I64] = []
+        while not found or len(found[-1]) == _OFFSETS:
+            got = self._library.side(ctypes.byref(stream), room.ctypes.data, _OFFSETS)
+            found.append(room[: self._checked(got, stream)].copy())
+        return np.concatenate(found), stream.at
+
+    def samples(self, data: memoryview) -> int:
+        if not self._plan.shapes:
+            raise ValueError("no event description")
+        held = np.frombuffer(data, np.uint8)
+        stream = _fed(self._samples, held)
+        got = self._library.samples(ctypes.byref(self._walk), ctypes.byref(stream))
+        self._checked(got, stream)
+        return int(stream.at)
+
+    def finish(self) -> walk.Columns:
+        state, taken = self._walk, self._library.taken
+        # Free the hash table of stacks before anything is copied.
+        self._library.free(state.set[_STACKS].slot)
+        state.set[_STACKS].slot = None
+        taken(state.set[_STACKS].keys, "u8")
+        columns = [taken(column, kind) for column, kind in zip(state.out, _TYPES, strict=True)]
+        columns[9] = np.concatenate([np.zeros(1, np.int64), columns[9]])
+        frames = taken(state.set[_FRAMES].keys, "u8").reshape(-1, 2)
+        cgroups = taken(state.set[_CGROUPS].keys, "u8").reshape(-1, 2)
+        address, space = frames[:, 0].copy(), frames[:, 1].astype(np.int64).astype(np.int32)
+        cgroup_id = cgroups[:, 0].astype(np.int64)
+        return walk.Columns._make([*columns, address, space, cgroup_id, int(self._samples.bad)])
+
+    def _checked(self, got: int, stream: Stream | None = None) -> int:
+        if got == NO_MEMORY:
+            raise MemoryError("out of memory for stacks")
+        if got == BAD_RECORD and stream is not None:
+            raise walk.BadRecord(stream.at)
+        return got
+
+
+def _since(history: walk.Since) -> Since:
+    return Since(*(address(column) for column in history), len(history.key))
+
+
+def _fed(stream: Stream, held: np.ndarray) -> Stream:
+    stream.data, stream.size, stream.at = address(held), len(held), 0
+    return stream

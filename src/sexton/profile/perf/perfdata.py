@@ -2,13 +2,13 @@
 
 ``perf record -F 97 -e cpu-clock -a -g --all-cgroups --buildid-mmap -k CLOCK_MONOTONIC`` on kernel
 6.18 begins ``50 45 52 46 49 4c 45 32 68 00 …`` ("PERFILE2", 104 bytes of head) and then holds
-records, of which most are samples of about 124 bytes. The pieces are `header` (what was recorded),
-`features` (what is told beside it), `records` (tasks, maps, losses), `walk` (the samples),
-`compressed` (``-z``), `timelines` and `mapping` (names and maps as of a sample's time).
+records, most of which are samples of about 124 bytes. The parts are `header` (events and metadata),
+`records` (tasks, maps, losses), `walk` (the samples), `compressed` (``-z``) and `spaces` (names and
+maps at the time of a sample).
 
-The file is read twice in pieces of 8 MB: buffers of different cores follow each other in it, so a
-task's name may stand behind the samples that it names. What is cut off or damaged is read as far
-as it goes, and `Facts.problems` says so; a file of which nothing can be read is `SourceMalformed`.
+The file is read twice in pieces of 8 MB: it holds the buffers of different cores one after another,
+so the name of a task may come after its samples. A truncated or damaged file is read as far as
+possible, and `Facts.problems` says so; a file without anything readable is `SourceMalformed`.
 
 >>> is_perf_data(b"PERFILE2h")
 True
@@ -24,34 +24,33 @@ import numpy as np
 from sexton.errors import SourceMalformed
 from sexton.host.reader import failure
 from sexton.model.profile import I32, Event, Facts
+from sexton.model.text import count
 from sexton.profile.perf.compressed import unpack
-from sexton.profile.perf.features import MOST_BYTES, READ, Told
-from sexton.profile.perf.header import Attr, is_perf_data
-from sexton.profile.perf.mapping import Mapper, mapped_file
+from sexton.profile.perf.header import MOST_BYTES, READ, Attr, Features, is_perf_data
 from sexton.profile.perf.pieces import PIECE, Capture, Part, pieces, read_piece
 from sexton.profile.perf.raw import LATEST_NS, KernelFacts, MappedFile, Module, Raw
 from sexton.profile.perf.records import CompressedFound, Rows, SideRecords
-from sexton.profile.perf.timelines import Timelines, timelines, unknown_comm
+from sexton.profile.perf.spaces import Mapper, Timelines, mapped_file, timelines, unknown_comm
 from sexton.profile.perf.walk import Columns, walker
 
-__all__ = ["is_perf_data", "read_raw", "read_told"]
+__all__ = ["is_perf_data", "read_features", "read_raw"]
 
 FORMAT = "perf.data"
 _KERNEL_NAMES = ("[kernel.kallsyms]", "[kernel]", "[guest.kernel.kallsyms]")
 _MOST_MODULES = 10_000
 _PER_SAMPLE = ("time_ns", "cpu", "pid", "tid", "comm", "cgroup", "event", "stack")
 _NO_DWARF = (
-    "recorded with --call-graph dwarf: the user's part of its stacks is not unwound, the kernel's "
-    "is whole; record with --call-graph fp"
+    "recorded with --call-graph dwarf: user stacks are not unwound, kernel stacks are complete; "
+    "record with --call-graph fp"
 )
 _NO_BRANCHES = (
-    "recorded with --call-graph lbr: the user's part of its stacks is left out, the kernel's is "
-    "whole; record with --call-graph fp"
+    "recorded with --call-graph lbr: user stacks are missing, kernel stacks are complete; "
+    "record with --call-graph fp"
 )
 
 
 def read_raw(path: str | os.PathLike[str]) -> Raw:
-    """A whole capture; "-" is standard input."""
+    """Read a capture; "-" is standard input."""
     try:
         return _read(os.fspath(path))
     except OSError as error:
@@ -60,10 +59,10 @@ def read_raw(path: str | os.PathLike[str]) -> Raw:
 
 def _read(path: str) -> Raw:
     with Capture(path) as capture:
-        told = read_told(capture)
+        told = read_features(capture)
         side, whole = _read_side(capture, told)
         if not side.attrs:
-            raise SourceMalformed(capture.path, 0, "describes no event: cut off too early")
+            raise SourceMalformed(capture.path, 0, "no event description: truncated too early")
         if capture.problems and not any(part.end > part.start for part in whole):
             raise SourceMalformed(capture.path, 0, capture.problems[-1])
         maps = side.maps()
@@ -72,16 +71,16 @@ def _read(path: str) -> Raw:
         return _assemble(_Read(capture, side, maps, lines), columns)
 
 
-def read_told(capture: Capture) -> Told:
-    """The sections after the data; those of a pipe come with its records."""
-    told = Told()
+def read_features(capture: Capture) -> Features:
+    """The sections after the data; those of a pipe are records."""
+    told = Features()
     head = capture.head
     if head.data_size is None:
         return told
     at = head.data_offset + head.data_size
     table = capture.read_at(at, 16 * len(head.sections))
     if len(table) < 16 * len(head.sections):
-        told.problems.append("what perf tells beside its samples (host, clock, …) is cut off")
+        told.problems.append("metadata after the samples (host, clock, …) is truncated")
     for number, (offset, size) in zip(
         head.sections, struct.iter_unpack("<QQ", table[: len(table) // 16 * 16]), strict=False
     ):
@@ -92,35 +91,35 @@ def read_told(capture: Capture) -> Told:
 
 
 class _Read:
-    """What the first reading found."""
+    """The result of the first pass."""
 
     def __init__(self, capture: Capture, side: SideRecords, maps: Rows, lines: Timelines) -> None:
         self.capture = capture
         self.side = side
         self.maps = maps
         self.lines = lines
-        self._build_ids = any(attr.tells_build_ids for attr in side.attrs)
+        self._build_ids = any(attr.has_build_ids for attr in side.attrs)
 
     def mapped(self, part: int, at: int, size: int) -> MappedFile:
-        """What the record there maps."""
+        """The file that the record at this offset maps."""
         return mapped_file(self.capture.bytes_at(part, at, size), self._build_ids)
 
 
-def _read_side(capture: Capture, told: Told) -> tuple[SideRecords, list[Part]]:
-    """The first reading: everything but samples, and the ranges that hold whole records."""
+def _read_side(capture: Capture, told: Features) -> tuple[SideRecords, list[Part]]:
+    """The first pass: everything except samples, and the ranges of whole records."""
     try:
         return _scan(capture, told)
     except CompressedFound:
         capture.parts = [unpack(capture)]
-        # A pipe's records were partly taken in already, and come again.
-        again = Told() if capture.head.pipe else told
+        # Records of a pipe were partly processed already, and come again.
+        again = Features() if capture.head.pipe else told
     try:
         return _scan(capture, again)
     except CompressedFound:
-        raise SourceMalformed(capture.path, 0, "compressed twice; not readable") from None
+        raise SourceMalformed(capture.path, 0, "compressed twice: not supported") from None
 
 
-def _scan(capture: Capture, told: Told) -> tuple[SideRecords, list[Part]]:
+def _scan(capture: Capture, told: Features) -> tuple[SideRecords, list[Part]]:
     side = SideRecords(capture.head.attrs, told)
     whole: list[Part] = []
     for number, part in enumerate(capture.parts):
@@ -136,7 +135,7 @@ def _scan(capture: Capture, told: Told) -> tuple[SideRecords, list[Part]]:
 
 
 def _read_samples(path: str, whole: list[Part], attrs: list[Attr], lines: Timelines) -> Columns:
-    """The second reading."""
+    """The second pass."""
     layouts = [attr.layout() for attr in attrs]
     try:
         walk = walker(layouts, lines.comms, lines.spaces)
@@ -153,7 +152,7 @@ def _read_samples(path: str, whole: list[Part], attrs: list[Attr], lines: Timeli
                 at += used
         return walk.finish()
     except MemoryError:
-        raise SourceMalformed(path, 0, "more different stacks than fit into memory") from None
+        raise SourceMalformed(path, 0, "too many distinct stacks for memory") from None
 
 
 def _assemble(read: _Read, columns: Columns) -> Raw:
@@ -164,7 +163,7 @@ def _assemble(read: _Read, columns: Columns) -> Raw:
     columns, events = _events(columns, side.attrs, told)
     mapper = Mapper(read.maps, read.lines, read.mapped)
     used, space = np.unique(columns.space, return_inverse=True)
-    # -1 stays, 0 is the kernel's whether sampled or not, the others move up.
+    # -1 stays, 0 is the kernel whether sampled or not, the others are renumbered.
     numbers = [0, *(number for number in used.tolist() if number > 0)]
     spaces = [mapper.space(number) for number in numbers]
     moved = {number: index for index, number in enumerate(numbers)} | {-1: -1}
@@ -184,7 +183,7 @@ def _assemble(read: _Read, columns: Columns) -> Raw:
         throttled=side.throttled,
         problems=[*capture.problems, *told.problems, *mapper.problems],
     )
-    _tell(facts, side, columns, timed)
+    _add_problems(facts, side, columns, timed)
     paths = (side.cgroups.get(number & (1 << 64) - 1) for number in columns.cgroup_id.tolist())
     return Raw(
         columns=columns,
@@ -202,29 +201,29 @@ def _assemble(read: _Read, columns: Columns) -> Raw:
     )
 
 
-def _lost(side: SideRecords, told: Told) -> int:
-    """What the kernel dropped while there was no room, and what it never got to tell."""
-    # Of rotated files the last one's sum is that of them all, told one by one in each already.
+def _lost(side: SideRecords, told: Features) -> int:
+    """Samples dropped by the kernel, whether reported at the time or at the end."""
+    # In rotated files the sum in the last one covers all of them, which is counted already.
     one_of_many = told.command is not None and "--switch-output" in told.command
     return side.lost_in_hardware + max(side.lost, 0 if one_of_many else side.lost_in_all)
 
 
-def _tell(facts: Facts, side: SideRecords, columns: Columns, timed: bool) -> None:
+def _add_problems(facts: Facts, side: SideRecords, columns: Columns, timed: bool) -> None:
     if any(attr.needs_unwinding for attr in side.attrs):
         facts.problems.append(_NO_DWARF)
     if any(attr.in_branches for attr in side.attrs):
         facts.problems.append(_NO_BRANCHES)
     if columns.bad:
-        facts.problems.append(f"{columns.bad:,} samples made no sense and are left out")
+        facts.problems.append(f"{count(columns.bad, 'malformed sample')} skipped")
     if side.bad:
-        facts.problems.append(f"{side.bad:,} records of tasks or maps made no sense; left out")
+        facts.problems.append(f"{count(side.bad, 'malformed task or map record')} skipped")
     if not timed:
-        facts.problems.append("its samples have no times (recorded with --no-timestamp?)")
+        facts.problems.append("samples have no timestamps (recorded with --no-timestamp?)")
 
 
 def _possible(columns: Columns) -> Columns:
-    """Without samples of a time that no clock shows: one would stretch the capture over a century,
-    and the next second would be none."""
+    """Without samples of an impossible time: one of them would stretch the capture over a
+    century."""
     wrong = (columns.time_ns < 0) | (columns.time_ns > LATEST_NS)
     number = int(np.count_nonzero(wrong))
     if not number:
@@ -238,19 +237,19 @@ def _by_time(columns: Columns) -> Columns:
     if len(time_ns) < 2 or bool(np.all(time_ns[1:] >= time_ns[:-1])):
         return columns
     order = np.argsort(time_ns, kind="stable")
-    for name in _PER_SAMPLE:  # one after the other and in place: all of them twice are 70 MB more
+    for name in _PER_SAMPLE:  # in place, one by one: copies of all would take 70 MB more
         column = getattr(columns, name)
         column[:] = column[order]
     return columns
 
 
 def _named(columns: Columns, lines: Timelines) -> tuple[Columns, list[str]]:
-    """Threads that nobody named get perf's name for such; every comm is an index then."""
+    """Give unnamed threads perf's name for them, so that every comm is an index."""
     names = {name: number for number, name in enumerate(lines.names)}
     unnamed = np.unique(columns.stack_comm[columns.stack_comm < 0])
     numbers = np.zeros(len(unnamed), np.int32)
-    for index, told in enumerate(unnamed.tolist()):
-        numbers[index] = names.setdefault(unknown_comm(-2 - told), len(names))
+    for index, number in enumerate(unnamed.tolist()):
+        numbers[index] = names.setdefault(unknown_comm(-2 - number), len(names))
 
     def renumbered(comm: I32) -> I32:
         if not len(unnamed):
@@ -265,8 +264,10 @@ def _named(columns: Columns, lines: Timelines) -> tuple[Columns, list[str]]:
     return named, shown
 
 
-def _events(columns: Columns, attrs: list[Attr], told: Told) -> tuple[Columns, tuple[Event, ...]]:
-    """Events that were asked for or sampled; the dummy that perf adds for itself is neither."""
+def _events(
+    columns: Columns, attrs: list[Attr], told: Features
+) -> tuple[Columns, tuple[Event, ...]]:
+    """Events that were requested or sampled, without the dummy that perf adds."""
     sampled = set(np.unique(columns.event).tolist())
     kept = [n for n, attr in enumerate(attrs) if n in sampled or not attr.is_dummy]
     names = told.names_of([attr.ids for attr in attrs])
@@ -278,7 +279,7 @@ def _events(columns: Columns, attrs: list[Attr], told: Told) -> tuple[Columns, t
     return columns._replace(event=moved[columns.event]), events
 
 
-def _with_build_ids(mapper: Mapper, told: Told) -> list[MappedFile]:
+def _with_build_ids(mapper: Mapper, told: Features) -> list[MappedFile]:
     known = {each.path: each.build_id for each in told.build_ids if not each.kernel}
     return [
         file if file.build_id else file._replace(build_id=known.get(file.path))
@@ -287,8 +288,8 @@ def _with_build_ids(mapper: Mapper, told: Told) -> list[MappedFile]:
 
 
 def _kernel(read: _Read) -> KernelFacts:
-    """The kernel's own text and its modules, from the maps perf wrote for them."""
-    told = {each.path: each.build_id for each in read.side.told.build_ids if each.kernel}
+    """Kernel text and modules, from the maps perf wrote for them."""
+    build_ids = {each.path: each.build_id for each in read.side.told.build_ids if each.kernel}
     facts = KernelFacts(ksymbols=sorted(read.side.ksymbols.values()))
     modules: dict[int, Module] = {}
     rows = read.maps[read.maps["kernel"]][:_MOST_MODULES]
@@ -296,7 +297,7 @@ def _kernel(read: _Read) -> KernelFacts:
         _, _, start, length, pgoff, at, part, size, _ = row
         file = read.mapped(part, at, size)
         kernel = next((name for name in _KERNEL_NAMES if file.path.startswith(name)), None)
-        build_id = file.build_id or told.get(file.path) or (kernel and told.get(kernel))
+        build_id = file.build_id or build_ids.get(file.path) or (kernel and build_ids.get(kernel))
         if kernel is not None:
             facts.text_symbol = file.path.removeprefix(kernel) or None
             facts.text_address = pgoff
@@ -305,7 +306,7 @@ def _kernel(read: _Read) -> KernelFacts:
         else:
             modules[start] = Module(start, start + length, file.path, build_id)
     facts.build_id = facts.build_id or next(
-        (told[name] for name in _KERNEL_NAMES if name in told), None
+        (build_ids[name] for name in _KERNEL_NAMES if name in build_ids), None
     )
     facts.modules = [modules[start] for start in sorted(modules)]
     return facts

@@ -1,12 +1,12 @@
-"""A capture's records, a few megabytes at a time, wherever they are stored.
+"""Read the records of a capture, a few megabytes at a time.
 
 perf writes one file, or (``--threads``, ``--kcore``) a directory with the file ``data`` and streams
-``data.0``, ``data.1``, … of records alone. What comes through a pipe is copied to an unlinked file
-first, because it is read twice: tasks and maps before samples, since perf's buffers of different
-cores are not in the order of time.
+``data.0``, ``data.1``, … of records only. Input from a pipe is copied to an unlinked file first,
+because it is read twice: tasks and maps before samples, since the buffers of different cores are
+not in time order.
 
-Quirks: two kinds of records (AUXTRACE and TRACING_DATA) are followed by bytes that no record's
-size counts; they are stepped over.
+Quirks: two kinds of records (AUXTRACE and TRACING_DATA) are followed by bytes that are not part of
+any record; they are skipped.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from sexton.profile.perf.header import Head, read_head
 from sexton.profile.perf.walk import BadRecord, Since, Walker, walker
 
 PIECE = 8 << 20
-#: Holds any record: their size is 16 bits.
+#: Larger than any record: their size has 16 bits.
 _SMALL = 128 << 10
 _HEADER = struct.Struct("<IHH")
 _TRACING_DATA, _AUXTRACE = 66, 71
-#: How many bytes of these records tell how many bytes follow.
-_TOLD_BY = {_TRACING_DATA: 4, _AUXTRACE: 8}
+#: Width of the field in these records with the number of bytes that follow.
+_SIZE_FIELD = {_TRACING_DATA: 4, _AUXTRACE: 8}
 _STREAM = re.compile(r"data\.(\d{1,9})")
-#: Left on the file system that temporary files are on.
+#: Bytes left free on the file system of temporary files.
 _SPARE = 256 << 20
 
 
 class Part(NamedTuple):
-    """Bytes of an open file that are records, one after the other."""
+    """A range of an open file that holds records."""
 
     descriptor: int
     start: int
@@ -51,9 +51,9 @@ class Part(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Whole records: `view` of the bytes that begin at `at`, `offsets` of all that are no samples.
+    """Whole records: `view` of the bytes from `at` on, `offsets` of all except samples.
 
-    `kinds` are their types. The bytes are good until the next piece is asked for.
+    `kinds` are their types. The bytes are valid until the next piece is read.
     """
 
     view: memoryview
@@ -63,7 +63,7 @@ class Piece(NamedTuple):
 
 
 class Capture(Closing):
-    """Open files of one capture; closes them when left."""
+    """The open files of one capture; a context manager that closes them."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Capture(Closing):
             unwound.pop_all()
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Bytes of the main file."""
+        """Read from the main file."""
         if offset >= 1 << 62:
             return b""
         return os.pread(self.main, size, offset)
@@ -88,7 +88,7 @@ class Capture(Closing):
         return os.pread(self.parts[part].descriptor, size, offset)
 
     def temporary(self) -> int:
-        """An unlinked file of our own."""
+        """An unlinked temporary file."""
         try:
             spool = tempfile.TemporaryFile(buffering=0, prefix="sexton-")  # noqa: SIM115 - held
         except OSError as error:
@@ -125,7 +125,7 @@ class Capture(Closing):
         except OSError as error:
             raise failure(path, error) from None
         if "data" not in names:
-            raise SourceMalformed(path, 0, "a directory without perf's file `data`")
+            raise SourceMalformed(path, 0, "directory without perf's file `data`")
         streams = sorted(
             (int(found[1]), name) for name in names if (found := _STREAM.fullmatch(name))
         )
@@ -135,19 +135,19 @@ class Capture(Closing):
         return self._hold(open_regular(os.path.join(path, "data")))
 
     def _data(self) -> Part:
-        start, told = self.head.data_offset, self.head.data_size
-        if told is None:
+        start, size = self.head.data_offset, self.head.data_size
+        if size is None:
             if not self.head.pipe:
-                self.problems.append("perf did not live to close this file; read as far as it goes")
+                self.problems.append("perf was killed while writing this file: read to its end")
             return Part(self.main, start, self.size)
-        if start + told > self.size:
-            missing = start + told - self.size
-            self.problems.append(f"cut off: the last {missing:,} bytes of samples are missing")
-        return Part(self.main, start, min(start + told, self.size))
+        if start + size > self.size:
+            missing = start + size - self.size
+            self.problems.append(f"truncated: the last {missing:,} bytes of samples are missing")
+        return Part(self.main, start, min(start + size, self.size))
 
 
 def open_regular(path: str) -> int:
-    """A descriptor of a file that is too large to be read at once; whoever asks closes it."""
+    """Open a regular file; the caller closes the descriptor."""
     try:
         descriptor = os.open(path, OPEN_FLAGS)
     except OSError as error:
@@ -155,13 +155,13 @@ def open_regular(path: str) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         piped = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
         os.close(descriptor)
-        hint = "; a pipe is read as -, from standard input" if piped else ""
+        hint = "; pass a pipe as - (standard input)" if piped else ""
         raise SourceMalformed(path, 0, f"not a regular file{hint}")
     return descriptor
 
 
 def room() -> int:
-    """How many bytes a temporary file may take."""
+    """The number of bytes a temporary file may use."""
     return max(0, shutil.disk_usage(tempfile.gettempdir()).free - _SPARE)
 
 
@@ -175,7 +175,7 @@ def write_all(descriptor: int, content: bytes | memoryview) -> None:
 
 
 def read_piece(part: Part, at: int, buffer: memoryview) -> memoryview:
-    """As much as there is at `at` and fits; the same buffer each time."""
+    """Read at `at` as much as fits into the buffer."""
     view = buffer[: max(0, min(len(buffer), part.end - at))]
     got = 0
     while got < len(view):
@@ -187,17 +187,17 @@ def read_piece(part: Part, at: int, buffer: memoryview) -> memoryview:
 
 
 def no_since() -> Since:
-    """Nothing is known of anybody."""
+    """An empty history."""
     return Since(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
 def scout() -> Walker:
-    """A walker that only tells records apart."""
+    """A walker that only splits records."""
     return walker((), no_since(), no_since())
 
 
 def pieces(part: Part, problems: list[str]) -> Iterator[Piece]:
-    """Every whole record of a part; what ends it early is told in `problems`."""
+    """Every whole record of a part; damage is added to `problems`."""
     buffer = memoryview(bytearray(min(PIECE, max(0, part.end - part.start))))
     at, walk, size, foreign = part.start, scout(), PIECE, _Foreign()
     while at < part.end:
@@ -218,10 +218,10 @@ def pieces(part: Part, problems: list[str]) -> Iterator[Piece]:
             size = _SMALL
             continue
         if broken or skipped:
-            problems.append(f"damaged at byte {at:,}: what follows is left out")
+            problems.append(f"damaged at byte {at:,}: the rest is skipped")
             return
         if not used:
-            problems.append(f"cut off: the last record, at byte {at:,}, is not whole")
+            problems.append(f"truncated: the last record, at byte {at:,}, is incomplete")
             return
         size = min(PIECE, 2 * size)
 
@@ -233,8 +233,8 @@ def _kinds(view: memoryview, offsets: I64) -> npt.NDArray[np.uint32]:
 
 
 class _Foreign:
-    """Steps over bytes that belong to no record. Real ones are pages of a trace: where they are
-    many and small somebody wants to keep us busy."""
+    """Skips bytes that belong to no record. Real ones are pages of a trace: many small ones mean a
+    hostile file."""
 
     def __init__(self) -> None:
         self._times = 0
@@ -245,16 +245,16 @@ class _Foreign:
         return self._times > 10_000 + self._bytes // 1024
 
     def without(self, piece: Piece) -> tuple[Piece, int]:
-        """Up to and with the first record that such bytes follow, and how many do."""
+        """The piece up to the first record that is followed by such bytes, and their number."""
         view, offsets = piece.view, piece.offsets
         candidates = (piece.kinds == _TRACING_DATA) | (piece.kinds == _AUXTRACE)
         for index in np.flatnonzero(candidates).tolist():
             at = int(offsets[index])
             kind, _, size = _HEADER.unpack_from(view, at)
-            told = _TOLD_BY[kind]
-            if size < 8 + told:
+            width = _SIZE_FIELD[kind]
+            if size < 8 + width:
                 continue
-            extra = int.from_bytes(view[at + 8 : at + 8 + told], "little")
+            extra = int.from_bytes(view[at + 8 : at + 8 + width], "little")
             if extra:
                 self._times += 1
                 self._bytes += extra

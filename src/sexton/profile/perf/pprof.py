@@ -1,22 +1,21 @@
-r"""pprof: ``perftools.profiles.Profile``, a protocol buffer, mostly gzipped.
+r"""pprof: ``perftools.profiles.Profile``, a protocol buffer, usually gzipped.
 
 https://github.com/google/pprof/blob/main/proto/profile.proto. Strings, functions, locations (an
 address, or several functions inlined into each other) and mappings are tables; a sample is a list
 of locations, innermost first, one value per sample type, and labels.
 
-Quirks: a profile counts several things at once (``samples/count`` and ``cpu/nanoseconds``; a heap
-profile has four). Sexton counts samples, so ``samples`` is taken where there is one, else what the
-profile calls its default, else the last, as pprof does; the others are named as left out. There are
-no times. Who ran is in labels, under whatever names the writer chose: ``comm``, ``thread``,
-``thread_comm`` and the like, ``pid``, ``tid``, ``cpu``, as text or number; where there is no name,
-the program's own file (the first mapping) stands for the task.
+Quirks: a profile has several sample types (``samples/count`` and ``cpu/nanoseconds``; a heap
+profile has four). Sexton uses ``samples`` if there is one, else the profile's default, else the
+last, as pprof does; a problem line names the ignored ones. There are no timestamps. Threads are in
+labels, whose names vary by writer: ``comm``, ``thread``, ``thread_comm`` and so on, ``pid``,
+``tid``, ``cpu``, as text or number; without a name, the program (the first mapping) is the task.
 
 >>> from io import BytesIO
->>> from sexton.profile.perf.wire import number, text
->>> told = b"".join(text(6, word) for word in (b"", b"samples", b"count", b"main"))
->>> told += text(1, number(1, 1) + number(2, 2)) + text(5, number(1, 1) + number(2, 3))
->>> told += text(4, number(1, 9) + text(4, number(1, 1))) + text(2, text(1, b"\x09") + number(2, 4))
->>> named = read(BytesIO(told), "cpu.pb")
+>>> from sexton.profile.perf.protobuf import number, text
+>>> data = b"".join(text(6, word) for word in (b"", b"samples", b"count", b"main"))
+>>> data += text(1, number(1, 1) + number(2, 2)) + text(5, number(1, 1) + number(2, 3))
+>>> data += text(4, number(1, 9) + text(4, number(1, 1))) + text(2, text(1, b"\x09") + number(2, 4))
+>>> named = read(BytesIO(data), "cpu.pb")
 >>> named.events, named.tasks, named.names, named.weight.tolist()
 ((Event(name='samples', hertz=None, period=None),), ('[unknown]',), ('main',), [4])
 """
@@ -30,21 +29,21 @@ import numpy as np
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import UNKNOWN, Event, Facts, Kind, Thread
-from sexton.model.text import printable
-from sexton.profile.perf.named import (
+from sexton.model.text import count, printable
+from sexton.profile.perf.named_samples import (
     MOST_FRAMES,
     MOST_WEIGHT,
     FrameTable,
-    Named,
+    NamedSamples,
     StackTable,
     kind_of,
     text_of,
-    untold,
+    unknown_column,
 )
+from sexton.profile.perf.protobuf import fields, numbers, signed, varint
 from sexton.profile.perf.stream import Bounds, whole
-from sexton.profile.perf.wire import fields, numbers, signed, varint
 
-#: It cannot be read in pieces: strings come last.
+#: It cannot be read in pieces, because strings come last.
 BOUNDS = Bounds(unpacked=256 << 20)
 _COMM = ("comm", "thread_comm", "thread_name", "thread name", "thread", "process_name", "task")
 _PID = ("pid", "process_id", "process.pid")
@@ -58,14 +57,14 @@ _AS_NUMBER = frozenset({7, 8, 9, 10, 12, 14, 15})
 _EITHER = frozenset({13})
 
 
-def read(stream: BinaryIO, path: str, bounds: Bounds = BOUNDS) -> Named:
-    """Every sample, with what the chosen sample type counted."""
+def read(stream: BinaryIO, path: str, bounds: Bounds = BOUNDS) -> NamedSamples:
+    """Every sample, with its value of the chosen sample type."""
     facts = Facts(path=path, format="pprof")
     return _Reader(_tables(whole(stream, facts, bounds), facts), facts).named()
 
 
 def looks_like(head: bytes) -> bool:
-    """Does it begin with fields a profile has, each of its own kind? `head` is unpacked."""
+    """Does it start with fields of a profile, of the right types? `head` is unpacked."""
     seen = 0
     try:
         for field, value in fields(head, ""):
@@ -74,7 +73,7 @@ def looks_like(head: bytes) -> bool:
                 return False
             seen += 1
     except SourceMalformed as error:
-        # The head ends where it ends; what was whole before that counts.
+        # The head may end within a field; the fields before it count.
         return seen > 0 and "past the end" in error.detail
     return seen > 0
 
@@ -94,10 +93,10 @@ def _tables(data: bytes, facts: Facts) -> _Tables:
     found: dict[int, list[bytes]] = {field: [] for field in range(1, 7)}
     strings: list[str] = []
     period_type = None
-    told: dict[int, int] = {}
+    varints: dict[int, int] = {}
     for field, value in fields(data, facts.path):
         if isinstance(value, int):
-            told[field] = value
+            varints[field] = value
         elif field == _STRING:
             strings.append(text_of(value))
         elif field in found:
@@ -105,10 +104,10 @@ def _tables(data: bytes, facts: Facts) -> _Tables:
         elif field == _PERIOD_TYPE:
             period_type = value
     if not found[_TYPE] or not found[_SAMPLE]:
-        raise SourceMalformed(facts.path, 0, "no pprof profile, or one without samples")
+        raise SourceMalformed(facts.path, 0, "not a pprof profile, or one without samples")
     lists = (found[field] for field in (_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION))
     types, samples, mappings, locations, functions = lists
-    return _Tables(types, samples, mappings, locations, functions, strings, period_type, told)
+    return _Tables(types, samples, mappings, locations, functions, strings, period_type, varints)
 
 
 class _Reader:
@@ -125,10 +124,10 @@ class _Reader:
         self._labels: dict[bytes, tuple[str, str | int]] = {}
         self._negative = 0
 
-    def named(self) -> Named:
+    def named(self) -> NamedSamples:
         chosen, event = self._choose()
         program = next(iter(self._modules.values()), "").rpartition("/")[2]
-        nobody = UNKNOWN if not program or program.startswith("[") else program
+        default = UNKNOWN if not program or program.startswith("[") else program
         threads: dict[Thread, int] = {}
         tasks: dict[str, int] = {}
         thread, task, cpu = array("i"), array("i"), array("i")
@@ -142,25 +141,25 @@ class _Reader:
                 continue
             total += value
             if total > MOST_WEIGHT:
-                raise SourceMalformed(self._path, 0, "its values are too large to add")
-            comm = _name(labels) or nobody
+                raise SourceMalformed(self._path, 0, "values too large to add up")
+            comm = _name(labels) or default
             who = Thread(_ident(labels, _PID), _ident(labels, _TID), comm)
             thread.append(threads.setdefault(who, len(threads)))
             task.append(tasks.setdefault(comm, len(tasks)))
             cpu.append(_ident(labels, _CPU))
             stack.append(frames)
             weight.append(value)
-        self._tell(len(stack))
+        self._add_problems(len(stack))
         rows = len(stack)
         row, stacks = self._stacks.by_task(
             np.array(task, np.int32), np.array(stack, np.int32).reshape(-1)
         )
         functions, modules, kinds = self._frames.columns()
-        return Named(
+        return NamedSamples(
             time_ns=np.zeros(rows, np.int64),
             cpu=np.array(cpu, np.int32),
             thread=np.array(thread, np.int32),
-            cgroup=untold(rows),
+            cgroup=unknown_column(rows),
             event=np.zeros(rows, np.int16),
             stack=row,
             weight=np.array(weight, np.int64),
@@ -178,17 +177,17 @@ class _Reader:
             timed=False,
         )
 
-    def _tell(self, rows: int) -> None:
+    def _add_problems(self, rows: int) -> None:
         if not rows:
-            raise SourceMalformed(self._path, 0, "has no sample with a value")
+            raise SourceMalformed(self._path, 0, "no sample has a value")
         self._facts.problems.extend(self._stacks.problems())
         if self._negative:
             self._facts.problems.append(
-                f"{self._negative:,} negative values (a difference of profiles?): left out"
+                f"{count(self._negative, 'negative value')} (a difference of profiles?): skipped"
             )
 
     def _choose(self) -> tuple[int, Event]:
-        """Which value of a sample is counted."""
+        """The index of the sample type that is used, and its event."""
         types = [self._type(raw) for raw in self._tables.types]
         default = self._string(self._tables.numbers.get(_DEFAULT_TYPE, 0))
         names = [name for name, _ in types]
@@ -202,7 +201,9 @@ class _Reader:
         name, unit = types[chosen]
         if others:
             left = printable(", ".join(others))
-            self._facts.problems.append(f"counted here: {printable(name)} ({unit}); not {left}")
+            self._facts.problems.append(
+                f"sample type {printable(name)} ({unit}) used; ignored: {left}"
+            )
         period = signed(self._tables.numbers.get(_PERIOD, 0))
         hertz = None
         kind = self._tables.period_type
@@ -211,33 +212,35 @@ class _Reader:
         return chosen, Event(name or "samples", hertz)
 
     def _type(self, raw: bytes) -> tuple[str, str]:
-        told = {field: value for field, value in fields(raw, self._path) if isinstance(value, int)}
-        return self._string(told.get(1, 0)), self._string(told.get(2, 0))
+        varints = {
+            field: value for field, value in fields(raw, self._path) if isinstance(value, int)
+        }
+        return self._string(varints.get(1, 0)), self._string(varints.get(2, 0))
 
     def _string(self, at: int) -> str:
         if not at:
             return ""
         if at >= len(self._tables.strings):
-            raise SourceMalformed(self._path, 0, f"points to string {at:,}, which is not there")
+            raise SourceMalformed(self._path, 0, f"refers to missing string {at:,}")
         return self._tables.strings[at]
 
     def _mappings(self) -> dict[int, str]:
         found = {}
         for raw in self._tables.mappings:
-            told = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
-            found[told.get(1, 0)] = self._string(told.get(5, 0))
+            varints = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
+            found[varints.get(1, 0)] = self._string(varints.get(5, 0))
         return found
 
     def _function_names(self) -> dict[int, str]:
         found = {}
         for raw in self._tables.functions:
-            told = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
-            name = self._string(told.get(2, 0)) or self._string(told.get(3, 0))
-            found[told.get(1, 0)] = name or UNKNOWN
+            varints = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
+            name = self._string(varints.get(2, 0)) or self._string(varints.get(3, 0))
+            found[varints.get(1, 0)] = name or UNKNOWN
         return found
 
     def _location_frames(self) -> dict[int, array[int]]:
-        """A location's frames, the innermost first: more than one where functions are inlined."""
+        """The frames of each location, innermost first: several if functions are inlined."""
         found = {}
         for raw in self._tables.locations:
             ident = mapping = address = 0
@@ -274,8 +277,8 @@ class _Reader:
             elif field == 2:
                 values += numbers(value, self._path)
             elif field == 3 and isinstance(value, bytes):
-                key, said = self._labels.get(value) or self._label(value)
-                labels.setdefault(key, said)
+                key, label = self._labels.get(value) or self._label(value)
+                labels.setdefault(key, label)
         return self._stack(locations), values, labels
 
     def _stack(self, packed: bytes) -> int:
@@ -285,18 +288,21 @@ class _Reader:
             for location in numbers(packed, self._path):
                 known = self._locations.get(location)
                 if known is None:
-                    raise SourceMalformed(
-                        self._path, 0, f"points to location {location:,}, which is not there"
-                    )
+                    raise SourceMalformed(self._path, 0, f"refers to missing location {location:,}")
                 if len(frames) <= MOST_FRAMES:
                     frames.extend(known)
             found = self._by_bytes[packed] = self._stacks.id(frames)
         return found
 
     def _label(self, raw: bytes) -> tuple[str, str | int]:
-        told = {field: value for field, value in fields(raw, self._path) if isinstance(value, int)}
-        key = self._string(told.get(1, 0)).lower()
-        found = self._labels[raw] = key, self._string(told.get(2, 0)) or signed(told.get(3, 0))
+        varints = {
+            field: value for field, value in fields(raw, self._path) if isinstance(value, int)
+        }
+        key = self._string(varints.get(1, 0)).lower()
+        found = self._labels[raw] = (
+            key,
+            self._string(varints.get(2, 0)) or signed(varints.get(3, 0)),
+        )
         return found
 
 
@@ -306,7 +312,7 @@ def _name(labels: dict[str, str | int]) -> str | None:
 
 
 def _ident(labels: dict[str, str | int], keys: tuple[str, ...]) -> int:
-    """A number, however it was written; -1 where there is none."""
+    """A number, written as text or number; -1 if there is none."""
     for key in keys:
         value = labels.get(key, "")
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 11:

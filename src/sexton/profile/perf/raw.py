@@ -1,8 +1,7 @@
 """A capture as perf wrote it: samples with addresses, and what is needed to name them.
 
-Nothing here is symbolised. Addresses are told apart by *space*: 0 is the kernel's, every other
-is one process between two of its ``exec``s, with what was mapped there; -1 is a process nobody
-told us about.
+An address belongs to a *space*: 0 is the kernel, every other one is a process between two
+``exec``s, with its maps; -1 is an unknown process.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from sexton.profile.perf.walk import Columns
 
 U64 = npt.NDArray[np.uint64]
 
-#: No clock shows more, the wall's not before the year 2116: a later time is damage.
+#: The wall clock reaches this in the year 2116: a later time is damage.
 LATEST_NS = 1 << 62
-#: `Space.pid` of the kernel's own space.
+#: `Space.pid` of the kernel.
 KERNEL_PID = -1
 
 
 class MappedFile(NamedTuple):
-    """What was mapped: a file's path as the process saw it, or a name such as ``[vdso]``.
+    """A mapped file: its path as seen by the process, or a name such as ``[vdso]``.
 
-    `build_id` is hexadecimal, `None` where perf did not tell; so are device and inode.
+    `build_id` is hexadecimal, `None` if unknown, like device and inode.
     """
 
     path: str
@@ -39,7 +38,7 @@ class MappedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """What lay where in one space: sorted by `start`, nothing overlaps, the latest has won.
+    """The maps of one space, sorted by `start`, without overlaps: the latest wins.
 
     An address `a` of row `i` is at `a - start[i] + pgoff[i]` in file number `file[i]`.
     """
@@ -53,7 +52,7 @@ class Maps:
         return len(self.start)
 
     def find(self, addresses: U64) -> I32:
-        """The row each address lies in, -1 where nothing was mapped.
+        """The row of each address, -1 if not mapped.
 
         >>> u64 = lambda *numbers: np.array(numbers, np.uint64)
         >>> maps = Maps(u64(100, 200), u64(150, 300), u64(0, 0), np.array([0, 1], np.int32))
@@ -68,20 +67,20 @@ class Maps:
 
 
 def no_maps() -> Maps:
-    """Maps of nothing."""
+    """No maps."""
     none = np.zeros(0, np.uint64)
     return Maps(none, none, none, np.zeros(0, np.int32))
 
 
 class Space(NamedTuple):
-    """One address space: a process between two of its execs, or (number 0) the kernel."""
+    """One address space: a process between two execs, or (number 0) the kernel."""
 
     pid: int
     maps: Maps
 
 
 class Module(NamedTuple):
-    """Kernel text as perf saw it mapped: ``[kernel.kallsyms]`` or a module."""
+    """A kernel map: ``[kernel.kallsyms]`` or a module."""
 
     start: int
     end: int
@@ -90,7 +89,7 @@ class Module(NamedTuple):
 
 
 class KernelSymbol(NamedTuple):
-    """Kernel text that came while perf looked on: BPF programs, trampolines."""
+    """Kernel text that was loaded during the capture: BPF programs, trampolines."""
 
     start: int
     end: int
@@ -99,8 +98,8 @@ class KernelSymbol(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class KernelFacts:
-    """`text_symbol` is ``_text`` or ``_stext``, `text_address` where it was when recorded: another
-    boot's kallsyms is off by the difference. `None` is "not told"."""
+    """`text_symbol` is ``_text`` or ``_stext``, `text_address` its address when recorded: kallsyms
+    of another boot is off by the difference. `None` is unknown."""
 
     text_symbol: str | None = None
     text_address: int | None = None
@@ -113,9 +112,9 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Raw:
-    """`columns` are sorted by time (equal times stay in file order); every index in them points
-    into a list here: `comm` and `stack_comm` into `comms`, `cgroup` into `cgroups` (-1: the sample
-    has none), `event` into `events`, `space` into `spaces` (-1: of an unknown process)."""
+    """`columns` are sorted by time (equal times stay in file order). Their indices refer to the
+    lists here: `comm` and `stack_comm` to `comms`, `cgroup` to `cgroups` (-1: none), `event` to
+    `events`, `space` to `spaces` (-1: unknown process)."""
 
     columns: Columns
     comms: list[str]
@@ -125,5 +124,5 @@ class Raw:
     kernel: KernelFacts
     events: tuple[Event, ...]
     facts: Facts
-    #: The samples have times at all.
+    #: The samples have timestamps.
     timed: bool = True

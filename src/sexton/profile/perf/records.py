@@ -1,12 +1,12 @@
-"""Records that are no samples: who ran what, what was mapped where, what was lost.
+"""Records other than samples: tasks, maps, lost samples.
 
 Record: ``u32 type; u16 misc, size``, a body, and (from the kernel, `sample_id_all`) a tail with the
-time, whose place from the end follows from the event's `sample_type` (include/uapi/linux/
-perf_event.h, "struct sample_id"). perf itself writes records of the same kinds for what was there
-before it began, with a time of 0, and others from type 64 on, without a tail.
+time, whose offset from the end follows from the event's `sample_type` (include/uapi/linux/
+perf_event.h, "struct sample_id"). perf itself writes such records for existing tasks and maps, with
+a time of 0, and others from type 64 on, without a tail.
 
 A capture of a fork storm has hundreds of thousands of them, so fields are gathered for a whole
-piece at once, and a map's name is read only when somebody asks for that map.
+piece at once, and the name of a map is read only when that map is used.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.model.profile import I64, U8, Bools
-from sexton.profile.perf.features import Named, Told, build_ids, text
-from sexton.profile.perf.header import Attr, attr_record
+from sexton.profile.perf.header import Attr, EventName, Features, attr_record, build_ids, text
 from sexton.profile.perf.pieces import Piece
 from sexton.profile.perf.raw import KernelSymbol
 
@@ -32,16 +31,16 @@ COMPRESSED, COMPRESSED2 = 81, 83
 _CPU_MODE = 7
 _KERNEL_MODE = 1
 _USER_MODE = 2
-#: COMM: it came by exec. FORK: perf wrote it, and nothing was inherited.
+#: COMM: renamed by exec. FORK: written by perf, and nothing was inherited.
 EXEC = 1 << 13
 _BPF_DROPPED = 1 << 15
 _UPDATE_NAME = 2
 _KSYMBOL_GONE = 1
 _COMM_SIZE = 16
-#: Of each kind; a real node has a few thousand. Past this a capture is not worth its memory.
+#: Limit per kind; a real node has a few thousand.
 MOST = 4_000_000
-#: Names of events, files with a build id.
-_MOST_TOLD = 100_000
+#: Limit on event names and build ids.
+_MOST_FEATURES = 100_000
 
 MAP_ROW = np.dtype(
     [
@@ -59,22 +58,22 @@ Rows = npt.NDArray[np.void]
 
 
 class CompressedFound(Exception):
-    """The records are inside compressed ones: unpack them first."""
+    """The records are compressed: unpack them first."""
 
 
 class SideRecords:
-    """Everything but samples, collected piece by piece."""
+    """Collects everything except samples, piece by piece."""
 
-    def __init__(self, attrs: Sequence[Attr], told: Told) -> None:
+    def __init__(self, attrs: Sequence[Attr], told: Features) -> None:
         self.attrs = list(attrs)
         self.told = told
-        #: As the kernel told when it had room again; in hardware's own buffers; as perf asked for
-        #: at the end, which counts the first kind once more, since perf began.
+        #: Lost samples as reported by the kernel during the capture; in hardware buffers; and as
+        #: read by perf at the end, which includes the first kind since perf started.
         self.lost = 0
         self.lost_in_hardware = 0
         self.lost_in_all = 0
         self.throttled = 0
-        #: Records shorter than what they claim to be.
+        #: Records that are too short for their type.
         self.bad = 0
         self.comms: dict[bytes, int] = {}
         self.cgroups: dict[int, str] = {}
@@ -87,12 +86,12 @@ class SideRecords:
         return np.concatenate(self._maps) if self._maps else np.zeros(0, MAP_ROW)
 
     def tasks(self) -> Rows:
-        """In the order of time, and at the same time in that of the file."""
+        """In time order; equal times stay in file order."""
         found = np.concatenate(self._tasks) if self._tasks else np.zeros(0, TASK_ROW)
         return found[np.argsort(found["time"], kind="stable")]
 
     def take(self, piece: Piece, part: int) -> None:
-        """All records of one piece. Raises `CompressedFound` at the first that holds others."""
+        """Process the records of one piece. Raises `CompressedFound` at a compressed record."""
         if not len(piece.offsets):
             return
         raw = np.frombuffer(piece.view, np.uint8)
@@ -122,7 +121,7 @@ class SideRecords:
         before = self._counts[what]
         self._counts[what] += more
         if before <= MOST < before + more:
-            self.told.problems.append(f"more than {MOST:,} {what}: the rest is left out")
+            self.told.problems.append(f"more than {MOST:,} {what}: the rest is skipped")
         return before + more <= MOST
 
     def _header(self, kind: int, record: bytes) -> None:
@@ -135,9 +134,9 @@ class SideRecords:
             self.told.take(int.from_bytes(body[:8], "little"), body[8:])
         elif kind == EVENT_UPDATE and len(body) >= 16:
             update, number = struct.unpack_from("<QQ", body)
-            if update == _UPDATE_NAME and len(self.told.names) < _MOST_TOLD:
-                self.told.names.append(Named(text(body[16:]), (number,)))
-        elif kind == HEADER_BUILD_ID and len(self.told.build_ids) < _MOST_TOLD:
+            if update == _UPDATE_NAME and len(self.told.names) < _MOST_FEATURES:
+                self.told.names.append(EventName(text(body[16:]), (number,)))
+        elif kind == HEADER_BUILD_ID and len(self.told.build_ids) < _MOST_FEATURES:
             self.told.build_ids += build_ids(record)
 
     def _take_maps(self, fields: _Fields, kind: int, place: tuple[int, int]) -> None:
@@ -155,7 +154,7 @@ class SideRecords:
         rows["part"] = place[1]
         rows["size"] = sizes
         rows["kernel"] = misc & _CPU_MODE == _KERNEL_MODE
-        # Of a guest nothing can be named from here.
+        # Maps of guests cannot be symbolised here.
         self._maps.append(rows[(misc & _CPU_MODE == _USER_MODE) | rows["kernel"]])
 
     def _take_tasks(self, fields: _Fields, view: memoryview) -> None:
@@ -192,13 +191,13 @@ class SideRecords:
         self.lost += sum(_gather(fields.raw, at + 16, "<u8").tolist())
         at, sizes, misc = fields.of(LOST_SAMPLES, 16)
         counts, by_perf = _gather(fields.raw, at + 8, "<u8"), fields.times(at, sizes) == 0
-        unasked = misc & _BPF_DROPPED == 0
-        self.lost_in_all += sum(counts[unasked & by_perf].tolist())
-        self.lost_in_hardware += sum(counts[unasked & ~by_perf].tolist())
+        not_bpf = misc & _BPF_DROPPED == 0
+        self.lost_in_all += sum(counts[not_bpf & by_perf].tolist())
+        self.lost_in_hardware += sum(counts[not_bpf & ~by_perf].tolist())
 
 
 class _Fields:
-    """One piece's records, asked for by kind."""
+    """The records of one piece, by kind."""
 
     def __init__(self, raw: U8, offsets: I64, kinds: npt.NDArray[np.uint32]) -> None:
         self.raw = raw
@@ -209,10 +208,10 @@ class _Fields:
         self._back = 0
 
     def tails(self, attrs: Sequence[Attr]) -> None:
-        """Where the time is, counted from a record's end; 0: nowhere."""
+        """Find the offset of the time from the end of a record; 0: no time."""
         backs = [_back(attr) for attr in attrs]
         self._back = backs[0] if backs else 0
-        # Where events differ, the last word of the tail (IDENTIFIER) says whose it is.
+        # If events differ, the last word of the tail (IDENTIFIER) says which event it is.
         if len(set(backs)) > 1:
             self._backs = {
                 number: back
@@ -222,11 +221,11 @@ class _Fields:
             }
 
     def each(self, kind: int) -> list[tuple[int, int, int]]:
-        """Place, size and misc of all of a kind."""
+        """Offset, size and misc of all records of a kind."""
         return list(zip(*(column.tolist() for column in self.of(kind, 8)), strict=True))
 
     def of(self, kind: int, least: int) -> tuple[I64, I64, I64]:
-        """Place, size and misc of those of a kind that are `least` bytes long; counts others."""
+        """Offset, size and misc of records of a kind with at least `least` bytes; counts others."""
         at = self.offsets[self.kinds == kind]
         sizes = _gather(self.raw, at + 6, "<u2").astype(np.int64)
         whole: Bools = sizes >= least
@@ -235,27 +234,27 @@ class _Fields:
         return at, sizes, _gather(self.raw, at + 4, "<u2").astype(np.int64)
 
     def times(self, at: I64, sizes: I64) -> I64:
-        """When each happened; 0 where that is not told."""
+        """The time of each record; 0 if unknown."""
         ends = at + sizes
         back = np.full(len(at), self._back, np.int64)
         if self._backs and len(at):
             numbers = _gather(self.raw, ends - 8, "<u8").tolist()
             back[:] = [self._backs.get(number, self._back) for number in numbers]
-        told = (back > 0) & (sizes >= back + 8)
+        timed = (back > 0) & (sizes >= back + 8)
         times = np.zeros(len(at), np.int64)
-        times[told] = _gather(self.raw, ends[told] - back[told], "<i8")
+        times[timed] = _gather(self.raw, ends[timed] - back[timed], "<i8")
         return times
 
 
 def _back(attr: Attr) -> int:
-    """Bytes from a tail's time to its end: the time, then id, stream, core and identifier."""
+    """Bytes from the time in a tail to its end: time, id, stream, core and identifier."""
     if not attr.sample_id_all or not attr.timed:
         return 0
     return 8 * (1 + sum(attr.sample_type >> bit & 1 for bit in (6, 9, 7, 16)))
 
 
 def _gather(raw: U8, at: I64, kind: str) -> npt.NDArray[Any]:
-    """A field of every record, wherever it lies."""
+    """A field of every record."""
     width = np.dtype(kind).itemsize
     if not len(at):
         return np.zeros(0, kind)

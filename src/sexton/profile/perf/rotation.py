@@ -1,9 +1,9 @@
-"""Files that one perf wrote in turn (``--switch-output``), as one set in the order of time.
+"""The files of ``perf record --switch-output``, as one set in time order.
 
-The name of a rotated file carries the *local* time of its end: ``perf.data.2026111511473148`` for
-15 November, 11:47:31.48. An hour that a clock change repeats would come out of order by name, so
-files are ordered by the time of their samples where that can be seen, by name where not. Each file
-stands alone: perf writes what was mapped, and who was called what, anew at the head of each.
+The name of a rotated file contains the *local* time of its end: ``perf.data.2026111511473148`` for
+15 November, 11:47:31.48. When a clock change repeats an hour, names are out of order, so files are
+sorted by the time of their samples if that is known, else by name. Each file is complete: perf
+repeats the maps and task names at the start of each.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import NamedTuple
 from sexton.errors import SourceError
 from sexton.host.reader import failure
 from sexton.profile.perf.header import MAGIC
-from sexton.profile.perf.perfdata import read_told
+from sexton.profile.perf.perfdata import read_features
 from sexton.profile.perf.pieces import Capture, no_since, open_regular, read_piece
 from sexton.profile.perf.walk import BadRecord, walker
 
 _STAMP = re.compile(r"(.*)\.(\d{14,19})")
-#: A first sample stands behind the tasks and maps that perf found: seldom more than the first.
+#: The first sample follows the task and map records: usually within the first of these sizes.
 _GLANCES = (256 << 10, 8 << 20)
 
 
 class RotatedSet(NamedTuple):
-    """`name` is what perf was told to write, without the times it added."""
+    """`name` is the output file given to perf, without the times it added."""
 
     name: str
     paths: tuple[str, ...]
 
 
 def rotated(paths: Iterable[str | os.PathLike[str]]) -> RotatedSet:
-    """The files of a set in the order of time."""
+    """The files of a set in time order."""
     found = [os.fspath(path) for path in paths]
     begun = {path: first_sample_ns(path) for path in found}
     if all(time is not None for time in begun.values()):
@@ -46,7 +46,7 @@ def rotated(paths: Iterable[str | os.PathLike[str]]) -> RotatedSet:
 
 
 def members(directory: str | os.PathLike[str]) -> list[str]:
-    """The perf.data files of a directory that perf rotated into, in no order."""
+    """The perf.data files of a directory, unsorted."""
     folder = os.fspath(directory)
     try:
         with os.scandir(folder) as entries:
@@ -57,15 +57,15 @@ def members(directory: str | os.PathLike[str]) -> list[str]:
 
 
 def is_perf_directory(directory: str | os.PathLike[str]) -> bool:
-    """Did one perf (``--threads``, ``--kcore``) write this directory as a single capture?"""
+    """Is this directory a single capture (``--threads``, ``--kcore``)?"""
     return _begins_as_perf_data(os.path.join(os.fspath(directory), "data"))
 
 
 def first_sample_ns(path: str) -> int | None:
-    """When the first sample of a capture was taken, on its own clock; `None` if not told soon."""
+    """The time of the first sample, on the clock of the capture; `None` if not found quickly."""
     try:
         with Capture(path) as capture:
-            told = read_told(capture)
+            told = read_features(capture)
             if told.span_ns is not None:
                 return told.span_ns[0]
             if capture.head.pipe:
@@ -74,7 +74,7 @@ def first_sample_ns(path: str) -> int | None:
                 first = _glance(capture, size)
                 if first is not None:
                     return first
-    except (SourceError, BadRecord):  # whoever reads it whole will say what is wrong with it
+    except (SourceError, BadRecord):  # reported when the whole file is read
         return None
     return None
 
@@ -100,6 +100,6 @@ def _begins_as_perf_data(path: str) -> bool:
 
 
 def _stamp(path: str) -> tuple[str, str]:
-    """By stamp; the one without is the one perf was still writing, the last."""
+    """Sort key: by stamp; the file without one is the last, still being written."""
     found = _STAMP.fullmatch(path)
     return (found[2].ljust(19, "0"), path) if found else ("9" * 20, path)

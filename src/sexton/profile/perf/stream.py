@@ -1,9 +1,9 @@
-"""The bytes of a profile somebody gave us, unpacked where gzipped, in pieces, within bounds.
+"""Read the bytes of a profile in pieces, unpacked if gzipped, within limits.
 
-A profile may come from anywhere, so a few kilobytes of gzip must not become a full disk or memory:
-unpacked data is bounded in size and, once it is large, in how many times larger it is than what was
-given (real captures pack 5 to 60 times; the most gzip can do is 1,032 times). A gzip file that ends
-too early gives what it has, and says so.
+A profile may come from anywhere, so a few kilobytes of gzip must not fill the disk or memory: the
+unpacked size is limited and, once it is large, also the ratio to the packed size (real captures
+have 5 to 60; the maximum of gzip is 1,032). A truncated gzip file gives what it contains, with a
+problem line.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Bounds(NamedTuple):
 
 
 BOUNDS = Bounds()
-#: One line of text: deeper stacks of longer names than anybody has.
+#: Limit on one line of text.
 MOST_LINE = 1 << 20
 
 
 def pieces(stream: BinaryIO, facts: Facts, bounds: Bounds = BOUNDS) -> Iterator[bytes]:
-    """The stream's bytes, unpacked, in pieces of about a megabyte."""
+    """The bytes of the stream, unpacked, in pieces of about a megabyte."""
     first = _read(stream, facts)
     if first.startswith(_GZIP):
         yield from _unpacked(first, stream, facts, bounds)
@@ -54,14 +54,14 @@ def _read(stream: BinaryIO, facts: Facts) -> bytes:
 
 
 def _unpacked(packed: bytes, stream: BinaryIO, facts: Facts, bounds: Bounds) -> Iterator[bytes]:
-    """Every member of a gzip file; what follows the last one and is no gzip is padding."""
+    """Every member of a gzip file; other bytes after the last one are padding."""
     unpack = zlib.decompressobj(_GZIP_WINDOW)
     given, made = len(packed), 0
     while True:
         try:
             piece = unpack.decompress(packed, _PIECE)
         except zlib.error:
-            raise SourceMalformed(facts.path, 0, "its gzip data is corrupt") from None
+            raise SourceMalformed(facts.path, 0, "corrupt gzip data") from None
         made += len(piece)
         if made > bounds.unpacked:
             raise SourceMalformed(
@@ -85,25 +85,25 @@ def _unpacked(packed: bytes, stream: BinaryIO, facts: Facts, bounds: Bounds) -> 
             packed = _read(stream, facts)
             given += len(packed)
             if not packed:
-                facts.problems.append("its gzip data ends too early: what was there is shown")
+                facts.problems.append("gzip data truncated: read up to that point")
                 return
 
 
 def lines(stream: BinaryIO, facts: Facts, bounds: Bounds = BOUNDS) -> Iterator[list[bytes]]:
-    """Whole lines, many at a time; the last may lack its newline."""
+    """Whole lines, many at a time; the last may be without newline."""
     rest = b""
     for piece in pieces(stream, facts, bounds):
         found = (rest + piece).split(b"\n")
         rest = found.pop()
         if len(rest) > MOST_LINE:
-            raise SourceMalformed(facts.path, 0, f"has a line longer than {size(MOST_LINE)}")
+            raise SourceMalformed(facts.path, 0, f"line longer than {size(MOST_LINE)}")
         yield found
     if rest:
         yield [rest]
 
 
 def whole(stream: BinaryIO, facts: Facts, bounds: Bounds) -> bytes:
-    """Everything, for a format that cannot be read in pieces."""
+    """All bytes, for a format that cannot be read in pieces."""
     found = []
     total = 0
     for piece in pieces(stream, facts, bounds):
@@ -115,7 +115,7 @@ def whole(stream: BinaryIO, facts: Facts, bounds: Bounds) -> bytes:
 
 
 def opening(head: bytes, wanted: int = 1 << 16) -> bytes:
-    """The first bytes of a file, unpacked where they are gzip; empty where they cannot be."""
+    """The first bytes of a file, unpacked if gzipped; empty if damaged."""
     if not head.startswith(_GZIP):
         return head[:wanted]
     try:

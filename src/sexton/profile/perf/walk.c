@@ -1,10 +1,10 @@
-/* The hot loops of the profile engine: walking perf.data's records, keeping every stack once, and
- * growing a tree of stacks. Plain C99 without Python.h: native.py loads it, walk_native.py and
- * profile/grow.py call it; walk_numpy.py and profile/grow_numpy.py give the same arrays without it.
+/* The hot loops of the profile engine: walking the records of perf.data, storing each stack once, and
+ * growing a tree of stacks. Plain C99 without Python.h: native.py loads it; NativeWalker there and
+ * profile/stack_tree.py call it. Without it walk_numpy.py and stack_tree.py give the same arrays.
  *
- * What is read comes from strangers: nothing is read past a record's end, no count is believed
- * before it is held against the bytes that are there, every loop is bounded by its input, memory
- * grows with what is kept, and a failed allocation is an answer (NO_MEMORY), never a crash. */
+ * The input is untrusted: nothing is read past the end of a record, every count is checked against
+ * the bytes that exist before it is used, every loop is bounded by its input, memory grows with what
+ * is stored, and a failed allocation is a result (NO_MEMORY), never a crash. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

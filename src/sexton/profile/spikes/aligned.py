@@ -1,9 +1,9 @@
-"""Given instants (resets of a card, say) instead of a search: what is different around them?
+"""What is different around given events (resets of a NIC, for example)?
 
-Each instant has a window, by default ten seconds before to two after. In it, as in calm windows of
-the same length, the loudest three seconds of each core are taken, so that a stall of three seconds
-is not thinned out over twelve. A core deviates when the mean over the instants is beyond what the
-calm windows let expect, and more than half of the instants show it.
+Each event has a window, by default from ten seconds before to two after. In it, as in calm windows
+of the same length, the busiest three seconds of each core are taken, so that a stall of three
+seconds is not averaged out over twelve. A core deviates if the mean over the events is beyond what
+the calm windows predict, and more than half of the events show it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Floats
-from sexton.model.heat import CELL_NS, CELLS
-from sexton.model.spike import Spike, Spikes
+from sexton.model.profile import CELL_NS, CELLS, Floats
+from sexton.model.text import count as count_of
 from sexton.profile.significance import benjamini_hochberg, t_tail
 from sexton.profile.spikes.baseline import angle, share
 from sexton.profile.spikes.counts import Part, Range, count, parts_for, sample_cells
+from sexton.profile.spikes.describe import stretch, weights
 from sexton.profile.spikes.grid import Grid
 from sexton.profile.spikes.growth import Growth, growth
-from sexton.profile.spikes.onset import stretch, weights
-from sexton.profile.spikes.options import SECOND_NS, Heated, SpikeOptions
+from sexton.profile.spikes.spike import SECOND_NS, HeatSource, Spike, SpikeOptions, Spikes
 from sexton.profile.spikes.windows import WANTED, Window, window_of
 
 _LOUDEST = 3
@@ -47,8 +46,8 @@ class _Core(NamedTuple):
     shown: int
 
 
-def aligned(opened: Heated, grid: Grid, options: SpikeOptions) -> Spikes:
-    """Spikes around `options.at`, in the shape of the others."""
+def aligned(opened: HeatSource, grid: Grid, options: SpikeOptions) -> Spikes:
+    """Spikes around `options.at`."""
     problems: list[str] = []
     events = _inside(grid, options, problems)
     hot = [_span(grid, event, options) for event in events]
@@ -56,20 +55,20 @@ def aligned(opened: Heated, grid: Grid, options: SpikeOptions) -> Spikes:
     tests = (len(hot) + len(calm)) * len(grid.cpus)
     spikes: tuple[Spike, ...] = ()
     if hot and len(calm) < _LEAST_CALM:
-        tests = 0  # nothing was compared: that is no "nothing stood out"
+        tests = 0  # nothing was compared: inconclusive
         problems.append(
-            f"too short to tell: only {len(calm)} calm windows of {hot[0].end - hot[0].start} s"
+            f"too short: only {count_of(len(calm), 'calm window')} of {hot[0].end - hot[0].start} s"
         )
     elif hot:
-        scene = _Scene(opened, grid, options, events, hot, calm)
-        spikes = _spikes(scene)
+        search = _Search(opened, grid, options, events, hot, calm)
+        spikes = _spikes(search)
     return Spikes(
         spikes, tests, len(grid.cpus), grid.seconds, options.fdr, problems, found=len(spikes)
     )
 
 
-class _Scene(NamedTuple):
-    opened: Heated
+class _Search(NamedTuple):
+    opened: HeatSource
     grid: Grid
     options: SpikeOptions
     events: list[int]
@@ -86,11 +85,10 @@ def _inside(grid: Grid, options: SpikeOptions, problems: list[str]) -> list[int]
         else:
             after = column >= grid.seconds
             away = (column - grid.seconds + 1) if after else -column
-            where = "after the end" if after else "before the beginning"
-            # Its own clock's number would tell nobody anything.
-            problems.append(f"an event lies outside of the capture, {away:,} s {where}")
+            where = "after its end" if after else "before its start"
+            problems.append(f"event outside the capture, {away:,} s {where}")
     if len(found) > _MOST_EVENTS:
-        problems.append(f"only the first {_MOST_EVENTS} of {len(found)} events were looked at")
+        problems.append(f"only the first {_MOST_EVENTS} of {len(found)} events were used")
     return found[:_MOST_EVENTS]
 
 
@@ -102,7 +100,7 @@ def _span(grid: Grid, event: int, options: SpikeOptions) -> _Span:
 
 
 def _calm(grid: Grid, hot: Sequence[_Span]) -> list[_Span]:
-    """Windows that touch none of an event, nearest to one first."""
+    """Windows that overlap no event window, nearest first."""
     length = max(span.end - span.start for span in hot)
     taken = np.zeros(grid.seconds, np.bool_)
     for span in hot:
@@ -120,22 +118,22 @@ def _calm(grid: Grid, hot: Sequence[_Span]) -> list[_Span]:
     return found[: WANTED * 2]
 
 
-def _spikes(scene: _Scene) -> tuple[Spike, ...]:
-    grid, options = scene.grid, scene.options
-    cores = _deviating(scene)
+def _spikes(search: _Search) -> tuple[Spike, ...]:
+    grid, options = search.grid, search.options
+    cores = _deviating(search)
     rows = [core.row for core in cores] or list(range(len(grid.cpus)))
     groups: dict[object, list[_Core]] = {}
     found: dict[object, Growth] = {}
-    windows = _windows(scene, rows)
-    parts = parts_for(scene.opened, windows, options.event)
+    windows = _windows(search, rows)
+    parts = parts_for(search.opened, windows, options.event)
     if not cores:
-        everywhere = growth(count(parts, windows), len(scene.hot), options.fdr)
+        everywhere = growth(count(parts, windows), len(search.hot), options.fdr)
         if not everywhere.grew:
             return ()
         every = [_Core(row, False, 0.0, 0.0, everywhere.grew[0].q, 0) for row in rows]
-        return (_spike(scene, every, everywhere, parts),)
+        return (_spike(search, every, everywhere, parts),)
     for core in cores:
-        grown = growth(count(parts, _windows(scene, [core.row])), len(scene.hot), options.fdr)
+        grown = growth(count(parts, _windows(search, [core.row])), len(search.hot), options.fdr)
         key: object = grown.head if grown.head is not None else core.row
         groups.setdefault(key, []).append(core)
         found[key] = grown
@@ -143,17 +141,17 @@ def _spikes(scene: _Scene) -> tuple[Spike, ...]:
     for key, members in groups.items():
         grown = found[key]
         if len(members) > 1:
-            together = _windows(scene, [core.row for core in members])
-            grown = growth(count(parts, together), len(scene.hot), options.fdr)
-        spikes.append(_spike(scene, members, grown, parts))
+            together = _windows(search, [core.row for core in members])
+            grown = growth(count(parts, together), len(search.hot), options.fdr)
+        spikes.append(_spike(search, members, grown, parts))
     spikes.sort(key=lambda spike: -(spike.busy - spike.normal) * len(spike.cpus))
     return tuple(spikes[: options.most])
 
 
-def _windows(scene: _Scene, rows: Sequence[int]) -> list[Window]:
-    grid = scene.grid
+def _windows(search: _Search, rows: Sequence[int]) -> list[Window]:
+    grid = search.grid
     windows = []
-    for span in (*scene.hot, *scene.calm):
+    for span in (*search.hot, *search.calm):
         start, end = (grid.time_ns(column) for column in span)
         window = window_of(grid, rows, start, end)
         if window is None:
@@ -164,42 +162,42 @@ def _windows(scene: _Scene, rows: Sequence[int]) -> list[Window]:
     return windows
 
 
-def _deviating(scene: _Scene) -> list[_Core]:
-    """Cores louder around the events than in calm windows, on the clearer of both signals."""
+def _deviating(search: _Search) -> list[_Core]:
+    """Cores busier around the events than in calm windows, by the clearer of both signals."""
     found: list[_Core] = []
     ps: list[float] = []
-    for row in range(len(scene.grid.cpus)):
-        signals = [_tested(scene, row, kernel) for kernel in (False, True)]
-        told = [each for each in signals if each is not None]
-        if not told:
+    for row in range(len(search.grid.cpus)):
+        signals = [_tested(search, row, kernel) for kernel in (False, True)]
+        tested = [each for each in signals if each is not None]
+        if not tested:
             continue
-        best = max((core for _, core in told), key=_clearly)
-        ps.append(min(1.0, 2 * min(each[0] for each in told)))
+        best = max((core for _, core in tested), key=_clearly)
+        ps.append(min(1.0, 2 * min(each[0] for each in tested)))
         found.append(best)
     q = benjamini_hochberg(ps)
-    least = len(scene.hot) / 2
+    least = len(search.hot) / 2
     return [
         core._replace(q=float(each))
         for core, each in zip(found, q, strict=True)
-        if each <= scene.options.fdr
+        if each <= search.options.fdr
         and core.now - core.usual >= _LEAST_EXTRA
         and core.shown > least
     ]
 
 
 def _clearly(core: _Core) -> float:
-    """As in the search: the kernel's signal is taken only where it shows clearly more."""
+    """As in the search: the kernel signal is used only if it is clearly stronger."""
     extra = core.now - core.usual
     return extra if core.kernel else 1.2 * max(extra, 0.0)
 
 
-def _tested(scene: _Scene, row: int, kernel: bool) -> tuple[float, _Core] | None:
-    grid = scene.grid
+def _tested(search: _Search, row: int, kernel: bool) -> tuple[float, _Core] | None:
+    grid = search.grid
     trials = grid.trials[row]
     z = angle((grid.kernel if kernel else grid.busy)[row], np.maximum(trials, 1))
     z = np.where(trials > 0, z, np.nan)
-    hot = _loudest(z, scene.hot)
-    calm = _loudest(z, scene.calm)
+    hot = _loudest(z, search.hot)
+    calm = _loudest(z, search.calm)
     if not len(hot) or len(calm) < _LEAST_CALM:
         return None
     floor = 1 / (4 * _LOUDEST * float(np.median(trials[trials > 0])))
@@ -212,7 +210,7 @@ def _tested(scene: _Scene, row: int, kernel: bool) -> tuple[float, _Core] | None
 
 
 def _loudest(z: Floats, spans: Sequence[_Span]) -> Floats:
-    """Per span the largest mean of three neighbouring seconds; spans not sampled are left out."""
+    """Per span the largest mean of three consecutive seconds; unsampled spans are skipped."""
     found = []
     for span in spans:
         here = z[span.start : span.end]
@@ -227,17 +225,17 @@ def _loudest(z: Floats, spans: Sequence[_Span]) -> Floats:
     return np.array(found)
 
 
-def _spike(scene: _Scene, cores: Sequence[_Core], grown: Growth, parts: Sequence[Part]) -> Spike:
-    grid = scene.grid
-    event, span = scene.events[0], scene.hot[0]
+def _spike(search: _Search, cores: Sequence[_Core], grown: Growth, parts: Sequence[Part]) -> Spike:
+    grid = search.grid
+    event, span = search.events[0], search.hot[0]
     start, end = (grid.time_ns(column) for column in span)
     onset, until = start, end
     if any(core.now > core.usual for core in cores):
-        first, last = _when(scene, cores, parts)
+        first, last = _when(search, cores, parts)
         onset, until = event + first * CELL_NS, event + last * CELL_NS
     rows = np.array([core.row for core in cores])
-    now = _shares(grid, rows, scene.hot)
-    usual = _shares(grid, rows, scene.calm)
+    now = _shares(grid, rows, search.hot)
+    usual = _shares(grid, rows, search.calm)
     shown = min(core.shown for core in cores)
     return Spike(
         cpus=tuple(int(grid.cpus[row]) for row in rows),
@@ -251,15 +249,15 @@ def _spike(scene: _Scene, cores: Sequence[_Core], grown: Growth, parts: Sequence
         grew=grown.grew,
         stacks=grown.stacks,
         tasks=grown.tasks,
-        calm_windows=len(scene.calm),
-        note=f"in {shown} of {len(scene.events)} events"
+        calm_windows=len(search.calm),
+        note=f"in {shown} of {len(search.events)} events"
         if shown
-        else "no core deviates by its load: functions over all of them",
+        else "no core deviates in load; functions compared over all cores",
         path=grown.path,
         in_kernel=cores[0].kernel,
         normal_kernel=usual[1],
         tested=grown.tested,
-        events=tuple(scene.events),
+        events=tuple(search.events),
     )
 
 
@@ -270,19 +268,19 @@ def _shares(grid: Grid, rows: np.ndarray, spans: Sequence[_Span]) -> tuple[float
     return float(grid.busy[at].sum()) / trials, float(grid.kernel[at].sum()) / trials
 
 
-def _when(scene: _Scene, cores: Sequence[_Core], parts: Sequence[Part]) -> tuple[int, int]:
-    """In cells from the event: the stretch that is loudest over all events and cores together."""
-    grid = scene.grid
+def _when(search: _Search, cores: Sequence[_Core], parts: Sequence[Part]) -> tuple[int, int]:
+    """In cells from the event: the busiest stretch over all events and cores together."""
+    grid = search.grid
     before = max(
         (event - grid.time_ns(span.start)) // CELL_NS
-        for event, span in zip(scene.events, scene.hot, strict=True)
+        for event, span in zip(search.events, search.hot, strict=True)
     )
     length = before + max(
         -(-(grid.time_ns(span.end) - event) // CELL_NS)
-        for event, span in zip(scene.events, scene.hot, strict=True)
+        for event, span in zip(search.events, search.hot, strict=True)
     )
     sums = np.zeros(length + 1)
-    for event, span in zip(scene.events, scene.hot, strict=True):
+    for event, span in zip(search.events, search.hot, strict=True):
         start, end = (grid.time_ns(column) for column in span)
         place = before - (event - start) // CELL_NS
         for core in cores:

@@ -1,18 +1,23 @@
-"""What is usual for a core, and how far a second stands out of it.
+"""The baseline of a core, and how far each second is above it.
 
-Shares are compared as angles, asin√share (Anscombe's): there the sampling variance is 1/(4n)
-whether a core is idle or full, and nothing can stand out further than a quarter circle, so that a
-core that is always near 100 % has no spikes.
+Shares are compared as angles, asin√share (Anscombe): the sampling variance is then 1/(4n) whether a
+core is idle or full, and nothing can exceed a quarter circle, so that a core that is always near
+100 % has no spikes.
 
-- *Level*: the median of the whole span, or, beyond an hour, a running median of an hour (so a
-  day's rise and fall is no spike), and where the core's load is periodic no lower than what it was
-  at the same position of other periods.
-- *Spread*: from the upper quantiles of the core's own seconds (three quarters, and nine tenths
-  where there are enough), never less than sampling gives.
-- *Length*: in long captures stretches of five seconds and of a minute are held against such
-  stretches too: a core that is half busy and burns for ten minutes stands out by no single second.
-- *Certainty*: the spread is an estimate from seconds that are not independent; the p is Student's
-  with as many degrees of freedom as the seconds are worth after their autocorrelation.
+- *Level*: the median of the whole span; beyond an hour, a running median of an hour (so a daily
+  rise and fall is not a spike); for a periodic load, no lower than at the same position of other
+  periods.
+- *Spread*: from the upper quantiles of the core's own seconds (0.75, and 0.9 if there are enough),
+  never below the sampling noise.
+- *Length*: in long captures, stretches of five seconds and of a minute are also compared with such
+  stretches: a core that is half busy and then fully busy for ten minutes stands out in no single
+  second.
+- *Certainty*: the spread is estimated from seconds that are not independent; p is Student's, with
+  degrees of freedom reduced by their autocorrelation.
+
+A periodic load (a cron job, a scraper, a housekeeping loop) is found in the autocorrelation of a
+core's seconds. It must recur at least five times, with a peak at its interval and at twice that:
+noise has the one, rarely both.
 """
 
 from __future__ import annotations
@@ -24,39 +29,37 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from sexton.model.flame import Floats
-from sexton.model.profile import I64
+from sexton.model.profile import I64, Floats
 from sexton.profile.significance import t_tail, unbiased_lag
-from sexton.profile.spikes.period import LOOKED_AT, Period, find_period, seasonal
 
-#: Fewer seconds of a core than this are no baseline.
+#: Fewer seconds of a core are not enough for a baseline.
 LEAST_SECONDS = 8
-#: From here on nine tenths of the seconds can be trusted to be calm.
+#: With this many seconds, nine tenths can be assumed to be calm.
 _MANY_SECONDS = 60
-#: Below this a stall may well be a third of all there is.
+#: With fewer seconds, a stall may be a third of the capture.
 _FEW_SECONDS = 30
 _BLOCK = 60
 _BLOCKS_AROUND = 61
 _LOCAL_FROM = 3600
 #: Quantiles of the standard normal distribution.
 _NORMAL = {0.6: 0.253347, 0.75: 0.674490, 0.9: 1.281552}
-#: What such quantiles are worth as an estimate of the spread, against the standard deviation's 1
+#: Efficiency of these quantiles as an estimate of the spread, where the standard deviation has 1
 #: (simulated: 0.24 at 60 to 600 independent seconds, 0.16 to 0.28 below).
 _EFFICIENCY = 0.24
-#: Tails of real loads are heavier than normal ones however long one looks, and where the spread is
-#: the load's own and not sampling's, a short look does not tell how heavy.
+#: Tails of real loads are heavier than normal in captures of any length. Where the spread is that
+#: of the load and not of sampling, a short capture does not show how heavy.
 _MOST_DF = 30.0
-_UNTOLD_DF = 12.0
-#: Before anything is seen of it, a core is taken to be steady, with the weight of so many degrees:
-#: a spread told by few seconds is drawn towards that of sampling (Smyth 2004).
+_UNKNOWN_TAIL_DF = 12.0
+#: The prior is a steady core, with the weight of this many degrees of freedom: a spread estimated
+#: from few seconds is shrunk towards the sampling noise (Smyth 2004).
 _PRIOR_DF = 3.0
 _TAIL_FROM = 1800
 _TAIL_PART = 360
 _ENOUGH_SECONDS = 5000
-#: Longer than a second, a stretch stands out by less; where there are so many of them to compare.
+#: Stretches longer than a second, tested where there are enough of them to compare.
 _LENGTHS = (5, 60)
 _LEAST_STRETCHES = 200
-#: How far out the hundredth second is against the fourth, by Student's degrees of freedom.
+#: Ratio of the 0.99 to the 0.75 quantile, by degrees of freedom of Student's t.
 _TAILS = (
     (3.53, 60.0),
     (3.6, 30.0),
@@ -66,22 +69,22 @@ _TAILS = (
     (5.94, 3.0),
     (8.53, 2.0),
 )
-#: A second is a candidate from here on: p (one-sided, both signals) and extra share of the core.
+#: A second is a candidate below this p (one-sided, both signals) and above this extra share.
 CANDIDATE_P = 0.01
-#: Nearer than this no p is small enough, whatever the degrees of freedom.
+#: Below this t no p is small enough, whatever the degrees of freedom.
 _CANDIDATE_T = 2.5
 CANDIDATE_EXTRA = 0.1
 QUARTER = np.pi / 2
 
-#: Shares are kept for every core-second: half the memory is enough for them.
+#: Shares are kept for every core-second: single precision is enough.
 Shares: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """One signal of one core: the usual share per second, and the actual one above it.
+    """One signal of one core: the normal share per second, and the excess over it.
 
-    `near` are the seconds worth a p, `p` theirs; all others are dull.
+    `near` are the seconds with a p, `p` their values; all others have p = 1.
     """
 
     usual: Shares
@@ -90,11 +93,11 @@ class Scored:
     p: Floats
     df: float
     period: Period | None
-    #: The furthest that anything could have stood out here: whether there was a chance to find it.
+    #: The largest possible t here: could any spike have been found?
     best_t: float
 
     def each_p(self) -> Floats:
-        """A p per second, 1 where it is dull."""
+        """A p per second, 1 for those not in `near`."""
         each = np.ones(len(self.usual))
         each[self.near] = self.p
         return each
@@ -107,12 +110,12 @@ def angle(count: npt.ArrayLike, trials: npt.ArrayLike) -> Floats:
 
 
 def share(level: npt.ArrayLike) -> Floats:
-    """Back from the angle."""
+    """The share of an angle."""
     return np.asarray(np.sin(np.clip(level, 0, QUARTER)) ** 2, np.float64)
 
 
 def score(count: Floats, trials: Floats) -> Scored | None:
-    """`None` where the core was seen for too few seconds."""
+    """`None` if the core has too few seconds."""
     seen = np.flatnonzero(trials)
     if len(seen) < LEAST_SECONDS:
         return None
@@ -120,7 +123,7 @@ def score(count: Floats, trials: Floats) -> Scored | None:
     tries = trials if everywhere else np.maximum(trials, 1)
     z = angle(count, tries)
     sampling = 0.25 / tries
-    # A few thousand seconds tell a quantile as well as all of twelve hours.
+    # A few thousand seconds give the quantiles as well as all of twelve hours.
     some = seen[:: max(1, len(seen) // _ENOUGH_SECONDS)]
     floor, middle = (float(np.median(each[some])) for each in (sampling, z))
     if not everywhere:
@@ -128,9 +131,9 @@ def score(count: Floats, trials: Floats) -> Scored | None:
     level = _level(z, middle)
     rest = z - level
     spread = _spread(rest[some], floor)
-    period = find_period(np.minimum(rest[:LOOKED_AT], 8 * spread))
+    period = find_period(np.minimum(rest[:PERIOD_SECONDS], 8 * spread))
     if period is not None:
-        # The level is now the highest of neighbours: what is left below it is no smaller spread.
+        # The level is now a maximum of neighbours, which must not make the spread smaller.
         quarter = float(np.quantile(rest[some], 0.75)) / _NORMAL[0.75]
         level = np.maximum(level, seasonal(z, period))
         rest = z - level
@@ -139,11 +142,11 @@ def score(count: Floats, trials: Floats) -> Scored | None:
     extra = count / tries - usual
     if not everywhere:
         extra[trials == 0] = 0
-    told = rest if everywhere else rest[seen]
-    worth = degrees(told, spread)
+    sampled = rest if everywhere else rest[seen]
+    worth = degrees(sampled, spread)
     spread = np.sqrt((worth * spread**2 + _PRIOR_DF * floor) / (worth + _PRIOR_DF))
     over = spread**2 - floor
-    tail = _tail(told, spread, floor)
+    tail = _tail(sampled, spread, floor)
     df = min(worth + _PRIOR_DF, tail)
     # The level is an estimate too.
     scale = np.sqrt((over + sampling) * (1 + 1 / df))
@@ -170,11 +173,11 @@ def score(count: Floats, trials: Floats) -> Scored | None:
 
 
 def _by_odds(z: Floats, level: Floats, trials: Floats, spreads: tuple[float, float]) -> Floats:
-    """How far seconds stand out when the load wanders by factors and not by amounts.
+    """How far seconds stand out if the load varies by factors rather than by amounts.
 
-    A core that is 3 % busy, now 1 %, now 10 %, is as well described by odds that double and halve,
-    and then 40 % is not far. Which of the two it is, a few minutes do not tell: both must hold.
-    `spreads` are the angle's, of the load and of sampling alone.
+    A core that is 3 % busy, sometimes 1 %, sometimes 10 %, also fits odds that double and halve,
+    and then 40 % is not far. A few minutes do not show which is right: both tests must
+    agree. `spreads` are those of the angle, of the load and of sampling alone.
     """
     own, sampling = (
         (_odds(level + 1.28 * each) - _odds(level)) / 1.28
@@ -192,7 +195,7 @@ def _odds(z: Floats) -> Floats:
 
 
 class _Noise(NamedTuple):
-    """Of single seconds: the sampling variance, and the degrees of freedom their tail allows."""
+    """Of single seconds: the sampling variance, and the degrees of freedom their tail permits."""
 
     sampling: float
     tail: float
@@ -201,13 +204,13 @@ class _Noise(NamedTuple):
 def _stretches(
     seconds: tuple[Floats, Floats, Floats], noise: _Noise, length: int, offset: int
 ) -> None:
-    """Lower `p` where whole stretches stand out of what stretches of that length usually are."""
+    """Lower `p` where whole stretches stand out from other stretches of that length."""
     p, rest, extra = seconds
     number = (len(rest) - offset) // length
     inside = slice(offset, offset + number * length)
     means = rest[inside].reshape(number, length).mean(axis=1)
     spread = _spread(means, noise.sampling / length)
-    # A mean's tail is no heavier than that of what it is made of.
+    # The tail of a mean is no heavier than that of its parts.
     df = min(degrees(means, spread), noise.tail)
     t = means / (spread * np.sqrt(1 + 1 / df))
     more = extra[inside].reshape(number, length)
@@ -221,39 +224,39 @@ def _stretches(
 
 
 def degrees(rest: Floats, spread: float) -> float:
-    """Degrees of freedom of a spread told by these seconds, in the order of time."""
-    # What stands out is no part of how the load usually wanders.
+    """Degrees of freedom of a spread estimated from these seconds, in time order."""
+    # Outliers are not part of the normal variation.
     inside = np.abs(rest) < 4 * spread
     calm = np.where(inside, rest, 0.0)
     calm -= np.where(inside, calm.sum() / max(1, np.count_nonzero(inside)), 0.0)
-    # einsum and not @: a BLAS with threads of its own waits for busy cores.
+    # einsum and not @: a threaded BLAS would wait for busy cores.
     square = float(np.einsum("i,i", calm, calm))
     lag = float(np.einsum("i,i", calm[1:], calm[:-1])) / square if square > 0 else 0.0
     lag = float(unbiased_lag(np.asarray(lag), len(rest)))
-    # Squares, which a spread is made of, forget faster than the load itself.
+    # Squares, which determine a spread, decorrelate faster than the load.
     worth = len(rest) * (1 - lag**2) / (1 + lag**2)
     return float(np.clip(_EFFICIENCY * worth, 1.0, _TAILS[0][1]))
 
 
 def _spread(rest: Floats, sampling: float) -> float:
-    """How far above the level a second usually is."""
+    """The normal spread of seconds above the level."""
     parts = [0.75, 0.9]
     if len(rest) < _MANY_SECONDS:
         parts = [0.75 if len(rest) >= _FEW_SECONDS else 0.6]
     found = np.quantile(rest, [0.25, *parts])
     wide = [upper / _NORMAL[part] for part, upper in zip(parts, found[1:], strict=True)]
     if len(rest) < _MANY_SECONDS:
-        # Too few to tell the upper side on its own.
+        # Too few to estimate the upper side alone.
         wide.append(-found[0] / _NORMAL[0.75])
     return float(max(np.sqrt(sampling), *wide))
 
 
 def _tail(rest: Floats, spread: float, sampling: float) -> float:
-    """The most degrees of freedom that the shape of the tail allows."""
+    """The largest number of degrees of freedom consistent with the tail."""
     if len(rest) < _TAIL_FROM:
         over = max(0.0, spread**2 - sampling)
-        return _UNTOLD_DF + (_MOST_DF - _UNTOLD_DF) * sampling / (sampling + over)
-    # Part by part: one long stall is in few of them, a tail in most.
+        return _UNKNOWN_TAIL_DF + (_MOST_DF - _UNKNOWN_TAIL_DF) * sampling / (sampling + over)
+    # Part by part: one long stall affects few of them, a heavy tail most.
     parts = max(1, len(rest) // _TAIL_PART)
     size = len(rest) // parts
     far = np.quantile(rest[: parts * size].reshape(parts, size), 0.99, axis=1)
@@ -270,6 +273,107 @@ def _level(z: Floats, middle: float) -> Floats:
     aside = _BLOCKS_AROUND // 2
     around = sliding_window_view(np.pad(medians, aside, mode="symmetric"), _BLOCKS_AROUND)
     running = np.median(around, axis=1)
-    # Where the level itself steps, seconds on either side are measured by the higher one.
+    # Where the level steps, seconds on both sides are compared with the higher level.
     high = sliding_window_view(np.pad(running, 1, mode="edge"), 3).max(axis=1)
     return np.repeat(np.append(high, high[-1]), _BLOCK)[: len(z)]
+
+
+#: Seconds searched for a period.
+PERIOD_SECONDS = 3600
+_CYCLES = 5
+_SHORTEST = 3
+#: How strong the peak must be, and how far above the valley before it.
+_PEAK = 0.4
+_ABOVE_VALLEY = 0.3
+_AS_STRONG = 0.7
+
+
+class Period(NamedTuple):
+    """The interval in seconds, and its autocorrelation (up to 1)."""
+
+    seconds: float
+    strength: float
+
+
+def find_period(rest: Floats) -> Period | None:
+    """The interval at which the excess over the level recurs, if it does."""
+    rest = rest[:PERIOD_SECONDS]
+    number = len(rest)
+    longest = number // _CYCLES
+    if longest < _SHORTEST:
+        return None
+    # Blurred: an interval of 12.5 s is sometimes 12, sometimes 13 whole seconds.
+    blurred = np.convolve(rest, (0.25, 0.5, 0.25), mode="same")
+    repeats = _autocorrelation(blurred, min(number - 1, _CYCLES * longest))
+    if repeats is None:
+        return None
+    smooth = np.maximum(repeats[:-1], repeats[1:])
+    found = [lag for lag in _peaks(smooth, longest) if _recurs(repeats, smooth, lag)]
+    if not found:
+        return None
+    # A multiple of the interval also matches, sometimes more strongly by chance.
+    strongest = max(float(smooth[lag]) for lag in found)
+    lag = next(lag for lag in found if smooth[lag] >= _AS_STRONG * strongest)
+    return Period(_refined(repeats, lag), float(smooth[lag]))
+
+
+def _recurs(repeats: Floats, smooth: Floats, lag: int) -> bool:
+    """Is it a peak above the valley before it, and at its multiples too?"""
+    if smooth[lag] < 4 / np.sqrt(len(repeats)):
+        return False
+    if smooth[lag] - repeats[1:lag].min() < _ABOVE_VALLEY:
+        return False
+    exact = _refined(repeats, lag)
+    return min(_near(repeats, times * exact) for times in (2, 3)) >= 0.5 * float(smooth[lag])
+
+
+def seasonal(z: Floats, period: Period) -> Floats:
+    """The median at the same position of the neighbouring periods, with a second of slack."""
+    number = len(z)
+    padded = np.pad(z, 1, mode="edge")
+    slack = np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])
+    shifted = []
+    for times in (-4, -3, -2, -1, 1, 2, 3, 4):
+        at = np.arange(number) + round(times * period.seconds)
+        inside = (at >= 0) & (at < number)
+        shifted.append(np.where(inside, slack[np.clip(at, 0, number - 1)], np.nan))
+    # At least two are inside: there are five cycles.
+    return np.asarray(np.nanmedian(np.stack(shifted), axis=0), np.float64)
+
+
+def _autocorrelation(rest: Floats, lags: int) -> Floats | None:
+    centred = rest - rest.mean()
+    square = float(np.einsum("i,i", centred, centred))
+    if square <= 1e-12:
+        return None
+    size = 1 << (2 * len(rest) - 1).bit_length()
+    power = np.abs(np.fft.rfft(centred, size)) ** 2
+    raw = np.fft.irfft(power, size)[: lags + 1]
+    # Long lags have fewer pairs: normalise each by its number of pairs.
+    return np.asarray(raw / square * len(rest) / (len(rest) - np.arange(lags + 1)), np.float64)
+
+
+def _peaks(smooth: Floats, longest: int) -> list[int]:
+    """Local maxima, the shortest first."""
+    lags = np.arange(_SHORTEST, min(longest, len(smooth) - 2) + 1)
+    here = smooth[lags]
+    peak = (here >= smooth[lags - 1]) & (here >= smooth[lags + 1]) & (here >= _PEAK)
+    return [int(lag) for lag in lags[peak]]
+
+
+def _refined(repeats: Floats, lag: int) -> float:
+    """The interval to a fraction of a second, from the peaks at its multiples."""
+    candidates = np.arange(lag - 1.0, lag + 2.01, 0.05)
+    times = np.arange(1, _CYCLES)
+    heights = [
+        np.mean([repeats[round(k * each)] for k in times if round(k * each) < len(repeats)])
+        for each in candidates
+    ]
+    best = np.flatnonzero(np.isclose(heights, max(heights)))
+    return float(candidates[best].mean())
+
+
+def _near(repeats: Floats, lag: float) -> float:
+    at = round(lag)
+    around = repeats[max(0, at - 1) : at + 2]
+    return float(around.max()) if len(around) else 0.0

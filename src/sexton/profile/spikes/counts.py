@@ -1,7 +1,7 @@
-"""How often each stack, function and task was seen in each of some windows.
+"""Count samples per stack and task in each of several windows.
 
-Only the stacks of those windows are looked at: the part of the tree above them is cut out (it
-stays in pre-order), so the cost follows the windows and not the capture.
+Only the stacks of those windows are read: the tree is reduced to them and their callers (still in
+pre-order), so the cost depends on the windows, not on the capture.
 """
 
 from __future__ import annotations
@@ -12,20 +12,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Floats
-from sexton.model.heat import CELL_NS, CELLS
-from sexton.model.profile import I32, I64, Bools, Frames, Kind, Profile, Thread, Tree
-from sexton.profile.grow import join
+from sexton.model.profile import (
+    CELL_NS,
+    CELLS,
+    I32,
+    I64,
+    Bools,
+    Floats,
+    Frames,
+    Kind,
+    Profile,
+    Thread,
+    Tree,
+)
 from sexton.profile.idle import idle_nodes
-from sexton.profile.spikes.options import SECOND_NS, Heated
+from sexton.profile.spikes.spike import SECOND_NS, HeatSource
 from sexton.profile.spikes.windows import Window
+from sexton.profile.stack_tree import join
 
-#: Windows nearer than this are read in one go.
+#: Windows closer than this are read at once.
 _NEAR_NS = 5 * SECOND_NS
 
 
 class Part(NamedTuple):
-    """Samples of cores at work in a range, of one profile."""
+    """Busy samples of a range, of one profile."""
 
     time_ns: I64
     cpu: I32
@@ -54,7 +64,7 @@ class Counts:
 
 
 class Range(NamedTuple):
-    """Which samples are wanted: of these cores (`None`: all), in this time, of this event."""
+    """A time range, cores (`None`: all) and an event (`None`: all)."""
 
     start_ns: int
     end_ns: int
@@ -62,8 +72,8 @@ class Range(NamedTuple):
     event: str | None
 
 
-def parts_for(opened: Heated, windows: Sequence[Window], event: str | None) -> list[Part]:
-    """All that some windows need: what lies far between them is not read."""
+def parts_for(opened: HeatSource, windows: Sequence[Window], event: str | None) -> list[Part]:
+    """The samples of the windows; long gaps between them are not read."""
     cpus = tuple(sorted({cpu for window in windows for cpu in window.cpus}))
     found: list[Part] = []
     bounds: list[list[int]] = []
@@ -77,8 +87,8 @@ def parts_for(opened: Heated, windows: Sequence[Window], event: str | None) -> l
     return found
 
 
-def parts_of(opened: Heated, wanted: Range) -> list[Part]:
-    """What ran in a range, idle left out. Profiles may reach beyond it; this does not."""
+def parts_of(opened: HeatSource, wanted: Range) -> list[Part]:
+    """Busy samples of a range. Profiles may contain samples outside it; these are dropped."""
     found = []
     for profile in opened.profiles(wanted.start_ns, wanted.end_ns):
         if not profile.timed:
@@ -146,14 +156,14 @@ def count(parts: Sequence[Part], windows: Sequence[Window]) -> Counts:
 
 
 def _held(trials: Floats, own: I64) -> Floats:
-    """How many samples could have been taken is an estimate: never fewer than there were, so that
-    no share passes 100 %."""
+    """The number of possible samples is an estimate: at least the actual number, so that no share
+    exceeds 100 %."""
     held: Floats = np.maximum(trials, own.sum(axis=1))
     return held
 
 
 def cut(tree: Tree, nodes: I64) -> tuple[Tree, I64]:
-    """The tree of `nodes` (sorted) and what is above them, and where in it each of them is."""
+    """The tree of `nodes` (sorted) and their callers, and the position of each node in it."""
     running = np.zeros(len(tree) + 1, np.int64)
     marked = np.zeros(len(tree), np.int64)
     marked[nodes] = 1
@@ -176,8 +186,8 @@ def cut(tree: Tree, nodes: I64) -> tuple[Tree, I64]:
     return smaller, before[nodes]
 
 
-def heat_cells(opened: Heated, wanted: Range) -> Floats:
-    """Busy samples per 20 ms of one core, from its heat; the range is of whole seconds."""
+def heat_cells(opened: HeatSource, wanted: Range) -> Floats:
+    """Busy samples per 20 ms of one core, from its heat; the range is in whole seconds."""
     first, last = wanted.start_ns // SECOND_NS, wanted.end_ns // SECOND_NS
     counts = np.zeros((last - first, CELLS))
     for heat in opened.heats(wanted.start_ns, wanted.end_ns):
@@ -188,7 +198,7 @@ def heat_cells(opened: Heated, wanted: Range) -> Floats:
 
 
 def sample_cells(parts: Sequence[Part], wanted: Range, kernel: bool) -> Floats:
-    """The same from samples, or those in the kernel only."""
+    """The same from samples, optionally only those in the kernel."""
     start_ns, end_ns = wanted.start_ns, wanted.end_ns
     cells = (end_ns - start_ns) // CELL_NS
     counts = np.zeros(cells)

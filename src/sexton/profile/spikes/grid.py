@@ -1,10 +1,10 @@
-"""Heat as a table of cores by seconds, and how often each core could have been caught at work.
+"""Heat as a matrix of cores by seconds, and the number of possible samples (*trials*) of each.
 
-A timer that ticks in idle too (``cpu-clock``) takes the same number of samples every second:
-the *trials* are the samples, and a second without any was lost. A hardware counter of cycles
-stands still while a core sleeps: there a second with few samples, or none, is a second of sleep,
-and the trials are what a busy core is sampled. Which of the two a core is, its median second
-tells; a machine that was not sampled at all in a second was not sleeping, it was not looked at.
+A timer that also ticks in idle (``cpu-clock``) takes the same number of samples every second: the
+trials are the samples, and a second without any was lost. A hardware cycle counter stops while a
+core sleeps: a second with few samples, or none, is a second of sleep, and the trials are the
+samples of a busy core. The median second shows which of the two it is. If no core was sampled in a
+second, the capture has a gap there.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sexton.model.flame import Floats
-from sexton.model.heat import Heat
-from sexton.model.profile import I32, I64
+from sexton.model.profile import I32, I64, Floats, Heat
 from sexton.profile.heatmap import MOST_CORES
-from sexton.profile.spikes.options import SECOND_NS
+from sexton.profile.spikes.spike import SECOND_NS
 
-#: A core whose median second has this share of a busy one's samples is sampled in idle too.
+#: A core is sampled in idle too if its median second has this share of a busy one's samples.
 _STEADY = 0.85
-#: A second with fewer of its samples than this tells nothing: the rest of it was lost.
+#: A second with a smaller share of its samples is not used: the rest was lost.
 _LEAST = 0.25
-#: More seconds than a month, from a broken clock: refused before memory is taken for them.
+#: Over a month, from a broken clock: refused before memory is allocated.
 MOST_SECONDS = 40 * 86_400
 #: Three days of 96 cores, 600 MB in three matrices.
 MOST_CELLS = 25_000_000
@@ -32,9 +30,9 @@ MOST_CELLS = 25_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """Matrices of cores (rows) by seconds (columns). `trials` is 0 where nothing is known.
+    """Matrices of cores (rows) by seconds (columns). `trials` is 0 where not sampled.
 
-    `rate` is how many samples a busy core gets a second.
+    `rate` is the number of samples per second of a busy core.
     """
 
     first: int
@@ -49,33 +47,33 @@ class Grid:
         return int(self.trials.shape[1])
 
     def time_ns(self, column: int) -> int:
-        """When a column begins."""
+        """The start of a column."""
         return (self.first + column) * SECOND_NS
 
 
-class NothingToSee(Exception):
-    """There is no table to make; the message says why."""
+class NoData(Exception):
+    """There is nothing to search; the message says why."""
 
 
 def grid_of(heats: Iterable[Heat], cpus: frozenset[int] | None, hertz: int | None) -> Grid:
-    """Of heat piece by piece: its fiftieths of a second are not kept, twelve hours fit well."""
+    """The matrices of heat given piece by piece; cells are dropped, so that hours fit."""
     columns = _gathered(heats, cpus)
     second, cpu, counts = columns
     first, last = int(second.min()), int(second.max())
     if last - first >= MOST_SECONDS:
-        raise NothingToSee("the times of the samples span months")
+        raise NoData("timestamps span months")
     names, core = _named(cpu)
     if len(names) > MOST_CORES:
-        raise NothingToSee(f"{len(names):,} cores are told, which no machine has: choose some")
+        raise NoData(f"{len(names):,} core numbers, more than any machine has: use --cpu")
     shape = (len(names), last - first + 1)
     if shape[0] * shape[1] > MOST_CELLS:
-        raise NothingToSee(f"{shape[0]} cores of {shape[1]} seconds: choose a range, or cores")
+        raise NoData(f"too much: {shape[0]} cores × {shape[1]} s; use --from, --to or --cpu")
     where = core * shape[1] + (second - first)
-    # A second in which one piece ends and the next begins is in both: counts are added up.
+    # Two pieces may share the second in which one ends and the next starts: add up.
     samples, busy, kernel = (_added(where, each, shape) for each in counts)
     rate = float(np.quantile(counts[0], 0.99))
     if hertz is not None and names[0] >= 0 and hertz <= 20 * rate:
-        # Few busy seconds make the quantile too small; a rate far above it was throttled down.
+        # With few busy seconds the quantile is too small; a rate far above it was throttled.
         rate = float(hertz)
     trials = _trials(samples, rate)
     busy, kernel = np.minimum(busy, trials), np.minimum(kernel, trials)
@@ -83,9 +81,9 @@ def grid_of(heats: Iterable[Heat], cpus: frozenset[int] | None, hertz: int | Non
 
 
 def _named(cpu: I32) -> tuple[I32, I64]:
-    """The cores there are, and which of them each row is."""
+    """The distinct cores, and the core of each row."""
     low, high = int(cpu.min()), int(cpu.max())
-    if high - low > 1 << 20:  # noise instead of numbers of cores
+    if high - low > 1 << 20:  # garbage instead of core numbers
         names, core = np.unique(cpu, return_inverse=True)
         return names, core.astype(np.int64)
     there = np.zeros(high - low + 1, np.bool_)
@@ -113,7 +111,7 @@ def _gathered(
             columns = (second[rows], cpu[rows], samples[rows], busy[rows], kernel[rows])
         parts.append(columns)
     if not sum(len(part[0]) for part in parts):
-        raise NothingToSee("no sample is of the chosen cores" if seen else "no sample has a time")
+        raise NoData("no samples on the chosen cores" if seen else "samples have no timestamps")
     counts = [np.concatenate([part[at] for part in parts]) for at in (2, 3, 4)]
     return (
         np.concatenate([part[0] for part in parts]),
@@ -125,7 +123,7 @@ def _gathered(
 def _trials(samples: Floats, rate: float) -> Floats:
     steady = np.median(samples, axis=1) >= _STEADY * rate
     sleeping = np.maximum(samples, rate)
-    # Nobody sampled anything: the capture has a hole there.
+    # No core was sampled: a gap in the capture.
     sleeping[:, samples.max(axis=0) == 0] = 0
     trials = np.where(steady[:, None], samples, sleeping)
     trials[trials < _LEAST * rate] = 0

@@ -1,12 +1,11 @@
-"""What grew: functions, tasks and stacks of a spike against calm windows like it.
+"""What grew: functions, tasks and stacks of a spike, compared with calm windows.
 
-A function's share of the cores' time in the spike is held against how much that share varies from
-one calm window to the next (Student's t for one more window of the same kind), and its p is never
-smaller than what the counts alone allow (Fisher). Over the functions tested the false-discovery
-rate is controlled.
+A function's share of core time in the spike is compared with the variation of that share between
+calm windows (Student's t for one more window of the same kind), and its p is never smaller than
+that of the counts alone (Fisher). The false discovery rate is controlled over the tested functions.
 
-Everything above a function grows with it. First comes the innermost one that carries at least half
-of the largest growth; what only leads to it (``do_syscall_64``) comes last.
+The callers of a function grow with it. The first in the list is the innermost function with at
+least half of the largest growth; functions that only lead to it (``do_syscall_64``) come last.
 """
 
 from __future__ import annotations
@@ -15,22 +14,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Floats
-from sexton.model.profile import I64, Kind
-from sexton.model.spike import Grown, SpikeStack
-from sexton.profile.functions import outermost
+from sexton.model.profile import I64, Floats, Kind
+from sexton.profile.flame import outermost
 from sexton.profile.select import below
 from sexton.profile.significance import benjamini_hochberg, hypergeometric_tail, t_tail
 from sexton.profile.spikes.baseline import angle
 from sexton.profile.spikes.counts import Counts
+from sexton.profile.spikes.spike import Grown, SpikeStack
 
-#: Functions seen less often in all windows together are not tested.
+#: Functions with fewer samples in all windows together are not tested.
 LEAST_SAMPLES = 8
-#: Less growth than this share of the cores' time is not told.
+#: Growth below this share of core time is not reported.
 LEAST_GROWTH = 0.01
-#: Which share of the largest growth a function must carry to be its place.
+#: The share of the largest growth that a function needs to be listed first.
 _CARRIES = 0.5
-#: With which share of its samples under another function one is only the way to it.
+#: A function with this share of its samples in a callee only leads to that callee.
 _LEADS = 0.8
 _MOST_GROWN = 20
 _MOST_STACKS = 5
@@ -38,7 +36,7 @@ _MOST_TASKS = 5
 
 
 class Growth(NamedTuple):
-    """The answer for one spike; `head` names the function that leads `grew`."""
+    """The result for one spike; `head` is the first function of `grew`."""
 
     grew: tuple[Grown, ...]
     stacks: tuple[SpikeStack, ...]
@@ -46,13 +44,13 @@ class Growth(NamedTuple):
     tasks: tuple[tuple[str, int, float], ...]
     tested: int
     head: tuple[str, str] | None
-    #: Shares of the cores' time in which they worked, and worked in the kernel.
+    #: Busy and kernel shares of core time.
     busy: float
     kernel: float
 
 
 def growth(counts: Counts, hot: int, fdr: float) -> Growth:
-    """The first `hot` windows are the spike (or the events), the others calm."""
+    """The first `hot` windows are the spike (or the events), the others are calm."""
     tree, totals = counts.tree, counts.totals()
     frames = len(tree.frames)
     outer = outermost(tree)
@@ -105,7 +103,7 @@ def growth(counts: Counts, hot: int, fdr: float) -> Growth:
 
 
 def p_grown(seen: I64, trials: Floats, hot: int) -> Floats:
-    """One-sided p per column: more in the first `hot` windows than the others let expect."""
+    """One-sided p per column: more in the first `hot` windows than the others predict."""
     windows = len(trials) - hot
     p = _floor(seen, trials, hot)
     if windows < 2:
@@ -115,7 +113,7 @@ def p_grown(seen: I64, trials: Floats, hot: int) -> Floats:
     sampling = float(np.mean(1 / (4 * np.maximum(trials[hot:], 1))))
     variance = np.maximum(calm.var(axis=0, ddof=1), sampling)
     now = float(np.mean(1 / (4 * np.maximum(trials[:hot], 1))))
-    # The spike's own windows may be shorter than the calm ones: then their sampling counts.
+    # The windows of the spike may be shorter than the calm ones: then their sampling noise counts.
     one = np.maximum(variance, now) / hot + variance / windows
     t = (angles[:hot].mean(axis=0) - calm.mean(axis=0)) / np.sqrt(one)
     return np.maximum(p, t_tail(t, windows - 1))
@@ -129,14 +127,14 @@ def _floor(seen: I64, trials: Floats, hot: int) -> Floats:
         return np.ones(len(now))
     p = np.ones(len(now))
     for at in np.flatnonzero(now * rest > usual * drawn).tolist():
-        # More than the trials can hold: the rate is only an estimate of the core's capacity.
+        # Counts can exceed the trials, which are estimated from the sampling rate.
         hits, misses = min(int(now[at]), drawn), min(int(usual[at]), rest)
         p[at] = hypergeometric_tail(hits, drawn, hits + misses, drawn + rest)
     return p
 
 
 def _change(seen: I64, trials: Floats, hot: int) -> tuple[Floats, Floats]:
-    """Per column: how much its share of the time rose, and what it usually is."""
+    """Per column: the growth of its share of core time, and its normal share."""
     now = seen[:hot].sum(axis=0) / max(trials[:hot].sum(), 1.0)
     if len(trials) == hot:
         return now, np.zeros(len(now))
@@ -150,7 +148,7 @@ def _by_frame(frame: np.ndarray, counts: I64, frames: int) -> I64:
 
 
 def _ordered(counts: Counts, sure: I64, rise: Floats, hot: int) -> list[int]:
-    """The innermost carrier, other functions by growth, what only leads to it, tasks."""
+    """The innermost function with most growth, others by growth, its callers, tasks."""
     tree = counts.tree
     kinds = tree.frames.kinds
     tasks = [frame for frame in sure.tolist() if kinds[frame] == Kind.TASK]
@@ -182,7 +180,7 @@ def _ordered(counts: Counts, sure: I64, rise: Floats, hot: int) -> list[int]:
 
 
 def _stacks(counts: Counts, hot: int) -> tuple[SpikeStack, ...]:
-    """Whole stacks whose own samples grew most."""
+    """Stacks whose own samples grew most."""
     rise, usual = _change(counts.own, counts.trials, hot)
     best = np.argsort(-rise, kind="stable")[:_MOST_STACKS]
     return tuple(
@@ -193,7 +191,7 @@ def _stacks(counts: Counts, hot: int) -> tuple[SpikeStack, ...]:
 
 
 def _path(counts: Counts, rise: Floats, usual: Floats) -> SpikeStack | None:
-    """From the root always to the child that grew most, while it carries most of the growth."""
+    """From the root to the child that grew most, as long as it has most of the growth."""
     tree = counts.tree
     node, last = 0, 0
     largest = 0.0
@@ -202,7 +200,7 @@ def _path(counts: Counts, rise: Floats, usual: Floats) -> SpikeStack | None:
         if not children:
             break
         node = max(children, key=lambda child: rise[child])
-        # Measured at the task: what grew elsewhere meanwhile is another story.
+        # Relative to the growth of the task: other tasks may have grown meanwhile.
         largest = largest or float(rise[node])
         if largest <= 0 or rise[node] < _CARRIES * largest:
             break
@@ -227,7 +225,7 @@ def _stack(counts: Counts, node: int, now: float, usual: float) -> SpikeStack:
 
 
 def _tasks(counts: Counts, hot: int) -> tuple[tuple[str, int, float], ...]:
-    """Who grew most: name, pid, share of the cores' time in the spike."""
+    """The tasks that grew most: name, pid, share of core time in the spike."""
     if not counts.tasks:
         return ()
     keys = list(counts.tasks)

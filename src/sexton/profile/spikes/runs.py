@@ -1,9 +1,9 @@
-"""From seconds that stand out to runs of them, with one significance for each run.
+"""Join seconds that stand out into runs, with one significance per run.
 
-Every core and second looked at is a test, on two signals: how busy the core was, and how busy in
-the kernel (a core that is always full can still stall there). Neighbouring candidates make a run,
-a run has one p (Simes over its seconds), and the false-discovery rate is controlled over runs with
-every core-second counted as a test: a long run is one discovery, and pays for no false ones.
+Every core and second is a test, on two signals: busy time and kernel time (a core that is always
+busy can still stall in the kernel). Neighbouring candidates form a run, a run has one p (Simes over
+its seconds), and the false discovery rate is controlled over runs with every core-second counted as
+a test: a long run is one discovery and does not make room for false ones.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Floats
-from sexton.model.profile import Bools
+from sexton.model.profile import Bools, Floats
 from sexton.profile.significance import benjamini_hochberg, simes
 from sexton.profile.spikes.baseline import CANDIDATE_P, Scored, Shares, score
 from sexton.profile.spikes.grid import Grid
 
-#: Runs apart by at most this many calm (or lost) seconds are one.
+#: Runs separated by at most this many calm (or unsampled) seconds are one.
 _GAP = 1
-#: A run whose best second is not this much above the level is true perhaps, but nobody's problem.
+#: A run whose best second is less above the level may be real, but does not matter.
 LEAST_EXTRA = 0.2
-#: As many runs like it on one core are its habit: this many, or so many an hour.
+#: A run is recurring with this many similar runs on its core, or this many per hour.
 _HABIT = 6
 _HABIT_PER_HOUR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Columns `start` up to `end` of row `core`; `mass` is extra core-seconds."""
+    """Columns `start` to `end` (excluded) of row `core`; `mass` is the excess in core-seconds."""
 
     core: int
     start: int
@@ -47,26 +46,26 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
-    """What stands out of a grid. `loud` marks candidates: no calm window may touch one."""
+class Outliers:
+    """The significant runs of a grid. `loud` marks candidates: calm windows exclude them."""
 
     grid: Grid
     busy: list[Scored | None]
     kernel: list[Scored | None]
     loud: Bools
-    #: Significant ones, the strongest first, and those of them that are a core's habit.
+    #: Significant runs, the strongest first, and groups of recurring ones.
     rare: list[Run]
     habits: list[list[Run]]
     tests: int
 
     def scored(self, run: Run) -> Scored:
         found = (self.kernel if run.kernel else self.busy)[run.core]
-        assert found is not None  # a run comes from a score
+        assert found is not None  # every run has a score
         return found
 
 
-def stand_out(grid: Grid, fdr: float) -> Standing:
-    """Look at every core and second."""
+def find_outliers(grid: Grid, fdr: float) -> Outliers:
+    """Test every core and second."""
     busy = [score(grid.busy[core], grid.trials[core]) for core in range(len(grid.cpus))]
     kernel = [score(grid.kernel[core], grid.trials[core]) for core in range(len(grid.cpus))]
     loud = np.zeros(grid.trials.shape, np.bool_)
@@ -76,7 +75,7 @@ def stand_out(grid: Grid, fdr: float) -> Standing:
             tests += int(np.count_nonzero(grid.trials[core]))
             for scored in (one, two):
                 loud[core, scored.near[2 * scored.p < CANDIDATE_P]] = True
-    # With no more runs than loud seconds, no larger p than this can be significant.
+    # There are at most as many runs as loud seconds: no larger p can be significant.
     largest = fdr * int(np.count_nonzero(loud)) / max(tests, 1)
     runs: list[Run] = []
     for core, (one, two) in enumerate(zip(busy, kernel, strict=True)):
@@ -92,10 +91,12 @@ def stand_out(grid: Grid, fdr: float) -> Standing:
         ]
     runs = [run for run in runs if run.p < 1]
     q = benjamini_hochberg([run.p for run in runs], max(tests, 1))
-    sure = [replace(run, q=float(each)) for run, each in zip(runs, q, strict=True) if each <= fdr]
-    rare, habits = _habits(sure, grid.seconds)
+    significant = [
+        replace(run, q=float(each)) for run, each in zip(runs, q, strict=True) if each <= fdr
+    ]
+    rare, habits = _habits(significant, grid.seconds)
     rare.sort(key=lambda run: (-run.mass, run.q))
-    return Standing(grid, busy, kernel, loud, rare, habits, tests)
+    return Outliers(grid, busy, kernel, loud, rare, habits, tests)
 
 
 def _neighbours(loud: Bools) -> list[tuple[int, int]]:
@@ -116,9 +117,9 @@ class _Signal(NamedTuple):
 def _run(core: int, at: tuple[int, int], signals: tuple[_Signal, _Signal]) -> Run:
     columns = slice(*at)
     busy, kernel = (signal.extra[columns] for signal in signals)
-    # A signal counts only where it rose by as much as is worth telling.
+    # A signal counts only if it rose by a reportable amount.
     p = [simes(each.p[columns]) for each in signals if each.extra[columns].max() >= LEAST_EXTRA]
-    # The signal that shows it: the whole core's, unless the kernel's stands out clearly more.
+    # Use busy time, unless kernel time stands out clearly more.
     in_kernel = float(kernel.sum()) > 1.2 * max(float(busy.sum()), 0.0)
     extra = kernel if in_kernel else busy
     both = min(1.0, 2 * min(p, default=1.0))
@@ -126,7 +127,7 @@ def _run(core: int, at: tuple[int, int], signals: tuple[_Signal, _Signal]) -> Ru
 
 
 def _habits(runs: list[Run], seconds: int) -> tuple[list[Run], list[list[Run]]]:
-    """Runs that are rare on their core, and groups of runs that are not."""
+    """Runs that are rare on their core, and groups of recurring ones."""
     least = max(_HABIT, _HABIT_PER_HOUR * seconds / 3600)
     rare: list[Run] = []
     habits: list[list[Run]] = []
@@ -137,9 +138,11 @@ def _habits(runs: list[Run], seconds: int) -> tuple[list[Run], list[list[Run]]]:
         mass = np.sort([run.mass for run in found])
         usual: list[Run] = []
         for run in found:
-            # At least half as large: longer and heavier ones make it usual as well.
+            # Similar means at least half as large: larger ones count too.
             like = len(mass) - int(np.searchsorted(mass, 0.5 * run.mass))
             (usual if like >= least else rare).append(run)
-        if usual:
+        if len(usual) > 1:
             habits.append(usual)
+        else:  # one run recurs at no interval, even if larger ones on its core were similar
+            rare += usual
     return rare, habits

@@ -1,9 +1,9 @@
-"""Calm windows to compare a spike with: the same cores, the same length, close in time.
+"""Calm windows to compare a spike with: same cores, same length, close in time.
 
-At most twenty, nearest first, before and after alike. Where the core's load is periodic they lie
-whole periods away, so that a burst due at that moment is in them too. Where there are too few, they
-are taken shorter (their shares then vary more, so the test only gets stricter), and at last other
-cores at the same time are asked too; both is said.
+At most twenty, the nearest first, before and after. For a periodic load they are whole periods
+away, so that a burst due at that moment is in them too. If there are too few, shorter windows are
+used (their shares vary more, so the test only gets stricter), and finally other cores at the same
+time; a note says so.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.profile import Bools
+from sexton.profile.spikes.baseline import Period
 from sexton.profile.spikes.grid import Grid
-from sexton.profile.spikes.options import SECOND_NS
-from sexton.profile.spikes.period import Period
+from sexton.profile.spikes.spike import SECOND_NS
 
 WANTED = 20
-#: Fewer of the core's own than this, and shorter ones, then other cores are asked.
+#: With fewer windows of the same cores, shorter ones are used, then other cores.
 ENOUGH = 8
 _HOUR = 3600
-#: Longer spikes are looked into for their first part only.
+#: Only this much of a longer spike is analysed.
 LONGEST_NS = 60 * SECOND_NS
 
 
 class Window(NamedTuple):
-    """A stretch of some cores' time. `trials` is how many samples they could have given."""
+    """A stretch of time of some cores. `trials` is the number of possible samples."""
 
     start_ns: int
     end_ns: int
@@ -37,14 +37,14 @@ class Window(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The windows to compare with, and what has to be said about them."""
+    """The windows to compare with, and a note on them."""
 
     windows: list[Window]
     note: str
 
 
 def window_of(grid: Grid, rows: Sequence[int], start_ns: int, end_ns: int) -> Window | None:
-    """`None` where it leaves the capture or any of its seconds was not sampled."""
+    """`None` if it leaves the capture or one of its seconds was not sampled."""
     first = start_ns // SECOND_NS - grid.first
     last = -(-end_ns // SECOND_NS) - grid.first
     if first < 0 or last > grid.seconds or last <= first:
@@ -60,7 +60,7 @@ def window_of(grid: Grid, rows: Sequence[int], start_ns: int, end_ns: int) -> Wi
 def matched(
     grid: Grid, loud: Bools, rows: Sequence[int], span_ns: tuple[int, int], period: Period | None
 ) -> Matched:
-    """`loud` are the core-seconds that no calm window may touch."""
+    """`loud` are the core-seconds that calm windows exclude."""
     start, end = span_ns
     taken: Bools = np.asarray(loud[np.asarray(rows, np.int64)].any(axis=0))
     found: list[Window] = []
@@ -73,12 +73,12 @@ def matched(
             break
         parts *= 2
     if len(found) >= ENOUGH:
-        said = [f"only {len(found)} calm windows"] if len(found) < WANTED else []
+        remarks = []
         if length < end - start:
-            said.append(f"calm windows of {length / SECOND_NS:.1f} s")
+            remarks.append(f"each {length / SECOND_NS:.1f} s long")
         if period is not None:
-            said.append("calm windows whole periods away")
-        return Matched(found, "; ".join(said))
+            remarks.append("each a whole number of periods away")
+        return Matched(found, "; ".join(remarks))
     others = []
     for row in range(len(grid.cpus)):
         if row in rows:
@@ -88,10 +88,10 @@ def matched(
             others.append(window)
     if len(others) + len(found) == 0:
         return Matched([], "no calm window to compare with")
-    note = f"only {len(found)} calm windows on the same core"
+    note = f"only {len(found)} on the same core"
     if others:
         others = others[: WANTED - len(found)]
-        note += f": compared with {len(others)} other cores at the same time too"
+        note += f", {len(others)} on other cores at the same time"
     return Matched(found + others, note)
 
 

@@ -1,10 +1,10 @@
-"""Names kept under a file's build id, so that they outlive the file.
+"""A cache of symbols by build id, so that they outlive the program.
 
-A container's programs can be read only while it runs, through ``/proc/PID/root``; the capture is
-looked at hours later. The cache is a directory of the user's own (``$XDG_CACHE_HOME/sexton``, else
-``~/.cache/sexton``), 0700, its files 0600, written aside and renamed. It is a convenience and never
-a reason to fail: what is damaged, foreign or unreadable counts as not there, and what it takes is
-bounded, the longest unused going first.
+The programs of a container can be read only while it runs, through ``/proc/PID/root``; the capture
+may be analysed hours later. The cache is a directory of the user (``$XDG_CACHE_HOME/sexton``, else
+``~/.cache/sexton``), 0700, with files 0600 that are written aside and renamed. It never causes a
+failure: what is damaged, foreign or unreadable counts as missing. Its size is limited; the least
+recently used files are deleted first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from sexton.profile.symbols.table import Table
 
 MOST_BYTES = 512 << 20
-#: Of one file; a table that is larger is read from its program again.
+#: Limit of one file; a larger table is read from its program again.
 MOST_ENTRY = 64 << 20
 _MAGIC = b"SEXTNAM1"
 _HEAD = struct.Struct("<8sI4x")
@@ -34,7 +34,7 @@ _ROW = 25
 
 
 def default_directory() -> str:
-    """Where this user's cache is."""
+    """The cache directory of this user."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not home.startswith("/"):
         home = os.path.join(os.path.expanduser("~"), ".cache")
@@ -42,14 +42,14 @@ def default_directory() -> str:
 
 
 class Cache:
-    """Bytes by key, checked. `directory` None: none are kept."""
+    """Bytes by key, with a checksum. `directory` None: nothing is cached."""
 
     def __init__(self, directory: str | None, most_bytes: int = MOST_BYTES) -> None:
         self._directory = directory
         self._most_bytes = most_bytes
 
     def load(self, key: str) -> mmap.mmap | None:
-        """What was kept under that key, if it is whole: from `HEAD_SIZE` on."""
+        """The cached bytes, from `HEAD_SIZE` on; `None` if missing or damaged."""
         path = self._path(key)
         if path is None:
             return None
@@ -63,9 +63,9 @@ class Cache:
             if not ours or not HEAD_SIZE <= found.st_size <= MOST_ENTRY:
                 return None
             try:
-                # Files here are replaced and never written to, so the map stays whole.
+                # Files are replaced and never modified, so the map stays valid.
                 content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                os.utime(file.fileno())  # the longest unused goes first
+                os.utime(file.fileno())  # the least recently used is deleted first
             except (OSError, ValueError):
                 return None
         magic, check = _HEAD.unpack_from(content)
@@ -74,7 +74,7 @@ class Cache:
         return content if good else None
 
     def store(self, key: str, body: bytes) -> None:
-        """Keep it, if there is a place to keep it."""
+        """Store bytes, if possible."""
         path = self._path(key)
         if path is None or len(body) + HEAD_SIZE > MOST_ENTRY:
             return
@@ -96,17 +96,17 @@ class Cache:
             self._make_room(directory)
 
     def has(self, key: str) -> bool:
-        """Is anything kept under that key?"""
+        """Is this key cached?"""
         path = self._path(key)
         return path is not None and os.path.lexists(path)
 
     def load_table(self, key: str) -> Table | None:
-        """A table that was kept."""
+        """A cached table."""
         kept = self.load(key)
         return None if kept is None else unpack(kept, HEAD_SIZE)
 
     def store_table(self, key: str, table: Table) -> None:
-        """Keep a table."""
+        """Store a table."""
         if len(table.text) + len(table) * _ROW <= MOST_ENTRY:
             self.store(key, pack(table))
 
@@ -131,7 +131,7 @@ class Cache:
 
 
 def pack(table: Table) -> bytes:
-    """A table as bytes."""
+    """Encode a table."""
     return b"".join(
         (
             _COUNTS.pack(len(table), len(table.text)),
@@ -145,7 +145,7 @@ def pack(table: Table) -> bytes:
 
 
 def unpack(content: bytes | mmap.mmap, at: int = 0) -> Table | None:
-    """The table again, from byte `at` on; `None` where it is none."""
+    """Decode a table from byte `at` on; `None` if malformed."""
     if len(content) < at + _COUNTS.size:
         return None
     rows, text = _COUNTS.unpack_from(content, at)

@@ -1,13 +1,14 @@
-"""C++ and Rust names as they were written, by the C++ library's own ``__cxa_demangle``.
+"""Demangle C++ and Rust names with ``__cxa_demangle`` of the C++ library.
 
-Written as perf writes them: ``app::Box<long>::turn``, without parameters, return type and the
-compiler's marks on clones. Where there is no such library names stay as they are; so do Go's,
-which need nothing. Rust's newer form is read by ourselves (`rust`).
+Names are written as in perf: ``app::Box<long>::turn``, without parameters, return type and clone
+suffixes. Without the library names stay mangled; Go names are not mangled. Rust's v0 names are
+handled by `rust`.
 
-Only names that are shown come here, and they are hostile text. A name can refer to its own parts,
-and a hundred bytes of that unfold to gigabytes: one with more than `MOST_REFERENCES` is left
-alone, and those of one capture together have `MOST_SECONDS`. libstdc++ 12 never returns from some
-broken names with a scope resolution in them (``_Z1fAsrCs``): those are asked in a child.
+Only displayed names are demangled, and they are hostile text. A name can refer to its own parts,
+and a hundred bytes can expand to gigabytes: a name with more than `MOST_REFERENCES` is left
+mangled, and those of one capture together have `MOST_SECONDS`. libstdc++ 12 never returns from some
+malformed names with a scope resolution (``_Z1fAsrCs``): such names are demangled in a child
+process.
 
 >>> Demangler().plain("malloc")
 'malloc'
@@ -34,16 +35,16 @@ from time import perf_counter
 
 from sexton.profile.symbols.rust import demangled_rust
 
-#: The longest name we try. Real ones of templates reach some thousands.
+#: Longer names are not tried. Real template names reach some thousands.
 MOST_NAME = 4096
-#: The longest result we take.
+#: Longer results are not used.
 MOST_RESULT = 1 << 14
 MOST_REFERENCES = 32
 MOST_EXPANSIONS = 2
 MOST_SECONDS = 3.0
-#: Where this stands in a name it may be the operator that libraries stumble over, or a part of a
-#: word: only who parses the name can tell. A child has so long, and a capture so many of them.
-_STUMBLES = "sr"
+#: In a name this may be the operator that hangs the library, or part of a word; only parsing the
+#: name would show. Limits on the CPU time of a child, and on the children per capture.
+_MAY_HANG = "sr"
 _CHILD_CPU_S = 0.2
 MOST_CHILDREN = 400
 _MANGLED = re.compile(r"(_Z[\w$.]+)(?:@@?(?!plt$)[\w.]+)?(@plt)?", re.ASCII)
@@ -61,7 +62,7 @@ _OPEN, _CLOSE = "(<[{", ")>]}"
 
 
 class Demangler:
-    """Names for people. `known` are those worked out before, and is added to."""
+    """Demangles names. `known` has earlier results, and new ones are added."""
 
     def __init__(self, known: dict[str, str] | None = None) -> None:
         self._known = {} if known is None else known
@@ -69,14 +70,14 @@ class Demangler:
         self._left_children = MOST_CHILDREN
 
     def plain(self, name: str) -> str:
-        """The name as it was written; itself where it is not mangled or nobody can tell."""
+        """The demangled name; the name itself if not mangled or not demangled."""
         if not name.startswith(("_Z", "_R")):
             return name
         found = self._known.get(name)
         if found is None:
             if self._left_s <= 0:
                 return name
-            if _may_stumble(name):
+            if _may_hang(name):
                 if not self._left_children:
                     return name
                 self._left_children -= 1
@@ -93,37 +94,37 @@ def _plain(name: str) -> str:
     found = _MANGLED.fullmatch(name) if len(name) <= MOST_NAME else None
     if found is None or _unfolds(found[1]):
         return name
-    ask = _library()
-    written = _apart(ask, found[1]) if _may_stumble(found[1]) else ask(found[1])
+    demangle = _library()
+    written = _in_child(demangle, found[1]) if _may_hang(found[1]) else demangle(found[1])
     if written is None or len(written) > MOST_RESULT:
         return name
-    # Thunks, tables, guards are words with a whole name behind them.
+    # Thunks, tables and guards are words followed by a whole name.
     special = found[1].startswith(("_ZT", "_ZG"))
     written = _unmarked(written)
     return (written if special else unhashed(bare(written))) + (found[2] or "")
 
 
-def _may_stumble(name: str) -> bool:
-    return name.startswith("_Z") and _STUMBLES in name
+def _may_hang(name: str) -> bool:
+    return name.startswith("_Z") and _MAY_HANG in name
 
 
 def _unfolds(name: str) -> bool:
-    """Does it refer to its own parts so often that it could grow without bounds?"""
+    """Does it refer to its own parts so often that it could expand without limit?"""
     if name.count("Dp") > MOST_EXPANSIONS:
         return True
     return len(_REFERENCE.findall(name)) > MOST_REFERENCES
 
 
 def bare(written: str) -> str:
-    """A function's name alone, without its parameters and its return type."""
+    """The name of a function without parameters and return type."""
     name = _without_parameters(written)
     for _ in range(_MOST_POINTERS):
         at = _last_parentheses(name)
         if at is None or name[at + 1 : at + 2] != "*":
             break
-        # It returns a pointer to a function, which is written around it.
+        # It returns a pointer to a function, whose type is written around it.
         name = _without_parameters(name[at + 2 : -1])
-    if not name.endswith(">") or " " not in name:  # only templates tell what they return
+    if not name.endswith(">") or " " not in name:  # only templates include their return type
         return name
     depth = begin = 0
     for found in _MARK.finditer(name):
@@ -135,7 +136,7 @@ def bare(written: str) -> str:
         elif depth == 0 and mark == " ":
             begin = found.end()
         elif depth == 0 and mark != "->":
-            break  # what follows "operator" is its name
+            break  # the rest is the name of the operator
     return name[begin:]
 
 
@@ -149,7 +150,7 @@ def _without_parameters(written: str) -> str:
 
 
 def _last_parentheses(name: str) -> int | None:
-    """Where those open that a name ends with."""
+    """The position of the parenthesis that the last one closes."""
     if not name.endswith(")"):
         return None
     depth = 0
@@ -161,12 +162,12 @@ def _last_parentheses(name: str) -> int | None:
 
 
 def _unmarked(written: str) -> str:
-    """Without the compiler's marks on clones."""
+    """Without clone suffixes."""
     return _CLONE.sub("", written) if written.endswith("]") else written
 
 
 def unhashed(name: str) -> str:
-    """A name of Rust's older form without its hash and its escapes."""
+    """A legacy Rust name without hash and escapes."""
     found = _HASHED.fullmatch(name)
     return _ESCAPE.sub(_letter, found[1]) if found is not None else name
 
@@ -192,16 +193,16 @@ def _library() -> Callable[[str], str | None]:
         free.argtypes, free.restype = [ctypes.c_void_p], None
         demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         demangle.restype = ctypes.c_void_p
-        return lambda name: _asked(demangle, free, name)
+        return lambda name: _demangled(demangle, free, name)
     return lambda _: None
 
 
-def _apart(ask: Callable[[str], str | None], name: str) -> str | None:
-    """Ask in a child, which ends when it takes too long; `None` then, and where none can be had."""
+def _in_child(demangle: Callable[[str], str | None], name: str) -> str | None:
+    """Demangle in a child with a CPU time limit; `None` if it is exceeded or fork fails."""
     reading, writing = os.pipe()
     try:
         child = os.fork()
-    except OSError:  # no more processes here: a name is not worth more
+    except OSError:  # no more processes allowed
         os.close(reading)
         os.close(writing)
         return None
@@ -209,16 +210,16 @@ def _apart(ask: Callable[[str], str | None], name: str) -> str | None:
         with contextlib.suppress(BaseException):
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_VIRTUAL, _CHILD_CPU_S)
-            os.write(writing, (ask(name) or "").encode()[: MOST_RESULT + 1])
+            os.write(writing, (demangle(name) or "").encode()[: MOST_RESULT + 1])
         os._exit(0)
     os.close(writing)
-    with open(reading, "rb") as told:
-        written = told.read()
+    with open(reading, "rb") as output:
+        written = output.read()
     os.waitpid(child, 0)
     return written.decode("utf-8", "replace") or None
 
 
-def _asked(
+def _demangled(
     demangle: Callable[..., int | None], free: Callable[[int], None], name: str
 ) -> str | None:
     found = demangle(name.encode("ascii"), None, None, ctypes.byref(ctypes.c_int()))

@@ -1,8 +1,8 @@
-"""ELF files, as little of them as names take: headers, notes, links to debug files.
+"""ELF files, as far as symbols need them: headers, notes, links to debug files.
 
 The format: System V ABI, chapter 4, and ``man 5 elf``. Both widths and byte orders. Nothing in a
-file is believed: every offset and size is checked against the file's, counts are bounded, and what
-does not fit is `SourceMalformed`.
+file is trusted: every offset and size is checked against the size of the file, counts are limited,
+and anything invalid is `SourceMalformed`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sexton.errors import SourceMalformed
 from sexton.host.large_files import BytesImage, Image
 
-#: Of one section; Chromium with all its symbols has some 150 MB of names.
+#: Limit of one section; Chromium with all symbols has some 150 MB of names.
 MOST_BYTES = 192 << 20
 _MOST_SECTIONS = 65_536
 _MOST_SEGMENTS = 4_096
@@ -33,7 +33,7 @@ _Fields: TypeAlias = "np.dtype[np.void]"
 
 
 class Section(NamedTuple):
-    """One section's header."""
+    """The header of a section."""
 
     number: int
     name: bytes
@@ -49,7 +49,7 @@ class Section(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A part of the file that is loaded."""
+    """A loaded part of the file."""
 
     address: int
     memory: int
@@ -58,7 +58,7 @@ class Segment(NamedTuple):
 
 
 class Elf:
-    """A file's headers, read once."""
+    """The headers of a file, read once."""
 
     def __init__(self, image: Image, most_bytes: int = MOST_BYTES) -> None:
         self.image = image
@@ -66,14 +66,14 @@ class Elf:
         self.path = image.path
         head = image.read(0, min(64, image.size))
         if len(head) < 52 or not head.startswith(_MAGIC):
-            raise SourceMalformed(self.path, 0, "no ELF file")
+            raise SourceMalformed(self.path, 0, "not an ELF file")
         if head[4] not in (1, 2) or head[5] not in (1, 2):
-            raise SourceMalformed(self.path, 0, "an ELF file of no known width or byte order")
+            raise SourceMalformed(self.path, 0, "ELF file of unknown width or byte order")
         self.wide = head[4] == 2
         self.order = "<" if head[5] == 1 else ">"
         form = self.order + ("HHIQQQIHHHHHH" if self.wide else "HHIIIIIHHHHHH")
         if len(head) < 16 + struct.calcsize(form):
-            raise SourceMalformed(self.path, 0, "no whole ELF header")
+            raise SourceMalformed(self.path, 0, "truncated ELF header")
         _, self.machine, _, _, *rest = struct.unpack_from(form, head, 16)
         self._segments_at, self._sections_at, _, _ = rest[:4]
         self._segment_size, self._segment_count = rest[4:6]
@@ -86,16 +86,16 @@ class Elf:
         return next((each for each in self.sections if each.name == name), None)
 
     def linked(self, section: Section) -> Section | None:
-        """The section that `section` points to."""
+        """The section that `section` links to."""
         return self.sections[section.link] if 0 < section.link < len(self.sections) else None
 
     def content(self, section: Section, most: int | None = None) -> bytes:
-        """A section's bytes; one without any in the file, or too large, is refused."""
+        """The bytes of a section; refused if it has none in the file or is too large."""
         most = self.most_bytes if most is None else most
         if section.kind == SHT_NOBITS:
-            raise SourceMalformed(self.path, 0, "a section without content")
+            raise SourceMalformed(self.path, 0, "section without content")
         if section.size > most:
-            raise SourceMalformed(self.path, 0, f"a section of more than {most:,} bytes")
+            raise SourceMalformed(self.path, 0, f"section of more than {most:,} bytes")
         return self.image.read(section.offset, section.size)
 
     def build_id(self) -> str | None:
@@ -111,7 +111,7 @@ class Elf:
         return None
 
     def debug_link(self) -> str | None:
-        """The file that holds the debug information, by its bare name."""
+        """The name of the file with debug information, without directory."""
         section = self.section(b".gnu_debuglink")
         if section is None or section.size > 4096:
             return None
@@ -119,7 +119,7 @@ class Elf:
         return name if name and "/" not in name else None
 
     def packed_debug(self) -> Elf | None:
-        """The small debug file that Fedora and its kin pack into a stripped program."""
+        """The small debug file that Fedora and others embed in a stripped program."""
         section = self.section(b".gnu_debugdata")
         if section is None:
             return None
@@ -132,7 +132,7 @@ class Elf:
             return None
 
     def offset_of(self, address: int) -> int | None:
-        """Where in the file an address is loaded from."""
+        """The file offset of an address."""
         for each in self.segments:
             if each.address <= address < each.address + each.memory:
                 return address - each.address + each.offset
@@ -147,7 +147,7 @@ class Elf:
         if not count or not at:
             return np.empty(0, fields)
         if size < fields.itemsize or at + count * size > self.image.size:
-            raise SourceMalformed(self.path, 0, "its headers lie past its end")
+            raise SourceMalformed(self.path, 0, "headers lie past the end of the file")
         raw = self.image.read(at, count * size)
         return np.ndarray((count,), fields, raw, strides=(size,))
 
@@ -170,7 +170,7 @@ class Elf:
     def _read_sections(self) -> list[Section]:
         count, names_in = self._section_count, self._names_in
         fields = _dtype(self.order, _SECTION_64 if self.wide else _SECTION_32)
-        if self._sections_at and not count:  # more than fit: the first header tells
+        if self._sections_at and not count:  # more than fit: the first header has the number
             first = self._table(self._sections_at, 1, self._section_size, fields)[0]
             count = int(first["size"])
         if count > _MOST_SECTIONS:

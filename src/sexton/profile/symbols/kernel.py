@@ -1,11 +1,11 @@
-"""Which kallsyms may name a capture's kernel addresses.
+"""Choose the kallsyms that fits the kernel of a capture.
 
-The kernel moves itself at each boot, and each build lays itself out anew, so the wrong table gives
-wrong names that look right. A table is believed where it has ``_text`` at the address the capture
-tells; one that a person named also where the capture tells nothing. This machine's own must be of
-the same build (build id, or where the capture tells none the release and the address). The same
-build at another address is moved there, without its modules, which move on their own. Otherwise
-nothing is guessed: names are ``[unknown]`` and a line says what to give.
+The kernel is at another address after each boot, and each build has another layout, so the wrong
+table gives wrong names that look right. A table is used if its ``_text`` is at the address in the
+capture; one given by the user also if the capture has no such address. This machine's own must be
+of the same build (build id, or without one the release and the address). The same build at another
+address is shifted, without its modules, which move independently. Otherwise nothing is guessed:
+names are ``[unknown]`` and a problem line says what to pass.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from sexton.model.text import printable
 from sexton.profile.perf import kallsyms
 from sexton.profile.perf.kallsyms import Kallsyms
 from sexton.profile.perf.raw import KernelFacts
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import HEAD_SIZE, Cache
-from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.programs import same_build_id
 from sexton.profile.symbols.running import kernel_build_id, kernel_release
 
-_GIVE = "--kallsyms FILE takes /proc/kallsyms of the recorded boot"
+_PASS = "pass /proc/kallsyms of the recorded boot with --kallsyms FILE"
 _SNAPSHOT = "kallsyms-*.gz"
 _MOST_SNAPSHOTS = 16
-#: An end that means "nobody knows": the last page of the address space.
+#: An end that means unknown: the last page of the address space.
 _NO_END = 0xFFFF_FFFF_FFFF_F000
-_FLEETING = (b"\t[bpf]\n", b"\t[__builtin__ftrace]\n", b"\t[__builtin__kprobes]\n")
+_TRANSIENT = (b"\t[bpf]\n", b"\t[__builtin__ftrace]\n", b"\t[__builtin__kprobes]\n")
 
 
-class Wanted(NamedTuple):
-    """What a capture tells of its kernel."""
+class CaptureKernel(NamedTuple):
+    """What a capture says about its kernel."""
 
     kernel: KernelFacts
     release: str | None
@@ -55,8 +55,8 @@ class Kernels:
         self._live = LiveFiles()
         self._problems: list[str] = []
 
-    def table(self, wanted: Wanted) -> Kallsyms | None:
-        """The symbols to name the capture's kernel by; `None`: none are proven to fit."""
+    def table(self, wanted: CaptureKernel) -> Kallsyms | None:
+        """The symbols of the capture's kernel; `None`: none provably fit."""
         if self._options.kallsyms is not None:
             return self._given(self._options.kallsyms, wanted)
         for path in _beside(wanted):
@@ -66,21 +66,21 @@ class Kernels:
                     return found
         return self._running(wanted)
 
-    def is_running(self, wanted: Wanted) -> bool:
-        """Was it recorded on the kernel that runs here now (or one of the same build)?"""
+    def is_running(self, wanted: CaptureKernel) -> bool:
+        """Was it recorded on the running kernel (or one of the same build)?"""
         if self._options.root != "/":
             return False
-        told = wanted.kernel.build_id
-        if told is not None:
-            return same_build_id(told, kernel_build_id(self._live))
+        build_id = wanted.kernel.build_id
+        if build_id is not None:
+            return same_build_id(build_id, kernel_build_id(self._live))
         return wanted.release is not None and wanted.release == kernel_release(self._live)
 
     def problems(self) -> list[str]:
-        """What a person should know; told once."""
+        """Problem lines since the last call."""
         lines, self._problems = self._problems, []
         return lines
 
-    def _given(self, path: str, wanted: Wanted) -> Kallsyms | None:
+    def _given(self, path: str, wanted: CaptureKernel) -> Kallsyms | None:
         try:
             found = self._load(path)
         except SourceError as error:
@@ -92,16 +92,16 @@ class Kernels:
             return _moved(found, wanted.kernel)
         self._problems.append(
             f"kernel functions are [unknown]: {printable(path)} is of another boot or kernel "
-            f"({_told(found, wanted.kernel)}); {_GIVE}"
+            f"({_mismatch(found, wanted.kernel)}); {_PASS}"
         )
         return None
 
-    def _running(self, wanted: Wanted) -> Kallsyms | None:
-        untold = wanted.kernel.build_id is None and wanted.release is None
-        if not self.is_running(wanted) and not (untold and self._options.root == "/"):
+    def _running(self, wanted: CaptureKernel) -> Kallsyms | None:
+        unnamed = wanted.kernel.build_id is None and wanted.release is None
+        if not self.is_running(wanted) and not (unnamed and self._options.root == "/"):
             self._problems.append(
-                "kernel functions are [unknown]: recorded on another kernel than runs here; "
-                + _GIVE
+                "kernel functions are [unknown]: recorded on another kernel than the running one; "
+                + _PASS
             )
             return None
         try:
@@ -109,23 +109,23 @@ class Kernels:
         except SourceError as error:
             self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
             return None
-        if _fits(found, wanted.kernel) is True and (not untold or _ends(found, wanted.kernel)):
-            if untold:
+        if _fits(found, wanted.kernel) is True and (not unnamed or _ends(found, wanted.kernel)):
+            if unnamed:
                 self._problems.append(
-                    "which kernel was recorded is not told; its text begins and ends where that of "
-                    "the one that runs here does, so it is taken for it"
+                    "the capture does not name its kernel; its text range is that of the running "
+                    "kernel, so that one is assumed"
                 )
             return found
         if wanted.kernel.build_id is not None:
             return _moved(found, wanted.kernel)
         self._problems.append(
-            "kernel functions are [unknown]: nothing proves that the kernel that runs here is the "
-            f"recorded one; {_GIVE}"
+            "kernel functions are [unknown]: cannot confirm that the running kernel was recorded; "
+            f"{_PASS}"
         )
         return None
 
     def _load(self, path: str) -> Kallsyms:
-        """A file's symbols; what could not be read fails again without another try."""
+        """The symbols of a file; an error is cached too."""
         known = self._known.get(path)
         if known is None:
             try:
@@ -138,14 +138,14 @@ class Kernels:
         return known
 
     def _text(self, path: str) -> bytes:
-        """A file's text, kept where making it takes longer than reading it back."""
+        """The text of a file, cached where generating it takes longer than reading the cache."""
         key = self._key(path)
         kept = self._cache.load(key) if key is not None else None
         if kept is not None:
             return kept[HEAD_SIZE:]
         text = kallsyms.unpacked(self._live.read(path, kallsyms.MOST_BYTES), path)
         if path == kallsyms.PATH:
-            text = _lasting(text)
+            text = _permanent(text)
         if key is not None:
             self._cache.store(key, text)
         return text
@@ -166,7 +166,7 @@ class Kernels:
 
 
 def _fits(found: Kallsyms, kernel: KernelFacts) -> bool | None:
-    """Is its text where the capture's was? `None`: one of them does not tell."""
+    """Is its text at the address of the capture? `None`: unknown for one of them."""
     has = found.marks.get(kernel.text_symbol or "_text")
     if has is None or kernel.text_address is None:
         return None
@@ -176,18 +176,18 @@ def _fits(found: Kallsyms, kernel: KernelFacts) -> bool | None:
 
 
 def _ends(found: Kallsyms, kernel: KernelFacts) -> bool | None:
-    """perf maps the kernel up to one of these: it tells builds apart where nothing moves at boot,
-    and proves the kernel of a capture that was cut off before it told which one it was."""
+    """perf maps the kernel up to one of these symbols: it distinguishes builds without KASLR, and
+    identifies the kernel of a capture that was truncated before its metadata."""
     ends = {found.marks[name] for name in ("_etext", "_edata") if name in found.marks}
     if kernel.end is None or kernel.end >= _NO_END or not ends:
         return None
     return kernel.end in ends
 
 
-def _told(found: Kallsyms, kernel: KernelFacts) -> str:
+def _mismatch(found: Kallsyms, kernel: KernelFacts) -> str:
     symbol = kernel.text_symbol or "_text"
-    has, told = found.marks.get(symbol, 0), kernel.text_address or 0
-    return f"{symbol} at {has:#x}, in the capture at {told:#x}"
+    has, recorded = found.marks.get(symbol, 0), kernel.text_address or 0
+    return f"{symbol} at {has:#x}, in the capture at {recorded:#x}"
 
 
 def _moved(found: Kallsyms, kernel: KernelFacts) -> Kallsyms:
@@ -197,8 +197,8 @@ def _moved(found: Kallsyms, kernel: KernelFacts) -> Kallsyms:
     return found.shifted(kernel.text_address - has)
 
 
-def _beside(wanted: Wanted) -> Iterator[str]:
-    """Snapshots kept with the capture, and perf's own."""
+def _beside(wanted: CaptureKernel) -> Iterator[str]:
+    """Snapshots beside the capture, and that of perf."""
     if wanted.capture and wanted.capture != "-":
         folder = os.path.dirname(os.path.abspath(wanted.capture))
         names = sorted(glob.glob(_SNAPSHOT, root_dir=folder))
@@ -208,6 +208,6 @@ def _beside(wanted: Wanted) -> Iterator[str]:
         yield f"{home}/[kernel.kallsyms]/{wanted.kernel.build_id}/kallsyms"
 
 
-def _lasting(text: bytes) -> bytes:
-    """Without what comes and goes while nothing is loaded: BPF programs, trampolines."""
-    return b"".join(each for each in text.splitlines(True) if not each.endswith(_FLEETING))
+def _permanent(text: bytes) -> bytes:
+    """Without symbols that come and go: BPF programs, trampolines."""
+    return b"".join(each for each in text.splitlines(True) if not each.endswith(_TRANSIENT))

@@ -1,14 +1,14 @@
-"""Finds the file that was mapped, as it was when it was mapped, and reads its names.
+"""Find a mapped file in the version that was mapped, and read its symbols.
 
-A capture tells a path and, by ``--buildid-mmap`` or its own list, the build id. The same path may
-hold another version by now, or exist only inside a container. So a file is believed by its build
-id; where none is told (Go's own linker makes none that the kernel finds), by its inode or else by
-its path alone, if it was not written to since the capture ended.
+A capture has the path and, with ``--buildid-mmap`` or in its own list, the build id. The path may
+now hold another version, or exist only in a container. So a file is identified by its build id;
+without one (Go's linker writes none that the kernel finds) by its inode, else by its path if it was
+not modified after the capture.
 
-Looked for, in this order: the cache; the path itself; the path within ``/proc/PID/root`` of a
-process that had it mapped and still runs; perf's own store ``~/.debug``; the directories a person
-named. A stripped program's debug file is looked for by build id and by ``.gnu_debuglink``, and
-within it (``.gnu_debugdata``).
+Search order: the cache; the path itself; the path in ``/proc/PID/root`` of a process that had it
+mapped and still runs; perf's store ``~/.debug``; the directories given by the user. The debug file
+of a stripped program is searched by build id, by ``.gnu_debuglink``, and inside it
+(``.gnu_debugdata``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from sexton.host.large_files import FileImage, open_image
 from sexton.host.reader import Files, LiveFiles, RootedFiles, exists
 from sexton.model.text import printable
 from sexton.profile.perf.raw import MappedFile
+from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import Cache
 from sexton.profile.symbols.elf import Elf
-from sexton.profile.symbols.gopclntab import go_section
-from sexton.profile.symbols.options import SymbolOptions
 from sexton.profile.symbols.running import root_of
-from sexton.profile.symbols.symtab import has_symtab, read_table
+from sexton.profile.symbols.symtab import go_section, has_symtab, read_table
 from sexton.profile.symbols.table import EMPTY, Table
 
 _DEBUG = "/usr/lib/debug"
@@ -38,7 +37,7 @@ _NAMED_EACH = 3
 
 
 class Programs:
-    """Tables of mapped files; what could not be found or believed is told in `problems`."""
+    """Symbol tables of mapped files; files not found or changed are listed in `problems`."""
 
     def __init__(self, options: SymbolOptions, cache: Cache) -> None:
         self._options = options
@@ -52,43 +51,43 @@ class Programs:
     def table(
         self, file: MappedFile, pids: Sequence[int] = (), until_wall_s: float | None = None
     ) -> Table:
-        """The file's names; an empty table where it is not here or is not the same any more.
+        """The symbols of a file; empty if it is missing or has changed.
 
-        `pids` had it mapped; the capture ended at `until_wall_s`.
+        `pids` are processes that had it mapped; the capture ended at `until_wall_s`.
         """
         kept = self._kept(file.build_id) if file.build_id else None
         if kept is not None:
             return kept
-        told = self._missing
+        failed = self._missing
         for files, path in self._places(file, pids):
             try:
                 with open_image(files, path) as image:
                     elf = Elf(image, self._options.most_bytes)
                     if not _same(file, elf, image, until_wall_s):
-                        told = self._changed if path in file.path else told
+                        failed = self._changed if path in file.path else failed
                         continue
                     return self._read(file, elf, files)
             except (SourceAbsent, SourceDenied):
                 continue
             except SourceError:
-                told = self._broken if path in file.path else told
+                failed = self._broken if path in file.path else failed
         kept = self._cache.load_table(f"{file.build_id}-part") if file.build_id else None
         if kept is not None:
             return kept
-        if file.path.startswith("/") or file.build_id:  # and no [vsyscall]
-            told.append(file.path)
+        if file.path.startswith("/") or file.build_id:  # but not [vsyscall]
+            failed.append(file.path)
         return EMPTY
 
     def problems(self) -> list[str]:
-        """One line for each kind of thing that went wrong; then they are told."""
+        """One line per kind of problem since the last call."""
         lines = []
         for paths, what in (
             (self._changed, "changed since the capture, so their functions are [unknown]"),
             (
                 self._missing,
-                "not here, so their functions are [unknown]; --symbols DIR tells where",
+                "not found, so their functions are [unknown]; use --symbols DIR",
             ),
-            (self._broken, "no ELF files that could be read, so their functions are [unknown]"),
+            (self._broken, "not readable as ELF, so their functions are [unknown]"),
         ):
             if paths:
                 lines.append(f"{_listed(paths)}: {what}")
@@ -96,7 +95,7 @@ class Programs:
         return lines
 
     def _kept(self, build_id: str) -> Table | None:
-        """What the cache has, but for a stripped program that may have got its debug file since."""
+        """The cached table; not for a stripped program whose debug file may have appeared."""
         full = self._cache.load_table(f"{build_id}-full")
         if full is not None or self._options.directories:
             return full
@@ -117,7 +116,7 @@ class Programs:
         return table
 
     def _debug_table(self, file: MappedFile, runtime: Elf, files: Files) -> Table | None:
-        """The names of a stripped program's debug file, if it is installed and fits."""
+        """The symbols of a stripped program's debug file, if it is installed and matches."""
         wanted = runtime.build_id()
         if wanted is None:
             return None
@@ -174,7 +173,7 @@ def _by_id(build_id: str) -> str:
 
 
 def _same(file: MappedFile, elf: Elf, image: FileImage, until_wall_s: float | None) -> bool:
-    """Is this the file that was mapped?"""
+    """Is this the mapped file?"""
     if file.build_id:
         return same_build_id(file.build_id, elf.build_id())
     if until_wall_s is not None and image.changed_s > until_wall_s:
@@ -183,7 +182,7 @@ def _same(file: MappedFile, elf: Elf, image: FileImage, until_wall_s: float | No
 
 
 def same_build_id(one: str, other: str | None) -> bool:
-    """Equal, but for the zeros that perf pads short ones with.
+    """Equal, except for the zeros with which perf pads short ones.
 
     >>> same_build_id("ab12", "ab120000"), same_build_id("ab12", "ab13"), same_build_id("ab", None)
     (True, False, False)

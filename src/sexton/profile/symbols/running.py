@@ -1,4 +1,4 @@
-"""What only a running machine can tell: its kernel's build id, its vDSO, its processes' roots."""
+"""Facts about the running machine: build id of its kernel, vDSO, root directories of processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kernel_build_id(files: Files) -> str | None:
 
 
 def kernel_release(files: Files) -> str | None:
-    """As ``uname -r`` says it."""
+    """The release, as in ``uname -r``."""
     try:
         return text(files, "/proc/sys/kernel/osrelease").strip()
     except SourceError:
@@ -34,7 +34,7 @@ def kernel_release(files: Files) -> str | None:
 
 
 def own_vdso(files: Files) -> bytes | None:
-    """The vDSO of this very process."""
+    """The vDSO of this process."""
     try:
         found = _VDSO.search(text(files, "/proc/self/maps"))
     except SourceError:
@@ -51,7 +51,7 @@ def own_vdso(files: Files) -> bytes | None:
 
 @contextmanager
 def root_of(pid: int) -> Iterator[RootedFiles | None]:
-    """A living process's own tree; `None` where it ended or is not ours to look at."""
+    """The root directory of a process; `None` if it has ended or access is denied."""
     try:
         root = RootedFiles(f"/proc/{pid}/root")
     except SourceError:
@@ -64,7 +64,7 @@ def root_of(pid: int) -> Iterator[RootedFiles | None]:
 
 
 def innermost_pid(files: Files, pid: int) -> int:
-    """What a process calls itself: its number in the innermost PID namespace."""
+    """The number of a process in its innermost PID namespace."""
     try:
         found = _NSPID.search(text(files, f"/proc/{pid}/status"))
         return int(found[1].split()[-1]) if found is not None else pid
@@ -73,7 +73,7 @@ def innermost_pid(files: Files, pid: int) -> int:
 
 
 def started_wall_s(files: Files, pid: int) -> float | None:
-    """When a living process began."""
+    """The start time of a process."""
     try:
         after = text(files, f"/proc/{pid}/stat").rpartition(")")[2].split()
         booted = re.search(r"^btime (\d+)$", text(files, "/proc/stat"), re.MULTILINE)

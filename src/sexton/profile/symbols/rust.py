@@ -1,7 +1,7 @@
-"""Names of Rust's newer form (``_R…``), as they were written.
+"""Demangle Rust v0 names (``_R…``).
 
-The grammar is Rust RFC 2603; written out as binutils and perf do it, without hashes of crates and
-without types of constants:
+The grammar is Rust RFC 2603; the output is that of binutils and perf, without crate hashes and
+types of constants:
 
 >>> demangled_rust("_RNvNtCs1234_7mycrate3foo3bar")
 'mycrate::foo::bar'
@@ -12,7 +12,7 @@ without types of constants:
 >>> demangled_rust("_RNvwhat") is None
 True
 
-A name may refer back to its own parts, again and again: steps, depth and length are bounded.
+A name may refer back to its own parts repeatedly: steps, depth and length are limited.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _BASIC = {
 
 
 class _NotRust(Exception):
-    """It does not follow the grammar, or is too much of it."""
+    """It does not follow the grammar, or exceeds a limit."""
 
 
 def demangled_rust(name: str) -> str | None:
-    """The name as it was written; `None` where it is no such name."""
+    """The demangled name; `None` if it is not a v0 name."""
     found = _SYMBOL.fullmatch(name)
     if found is None:
         return None
@@ -52,14 +52,14 @@ def demangled_rust(name: str) -> str | None:
     try:
         written = reader.path(value=True)
         if not reader.ended():
-            reader.path(value=False)  # the crate it was made for
+            reader.path(value=False)  # the instantiating crate
     except _NotRust:
         return None
     return written if reader.ended() else None
 
 
 class _Reader:
-    """Reads one name from the left; every method takes what it says and gives its text."""
+    """Parses one name from the left; each method consumes a part and returns its text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -72,7 +72,7 @@ class _Reader:
         return self._at == len(self._text)
 
     def path(self, *, value: bool) -> str:
-        """`value`: where generic arguments follow ``::``."""
+        """`value`: generic arguments follow ``::``."""
         return self._down(lambda: self._path(value))
 
     def _path(self, value: bool) -> str:
@@ -165,7 +165,7 @@ class _Reader:
         return f"{base}>" if is_open else base
 
     def _open_path(self) -> tuple[str, bool]:
-        """A path whose generic arguments may go on."""
+        """A path whose generic arguments may continue."""
         if self._eat("B"):
             found: list[bool] = []
 
@@ -255,7 +255,7 @@ class _Reader:
         return value + 1 if digits else 0
 
     def _back(self, again: Callable[[], str]) -> str:
-        """What stood at an earlier place."""
+        """Parse the part at an earlier position."""
         here = self._at - 1
         place = self._base_62()
         if place >= here:

@@ -1,13 +1,25 @@
-"""Names out of an ELF file's symbol tables, read as perf reads them.
+"""Symbols of an ELF file, chosen as in perf; and Go's own function table.
 
-``.symtab`` (of the file or of its debug file) and ``.dynsym`` both count; functions, indirect
-functions and objects that are defined here, and labels in sections called text or data. A value is
-turned into a place in the file by the segment that loads it. Calls through the procedure linkage
-table get the name of their target: ``malloc@plt``.
+``.symtab`` (of the file or of its debug file) and ``.dynsym`` both count: defined functions,
+indirect functions and objects, and labels in text or data sections. A value becomes a file offset
+by the segment that loads it. Entries of the procedure linkage table get the name of their target:
+``malloc@plt``.
+
+A stripped Go program keeps its function table, because the runtime needs it for stack traces:
+section ``.gopclntab`` (``.data.rel.ro.gopclntab`` in position-independent programs). It is
+described in the Go source, src/debug/gosym/pclntab.go and src/runtime/symtab.go: a header, whose
+first word is the version, then among others all names, each ending with NUL, and pairs of (code
+position, position of the function's entry), the last without an entry. perf does not read it and
+says ``[unknown]``; kubelet is stripped.
+
+    f1ffffff 0000 01 08  …   Go 1.20 and later: positions are 32 bits, from the start of the text
+    f0ffffff                 Go 1.18
+    faffffff                 Go 1.16: positions are whole addresses
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,7 +35,6 @@ from sexton.profile.symbols.elf import (
     Elf,
     Section,
 )
-from sexton.profile.symbols.gopclntab import go_functions
 from sexton.profile.symbols.table import CALL, Rows, Table, joined, table_of
 
 _SHF_ALLOC = 2
@@ -31,7 +42,7 @@ _STT_OBJECT, _STT_FUNC, _STT_GNU_IFUNC = 1, 2, 10
 _SHN_ABS = 0xFFF1
 _INTERNAL, _HIDDEN = 1, 2
 _EM_386, _EM_X86_64, _EM_ARM, _EM_AARCH64 = 3, 62, 40, 183
-#: Bytes of the table's head and of an entry, where the section does not tell.
+#: Bytes of the table's header and of an entry, if the section does not say.
 _PLT = {_EM_ARM: (20, 12), _EM_AARCH64: (32, 16)}
 _MOST_CALLS = 1 << 16
 
@@ -58,18 +69,18 @@ NONE = Rows(
 
 
 def has_symtab(elf: Elf) -> bool:
-    """Does it hold the full table, or only what is needed to run?"""
+    """Does it have ``.symtab``, or only dynamic symbols?"""
     return _symbols(elf, b".symtab", SHT_SYMTAB) is not None
 
 
 def read_table(elf: Elf, runtime: Elf | None = None) -> Table:
-    """All names of a file; `runtime` is the program where `elf` is its debug file."""
+    """All symbols of a file; `runtime` is the program if `elf` is its debug file."""
     runtime = runtime or elf
     names = _Names()
     rows = NONE
     for file, section in _sections(elf, runtime):
         found = _rows(file, section, runtime, names)
-        if len(rows.start):  # all that is needed to run mostly stands in the full table as well
+        if len(rows.start):  # most dynamic symbols are in the full table too
             found = found.chosen(~np.isin(found.start, rows.start))
         rows = joined(rows, found)
     if not has_symtab(elf):
@@ -79,22 +90,22 @@ def read_table(elf: Elf, runtime: Elf | None = None) -> Table:
 
 
 class _Names:
-    """Texts of names one after the other, each once."""
+    """String tables, concatenated, each once."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, int], tuple[int, bytes]] = {}
         self._length = 0
 
     def add(self, elf: Elf, strings: Section) -> tuple[int, bytes]:
-        """Where a section's text stands among all of them, and itself."""
+        """The offset of a section's text in the concatenation, and the text."""
         key = (elf.path, strings.number)
         if key not in self._texts:
-            # A name that runs to the very end of the section still ends.
+            # Terminate a name at the end of the section.
             self.add_text(key, elf.content(strings) + b"\0")
         return self._texts[key]
 
     def add_text(self, key: tuple[str, int], text: bytes) -> int:
-        """Where a text will stand."""
+        """The offset of a text."""
         at = self._length
         self._texts[key] = at, text
         self._length += len(text)
@@ -105,7 +116,7 @@ class _Names:
 
 
 def _go_rows(elf: Elf, names: _Names) -> Rows:
-    """A Go program's functions by its own table."""
+    """The functions of a Go program."""
     found = go_functions(elf)
     if found is None:
         return NONE
@@ -117,7 +128,7 @@ def _go_rows(elf: Elf, names: _Names) -> Rows:
 
 
 def _sections(elf: Elf, runtime: Elf) -> Iterator[tuple[Elf, Section]]:
-    """The full table, then what is needed to run, which a debug file leaves to its program."""
+    """The full table, then the dynamic symbols of the program."""
     for file, name, kind in ((elf, b".symtab", SHT_SYMTAB), (runtime, b".dynsym", SHT_DYNSYM)):
         section = _symbols(file, name, kind)
         if section is not None:
@@ -125,7 +136,7 @@ def _sections(elf: Elf, runtime: Elf) -> Iterator[tuple[Elf, Section]]:
 
 
 def _symbols(elf: Elf, name: bytes, kind: int) -> Section | None:
-    """A table of symbols, unless it or its names are larger than may be read."""
+    """A symbol table, unless it or its names exceed the limit."""
     section = elf.section(name)
     if section is None or section.kind != kind or not 0 < section.size <= elf.most_bytes:
         return None
@@ -150,7 +161,7 @@ def _rows(elf: Elf, section: Section, runtime: Elf, names: _Names) -> Rows:
         used &= ~_mapping_symbols(symbols["name"], text)
     chosen = symbols[used]
     values = chosen["value"].astype(np.uint64)
-    if elf.machine == _EM_ARM:  # the lowest bit says Thumb
+    if elf.machine == _EM_ARM:  # the lowest bit marks Thumb code
         values &= ~((kinds[used] == _STT_FUNC).astype(np.uint64))
     return Rows(
         _places(values, home[used], elf, runtime),
@@ -170,7 +181,7 @@ def _entries(elf: Elf, section: Section) -> npt.NDArray[np.void]:
 
 
 def _mapping_symbols(names: npt.NDArray[np.uint32], text: bytes) -> Bools:
-    """ARM's ``$a``, ``$d``, ``$t``, ``$x``: marks in the code and no functions."""
+    """ARM's ``$a``, ``$d``, ``$t``, ``$x``: marks in the code, not functions."""
     letters = np.frombuffer(text + b"\0\0\0", np.uint8)
     at = np.minimum(names.astype(np.int64), len(text))
     second = np.isin(letters[at + 1], np.frombuffer(b"adtx", np.uint8))
@@ -179,7 +190,7 @@ def _mapping_symbols(names: npt.NDArray[np.uint32], text: bytes) -> Bools:
 
 
 def _places(values: U64, home: I64, elf: Elf, runtime: Elf) -> U64:
-    """Values as places in the file: by the segment, else by the section."""
+    """Values as file offsets: by the segment, else by the section."""
     shift = np.zeros(len(values), np.uint64)
     loaded = np.zeros(len(values), np.bool_)
     for each in runtime.segments:
@@ -198,8 +209,8 @@ def _places(values: U64, home: I64, elf: Elf, runtime: Elf) -> U64:
 
 
 def _calls(elf: Elf, names: _Names, rows: Rows) -> Rows:
-    """What each entry of the procedure linkage table jumps to: another file's function, or one
-    of this file's own (`rows`) that is chosen when it is loaded."""
+    """The targets of the procedure linkage table: functions of other files, or indirect functions
+    of this file (`rows`)."""
     relocations = elf.section(b".rela.plt") or elf.section(b".rel.plt")
     table = elf.section(b".plt.sec")
     headless = table is not None
@@ -240,12 +251,12 @@ def _calls(elf: Elf, names: _Names, rows: Rows) -> Rows:
 
 
 def section_has_addends(section: Section) -> bool:
-    """Are its relocations of the kind that says where to?"""
+    """Do its relocations have addends?"""
     return section.kind == SHT_RELA
 
 
 def _names_at(rows: Rows, elf: Elf, addresses: U64) -> I64:
-    """The name of the symbol that begins at each address; -1: none does."""
+    """The name of the symbol that starts at each address; -1: none."""
     if not len(rows.start) or not len(addresses):
         return np.full(len(addresses), -1, np.int64)
     order = np.argsort(rows.start, kind="stable")
@@ -255,7 +266,7 @@ def _names_at(rows: Rows, elf: Elf, addresses: U64) -> I64:
 
 
 def _relocated(elf: Elf, section: Section) -> npt.NDArray[np.void]:
-    """Relocations in the order of the entries they fill, which need not be the list's own."""
+    """Relocations sorted by the entries they fill."""
     word = elf.order + ("u8" if elf.wide else "u4")
     fields = [("offset", word), ("info", word)]
     if section_has_addends(section):
@@ -264,3 +275,70 @@ def _relocated(elf: Elf, section: Section) -> npt.NDArray[np.void]:
     raw = elf.content(section, _MOST_CALLS * kind.itemsize)
     rows = np.frombuffer(raw, kind, count=len(raw) // kind.itemsize)
     return rows[np.argsort(rows["offset"], kind="stable")]
+
+
+_SECTIONS = (b".gopclntab", b".data.rel.ro.gopclntab")
+_FROM_TEXT = (0xFFFFFFF1, 0xFFFFFFF0)
+_WHOLE = 0xFFFFFFFA
+_MOST_FUNCTIONS = 4_000_000
+#: The header and one function.
+_LEAST = 128
+
+
+def go_section(elf: Elf) -> Section | None:
+    """The function table of a Go program, if it is one."""
+    for name in _SECTIONS:
+        section = elf.section(name)
+        if section is not None and section.kind != SHT_NOBITS and section.size >= _LEAST:
+            return section
+    return None
+
+
+def go_functions(elf: Elf) -> tuple[Rows, bytes] | None:
+    """Functions by *address*, and the text of their names; `None` without a valid table."""
+    section = go_section(elf)
+    if section is None:
+        return None
+    table = elf.content(section)
+    magic, quantum, word = struct.unpack_from(elf.order + "I2xBB", table)
+    if word not in (4, 8) or quantum not in (1, 2, 4):
+        return None
+    form = elf.order + ("Q" if word == 8 else "I")
+    if magic in _FROM_TEXT:
+        count, _, text, names_at, names_end, *_, functions_at = struct.unpack_from(
+            form[0] + form[1] * 8, table, 8
+        )
+        pair, entry_bytes = elf.order + "u4", 4
+        if not text:
+            code = elf.section(b".text")
+            text = code.address if code is not None else 0
+    elif magic == _WHOLE:
+        count, _, names_at, names_end, *_, functions_at = struct.unpack_from(
+            form[0] + form[1] * 7, table, 8
+        )
+        pair, entry_bytes, text = elf.order + f"u{word}", word, 0
+    else:
+        return None
+    pairs_end = functions_at + (2 * count + 1) * int(pair[-1])
+    if (
+        not 0 < count <= _MOST_FUNCTIONS
+        or pairs_end > len(table)
+        or not names_at < names_end <= len(table)
+    ):
+        return None
+    pairs = np.frombuffer(table, pair, 2 * count + 1, functions_at).astype(np.uint64)
+    start = pairs[0::2] + np.uint64(text)
+    name_at = _name_places(table, pairs[1::2] + np.uint64(functions_at + entry_bytes), elf.order)
+    names = table[names_at:names_end]
+    known = (name_at >= 0) & (name_at < len(names)) & (start[1:] > start[:-1])
+    binding = np.ones(count, np.uint8)
+    rows = Rows(start[:-1], start[1:] - start[:-1], binding, name_at)
+    return rows.chosen(known), names + b"\0"
+
+
+def _name_places(table: bytes, at: U64, order: str) -> npt.NDArray[np.int64]:
+    """The number at each of these offsets, -1 past the end."""
+    words = np.ndarray((max(len(table) - 3, 0),), order + "i4", table, strides=(1,))
+    inside = at < np.uint64(len(words))
+    found = words[np.where(inside, at, np.uint64(0)).astype(np.int64)].astype(np.int64)
+    return np.where(inside, found, -1)

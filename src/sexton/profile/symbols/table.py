@@ -1,13 +1,12 @@
-"""Symbols of one file, by their place in it: a table to look many places up at once.
+"""The symbols of one file by file offset: a table to look up many offsets at once.
 
-Places are offsets into the file, because that is what a capture's maps tell: a sample's address
-less the map's start, plus the map's offset. Extents are honoured: what lies in no symbol has no
-name, however near the next one is.
+Maps of a capture give file offsets: address minus the start of the map, plus its offset. Extents
+are respected: an offset outside every symbol has no name, however near the next symbol is.
 
-Which symbol names a place that several claim is perf's rule (tools/perf/util/symbol.c,
-`choose_best_symbol`), so that both say the same: one with an extent, not weak, global, fewer
-underscores before it, the longer name, the first; names as they are shown. It is asked only for
-places that somebody looks up.
+Among several symbols at one offset perf's rule decides (tools/perf/util/symbol.c,
+`choose_best_symbol`), so that both agree: one with an extent, not weak, global, fewer leading
+underscores, the longer name, the first; by demangled names. It is applied only to offsets that are
+looked up.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from sexton.model.profile import I64, U8, Bools
 
 _PAGE = 4096
 _MOST_NAME = 1 << 14
-#: How many symbols back one is looked for that reaches over those between.
+#: How many symbols back an enclosing symbol is searched.
 _MOST_BACK = 32
-#: Symbols at one place of which the best is looked for.
+#: Limit on symbols compared at one offset.
 _MOST_ALIASES = 1000
 _WEAK = 2
 CALL = 128
@@ -35,7 +34,7 @@ U64 = npt.NDArray[np.uint64]
 
 
 class Rows(NamedTuple):
-    """Symbols as they stand in a file: `start` in the file, `name_at` where in `Table.text`."""
+    """Symbols in file order: `start` is a file offset, `name_at` an offset in `Table.text`."""
 
     start: U64
     size: U64
@@ -47,15 +46,15 @@ class Rows(NamedTuple):
         return Rows(self.start[which], self.size[which], self.binding[which], self.name_at[which])
 
 
-def _as_it_is(name: str) -> str:
+def _unchanged(name: str) -> str:
     return name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """By ascending `start`; equal ones in the order of the file. A name ends with a NUL.
+    """By ascending `start`; equal ones in file order. A name ends with NUL.
 
-    `binding` is ELF's, or `CALL`: the table of calls to another file's function, ``name@plt``.
+    `binding` is that of ELF, or `CALL` for an entry of the procedure linkage table, ``name@plt``.
     """
 
     start: U64
@@ -67,8 +66,8 @@ class Table:
     def __len__(self) -> int:
         return len(self.start)
 
-    def find(self, places: U64, plain: Callable[[str], str] = _as_it_is) -> I64:
-        """Which symbol each place lies in, -1: in none. `plain` makes a name as it is shown."""
+    def find(self, places: U64, plain: Callable[[str], str] = _unchanged) -> I64:
+        """The symbol of each offset, -1: none. `plain` demangles a name."""
         found = np.full(len(places), -1, np.int64)
         if not len(self.start) or not len(places):
             return found
@@ -82,7 +81,7 @@ class Table:
         return found
 
     def names(self, symbols: I64) -> list[str]:
-        """Symbols' names as they stand in the file."""
+        """The names of symbols, mangled."""
         text, found = self.text, []
         calls = (self.binding[symbols] == CALL).tolist()
         for at, call in zip(self.name_at[symbols].tolist(), calls, strict=True):
@@ -94,7 +93,7 @@ class Table:
         return found
 
     def _find_outer(self, found: I64, nearest: I64, places: U64, missed: I64) -> None:
-        """A symbol within another (a label, a local function) ends before the outer one does."""
+        """Find the enclosing symbol of offsets after an inner one (a label, a local function)."""
         reach = np.maximum.accumulate(self.end)
         missed = missed[places[missed] < reach[nearest[missed]]]
         for back in range(1, _MOST_BACK):
@@ -107,7 +106,7 @@ class Table:
             missed = missed[~holds]
 
     def _best(self, nearest: I64, plain: Callable[[str], str]) -> I64:
-        """Of symbols at one place, of which `nearest` is the last, the one that perf chooses."""
+        """Of symbols at one offset, of which `nearest` is the last, perf's choice."""
         before = np.maximum(nearest - 1, 0)
         several = (nearest > 0) & (self.start[before] == self.start[nearest])
         if not several.any():
@@ -129,7 +128,7 @@ class Table:
         return nearest
 
     def _ranks(self, rows: I64, plain: Callable[[str], str]) -> list[tuple[bool, int, int, int]]:
-        """How much perf likes each: more is better."""
+        """perf's preference: larger is better."""
         long = (self.end[rows] > self.start[rows]).tolist()
         binding = self.binding[rows]
         bound = np.where(binding == _WEAK, 0, np.where(binding == 0, 1, 2)).tolist()
@@ -150,7 +149,7 @@ EMPTY = Table(
 
 
 def joined(first: Rows, second: Rows) -> Rows:
-    """Both, the first before the second where they are equal."""
+    """Both, concatenated."""
     return Rows(
         np.concatenate((first.start, second.start)),
         np.concatenate((first.size, second.size)),
@@ -162,8 +161,8 @@ def joined(first: Rows, second: Rows) -> Rows:
 def table_of(rows: Rows, text: bytes) -> Table:
     """A table of symbols in any order.
 
-    One without a size reaches to the next; but within another that has one it is a label there and
-    names nothing. (perf names such places by either, as its search tree happens to stand.)
+    A symbol without a size extends to the next one; inside a symbol with a size it is a label and
+    names nothing. (perf uses either, depending on the shape of its search tree.)
     """
     if not len(rows.start):
         return EMPTY
@@ -174,13 +173,13 @@ def table_of(rows: Rows, text: bytes) -> Table:
     page = np.uint64(_PAGE - 1)
     until[-1:] = ((start[-1:] + page) & ~page) + np.uint64(_PAGE)
     end = np.where(size == 0, until, start + size)
-    # An end past the last address would wrap to something small and hide the symbol.
+    # An end past the last address would wrap around and hide the symbol.
     end = np.where(end < start, np.uint64(2**64 - 1), end)
     return Table(start, end, binding, name_at, text)
 
 
 def _labels(rows: Rows) -> Bools:
-    """Which of the sorted rows are without a size and within another."""
+    """Which of the sorted rows have no size and lie inside another."""
     start, size = rows.start, rows.size
     reach = np.maximum.accumulate(np.where(size > 0, start + size, np.uint64(0)))
     first = np.searchsorted(start, start, side="left")

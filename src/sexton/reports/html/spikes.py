@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.model.profile import Kind
-from sexton.model.spike import Grown, Recurring, Spike, Spikes, SpikeStack
 from sexton.model.text import count, seconds, shorten
+from sexton.profile.spikes.spike import Grown, Recurring, Spike, Spikes, SpikeStack
 from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.profile_head import Capture, lost, percent, significance
 from sexton.reports.text.spikes import (

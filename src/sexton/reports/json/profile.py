@@ -1,7 +1,7 @@
-"""What `sexton profile` tells machines; the contracts are in docs/json.md.
+"""The JSON documents of `sexton profile`; the contracts are in docs/json.md.
 
-Times are UNIX seconds, `null` where the capture keeps no wall clock; beside each stands the same
-in seconds from the capture's start. Every text is escaped.
+Times are UNIX seconds, `null` without a wall clock; each also has a field in seconds from the
+start of the capture. Every text is escaped.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sexton.model.flame import Flame, FlameDifference, FunctionCount
-from sexton.model.profile import Kind, Tree
-from sexton.model.spike import Spike, Spikes, SpikeStack
+from sexton.model.profile import Flame, FlameDifference, FunctionCount, Kind, Tree
 from sexton.model.text import printable
+from sexton.profile.spikes.spike import Spike, Spikes, SpikeStack
 from sexton.profile.timeline import Timeline
 from sexton.reports.text.profile import Contents
 from sexton.reports.text.profile_head import Capture
@@ -32,7 +31,7 @@ _KINDS = {
 
 
 def capture_json(capture: Capture) -> dict[str, Any]:
-    """Whose it is, when it was, what it lacks."""
+    """Host, time range, lost samples, problems."""
     facts = capture.facts
     start = None if capture.end_ns is None else capture.times.start_ns
     return {
@@ -203,7 +202,7 @@ def top_json(capture: Capture, flame: Flame, found: Sequence[FunctionCount]) -> 
 
 
 def timeline_json(capture: Capture, counted: Timeline) -> dict[str, Any]:
-    """Contract ``sexton.timeline/1``: per column the samples chosen, and all that were taken."""
+    """Contract ``sexton.timeline/1``: matching samples and all samples per column."""
     return {
         "schema": TIMELINE,
         "capture": capture_json(capture),
@@ -219,7 +218,7 @@ def timeline_json(capture: Capture, counted: Timeline) -> dict[str, Any]:
 
 
 def _range(capture: Capture, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
-    """Of a choice: `null` where it is open, as the capture's own ends are in `capture`."""
+    """The chosen range; `null` where it is open (`capture` has the ends of the capture)."""
     return {
         "start": _wall(capture, start_ns),
         "end": _wall(capture, end_ns),
@@ -250,7 +249,7 @@ def _share(value: float) -> float | None:
 
 
 def _number(value: float) -> float | None:
-    """JSON has no NaN: not tested is null."""
+    """`null` for NaN, which means not tested."""
     return None if value != value else value
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import I64, UNKNOWN, Kind, Tree
+from sexton.model.profile import I64, UNKNOWN, Flame, FlameDifference, Kind, Tree
 from sexton.model.text import printable
 from sexton.reports.svg.colours import STRENGTHS, name_shade
 

@@ -1,4 +1,4 @@
-"""A flame graph in letters: a tree cut where it gets thin, that steps in only where it forks."""
+"""A flame graph as text: an indented tree; chains of single calls share a line."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from textwrap import wrap
 
 import numpy as np
 
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import I64, Tree
+from sexton.model.profile import I64, Flame, FlameDifference, Tree
 from sexton.model.text import count, printable, shorten
 from sexton.reports.svg.flame_picture import SIGNIFICANT, shown_name
 from sexton.reports.text.profile_head import percent, significance
 
-#: What is thinner is left out, and said to be.
+#: Nodes with a smaller share are not shown.
 CUT = 0.01
 _MOST_LINES = 400
 _MOST_CHANGES = 12
-#: A change that one call below explains so far is told there.
+#: A change is reported at a callee that explains at least this share of it.
 _EXPLAINED = 0.8
 
 
 def flame_lines(flame: Flame, width: int = 80, cut: float = CUT) -> Iterator[str]:
-    """The tree, the widest first. Each line: share with all it calls, share itself, functions."""
+    """The tree, the largest first. Each line: total share, self share, functions."""
     totals = flame.tree.totals(flame.own)
     everything = int(totals[0]) if len(totals) else 0
     if not everything:
-        yield " no sample is in this choice"
+        yield " no samples match"
         return
-    yield f" {'TOTAL':>7} {'ITSELF':>7}  of {count(everything, 'sample')}"
+    yield f" {'TOTAL':>7} {'SELF':>7}  of {count(everything, 'sample')}"
     tree = _Forks(flame.tree, totals, flame.own, max(int(np.ceil(everything * cut)), 1))
     lines = 0
     for node, margin in tree.walk():
@@ -43,9 +42,9 @@ def flame_lines(flame: Flame, width: int = 80, cut: float = CUT) -> Iterator[str
             lead, margin = " " * len(lead), margin.replace("└ ", "  ").replace("├ ", "│ ")
             lines += 1
         if lines > _MOST_LINES:
-            yield " and more: --from, --to, --cpu, --task or --grep choose less of it"
+            yield f" cut at {_MOST_LINES} lines: narrow with --from, --to, --cpu, --task, --grep"
             return
-    yield f"                  what is below {percent(cut)} is not shown"
+    yield f"                  below {percent(cut)}: not shown"
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -53,25 +52,25 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class _Forks:
-    """The tree, with functions that only call one other joined to it."""
+    """The tree, with chains of single calls joined."""
 
     def __init__(self, tree: Tree, totals: I64, own: I64, least: int) -> None:
         self.tree, self.totals, self.own, self.least = tree, totals, own, least
 
     def walk(self) -> Iterator[tuple[int, str]]:
-        """Where a line begins, and what stands left of it."""
-        waiting = [(node, "") for node in reversed(self._below(0))]
-        while waiting:
-            node, margin = waiting.pop()
+        """The first node of each line, and its indentation."""
+        pending = [(node, "") for node in reversed(self._below(0))]
+        while pending:
+            node, margin = pending.pop()
             yield node, margin
             _, last = self.chain(node)
             below = self._below(last)
             stem = margin.replace("└ ", "  ").replace("├ ", "│ ")
             for at, child in enumerate(reversed(below)):
-                waiting.append((child, stem + ("└ " if at == 0 else "├ ")))
+                pending.append((child, stem + ("└ " if at == 0 else "├ ")))
 
     def chain(self, node: int) -> tuple[list[str], int]:
-        """Names from `node` to where it forks, ends, or takes time itself."""
+        """Names from `node` down to where it forks, ends, or has samples of its own."""
         names = [self._name(node)]
         while True:
             below = self._below(node)
@@ -96,23 +95,23 @@ class _Forks:
 
 
 def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
-    """What took a larger or a smaller share, surely; each told where its change comes from."""
+    """Significant changes, each listed where it comes from."""
     before, after = found.tree.totals(found.before), found.tree.totals(found.after)
     sides = int(before[0]) if len(before) else 0, int(after[0]) if len(after) else 0
     if not all(sides):
-        yield " one side has no sample: nothing to compare"
+        yield " one side has no samples: nothing to compare"
         return
     change = after / sides[1] - before / sides[0]
     tested = int(np.count_nonzero(~np.isnan(found.q)))
-    sure = np.flatnonzero(found.q <= SIGNIFICANT if tested else abs(change) >= CUT)
-    shown = _told_once(found.tree, change, sure)
+    significant = np.flatnonzero(found.q <= SIGNIFICANT if tested else abs(change) >= CUT)
+    shown = _sources(found.tree, change, significant)
     if not tested:
-        yield " nothing was tested (no times, or too few samples): chance may have done any of this"
+        yield " not tested (no timestamps or too few samples): any of this may be noise"
         yield ""
     elif not shown:
-        yield f" nothing changed significantly ({count(tested, 'stack')} tested)"
+        yield f" no significant change ({count(tested, 'stack')} tested)"
         return
-    words = count(len(sure), "significant change") if tested else "changes of 1 % and more"
+    words = count(len(significant), "significant change") if tested else "changes of 1 % and more"
     yield f" {'BEFORE':>7} {'AFTER':>8} {'q':>8}  {words}"
     for node in shown[:_MOST_CHANGES]:
         shares = percent(before[node] / sides[0]), percent(after[node] / sides[1])
@@ -123,26 +122,26 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
         if len(path) > 1:
             yield " " * len(lead) + _path(path[:-1], width - len(lead))
     if len(shown) > _MOST_CHANGES:
-        yield f" and {len(shown) - _MOST_CHANGES} smaller ones: --format json has them"
+        yield f" and {len(shown) - _MOST_CHANGES} smaller changes: see --format json"
 
 
-def _told_once(
-    tree: Tree, change: np.ndarray[tuple[int], np.dtype[np.float64]], sure: I64
+def _sources(
+    tree: Tree, change: np.ndarray[tuple[int], np.dtype[np.float64]], significant: I64
 ) -> list[int]:
-    """Significant nodes, the largest change first, without those that one below them explains."""
-    told = []
-    for node in sure.tolist():
+    """Significant nodes, the largest change first, without those that a callee explains."""
+    kept = []
+    for node in significant.tolist():
         if node == 0:
             continue
         below = change[node + 1 : tree.end[node]]
         most = below.max(initial=0.0) if change[node] > 0 else -below.min(initial=0.0)
         if most < _EXPLAINED * abs(change[node]):
-            told.append(node)
-    return sorted(told, key=lambda node: -abs(float(change[node])))
+            kept.append(node)
+    return sorted(kept, key=lambda node: -abs(float(change[node])))
 
 
 def _path(names: list[str], width: int) -> str:
-    """The callers, the nearest last; the middle of a long way is left out."""
+    """The callers, the nearest last; the middle of a long path is left out."""
     text = "in " + " → ".join(names) if names else ""
     kept = list(names)
     while len(text) > width and len(kept) > 2:

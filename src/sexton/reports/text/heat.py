@@ -1,4 +1,4 @@
-"""Heatmaps on a terminal: two rows in a line of half-blocks with colours, letters when piped."""
+"""Heatmaps on a terminal: coloured half-blocks, two rows per line; letters when piped."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from sexton.profile.heatmap import Heatmap
 from sexton.profile.timeline import Timeline
 from sexton.reports.text.profile_head import Capture, Times, footnotes, identity
 
-#: From idle to the hottest; of the 256 colours every terminal has.
+#: From idle to hottest, of the 256 terminal colours.
 _RAMP = (235, 53, 54, 90, 126, 162, 198, 204, 209, 215, 221, 230)
 _LETTERS = ".:-=+*oO#@"
 _MOST_ROWS = 16
-#: A short capture is drawn with wider columns, but not with slabs.
+#: A short capture is drawn with wider columns, up to this many characters.
 _WIDEST = 6
 _TITLES = {
-    "cores": "a row per core",
-    "peaks": "a row per core, each column its busiest second",
-    "subsecond": "50 rows of 20 ms, each column from the bottom up",
+    "cores": "one row per core",
+    "peaks": "one row per core, busiest second of each column",
+    "subsecond": "50 rows of 20 ms, from bottom to top",
 }
 
 
 class Grid(NamedTuple):
-    """What is drawn: a row per core or part of a second, a column per span; NaN: not sampled."""
+    """The matrix to draw: a row per core or part of a second; NaN: not sampled."""
 
     values: npt.NDArray[np.float64]
     labels: Sequence[str]
     start_ns: int
     column_s: float
-    #: What the darkest stands for; `None`: the largest value there is.
+    #: The value of the last colour; `None`: the largest value in the matrix.
     full: float | None = None
 
 
-class Look(NamedTuple):
-    """How wide the picture may be, and whether there are colours."""
+class Terminal(NamedTuple):
+    """Width in characters, and whether it shows colours."""
 
     width: int = 88
     colour: bool = False
 
 
 def grid_of(drawn: Heatmap, hertz: int | None) -> Grid:
-    """A heatmap as it is drawn here; parts of a second from the bottom up, as a clock's hand.
+    """A heatmap as a grid; parts of a second run from bottom to top.
 
-    `hertz` is what a core gives that is busy all the time: without it the hottest cell is full.
+    `hertz` is the value of a fully busy core; without it the largest value takes the last colour.
     """
     values = np.where(drawn.values < 0, np.nan, drawn.values)
     labels = [_row(drawn.kind, row) for row in drawn.rows]
@@ -58,32 +58,32 @@ def grid_of(drawn: Heatmap, hertz: int | None) -> Grid:
 
 
 def grid_of_timeline(counted: Timeline) -> Grid:
-    """Shares of all samples taken, the largest as the hottest."""
+    """Shares of all samples; the largest takes the last colour."""
     cpus = counted.cpus
     labels = ["share"] if cpus is None else [_row("cores", cpu) for cpu in cpus]
     return Grid(counted.shares, labels, counted.start_ns, counted.column_ns / 1e9)
 
 
 def stretched(grid: Grid, width: int) -> tuple[Grid, int]:
-    """The same with each column drawn so many times that it fills the width, within reason."""
+    """Repeat each column to fill the width, up to `_WIDEST` times."""
     columns = grid.values.shape[1]
     times = min(max((width - label_width(grid.labels)) // max(columns, 1), 1), _WIDEST)
     wide = grid._replace(values=np.repeat(grid.values, times, axis=1))
     return wide._replace(column_s=grid.column_s / times), times
 
 
-def heatmap_text(capture: Capture, grid: Grid, kind: str, look: Look) -> str:
+def heatmap_text(capture: Capture, grid: Grid, kind: str, terminal: Terminal) -> str:
     """The whole screen of `sexton profile heatmap`."""
-    wide, _ = stretched(grid, min(look.width, 200))
-    words = ("idle", "busy all the time" if grid.full is not None else "the most there is")
+    wide, _ = stretched(grid, min(terminal.width, 200))
+    words = ("idle", "fully busy" if grid.full is not None else "maximum")
     lines = [
         f" {identity(capture)}",
-        f" {_TITLES[kind]}; a column is {seconds(grid.column_s)}",
+        f" {_TITLES[kind]}; one column is {seconds(grid.column_s)}",
         "",
-        *heat_lines(wide, capture.times, look),
+        *heat_lines(wide, capture.times, terminal),
         "",
-        scale(look, words),
-        *footnotes(capture, min(max(look.width, 60), 110)),
+        scale(terminal, words),
+        *footnotes(capture, min(max(terminal.width, 60), 110)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -95,14 +95,14 @@ def _row(kind: str, row: int) -> str:
 
 
 def label_width(labels: Sequence[str]) -> int:
-    """What stands left of a row, with its two blanks."""
+    """The width of the labels and two blanks."""
     return max((len(each) for each in labels), default=0) + 3
 
 
-def heat_lines(grid: Grid, times: Times, look: Look) -> Iterator[str]:
-    """The picture, with the clock below it."""
+def heat_lines(grid: Grid, times: Times, terminal: Terminal) -> Iterator[str]:
+    """The rows, and the time axis below them."""
     levels = _levels(grid)
-    if look.colour:
+    if terminal.colour:
         yield from _blocks(levels, grid.labels)
     else:
         room = label_width(grid.labels) - 1
@@ -112,7 +112,7 @@ def heat_lines(grid: Grid, times: Times, look: Look) -> Iterator[str]:
 
 
 def axis(grid: Grid, times: Times) -> str:
-    """Clock times under the columns they begin at."""
+    """Clock times below their columns."""
     indent, columns = label_width(grid.labels), grid.values.shape[1]
     line = [" "] * (indent + columns + 12)
     step = max(columns // max(columns // 20, 1), 1)
@@ -127,9 +127,9 @@ def axis(grid: Grid, times: Times) -> str:
     return "".join(line).rstrip()
 
 
-def scale(look: Look, words: tuple[str, str]) -> str:
-    """What the colours or letters mean, in a line."""
-    if look.colour:
+def scale(terminal: Terminal, words: tuple[str, str]) -> str:
+    """The legend."""
+    if terminal.colour:
         marks = "".join(f"\x1b[48;5;{colour}m " for colour in _RAMP) + "\x1b[0m"
     else:
         marks = _LETTERS
@@ -137,7 +137,7 @@ def scale(look: Look, words: tuple[str, str]) -> str:
 
 
 def marks_line(grid: Grid, marks: Sequence[tuple[int, str]]) -> str:
-    """Signs above or below the columns that hold these times."""
+    """A line with a sign below each column that holds one of these times."""
     indent, columns = label_width(grid.labels), grid.values.shape[1]
     line = [" "] * (indent + columns)
     for time_ns, sign in marks:
@@ -148,7 +148,7 @@ def marks_line(grid: Grid, marks: Sequence[tuple[int, str]]) -> str:
 
 
 def fewer_rows(grid: Grid, alone: Collection[str] = (), most: int = _MOST_ROWS) -> Grid:
-    """Neighbouring rows as one, which shows their mean; rows that are named in `alone` stay alone.
+    """Join neighbouring rows into their mean; rows named in `alone` stay separate.
 
     >>> values = np.array([[1.0, np.nan], [3.0, np.nan], [0.0, 2.0], [4.0, 4.0]])
     >>> few = fewer_rows(Grid(values, ["0", "1", "2", "3"], 0, 1.0), {"2"}, 3)
@@ -158,13 +158,13 @@ def fewer_rows(grid: Grid, alone: Collection[str] = (), most: int = _MOST_ROWS) 
     rows = len(grid.labels)
     if rows <= most:
         return grid
-    lonely = [label in alone for label in grid.labels]
-    each = -(-(rows - sum(lonely)) // max(most - sum(lonely), 1))
+    separate = [label in alone for label in grid.labels]
+    each = -(-(rows - sum(separate)) // max(most - sum(separate), 1))
     values, labels = [], []
     first = 0
     while first < rows:
         end = first + 1
-        while not lonely[first] and end < min(first + each, rows) and not lonely[end]:
+        while not separate[first] and end < min(first + each, rows) and not separate[end]:
             end += 1
         part = grid.values[first:end]
         known = ~np.isnan(part)
@@ -185,7 +185,7 @@ def _levels(grid: Grid) -> npt.NDArray[np.float64]:
 
 
 def _step(level: float, steps: int) -> int:
-    """Zero has the first step for itself."""
+    """Step 0 is for zero only."""
     return 0 if level <= 0 else 1 + min(int(level * (steps - 1)), steps - 2)
 
 

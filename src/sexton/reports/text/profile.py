@@ -1,4 +1,4 @@
-"""What a capture is, its functions and their timelines, as text."""
+"""`sexton profile info`, `top` and `timeline` as text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.flame import FunctionCount
-from sexton.model.profile import Event, Kind
+from sexton.model.profile import NO_CLOCK, Event, FunctionCount, Kind
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.profile.timeline import Timeline
-from sexton.reports.text.heat import Grid, Look, heat_lines, scale, stretched
+from sexton.reports.text.heat import Grid, Terminal, heat_lines, scale, stretched
 from sexton.reports.text.profile_head import (
     Capture,
     Times,
@@ -33,7 +32,7 @@ _KINDS = {
 
 
 class Contents(NamedTuple):
-    """What is in a capture: samples by event, task and core, the largest first."""
+    """Samples of a capture by event, task and core, the largest first."""
 
     events: Sequence[tuple[Event, int]]
     tasks: Sequence[tuple[str, int]]
@@ -44,27 +43,27 @@ class Contents(NamedTuple):
     seconds: int
 
 
-def info_text(capture: Capture, held: Contents, look: Look) -> str:
+def info_text(capture: Capture, held: Contents, terminal: Terminal) -> str:
     """One screen."""
-    width = min(max(look.width, 60), 110)
+    width = min(max(terminal.width, 60), 110)
     facts = capture.facts
     lines = [*wrapped(identity(capture), width, "   "), ""]
-    lines += labelled("FORMAT", [printable(facts.format) or "not told"], width)
+    lines += labelled("FORMAT", [printable(facts.format) or "unknown"], width)
     if facts.command:
         lines += labelled("COMMAND", [shorten(printable(facts.command), 300)], width)
     lines += labelled("CLOCK", [_clock(capture)], width)
     lines += labelled("EVENTS", [_event(*each) for each in held.events[:_MOST]], width)
     total = sum(number for _, number in held.events)
-    kinds = f"{count(held.stacks, 'distinct stack')} of {count(held.functions, 'function')}"
-    idle = f", {percent(held.idle / total)} of the samples idle" if total else ""
+    kinds = f"{count(held.stacks, 'distinct stack')}, {count(held.functions, 'function')}"
+    idle = f", {percent(held.idle / total)} of samples idle" if total else ""
     lines += labelled("STACKS", [kinds + idle], width)
     lines += labelled(
         "TASKS", _tops([(printable(n) or "(no name)", c) for n, c in held.tasks], total), width
     )
-    told = [(f"core {cpu}", number) for cpu, number in held.cores if cpu >= 0]
-    number = count(len(told), "core")
-    busiest = _tops(told, total)
-    words = [f"{number} sampled; most samples: {busiest[0]}"] if told else ["not told"]
+    known = [(f"core {cpu}", number) for cpu, number in held.cores if cpu >= 0]
+    number = count(len(known), "core")
+    busiest = _tops(known, total)
+    words = [f"{number} sampled; most samples: {busiest[0]}"] if known else ["unknown"]
     lines += labelled("CORES", words, width)
     lines += footnotes(capture, width)
     return "\n".join(lines) + "\n"
@@ -73,16 +72,17 @@ def info_text(capture: Capture, held: Contents, look: Look) -> str:
 def _clock(capture: Capture) -> str:
     times = capture.times
     if capture.end_ns is None:
-        return "none: samples have no times"
+        return "none: samples have no timestamps"
     if not times.has_wall:
         kind = printable(capture.facts.clock.kind)
-        return f"{kind}; no wall time (perf record -k CLOCK_MONOTONIC keeps it)"
+        known = "" if kind == NO_CLOCK.kind else f"{kind}; "
+        return f"{known}no wall clock (record with -k CLOCK_MONOTONIC)"
     return f"{times.date(times.start_ns)} to {times.clock(capture.end_ns)}"
 
 
 def _event(event: Event, samples: int) -> str:
     rate = f", {event.hertz} Hz" if event.hertz else ""
-    rate += f", every {event.period:,}" if event.period and not event.hertz else ""
+    rate += f", period {event.period:,}" if event.period and not event.hertz else ""
     return f"{printable(event.name)}{rate}: {count(samples, 'sample')}"
 
 
@@ -93,12 +93,12 @@ def _tops(pairs: Sequence[tuple[str, int]], total: int) -> list[str]:
 
 
 def top_lines(found: Sequence[FunctionCount], total: int, most: int, width: int) -> Iterator[str]:
-    """Functions by what they took, a line each."""
+    """One line per function."""
     if not total:
-        yield " no sample is in this choice"
+        yield " no samples match"
         return
     room = min(max(width, 60), 140) - 40
-    yield f" {'ITSELF':>8} {'TOTAL':>8} {'SAMPLES':>11}  {'FUNCTION':{room}} WHERE"
+    yield f" {'SELF':>8} {'TOTAL':>8} {'SAMPLES':>11}  {'FUNCTION':{room}} WHERE"
     for each in found[:most]:
         where = printable(each.module).rpartition("/")[2].removeprefix("[kernel.kallsyms]")
         where = where or _KINDS.get(Kind(each.kind), "")
@@ -111,21 +111,23 @@ def top_lines(found: Sequence[FunctionCount], total: int, most: int, width: int)
         yield f" and {count(len(found) - most, 'more function')}: --number N shows more"
 
 
-def timeline_lines(grid: Grid, counted: Timeline, times: Times, look: Look) -> Iterator[str]:
-    """When something ran: a line of heat (or one per core), and where it was most."""
-    wide, _ = stretched(grid, min(look.width, 200))
-    yield from heat_lines(wide, times, look)
+def timeline_lines(
+    grid: Grid, counted: Timeline, times: Times, terminal: Terminal
+) -> Iterator[str]:
+    """When something ran: one row of heat (or one per core), and the peak."""
+    wide, _ = stretched(grid, min(terminal.width, 200))
+    yield from heat_lines(wide, times, terminal)
     yield ""
-    yield scale(look, ("none", f"the most, {percent(_largest(grid))} of the samples"))
+    yield scale(terminal, ("none", f"peak, {percent(_largest(grid))} of samples"))
     matched = np.maximum(counted.matched, 0).sum(axis=0)
     if not matched.sum():
-        yield " no sample is in this choice"
+        yield " no samples match"
         return
     peak = int(matched.argmax())
     at = counted.start_ns + peak * counted.column_ns
     yield (
-        f" {count(int(matched.sum()), 'sample')} in all; a column is {seconds(grid.column_s)}; "
-        f"most from {times.clock(at, 1)}: {int(matched[peak]):,}"
+        f" {count(int(matched.sum()), 'sample')} in total; one column is {seconds(grid.column_s)}; "
+        f"peak at {times.clock(at, 1)}: {int(matched[peak]):,}"
     )
 
 

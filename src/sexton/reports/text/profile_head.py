@@ -1,4 +1,4 @@
-"""What every report on a capture begins with: whose it is, when it was, and what it lacks."""
+"""What every report on a capture says: host, time range, lost samples, problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNIT = re.compile(r"(\d) (%|s|ms|min|h|d|cores?|Hz)(?!\w)")
 
 
 class Times(NamedTuple):
-    """How the times of a capture are said: on the wall where it can be told, else from its start.
+    """Times of a capture as text: wall clock where known, else seconds from its start.
 
     `wall_s` gives UNIX seconds for a time of the capture's own clock.
     """
@@ -30,13 +30,19 @@ class Times(NamedTuple):
         return (time_ns - self.start_ns) / 1e9
 
     def clock(self, time_ns: int, digits: int = 0) -> str:
-        """``02:14:07.32`` here, or ``+127.32`` where the capture has no wall clock."""
+        """``02:14:07.32`` here, or ``+127.32`` where the capture has no wall clock.
+
+        >>> times = Times(10**9, lambda time_ns: None)
+        >>> times.clock(2 * 10**9), times.clock(8 * 10**8), times.clock(0, 1)
+        ('+1', '+0', '-1.0')
+        """
         wall = self.wall_s(time_ns)
         shown = None if wall is None else _clock(wall, digits)
-        return f"+{self.since(time_ns):.{digits}f}" if shown is None else shown
+        rounded = round(self.since(time_ns), digits) + 0.0  # -0.0 becomes 0.0
+        return f"{rounded:+.{digits}f}" if shown is None else shown
 
     def date(self, time_ns: int) -> str:
-        """``2026-11-15 02:12:00 UTC``; empty where nothing tells."""
+        """``2026-11-15 02:12:00 UTC``; empty without a wall clock."""
         wall = self.wall_s(time_ns)
         try:
             return "" if wall is None else time.strftime("%F %T %Z", time.localtime(wall))
@@ -55,10 +61,10 @@ def times_of(clock: Clock, start_ns: int) -> Times:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What was opened. `end_ns` is `None` where the format has no times.
+    """An opened capture. `end_ns` is `None` where the format has no timestamps.
 
-    Samples are counted when somebody asks: of a recording of hours that is not free. `events` are
-    the names of what was sampled on.
+    Samples are counted on first use: that takes time for hours of recording. `events` are the
+    names of the sampled events.
     """
 
     facts: Facts
@@ -73,9 +79,9 @@ class Capture:
 
     @property
     def name(self) -> str:
-        """The host's name, or the file's where it does not tell."""
-        told = self.facts.host or self.facts.path.rstrip("/").rpartition("/")[2] or "a capture"
-        return shorten(printable(told), 48)
+        """The host's name, else the name of the file."""
+        name = self.facts.host or self.facts.path.rstrip("/").rpartition("/")[2] or "capture"
+        return shorten(printable(name), 48)
 
     @property
     def span_s(self) -> float | None:
@@ -88,7 +94,7 @@ def identity(capture: Capture) -> str:
     parts = [
         count(facts.cores, "core") if facts.cores else "",
         f"Linux {printable(facts.release)}" if facts.release else "",
-        _when(capture) if span is not None else "no times in it",
+        _when(capture) if span is not None else "no timestamps",
         count(capture.samples, "sample"),
     ]
     return f"{capture.name}   " + " · ".join(part for part in parts if part)
@@ -101,15 +107,15 @@ def _when(capture: Capture) -> str:
 
 
 def footnotes(capture: Capture, width: int, more: Sequence[str] = ()) -> Iterator[str]:
-    """What the kernel dropped, always, and what could not be used."""
+    """Lost samples, always, and problems."""
     yield from labelled("LOST", [lost(capture.facts)], width)
     yield from _problems(capture, width, more)
 
 
 def shortfalls(capture: Capture, width: int) -> list[str]:
-    """Below a picture: what is missing from it; nothing where nothing is."""
-    gone = [lost(capture.facts)] if capture.facts.lost or capture.facts.throttled else []
-    lines = [*labelled("LOST", gone, width), *_problems(capture, width)]
+    """Lost samples and problems below a picture; nothing where there are none."""
+    dropped = [lost(capture.facts)] if capture.facts.lost or capture.facts.throttled else []
+    lines = [*labelled("LOST", dropped, width), *_problems(capture, width)]
     return ["", *lines] if lines else []
 
 
@@ -118,38 +124,38 @@ def _problems(capture: Capture, width: int, more: Sequence[str] = ()) -> Iterato
     problems = list(dict.fromkeys(known))
     shown = problems[:_MOST_PROBLEMS]
     if len(problems) > len(shown):
-        shown.append(f"and {len(problems) - len(shown)} more: --json lists them")
+        shown.append(f"and {len(problems) - len(shown)} more: see --json")
     yield from labelled("PROBLEMS", shown, width)
 
 
 def lost(facts: Facts) -> str:
-    """Lost samples and throttling in words; "not told" is said, since it is not zero.
+    """Lost samples and throttling in words; unknown is not zero.
 
     >>> lost(Facts(lost=0, throttled=0))
-    'no sample lost, never throttled'
+    'no samples lost, not throttled'
     >>> lost(Facts(lost=1200, throttled=None))
-    '1,200 samples lost by the kernel; throttling is not told'
+    '1,200 samples lost, throttling unknown'
     """
     if facts.lost is None and facts.throttled is None:
-        return "this format does not tell of lost samples or throttling"
-    gone = {None: "losses are not told", 0: "no sample lost"}.get(
-        facts.lost, f"{count(facts.lost or 0, 'sample')} lost by the kernel"
+        return "unknown: this format does not record lost samples"
+    dropped = {None: "number of lost samples unknown", 0: "no samples lost"}.get(
+        facts.lost, f"{count(facts.lost or 0, 'sample')} lost"
     )
-    slow = {None: "; throttling is not told", 0: ", never throttled"}.get(
-        facts.throttled, f", throttled {count(facts.throttled or 0, 'time')}"
+    throttled = {None: "throttling unknown", 0: "not throttled"}.get(
+        facts.throttled, f"throttled {count(facts.throttled or 0, 'time')}"
     )
-    return gone + slow
+    return f"{dropped}, {throttled}"
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Lines of at most `width`, the later ones indented; no number is torn from its unit."""
+    """Lines of at most `width`, the later ones indented; a number stays with its unit."""
     glued = _UNIT.sub("\\1\u00a0\\2", text)
     lines = wrap(glued, max(width, 20), subsequent_indent=indent, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]
 
 
 def labelled(label: str, texts: Sequence[str], width: int) -> Iterator[str]:
-    """The label once, the texts hanging under the first."""
+    """The label once, the texts aligned under the first."""
     head = f" {label:9}"
     for text in texts:
         for line in wrapped(text, width - 10):
@@ -158,7 +164,7 @@ def labelled(label: str, texts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def percent(share: float) -> str:
-    """A share with as many digits as it deserves.
+    """A share in percent, with more digits for small ones.
 
     >>> [percent(share) for share in (0.0, 0.00004, 0.0042, 0.123, 0.9996)]
     ['0 %', '<0.01 %', '0.42 %', '12.3 %', '100.0 %']
@@ -172,7 +178,7 @@ def percent(share: float) -> str:
 
 
 def significance(q: float) -> str:
-    """A q-value as people read it.
+    """A q-value, rounded.
 
     >>> [significance(q) for q in (0.0, 3e-7, 0.0123, 0.5, float("nan"))]
     ['<1e-99', '3e-07', '0.012', '0.50', '-']

@@ -1,4 +1,4 @@
-"""The seconds that stand out, as a person reads them: when, where, and what grew there."""
+"""`sexton profile spikes` as text: when, on which cores, and what grew."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sexton.model.profile import Kind
-from sexton.model.spike import Grown, Recurring, Spike, Spikes, SpikeStack
 from sexton.model.text import count, printable, seconds, shorten
+from sexton.profile.spikes.spike import Grown, Recurring, Spike, Spikes, SpikeStack
 from sexton.reports.text.heat import (
     Grid,
-    Look,
+    Terminal,
     fewer_rows,
     heat_lines,
     marks_line,
@@ -30,79 +30,85 @@ from sexton.reports.text.profile_head import (
 _MOST_SPIKES, _MOST_GROWN, _MOST_STACKS, _MOST_RECURRING = 6, 6, 2, 5
 _SIGNS = "123456789abcdefghijklmnopqrstuvwxyz"
 EXITS = {
-    0: "nothing stood out",
-    1: "something stood out",
-    3: "could not tell; the lines above say why",
+    0: "no spikes",
+    1: "spikes found",
+    3: "inconclusive, see PROBLEMS",
 }
-_WORDS = {0: "CALM", 1: "SPIKES", 3: "CANNOT TELL"}
+_WORDS = {0: "NO SPIKES", 1: "SPIKES", 3: "INCONCLUSIVE"}
 _COLOURS = {0: "32", 1: "31", 3: "33"}
 
 
-class Asked(NamedTuple):
-    """`same` are the files and options that say what was opened, ready to paste."""
+class Invocation(NamedTuple):
+    """`arguments` are the files and symbol options of the command line, quoted for a shell.
 
-    same: str
+    `at_moments`: moments were given (`--at`, `--events`) and nothing was searched.
+    """
+
+    arguments: str
     exit: int
+    at_moments: bool = False
 
 
 def spikes_text(
-    capture: Capture, found: Spikes, heat: Grid | None, asked: Asked, look: Look
+    capture: Capture, found: Spikes, heat: Grid | None, invocation: Invocation, terminal: Terminal
 ) -> str:
     """The whole report."""
-    width = min(max(look.width, 60), 120)
-    word = verdict_word(found, asked.exit)
-    who = wrapped(f"{word}  {identity(capture)}", width, "      ")
-    lines = [*who, ""]
-    if look.colour:
-        lines[0] = f"\x1b[1;{_COLOURS[asked.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    width = min(max(terminal.width, 60), 120)
+    word, exits = verdict_word(found, invocation.exit), EXITS[invocation.exit]
+    if invocation.at_moments and invocation.exit == 0:
+        word, exits = "NO DIFFERENCE", "nothing differs significantly at the given times"
+    lines = [*wrapped(f"{word}  {identity(capture)}", width, "      "), ""]
+    if terminal.colour:
+        lines[0] = f"\x1b[1;{_COLOURS[invocation.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
     if found.spikes:
         lines += [f" {line}" for line in wrapped(sentence(capture, found.spikes[0]), width - 2)]
         lines.append("")
     shown = found.spikes[:_MOST_SPIKES]
     if heat is not None:
-        lines += [*_strip(capture, shown, heat, look), ""]
+        lines += [*_strip(capture, shown, heat, terminal), ""]
     for number, spike in enumerate(shown):
         lines += [*_spike(capture, spike, _SIGNS[number], width), ""]
     rest = max(found.found, len(found.spikes)) - len(shown)
     if rest > 0:
-        lines += [f" and {count(rest, 'weaker one')}: --json --most N lists them", ""]
+        lines += [f" and {count(rest, 'weaker spike')}: see --json --most N", ""]
     if found.recurring:
         lines += [*_recurring(found.recurring, width), ""]
-    lines += _next(capture, shown[0], asked, width) if shown else _instead(found, asked, width)
+    lines += (
+        _next(capture, shown[0], invocation, width) if shown else _instead(found, invocation, width)
+    )
     lines += footnotes(capture, width, found.problems)
-    lines += ["", *(f" {line}" for line in wrapped(_looked(found), width - 2))]
-    lines.append(f" exit {asked.exit}: {EXITS[asked.exit]}")
+    lines += ["", *(f" {line}" for line in wrapped(_tested(found), width - 2))]
+    lines.append(f" exit {invocation.exit}: {exits}")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def verdict_word(found: Spikes, exit_code: int) -> str:
-    """What it comes to."""
+    """The verdict in capitals."""
     if exit_code == 1 and found.spikes:
         number = max(found.found, len(found.spikes))
         return f"{number} SPIKE{'S' if number > 1 else ''}"
     return _WORDS[exit_code]
 
 
-def _looked(found: Spikes) -> str:
+def _tested(found: Spikes) -> str:
     parts = [
         count(found.seconds, "second"),
         count(found.cores, "core"),
-        f"{count(found.cells, 'core-second')} looked at",
-        f"false discoveries held at {whole(found.fdr)}",
+        f"{count(found.cells, 'core-second')} tested",
+        f"false discovery rate {whole(found.fdr)}",
     ]
     return " · ".join(parts)
 
 
 def sentence(capture: Capture, spike: Spike) -> str:
-    """The strongest one, told in a sentence."""
-    when = capture.times.clock(spike.onset_ns, 2)
-    lasted = lasting(spike)
+    """The strongest spike in one sentence."""
+    when = f"for {lasting(spike)} from {capture.times.clock(spike.onset_ns, 2)}"
     where = cores_named(spike.cpus)
     verb = "were" if len(spike.cpus) > 1 else "was"
-    what = f"{whole(spike.busy)} busy (usually {whole(spike.normal)})"
+    what, normal = f"{whole(spike.busy)} busy", spike.normal
     if spike.in_kernel:
-        what = f"{whole(spike.kernel)} in the kernel (usually {whole(spike.normal_kernel)})"
-    text = f"From {when} for {lasted} {where} {verb} {what}"
+        what, normal = f"{whole(spike.kernel)} in the kernel", spike.normal_kernel
+    text = f"{where[0].upper()}{where[1:]} {verb} {what} (normally {whole(normal)}) {when}"
     grown = next((each for each in spike.grew if each.kind != Kind.TASK), None)
     task = next((each for each in spike.grew if each.kind == Kind.TASK), None)
     who = printable(task.name) if task else (printable(spike.tasks[0][0]) if spike.tasks else "")
@@ -118,7 +124,7 @@ def sentence(capture: Capture, spike: Spike) -> str:
 
 
 def cores_named(cpus: Sequence[int]) -> str:
-    """Which cores, in ranges.
+    """Cores as ranges.
 
     >>> cores_named((5,)), cores_named((0, 1, 2, 7)), cores_named(())
     ('core 5', 'cores 0-2,7', 'the machine')
@@ -130,21 +136,21 @@ def cores_named(cpus: Sequence[int]) -> str:
 
 
 def lasting(spike: Spike) -> str:
-    """From where it began, to 20 ms, to the end of its last second."""
+    """How long it lasted, from its onset."""
     return seconds(max(spike.end_ns - max(spike.onset_ns, spike.start_ns), 0) / 1e9)
 
 
 def calm_words(spike: Spike) -> str:
     """What it was compared with."""
     note = printable(spike.note)
-    if note.startswith("only"):
-        return f"compared with {note}"
+    if not spike.calm_windows:
+        return note or "no calm window to compare with"
     words = f"compared with {count(spike.calm_windows, 'calm window')}"
     return f"{words}; {note}" if note else words
 
 
 def whole(share: float) -> str:
-    """A share without digits that nobody reads.
+    """A share in whole percent.
 
     >>> whole(0.168), whole(1.0), whole(0.001)
     ('17 %', '100 %', '<1 %')
@@ -163,17 +169,19 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _strip(capture: Capture, spikes: Sequence[Spike], heat: Grid, look: Look) -> Iterator[str]:
+def _strip(
+    capture: Capture, spikes: Sequence[Spike], heat: Grid, terminal: Terminal
+) -> Iterator[str]:
     alone = {str(cpu) for spike in spikes for cpu in spike.cpus[:4]}
-    grid, _ = stretched(fewer_rows(heat, alone), min(max(look.width, 60), 120))
-    groups = "; of a group its mean" if len(grid.labels) < len(heat.labels) else ""
-    busiest = ", its busiest second" if heat.column_s > 1 else ""
-    yield f" CORES    a column is {seconds(heat.column_s)}{busiest}{groups}"
-    yield from heat_lines(grid, capture.times, look)
+    grid, _ = stretched(fewer_rows(heat, alone), min(max(terminal.width, 60), 120))
+    groups = "; grouped rows show the mean" if len(grid.labels) < len(heat.labels) else ""
+    busiest = ", showing its busiest second" if heat.column_s > 1 else ""
+    yield f" CORES    one column is {seconds(heat.column_s)}{busiest}{groups}"
+    yield from heat_lines(grid, capture.times, terminal)
     signs = [(spike.onset_ns, _SIGNS[number]) for number, spike in enumerate(spikes)]
     if signs:
         yield marks_line(grid, signs)
-    yield scale(look, ("idle", "busy"))
+    yield scale(terminal, ("idle", "busy"))
 
 
 def _spike(capture: Capture, spike: Spike, sign: str, width: int) -> Iterator[str]:
@@ -191,7 +199,7 @@ def _spike(capture: Capture, spike: Spike, sign: str, width: int) -> Iterator[st
         sign = " "
     if spike.grew:
         name = max(width - 46, 16)
-        yield f"    {'WHAT GREW':{name}} {'CALM':>8} {'HERE':>9} {'ITSELF':>9} {'q':>8}"
+        yield f"    {'WHAT GREW':{name}} {'NORMAL':>8} {'SPIKE':>9} {'SELF':>9} {'q':>8}"
         for grown in spike.grew[:_MOST_GROWN]:
             yield _grown(grown, name)
         if len(spike.grew) > _MOST_GROWN:
@@ -203,7 +211,7 @@ def _spike(capture: Capture, spike: Spike, sign: str, width: int) -> Iterator[st
             yield from _stack("STACK", stack, width)
     if spike.tasks:
         tasks = " · ".join(_task(*task) for task in spike.tasks[:4])
-        yield from _hung("WHO", tasks, width)
+        yield from _hung("TASKS", tasks, width)
     yield from _hung("CALM", calm_words(spike), width)
 
 
@@ -225,8 +233,8 @@ def _task(comm: str, pid: int, share: float) -> str:
 
 
 def _recurring(found: Sequence[Recurring], width: int) -> Iterator[str]:
-    """Habits, which are no spikes."""
-    yield " COMES BACK AGAIN AND AGAIN"
+    """Bursts too frequent to be spikes."""
+    yield " RECURRING"
     for each in found[:_MOST_RECURRING]:
         often = seconds(each.interval_ns / 1e9)
         how = f"every {often}" if each.regular else f"about every {often}"
@@ -240,7 +248,7 @@ def _recurring(found: Sequence[Recurring], width: int) -> Iterator[str]:
         for line in wrapped(text, width - 6, "  "):
             yield f"    {line}"
     if len(found) > _MOST_RECURRING:
-        yield f"    and {len(found) - _MOST_RECURRING} more: --json lists them"
+        yield f"    and {len(found) - _MOST_RECURRING} more: see --json"
 
 
 def _stack(label: str, stack: SpikeStack, width: int) -> Iterator[str]:
@@ -258,21 +266,25 @@ def _hung(label: str, text: str, width: int) -> Iterator[str]:
         lead = " " * 10
 
 
-def _instead(found: Spikes, asked: Asked, width: int) -> Iterator[str]:
-    """Where nothing stood out, or nothing could."""
+def _instead(found: Spikes, invocation: Invocation, width: int) -> Iterator[str]:
+    """What to run when there are no spikes."""
     if any(each.startswith("too short") for each in found.problems):
         longer = "sudo perf record -F 97 -a -g -k CLOCK_MONOTONIC -- sleep 120"
-        yield from labelled("LONGER", [longer], width)
-    if asked.same.isprintable() and len(asked.same) < 200:
-        yield from labelled("NEXT", [f"sexton profile flame {asked.same}"], width)
+        yield from labelled("RECORD", [longer], width)
+    if invocation.arguments.isprintable() and len(invocation.arguments) < 200:
+        yield from labelled("NEXT", [f"sexton profile flame {invocation.arguments}"], width)
 
 
-def _next(capture: Capture, spike: Spike, asked: Asked, width: int) -> Iterator[str]:
-    """The commands that show the first spike, ready to paste."""
+def _next(capture: Capture, spike: Spike, invocation: Invocation, width: int) -> Iterator[str]:
+    """Commands that show the first spike."""
     since = capture.times.since
     cpus = ranges([cpu for cpu in spike.cpus if cpu >= 0])
     cpu = f" --cpu {cpus}" if cpus and len(cpus) < 30 else ""
     span = f"--from {max(since(spike.onset_ns), 0):.2f} --to {since(spike.end_ns):.2f}"
-    if asked.same.isprintable() and len(asked.same) < 200:
-        yield from labelled("NEXT", [f"sexton profile flame {asked.same} {span}{cpu}"], width)
-        yield from labelled("", [f"sexton profile report {asked.same} --out report.html"], width)
+    if invocation.arguments.isprintable() and len(invocation.arguments) < 200:
+        yield from labelled(
+            "NEXT", [f"sexton profile flame {invocation.arguments} {span}{cpu}"], width
+        )
+        yield from labelled(
+            "", [f"sexton profile report {invocation.arguments} --out report.html"], width
+        )

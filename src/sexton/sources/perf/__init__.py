@@ -1,6 +1,5 @@
-"""perf: what it writes, read without it; and the one source that runs it."""
+"""The source that runs perf; `sexton.profile.perf` reads what it writes."""
 
-#: The others turn bytes into samples; they are for the profile engine, and dear to import.
 SOURCES = ("stacks",)
-#: The option without which no source in here is read, nor even imported.
+#: The option without which this source is not imported.
 OPT_IN = "--stacks"

@@ -1,18 +1,18 @@
-"""Kernel stacks of every core, by ``perf record`` over the window. Only where asked: ``--stacks``.
+"""Kernel stacks of every core, by ``perf record`` over the window. Opt-in: ``--stacks``.
 
-perf samples at 97 Hz (not 100, which would march in step with the kernel's own ticks) by
-`cpu-clock`, which virtual machines offer too, kernel call chains only, on the monotonic clock. The
-capture goes to a private directory, is read in binary when the window closes (`perfdata`), named by
-``/proc/kallsyms`` (`kallsyms`), and is deleted. What comes out of it is what ``perf script`` says::
+perf samples at 97 Hz (not 100, which would run in lockstep with the kernel's tick) by `cpu-clock`,
+which virtual machines have too, kernel call chains only, on the monotonic clock. The capture is
+written to a private directory, read when the window closes (`perfdata`), symbolised with
+``/proc/kallsyms`` (`kallsyms`), and deleted. The result is that of ``perf script``::
 
     kubelet  2113/2140  [005]  5296.196540:
             ffffffff8127d1f0 mem_cgroup_iter
             ffffffff81281a4b memcg_stat_show
 
-Quirks: a stack that ends in an idle function is idle; softirq work that interrupted idle ends
-elsewhere and is kept (tools that search the whole stack for "idle" lose exactly that). Kernel
-addresses need `kernel.kptr_restrict` low enough or root to be named; without, stacks are counted
-all the same, as ``[unknown]``.
+Quirks: a stack that ends in an idle function is idle; softirq work that interrupted idle ends in
+another function and is kept (tools that search the whole stack for "idle" lose it). Naming kernel
+addresses needs root or a low `kernel.kptr_restrict`; otherwise stacks are counted as
+``[unknown]``.
 
 >>> is_idle("pv_native_safe_halt"), is_idle("net_rx_action")
 (True, False)
@@ -34,12 +34,12 @@ from sexton.model.row import Row
 from sexton.model.stack import StackCount
 from sexton.sources.registry import source
 
-if TYPE_CHECKING:  # numpy comes with them, and most diagnoses take no stacks
+if TYPE_CHECKING:  # they import numpy, and most diagnoses take no stacks
     from sexton.profile.perf.kallsyms import Kallsyms
     from sexton.profile.perf.raw import Raw
 
 HERTZ = 97
-#: Deep enough for any kernel path, bounded against corrupt chains.
+#: Deep enough for any kernel path; a limit for corrupt chains.
 MOST_FRAMES = 64
 _IDLE = re.compile(
     r"^(native_safe_halt|default_idle\w*|pv_native_safe_halt|acpi_idle\w*|acpi_safe_halt"
@@ -56,7 +56,7 @@ _IDLE = re.compile(
     opt_in="--stacks",
 )
 class Stacks:
-    """Begins at the first read and gives its rows at the second, when the window closes."""
+    """Starts perf at the first read and returns rows at the second, when the window closes."""
 
     def __init__(self, host: Host) -> None:
         from tempfile import TemporaryDirectory  # heavy, and most diagnoses take no stacks
@@ -73,7 +73,7 @@ class Stacks:
         self._running.stop()
         self._running = None
         if not _has_samples(self._capture):
-            need = "it needs root, or kernel.perf_event_paranoid below 0"
+            need = "needs root, or kernel.perf_event_paranoid below 0"
             raise SourceDenied("perf record", f"recorded nothing; {need}")
         from sexton.profile.perf import kallsyms
         from sexton.profile.perf.perfdata import read_raw
@@ -108,13 +108,13 @@ def _command(output: str) -> list[str]:
 
 
 def is_idle(leaf: str) -> bool:
-    """Does a stack that ends there wait for work?"""
+    """Is a stack that ends there idle?"""
     return _IDLE.match(leaf) is not None
 
 
 def counted(raw: Raw, table: Kallsyms | None) -> Iterator[StackCount]:
-    """Counts of equal kernel stacks, by second, core and thread; idle left out."""
-    from sexton.profile.perf.kernel_names import kernel_names
+    """Counts of equal kernel stacks, by second, core and thread, without idle."""
+    from sexton.profile.perf.kallsyms import kernel_names
 
     columns = raw.columns
     names, which = kernel_names(columns.address, table, raw.kernel.ksymbols)

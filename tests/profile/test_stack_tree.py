@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.model.profile import Frames, Kind, Tree
-from sexton.profile.grow import grow, join
 from sexton.profile.perf import native
+from sexton.profile.stack_tree import grow, join
 
 NAMES = ("", "sh", "cat", "main", "read", "write", "poll")
 TABLE = Frames(NAMES, ("",) * len(NAMES), np.zeros(len(NAMES), np.uint8))

@@ -79,5 +79,5 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(place):
 
 def test_a_recording_without_stacks_says_so(tmp_path):
     write_sealed(tmp_path / "r", [simple(1.0)])
-    with pytest.raises(StoreError, match="holds no stacks"):
+    with pytest.raises(StoreError, match="no stacks in this recording"):
         open_profile([tmp_path / "r"])

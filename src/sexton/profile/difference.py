@@ -1,9 +1,9 @@
-"""Two flame graphs as one, node by node, and which of the changes are more than chance.
+"""Compare two flame graphs node by node, and test which changes are significant.
 
-Both sides are choices of samples, of one capture or of two. Their trees are joined, their shares
-compared, and each node that was seen often enough is tested over blocks of time (see
+Both sides are selections of samples, from one capture or two. Their trees are joined, their shares
+compared, and each node with enough samples is tested over blocks of time (see
 `sexton.profile.significance`): a burst of a hundred samples in one second is one event, and a test
-that took it for a hundred would call every burst a change.
+that counted a hundred would report every burst as a change.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sexton.model.flame import Flame, FlameDifference, Floats
-from sexton.model.profile import I32, I64, Profile, Tree
-from sexton.profile.grow import join
+from sexton.model.profile import I32, I64, Flame, FlameDifference, Floats, Profile, Tree
 from sexton.profile.select import Selection, chosen_in, window
 from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q
+from sexton.profile.stack_tree import join
 
-#: The nodes tested, the largest first, and the blocks each side is cut into: 8 MB of counters.
+#: Limits on tested nodes (the largest first) and on blocks per side: 8 MB of counters.
 MOST_TESTED = 20_000
 MOST_BLOCKS = 48
 _BLOCK_NS = 1_000_000_000
-#: A short side is cut finer, but not finer than bursts are long.
+#: A short side gets shorter blocks, but none shorter than a burst.
 _LEAST_BLOCKS = 8
 _LEAST_BLOCK_NS = 100_000_000
 
 
 class Opened(Protocol):
-    """What is asked of an opened capture (`sexton.profile.opened.Opened`)."""
+    """The part of `sexton.profile.opened.Opened` used here."""
 
     @property
     def span_ns(self) -> tuple[int, int] | None: ...
@@ -40,16 +39,16 @@ class Opened(Protocol):
 
 
 class Side(NamedTuple):
-    """Some samples of some capture."""
+    """A selection of samples of a capture."""
 
     opened: Opened
     selection: Selection
 
 
 class Items(NamedTuple):
-    """What is counted per block: nodes of a tree, each with everything below it.
+    """The nodes counted per block, each with everything below it.
 
-    `place` says which node of `tree` each node of the *profile's* tree is; `None`: it is that tree.
+    `place` maps nodes of the *profile's* tree to nodes of `tree`; `None`: they are the same tree.
     """
 
     tree: Tree
@@ -58,7 +57,7 @@ class Items(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How time is cut into blocks."""
+    """How time is divided into blocks."""
 
     start_ns: int
     block_ns: int
@@ -66,7 +65,7 @@ class Cut(NamedTuple):
 
 
 def difference(before: Side, after: Side) -> FlameDifference:
-    """The joined flame graph with its counts on both sides, and `q` where times tell chance."""
+    """The joined flame graph with counts of both sides; `q` where samples have timestamps."""
     found = difference_of(
         before.opened.flame(before.selection), after.opened.flame(after.selection)
     )
@@ -80,7 +79,7 @@ def difference(before: Side, after: Side) -> FlameDifference:
 
 
 def difference_of(before: Flame, after: Flame) -> FlameDifference:
-    """The same without significance: of two flame graphs alone, nothing tells chance."""
+    """The same without `q`: two flame graphs alone cannot be tested."""
     tree, places = join([before.tree, after.tree])
     counts = []
     for flame, place in zip((before, after), places, strict=True):
@@ -91,7 +90,7 @@ def difference_of(before: Flame, after: Flame) -> FlameDifference:
 
 
 def shares(found: FlameDifference) -> tuple[Floats, Floats]:
-    """Each node's share of its side's samples, with everything below it; zeros of an empty side."""
+    """Each node's share of its side, with everything below it; zeros for an empty side."""
 
     def of(own: I64) -> Floats:
         return found.tree.totals(own) / max(int(own.sum()), 1)
@@ -100,11 +99,11 @@ def shares(found: FlameDifference) -> tuple[Floats, Floats]:
 
 
 def block_counts(profile: Profile, selection: Selection, items: Items, cut: Cut) -> Blocks:
-    """Per block and node: the chosen samples that ended in it or below.
+    """Per block and node: the chosen samples in it or below it.
 
-    The nodes' begins and ends cut the pre-order into segments; samples are counted per segment, and
-    a node's are a difference of running sums: the cost is one look at each sample, and memory goes
-    with nodes times blocks, not with the tree.
+    The starts and ends of the nodes divide the pre-order into segments. Samples are counted per
+    segment, and a node's count is a difference of running sums: one pass over the samples, and
+    memory for nodes times blocks, however large the tree is.
     """
     rows = window(profile, selection)
     chosen = chosen_in(profile, selection, rows)
@@ -147,9 +146,9 @@ def _cut(side: Side) -> Cut | None:
 
 
 def _tested(found: FlameDifference) -> tuple[I64, Tree]:
-    """The nodes worth testing, and the tree of them alone.
+    """The nodes worth testing, and the tree of only those.
 
-    The largest first, the outer before the inner: so whatever is above a chosen node is chosen too.
+    The largest first, callers before callees: every ancestor of a chosen node is chosen too.
     """
     total = found.tree.totals(found.before + found.after)
     order = np.argsort(-total, kind="stable")[:MOST_TESTED]

@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import StoreError
-from sexton.model.heat import Heat
-from sexton.model.profile import Facts, Profile
-from sexton.profile import keeping
+from sexton.model.profile import Facts, Heat, Profile
+from sexton.profile import recorded
 from sexton.profile.heat import heat_of
-from sexton.profile.kept import KeptPiece, ends_of, kept_pieces, read_seconds
+from sexton.profile.recorded import RecordedPiece, ends_of, read_seconds, recorded_pieces
 from sexton.store.annex import Annex
 from tests.support.annexes import annex, samples, with_stacks
 from tests.support.examples import examples
@@ -60,10 +59,10 @@ def same_heat(one: Heat, other: Heat) -> bool:
     return all(np.array_equal(getattr(one, each), getattr(other, each)) for each in names)
 
 
-def sealed(place: Path, profile: Profile) -> KeptPiece:
+def sealed(place: Path, profile: Profile) -> RecordedPiece:
     segment = write_sealed(place, [simple(0.0), simple(99.0)])
     annex(segment, profile)
-    (piece,) = kept_pieces(place)
+    (piece,) = recorded_pieces(place)
     return piece
 
 
@@ -85,7 +84,7 @@ def test_whatever_was_sampled_is_read_back_as_it_was(found, weighted):
 
 
 def test_a_range_is_what_lies_in_it_and_other_row_groups_are_not_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "_GROUP", 7)
+    monkeypatch.setattr(recorded, "_GROUP", 7)
     profile = profile_of(samples(100.0, 10))
     piece = sealed(tmp_path / "r", profile)
     asked = []
@@ -138,7 +137,7 @@ def test_cells_past_a_byte_are_kept(tmp_path):
 def test_a_recordings_pieces_are_in_order_each_with_its_clock(tmp_path):
     with_stacks(tmp_path / "r", number=3)
     facts = Facts()
-    pieces = kept_pieces(tmp_path / "r", facts)
+    pieces = recorded_pieces(tmp_path / "r", facts)
     assert [piece.start_ns // SECOND for piece in pieces] == [100, 200, 300]
     assert pieces[0].clock.wall_s(pieces[0].start_ns) == pytest.approx(WALL_S + 100)
     assert facts.problems == []
@@ -151,9 +150,9 @@ def test_of_several_boots_the_last_is_shown_and_that_is_said(tmp_path):
     other = write_sealed(place, [simple(10.0)], 2, {"boot_id": "later", "host": "x"})
     annex(other, profile_of(samples(10.0)), boot_id="later")
     facts = Facts()
-    (piece,) = kept_pieces(place, facts)
+    (piece,) = recorded_pieces(place, facts)
     assert piece.start_ns == 10 * SECOND
-    assert facts.problems == ["2 boots have stacks: shown is the last"]
+    assert facts.problems == ["stacks of 2 boots: only the last is shown"]
 
 
 def test_a_damaged_annex_is_named_and_the_others_are_read(tmp_path):
@@ -161,14 +160,14 @@ def test_a_damaged_annex_is_named_and_the_others_are_read(tmp_path):
     made = with_stacks(place, number=2)
     (made / "manifest.json").write_bytes(b"00000000\n{}")
     facts = Facts()
-    (piece,) = kept_pieces(place, facts)
+    (piece,) = recorded_pieces(place, facts)
     assert len(piece.profile()) == 80
     assert made.name in facts.problems[0]
 
 
 def test_a_recording_without_stacks_has_no_pieces(tmp_path):
     write_sealed(tmp_path / "r", [simple(1.0)])
-    assert kept_pieces(tmp_path / "r") == []
+    assert recorded_pieces(tmp_path / "r") == []
 
 
 @settings(max_examples=examples(200), deadline=None)

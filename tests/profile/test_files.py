@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.profile.perf.sniff import HEAD, READERS, sniff
+from sexton.profile.files import HEAD, READERS, sniff
 from tests.support.fixtures import FIXTURES
 from tests.support.pprof import small
 

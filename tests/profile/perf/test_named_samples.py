@@ -6,8 +6,8 @@ from collections import Counter
 from io import BytesIO
 
 from sexton.model.profile import Kind
-from sexton.profile.named import profile_of
 from sexton.profile.perf import folded, script_text
+from sexton.profile.perf.named_samples import profile_of
 from tests.profile.export.made import counted
 from tests.support.fixtures import FIXTURES
 

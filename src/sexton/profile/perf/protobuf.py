@@ -1,8 +1,8 @@
-r"""Protocol buffers on the wire, as far as pprof needs them: read and written by hand.
+r"""The protocol buffer wire format, as far as pprof needs it: reading and writing.
 
-https://protobuf.dev/programming-guides/encoding/: a message is a row of (field number, value); a
-number is a *varint* (seven bits a byte, the lowest first), and texts, messages and packed numbers
-are bytes with their length in front. Only these two (and the fixed widths, skipped) are read.
+https://protobuf.dev/programming-guides/encoding/: a message is a sequence of (field number, value);
+a number is a *varint* (seven bits per byte, the lowest first); texts, messages and packed numbers
+are bytes preceded by their length. Only these two are read; fixed-width fields are skipped.
 
 >>> list(fields(b"\x08\x96\x01\x12\x02hi", "a.pb.gz"))
 [(1, 150), (2, b'hi')]
@@ -21,7 +21,7 @@ from sexton.errors import SourceMalformed
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_FIELD = 1 << 29
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
-#: Ten bytes of seven bits are more than any number has.
+#: Ten bytes of seven bits: more than any number.
 _MOST_SHIFT = 70
 
 
@@ -48,19 +48,19 @@ def fields(data: bytes, path: str) -> Iterator[tuple[int, int | bytes]]:
                 size, at = _varint(data, at, path)
             value = data[at : at + size]
             if len(value) < size:
-                raise SourceMalformed(path, 0, "a field reaches past the end: cut or corrupt")
+                raise SourceMalformed(path, 0, "field extends past the end: truncated or corrupt")
             at += size
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
             value = data[at : at + size]
             at += size
             if at > end:
-                raise SourceMalformed(path, 0, "a field reaches past the end: cut or corrupt")
+                raise SourceMalformed(path, 0, "field extends past the end: truncated or corrupt")
         else:
-            raise SourceMalformed(path, 0, "no protocol buffer, or a corrupt one")
+            raise SourceMalformed(path, 0, "not a protocol buffer, or corrupt")
         field = tag >> 3
         if not 0 < field < _MOST_FIELD:
-            raise SourceMalformed(path, 0, "no protocol buffer, or a corrupt one")
+            raise SourceMalformed(path, 0, "not a protocol buffer, or corrupt")
         yield field, value
 
 
@@ -80,14 +80,14 @@ def numbers(value: int | bytes, path: str) -> list[int]:
             number |= (byte & 0x7F) << shift
             shift += 7
             if shift >= _MOST_SHIFT:
-                raise SourceMalformed(path, 0, "no protocol buffer, or a corrupt one")
+                raise SourceMalformed(path, 0, "not a protocol buffer, or corrupt")
     if shift:
-        raise SourceMalformed(path, 0, "ends within a number: cut or corrupt")
+        raise SourceMalformed(path, 0, "ends in mid-number: truncated or corrupt")
     return found
 
 
 def signed(value: int) -> int:
-    """An int64, which travels as its two's complement."""
+    """An int64 from its two's complement."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -95,18 +95,18 @@ def _varint(data: bytes, at: int, path: str) -> tuple[int, int]:
     value = shift = 0
     while shift < _MOST_SHIFT:
         if at >= len(data):
-            raise SourceMalformed(path, 0, "ends within a number: cut or corrupt")
+            raise SourceMalformed(path, 0, "ends in mid-number: truncated or corrupt")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & _ALL, at
         shift += 7
-    raise SourceMalformed(path, 0, "no protocol buffer, or a corrupt one")
+    raise SourceMalformed(path, 0, "not a protocol buffer, or corrupt")
 
 
 def varint(value: int) -> bytes:
-    """A number's bytes; a negative one as its two's complement."""
+    """Encode a number; a negative one as its two's complement."""
     value &= _ALL
     if value < 0x80:
         return bytes((value,))
@@ -119,10 +119,10 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A number's field; zero is left out, as the format wants."""
+    """Encode a number field; zero is omitted, as the format requires."""
     return varint(field << 3) + varint(value) if value else b""
 
 
 def text(field: int, value: bytes) -> bytes:
-    """A text's, a message's or packed numbers' field."""
+    """Encode a field of text, a message or packed numbers."""
     return varint(field << 3 | _BYTES) + varint(len(value)) + value

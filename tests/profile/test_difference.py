@@ -9,10 +9,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.flame import Flame, FlameDifference
-from sexton.model.profile import Profile
-from sexton.profile import differ
-from sexton.profile.differ import Cut, Items, Side, block_counts, difference, difference_of, shares
+from sexton.model.profile import Flame, FlameDifference, Profile
+from sexton.profile import difference as differ
+from sexton.profile.difference import (
+    Cut,
+    Items,
+    Side,
+    block_counts,
+    difference,
+    difference_of,
+    shares,
+)
 from sexton.profile.flame import flame_of, merge_flames
 from sexton.profile.select import ALL, Selection, mask
 from tests.profile.naive import by_path, lists, paths_of

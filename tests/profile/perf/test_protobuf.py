@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
-from sexton.profile.perf.wire import fields, number, numbers, signed, text, varint
+from sexton.profile.perf.protobuf import fields, number, numbers, signed, text, varint
 
 U64 = st.integers(0, 2**64 - 1)
 NUMBERS = st.integers(1, 2**29 - 1)

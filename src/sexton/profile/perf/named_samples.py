@@ -1,7 +1,7 @@
-"""Samples whose functions have names already: what perf script text, folded stacks and pprof give.
+"""Samples with function names, as read from perf script text, folded stacks and pprof.
 
-The other way in is `Raw` (addresses, still to be named). Both become one `Profile`: this one by
-`sexton.profile.named`. Stacks are kept once and pointed to; a stack's frames stand innermost first.
+perf.data gives `Raw` samples with addresses instead. Both become a `Profile`: these by
+`profile_of`. Each stack is stored once; its frames are innermost first.
 
 >>> frames = FrameTable()
 >>> frames.id("vfs_read", "[ext4]", Kind.KERNEL), frames.id("main", "/bin/app", Kind.USER)
@@ -22,29 +22,31 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
-from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Kind, Thread
+from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Frames, Kind, Profile, Thread
+from sexton.model.text import count
+from sexton.profile.stack_tree import grow
 
-#: Frames of one stack. The kernel's own bound is `perf_event_max_stack`, 127 unless raised.
+#: Frames of one stack. The kernel's limit is `perf_event_max_stack`, 127 unless raised.
 MOST_FRAMES = 2048
-#: Frames of all distinct stacks together: some 500 MB while they are laid out. Formats with
-#: references could ask for far more than the file's own size.
+#: Frames of all distinct stacks together: some 500 MB while they are expanded. Formats with
+#: references can expand to far more than the size of the file.
 MOST_STACKED = 1 << 25
-#: A sum of weights stays well inside 64 bits.
+#: A sum of weights must fit into 64 bits.
 MOST_WEIGHT = 1 << 62
-#: Address space of the kernel on every 64-bit machine perf runs on.
+#: Start of the kernel's address space on 64-bit machines.
 _KERNEL_FROM = 0xFFFF_0000_0000_0000
-#: Bracketed like a kernel module, and user space.
+#: Bracketed like a kernel module, but user space.
 _USER_BRACKETS = ("[vdso", "[vsyscall", "[heap", "[stack", "[anon", "[uprobes", "[unknown")
 _KERNEL_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Named:
-    """One row per sample (or per counted stack), as read; not yet sorted by time.
+class NamedSamples:
+    """One row per sample (or per counted stack), in file order, not sorted by time.
 
-    `thread` points into `threads`, `stack` into the stacks; a stack is a task (its thread's name,
-    in `tasks`) and the frames `stack_frame[stack_start[s]:stack_start[s + 1]]`, innermost first.
-    `cpu` and `cgroup` are -1 where the format does not tell. `weight` as in `Profile`.
+    `thread` is an index into `threads`, `stack` into the stacks; a stack is a task (the name of its
+    thread, in `tasks`) and the frames `stack_frame[stack_start[s]:stack_start[s + 1]]`, innermost
+    first. `cpu` and `cgroup` are -1 if unknown. `weight` is as in `Profile`.
     """
 
     time_ns: I64
@@ -92,7 +94,7 @@ class FrameTable:
 
 
 class StackTable:
-    """Every distinct list of frames once, whatever task had it."""
+    """Every distinct list of frames once, independent of the task."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -105,7 +107,7 @@ class StackTable:
         return len(self._ids)
 
     def id(self, frames: array[int]) -> int:
-        """The id of a stack, innermost frame first; what is beyond `MOST_FRAMES` is cut off."""
+        """The id of a stack, innermost frame first; cut at `MOST_FRAMES`."""
         if len(frames) > MOST_FRAMES:
             frames = frames[:MOST_FRAMES]
             self.cut += 1
@@ -117,29 +119,30 @@ class StackTable:
             self._starts.append(len(self._frames))
             if len(self._frames) > MOST_STACKED:
                 raise SourceMalformed(
-                    self._path, 0, f"its distinct stacks have more than {MOST_STACKED:,} frames"
+                    self._path, 0, f"distinct stacks have more than {MOST_STACKED:,} frames"
                 )
         return found
 
     def problems(self) -> list[str]:
         if not self.cut:
             return []
-        return [f"{self.cut:,} stacks deeper than {MOST_FRAMES:,} frames: their outermost left out"]
+        deep = f"{count(self.cut, 'stack')} deeper than {MOST_FRAMES:,} frames"
+        return [f"{deep}: outermost frames dropped"]
 
     def by_task(self, task: I32, stack: I32) -> tuple[I32, Stacks]:
-        """Per row its (task, frames) pair's id, and those pairs as stacks."""
+        """The (task, frames) id of each row, and those pairs as stacks."""
         pairs = task.astype(np.int64) * max(len(self), 1) + stack
         distinct, row = np.unique(pairs, return_inverse=True)
         tasks = (distinct // max(len(self), 1)).astype(np.int32)
         chosen = distinct % max(len(self), 1)
         starts = np.frombuffer(self._starts, np.int64)
         lengths = np.diff(starts)[chosen]
-        ends = np.cumsum(lengths)  # of 64 bits until it is known to be small
+        ends = np.cumsum(lengths)  # 64 bits until it is known to be small
         if len(ends) and ends[-1] > MOST_STACKED:
             raise SourceMalformed(
-                self._path, 0, f"its distinct stacks have more than {MOST_STACKED:,} frames"
+                self._path, 0, f"distinct stacks have more than {MOST_STACKED:,} frames"
             )
-        # Where each frame comes from: its stack's start, plus how far into the stack it is.
+        # The source of each frame: the start of its stack, plus its position in the stack.
         shift = (starts[:-1][chosen] - (ends - lengths)).astype(np.int32)
         source = np.repeat(shift, lengths) + np.arange(int(lengths.sum()), dtype=np.int32)
         frames = np.frombuffer(self._frames, np.int32)[source] if len(source) else _NO_I32
@@ -149,7 +152,7 @@ class StackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stacks:
-    """Stacks as `Named` has them."""
+    """Stacks in the layout of `NamedSamples`."""
 
     task: I32
     start: I64
@@ -160,7 +163,7 @@ _NO_I32: I32 = np.zeros(0, np.int32)
 
 
 def kind_of(module: str, address: int | None = None) -> Kind:
-    """Kernel or user, by the name perf gives the module, else by the address.
+    """Kernel or user, by perf's name of the module, else by the address.
 
     >>> kind_of("[kernel.kallsyms]").name, kind_of("[nf_conntrack]").name, kind_of("[vdso]").name
     ('KERNEL', 'KERNEL', 'USER')
@@ -183,10 +186,60 @@ def kind_of(module: str, address: int | None = None) -> Kind:
 
 
 def text_of(raw: bytes) -> str:
-    """Bytes that are no UTF-8 survive as surrogates (see `sexton.model.text`)."""
+    """Decode; bytes that are not UTF-8 become surrogates (see `sexton.model.text`)."""
     return raw.decode("utf-8", "surrogateescape")
 
 
-def untold(rows: int) -> npt.NDArray[np.int32]:
-    """A column of "not told"."""
+def unknown_column(rows: int) -> npt.NDArray[np.int32]:
+    """A column of -1, unknown."""
     return np.full(rows, -1, np.int32)
+
+
+ROOT = "all"
+
+
+def profile_of(named: NamedSamples) -> Profile:
+    """The same samples in time order, with their stacks as a tree."""
+    tasks = len(named.tasks)
+    table = Frames(
+        names=(ROOT, *named.tasks, *named.names),
+        modules=("", *("" for _ in named.tasks), *named.modules),
+        kinds=np.concatenate(
+            (
+                np.array([Kind.ROOT], np.uint8),
+                np.full(tasks, Kind.TASK, np.uint8),
+                named.kinds,
+            )
+        ),
+    )
+    tree, leaf = grow(
+        _shifted(named.stack_task, 1),
+        named.stack_start,
+        _shifted(named.stack_frame, 1 + tasks),
+        table,
+    )
+    node = leaf[named.stack]
+    time = named.time_ns
+    if not named.timed or len(time) < 2 or bool((time[1:] >= time[:-1]).all()):
+        order: slice | np.ndarray[tuple[int], np.dtype[np.int64]] = slice(None)
+    else:  # several files joined, or perf's order of arrival
+        order = np.argsort(time, kind="stable")
+    return Profile(
+        time_ns=time[order],
+        cpu=named.cpu[order],
+        thread=named.thread[order],
+        cgroup=named.cgroup[order],
+        event=named.event[order],
+        node=node[order],
+        weight=None if named.weight is None else named.weight[order],
+        threads=named.threads,
+        cgroups=named.cgroups,
+        events=named.events,
+        tree=tree,
+        facts=named.facts,
+        timed=named.timed,
+    )
+
+
+def _shifted(ids: I32, by: int) -> I32:
+    return (ids + np.int32(by)).astype(np.int32, copy=False)

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.profile.perf.mapping import laid_out
-from sexton.profile.perf.timelines import lookup
+from sexton.profile.perf.spaces import laid_out, lookup
 from sexton.profile.perf.walk import Since
 
 
