@@ -90,10 +90,8 @@ def _measured(recording: Path) -> dict[str, float]:
     begun = time.perf_counter()
     view = View.open(recording)
     view.fork()
-    crew = view.crew()
     with _Memory() as memory:
-        with crew:  # who is let go when all is read
-            view.warm(crew)
+        view.warm()
         found["read_s"] = time.perf_counter() - begun
         found["tile_ms"] = _tile_ms(view)
         start, end = view.span

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from sexton.detect.registry import essentials
 from sexton.host.host import open_host
-from sexton.model.diagnosis import ESSENTIAL
 from sexton.sources.cgroupfs.layout import read_layout
 from tests.support.elsewhere import NOBODY, Elsewhere, elsewhere
 from tests.support.tools import need
@@ -51,7 +51,7 @@ def findings(ended: subprocess.CompletedProcess[str]) -> dict[str, str]:
     assert ended.stderr == ""
     answer = json.loads(ended.stdout)
     for finding in answer["findings"]:
-        if finding["verdict"] == "unknown" and finding["id"] in ESSENTIAL:
+        if finding["verdict"] == "unknown" and finding["id"] in essentials():
             assert any(lack["grant"] for lack in finding["missing"]), finding
     return {each["id"]: each["verdict"] for each in answer["findings"]}
 

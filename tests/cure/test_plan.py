@@ -31,7 +31,7 @@ from tests.detect.detectors.test_cgroup_churn import life
 from tests.support.windows import make_window
 from tests.support.zombies import Graveyard, graveyard, own_cgroup
 
-ZOMBIES = Finding("zombie_memcgs", Verdict.PRESENT, Severity.CRITICAL, "many are dead")
+ZOMBIES = Finding("zombie_memcgs", Verdict.PRESENT, Severity.CRITICAL, "many are dying")
 HEALTHY = Finding("zombie_memcgs", Verdict.ABSENT, Severity.INFO, "3 are dying")
 
 

@@ -119,7 +119,7 @@ def test_a_reached_wall_is_said():
 
 def test_an_estimate_from_single_cgroups_is_a_bound_and_no_number():
     (_, cost) = ceilings(census(70_000), [walk(memcgs=1, estimate_s=2.1)], 1.0)
-    assert cost.value.startswith("not known: one read takes at most 2.1 s")
+    assert cost.value.startswith("unknown: one read takes at most 2.1 s")
     assert cost.number is None
 
 

@@ -68,7 +68,7 @@ def test_restarts_that_match_the_dead_name_the_unit():
     assert suspect.strength is Strength.LIKELY
     assert suspect.matched == 68_401
     assert suspect.ratio == pytest.approx(1.0, abs=0.01)
-    assert "restarts match dead cgroups 1.00 : 1" in suspect.sentence
+    assert "restarts match dying cgroups 1.00 : 1" in suspect.sentence
 
 
 def test_a_unit_left_no_more_dead_than_it_has_restarts_though_its_period_fits_too():
@@ -92,7 +92,7 @@ def test_three_restarts_do_not_own_five_thousand_dead():
     suspect = only(suspects(looked))
     assert suspect.strength is Strength.POSSIBLE
     assert suspect.matched == 3
-    assert "3 restarts for 5,001 dead cgroups" in suspect.sentence
+    assert "3 restarts for 5,001 dying cgroups" in suspect.sentence
 
 
 def test_a_number_that_matches_while_nothing_restarts_is_only_possible():
@@ -165,7 +165,7 @@ def test_deaths_traced_under_its_own_path_are_proof():
     suspect = suspects(looked)[0]
     assert suspect.strength is Strength.PROVEN
     assert suspect.matched == 10
-    assert "10 dead cgroups with its own path" in suspect.sentence
+    assert "10 dying cgroups with its own path" in suspect.sentence
 
 
 def test_deaths_that_were_released_prove_nothing():
@@ -216,7 +216,7 @@ def test_two_units_share_the_dead():
     found = {suspect.owner: suspect for suspect in suspects(looked)}
     assert found["one.service"].strength is Strength.LIKELY
     assert found["two.service"].strength is Strength.LIKELY
-    assert "together with two.service restarts match dead cgroups 1.00 : 1" in (
+    assert "together with two.service restarts match dying cgroups 1.00 : 1" in (
         found["one.service"].sentence
     )
     assert found["small.service"].strength is Strength.POSSIBLE

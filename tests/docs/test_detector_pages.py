@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.detect.registry import Detector, all_detectors
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Detector, Threshold, all_detectors
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
 from sexton.model.window import Window
@@ -21,7 +20,7 @@ def _never(window: Window) -> Finding:
 
 
 def made(doc: str, **rest) -> Detector:
-    return Detector("odd_clock", doc, rest.get("needs", ()), rest.get("thresholds", ()), _never)
+    return Detector(id="odd_clock", doc=doc, detect=_never, title="odd clock", **rest)
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -10,6 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUIDES = ("docs/adding-a-detector.md", "docs/adding-a-source.md")
 _PATH = re.compile(r"\b(?:src|tests|docs)/[\w./-]*[\w/]")
+#: The detector that a guide adds; `test_adding_a_detector` writes its files.
+_ADDED = "crowded_core"
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
@@ -17,7 +19,7 @@ _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 def test_every_path_a_guide_names_exists(guide: str):
     named = sorted(set(_PATH.findall((ROOT / guide).read_text(encoding="utf-8"))))
     assert len(named) > 5
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert [path for path in named if not (ROOT / path).exists() and _ADDED not in path] == []
 
 
 def test_links_between_pages_lead_somewhere():

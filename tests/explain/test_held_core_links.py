@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.explain.families import families
+from sexton.explain.held import families
 from sexton.explain.links import (
     burnt_core_locks_up,
     faults_burn_core,
@@ -109,7 +109,7 @@ def test_contention_needs_stacks_and_the_held_core_among_those_that_flush():
     other = finding("rstat_contention", core=("6", "7"))
     assert joined(rstat_burns_cores, other, seen=seen) is None
     alone = rstat_burns_cores.join(finding("rstat_contention", core=("5",)), HELD, seen)
-    assert alone.against == ("core 5 flushes alone: nobody to contend with",)
+    assert alone.against == ("core 5 flushes alone: no other core contends",)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_reclaim_that_walks_the_dead_is_the_deads_doing():
     cause = finding("direct_reclaim", task=("job[7]",))
     link = reclaim_burns_core.join(cause, HELD, walking(dying=900))
     assert link.strength is Strength.POSSIBLE
-    assert "the dead make this reclaim dear" in link.against[-1]
+    assert "they make this reclaim expensive" in link.against[-1]
     dead = zombie_walk_burns_core.join(finding("zombie_memcgs"), HELD, walking(dying=900))
     assert dead.strength is Strength.PROVEN
 
@@ -177,7 +177,7 @@ def test_reclaim_that_walks_who_knows_whom_is_not_blamed_with_confidence():
     seen = stacks((WALKING, 40), (RECLAIM, 60))
     link = reclaim_burns_core.join(finding("direct_reclaim", task=("job[7]",)), HELD, seen)
     assert link.strength is Strength.POSSIBLE
-    assert "is not known" in link.against[-1]
+    assert "is unknown" in link.against[-1]
     few = stacks((WALKING, 10), (RECLAIM, 90))
     assert joined(reclaim_burns_core, finding("direct_reclaim"), seen=few) is Strength.PROVEN
 
@@ -189,7 +189,7 @@ def test_reclaim_that_was_ordered_holds_a_core_like_any_other():
     cause = finding("direct_reclaim", task=("job[7]",))
     link = reclaim_burns_core.join(cause, HELD, stacks((ORDERED, 80), (OTHER, 20)))
     assert link.strength is Strength.PROVEN
-    assert "because it was told to" in link.sentence
+    assert "on request" in link.sentence
 
 
 def test_reclaim_over_the_dead_is_their_doing_and_no_rival():
@@ -197,7 +197,7 @@ def test_reclaim_over_the_dead_is_their_doing_and_no_rival():
     link = zombies_slow_reclaim.join(cause, effect, walking(dying=900))
     assert link.strength is Strength.PROVEN
     assert "40 % of reclaim's samples" in link.sentence
-    assert "90 % of those are dead" in link.sentence
+    assert "90 % of those are dying" in link.sentence
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_pressure_forces_reclaim_only_where_the_allocator_found_no_page(seen, st
 
 
 def test_pressure_forces_no_reclaim_that_somebody_ordered():
-    ordered = finding("direct_reclaim", evidence=[told("samples in reclaim that was ordered", 9.0)])
+    ordered = finding("direct_reclaim", evidence=[told("samples in reclaim on request", 9.0)])
     assert joined(pressure_forces_reclaim, finding("memory_pressure"), ordered) is None
 
 

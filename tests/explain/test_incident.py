@@ -72,7 +72,7 @@ def test_the_text_names_what_a_tired_person_needs():
         "core 5",
         "kubelet",
         "eth0",
-        "THE CHAIN",
+        "CAUSE CHAIN",
         "DO NOW",
         "mask",
     ):

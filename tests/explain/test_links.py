@@ -259,10 +259,10 @@ def looping(restarts, dying, below=None):
     ("window", "against"),
     [
         (looping(5_000, 5_000), ""),
-        (looping(50, 5_000), "crash.service accounts for 50 of 5,000 dead cgroups only"),
+        (looping(50, 5_000), "crash.service accounts for 50 of 5,000dying cgroups only"),
         (
             looping(50, 5_000, {"/": 5_000, "/system.slice": 50, "/kubepods.slice": 4_950}),
-            "4,950 dead cgroups are below /kubepods.slice",
+            "4,950 dying cgroups are below /kubepods.slice",
         ),
         (looping(5_000, 5_000, {"/": 5_000, "/system.slice": 5_000}), ""),
     ],
@@ -316,7 +316,10 @@ def test_dead_that_nobody_saw_die_speak_against_the_churn_where_they_are_the_mos
     )
     seen = died(kept=10, released=0)
     (census,) = seen.latest(CgroupCensus)
-    for dying, against in ((20, ()), (21, ("10 of 21 dead cgroups are known to be from there",))):
+    for dying, against in (
+        (20, ()),
+        (21, ("10 of 21 dying cgroups are known to come from there",)),
+    ):
         counted = replace(census, total=dying, dying=dying)
         window = Window({**seen._batches, CgroupCensus: [Batch(60, 60, (counted,))]})
         link = churn_leaves_zombies.join(*ends, window)

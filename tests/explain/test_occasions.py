@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from sexton.explain.occasions import holds, occasions
+from sexton.explain.aligned import Plan, align
+from sexton.explain.occasions import holds, loop_of, occasions
+from sexton.model.aligned import Signal
 from sexton.model.cgroup import CgroupEvent
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
@@ -97,7 +100,7 @@ def test_of_a_loop_quicker_than_the_readings_only_some_ends_are_known_and_that_i
     quick = Window({CoreTimes: cores_read, Unit: seen(restarts=9)})
     told = occasions(Subject("unit", "a.service"), quick, ())
     assert told.partial
-    assert told.note == "449 restarts were counted; only of these was an end read"
+    assert told.note == "449 restarts were counted; end times are known only for these"
     slow = Window({CoreTimes: cores_read, Unit: [
         replace(batch, rows=(replace(batch.rows[0], restarts=number),))
         for number, batch in enumerate(seen(restarts=1))
@@ -127,7 +130,7 @@ def test_where_nothing_dates_it_the_findings_do():
     lasting = Finding("y", Verdict.PRESENT, Severity.WARNING, "y", {}, 5000.0, 5020.0)
     found = occasions(Subject("task", "a"), window, (told, lasting))
     assert [each.mono_s for each in found.moments] == [106.0]
-    assert "end of what was found" in found.note
+    assert "end of the finding" in found.note
 
 
 def test_a_time_is_itself():
@@ -151,3 +154,63 @@ def test_the_clocks_are_joined_by_the_nearest_reading():
     assert window.mono(9001.5) == 101.5
     assert window.mono(5000.2) == pytest.approx(100.2)
     assert window.wall(100.2) == pytest.approx(5000.2)
+
+
+RESTARTS = [15.0 + 10.1 * n for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        RESTARTS[:4],  # too few
+        [46.0 * n for n in range(20)],  # far enough apart to be episodes
+        [1.0 * n for n in range(90)],  # no two readings before each
+        [n * n / 3 for n in range(9, 30)],  # no clock
+        [],
+        [5.0],
+    ],
+)
+def test_what_is_no_loop_is_compared_like_anything_else(moments: list[float]):
+    assert loop_of(moments) is None
+
+
+@pytest.mark.parametrize("period", [8.0, 10.1, 30.0, 45.0])
+def test_a_loop_is_known_though_it_misses_a_beat(period: float):
+    moments = [period * n for n in range(20) if n != 7]
+    loop = loop_of(moments)
+    assert loop is not None
+    assert loop.plan.before_s == pytest.approx(period / 4)
+    assert "compared with the middle of the gaps" in loop.note
+
+
+def signals() -> list[Signal]:
+    """A culprit that works in the two seconds before each restart, and others that do not care."""
+    mono = np.arange(0.0, 640.0)
+    rng = np.random.default_rng(7)
+    busy = rng.normal(5, 1, len(mono))
+    for each in RESTARTS:
+        busy[(mono > each - 2.2) & (mono <= each)] += 40
+    made = [Signal("task", "culprit", "CPU", "% of a core", mono, busy)]
+    return made + [
+        Signal("task", f"other {n}", "CPU", "% of a core", mono, rng.normal(5, 1, len(mono)))
+        for n in range(60)
+    ]
+
+
+@pytest.mark.parametrize("number", [6, 12, 60])
+def test_windows_of_a_loop_are_not_made_shorter_for_want_of_more_of_them(number: int):
+    loop = loop_of(RESTARTS[:number])
+    assert loop is not None
+    found = align(signals(), RESTARTS[:number], loop.plan)
+    assert found.before_s == pytest.approx(10.1 / 4)
+    assert found.controls >= number - 1 if number < 24 else found.controls >= 24
+
+
+def test_every_restart_of_a_loop_is_an_event_and_the_culprit_is_found():
+    loop = loop_of(RESTARTS)
+    assert loop is not None
+    found = align(signals(), RESTARTS, loop.plan)
+    assert len(found.events) == Plan().most_events  # of sixty, evenly chosen
+    assert [each.about for each in found.ranked[: found.significant]] == ["culprit"]
+    merged = align(signals(), RESTARTS)
+    assert len(merged.events) < 2, "what it was before: one episode, and nothing to compare it with"

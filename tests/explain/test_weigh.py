@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.explain.chains import find_chains
-from sexton.explain.coincidences import coincide
-from sexton.explain.weigh import contests, standing, weigh
+from sexton.explain.weigh import coincide, contests, standing, weigh
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity, Verdict
 from tests.explain.making import finding, told
@@ -45,7 +44,7 @@ def test_a_look_alike_that_is_there_or_not_judged_leaves_it_possible(name):
     (calm,) = weigh([WALK], known(HELD, *QUIET))
     assert (calm.strength, calm.against) == (LIKELY, ())
     cases = {
-        "was there in the same seconds": finding(name),
+        "was present in the same seconds": finding(name),
         "could not be judged": replace(finding(name), verdict=Verdict.UNKNOWN),
     }
     for words, other in cases.items():
@@ -95,14 +94,16 @@ def test_one_cause_is_no_contest_and_a_detour_is_no_rival():
     assert [(each.cause, each.chosen) for each in contest.rivals] == [("b", True), ("x", False)]
 
 
-RISING = ("memory_pressure", "direct_reclaim", "quota_throttling")
+RISING = ("direct_reclaim", "memory_pressure", "quota_throttling")
 
 
 def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
     findings = [finding(name) for name in RISING]
     (found,) = coincide(findings, [link("memory_pressure", "direct_reclaim", POSSIBLE)])
     assert found.findings == RISING
-    assert found.sentence.startswith("memory pressure, direct reclaim and CPU throttling were")
+    assert found.sentence.startswith(
+        "direct reclaim, memory pressure and CPU quota throttling rose"
+    )
     assert "00:01:40 UTC" in found.sentence
     assert "--stacks" in found.would_prove
     proven = [link("memory_pressure", "direct_reclaim")]
@@ -111,9 +112,7 @@ def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
 
 
 def test_reclaim_that_was_ordered_coincides_with_nothing():
-    ordered = finding(
-        "direct_reclaim", evidence=[told("kernel samples in reclaim that was ordered")]
-    )
+    ordered = finding("direct_reclaim", evidence=[told("kernel samples in reclaim on request")])
     assert coincide([ordered, finding("quota_throttling")], []) == ()
 
 

@@ -9,7 +9,7 @@ import pytest
 from sexton.detect.registry import all_detectors
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.subject import KINDS, candidates, names_of
-from sexton.explain.why import QUESTIONS, answer, likeliest, through
+from sexton.explain.why import answer, likeliest, through
 from sexton.model.chain import Chain, Contest, Link, Rival, Strength
 from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Diagnosis, Exit
@@ -150,6 +150,9 @@ def test_of_two_of_one_name_the_one_that_is_in_trouble_is_meant():
 
 
 def test_every_kind_has_its_questions_and_every_question_a_detector():
-    assert {*QUESTIONS} == {*KINDS} - {"symptom"}
-    known = {each.id for each in all_detectors()}
-    assert {name for names in QUESTIONS.values() for name in names} <= known
+    asked = {kind for each in all_detectors() for kind in each.answers or ()}
+    assert asked == {*KINDS} - {"symptom"}
+    for kind in asked:
+        ranks = [each.answers[kind] for each in all_detectors() if kind in (each.answers or ())]
+        assert ranks.count(1) == 1, f"one detector is decisive for a {kind}"
+        assert len(ranks) == len({*ranks}), f"no two detectors share a rank for a {kind}"

@@ -50,7 +50,7 @@ def test_a_full_table_is_told_by_its_fill_its_drops_and_the_kernels_own_words():
     for each in full["evidence"]:
         print(f"  {each['what']}: {each['value']}")
     assert (full["verdict"], full["severity"]) == ("present", "critical")
-    assert "the connection table is full and dropped" in full["summary"]
+    assert "the conntrack table is full and dropped" in full["summary"]
     assert ended.returncode == 1
     told = " ".join(str(each["value"]) for each in full["evidence"])
     assert "table full in netns" in told or "table full, dropping" in told
@@ -58,4 +58,4 @@ def test_a_full_table_is_told_by_its_fill_its_drops_and_the_kernels_own_words():
     (other,) = [
         each for each in json.loads(empty.stdout)["findings"] if each["id"] == "conntrack_full"
     ]
-    assert "the connection table is full" not in other["summary"]
+    assert "the conntrack table is full" not in other["summary"]

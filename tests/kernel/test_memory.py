@@ -19,8 +19,8 @@ from sexton.detect.detectors import (
     page_fault_storm,
     rstat_contention,
 )
+from sexton.detect.detectors.page_fault_storm import tally
 from sexton.detect.families import is_rstat
-from sexton.detect.faulting import tally
 from sexton.detect.stacks import caught
 from sexton.host.host import open_host
 from sexton.model.cpu import CoreTimes
@@ -175,7 +175,7 @@ def test_real_readers_on_two_cores_that_flush_a_deep_tree_at_once_contend(tmp_pa
     need("perf", package="linux-perf")
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
-        pytest.skip("one core has nobody to fight with")
+        pytest.skip("one core cannot contend with itself")
     with unified_cgroup() as place, far_below(place, 200) as deep, ExitStack() as stack:
         arguments = str(place / "cpu.stat")
         readers = [

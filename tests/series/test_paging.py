@@ -6,9 +6,8 @@ import pytest
 
 from sexton.detect.detectors.saturated_core import longest_holds
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
-from sexton.detect.places import cgroups_of
 from sexton.detect.runs import CLOSE_S, Run, runs
-from sexton.detect.stacks import caught
+from sexton.detect.stacks import caught, cgroups_of
 from sexton.model.cpu import CoreTimes
 from sexton.model.memory import VmCounter
 from sexton.model.task import ProcessCgroup

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sexton.detect.detectors import zombie_memcgs
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.explain.diagnosis import diagnose
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength

@@ -77,7 +77,7 @@ def _numbers(
 
     view = View.open(recording)
     # Fork the readers before the progress line starts its thread.
-    with view.crew() as crew, working("drawing"):
-        view.warm(crew)
+    with working("drawing"):
+        view.warm()
         data = page_data(view, diagnosis)
     return data, tuple(shortfall(data))

@@ -31,6 +31,16 @@ from sexton.cure.remedies import (
 from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
 from sexton.cure.unit_files import enabling_links
 from sexton.cure.units import UnitSnapshot, UnitStatus, snapshot_unit
+from sexton.detect.detectors import (
+    cgroup_churn,
+    crash_looping_unit,
+    leaked_scopes,
+    memory_pressure,
+    saturated_core,
+    slow_memcg_stats,
+    softirq_flood,
+    zombie_memcgs,
+)
 from sexton.detect.detectors.cgroup_churn import families
 from sexton.detect.detectors.zombie_memcgs import SHARE
 from sexton.detect.owners import Owner, owners
@@ -98,21 +108,21 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
     _same_boot(diagnosis, boot_id)
     draft = _Draft(context, probes)
     problems = {each.id: each for each in diagnosis.findings if each.is_problem}
-    if "crash_looping_unit" in problems:
-        _stop_units(draft, problems["crash_looping_unit"], _zombie_leaving_units(diagnosis))
-    if "zombie_memcgs" in problems:
+    if crash_looping_unit.NAME in problems:
+        _stop_units(draft, problems[crash_looping_unit.NAME], _zombie_leaving_units(diagnosis))
+    if zombie_memcgs.NAME in problems:
         _free(draft, window, problems)
-    if problems.keys() & {"zombie_memcgs", "leaked_scopes", "slow_memcg_stats"}:
-        _remove_leftovers(draft, needed="leaked_scopes" in problems)
-    if "zombie_memcgs" in problems:
+    if problems.keys() & {zombie_memcgs.NAME, leaked_scopes.NAME, slow_memcg_stats.NAME}:
+        _remove_leftovers(draft, needed=leaked_scopes.NAME in problems)
+    if zombie_memcgs.NAME in problems:
         _drop_caches(draft, window)
         _last_resort(draft, diagnosis)
     for name in _UNTREATED:
-        if name == "cgroup_churn" and stops_all_churn(window, draft.stopped):
+        if name == cgroup_churn.NAME and stops_all_churn(window, draft.stopped):
             continue
         if name in problems:
             draft.notes.append(f"{problems[name].summary}: {_UNTREATED[name]}")
-    saturated = problems.get("saturated_core")
+    saturated = problems.get(saturated_core.NAME)
     cores = [int(each) for each in saturated.entities.get("core", ())] if saturated else []
     baseline = measures.plain(measures.measure(window, cores, draft.stopped))
     baseline["cores"] = " ".join(map(str, cores))
@@ -257,7 +267,7 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
     if not chosen:
         draft.notes.append("the zombies' parent is unknown: sudo sexton zombies --watch finds it")
     source, after = next(iter(draft.stopped.items()), ("", ""))
-    if not source and "crash_looping_unit" in problems:
+    if not source and crash_looping_unit.NAME in problems:
         draft.notes.append(
             "this plan does not stop the unit that leaves zombies: there will be more"
         )
@@ -370,9 +380,9 @@ def _cached(window: Window) -> int | None:
 
 #: Problems that a plan does not treat, and what to do instead.
 _UNTREATED = {
-    "cgroup_churn": "containers or timers come and go; fix what starts them (kubectl, crontab)",
-    "softirq_flood": "a plan cannot stop it; see DO NOW in sexton diagnose",
-    "memory_pressure": "freeing zombies does not fix it; see DO NOW in sexton diagnose",
+    cgroup_churn.NAME: "containers or timers come and go; fix what starts them (kubectl, crontab)",
+    softirq_flood.NAME: "a plan cannot stop it; see DO NOW in sexton diagnose",
+    memory_pressure.NAME: "freeing zombies does not fix it; see DO NOW in sexton diagnose",
 }
 
 

@@ -16,7 +16,7 @@ from sexton.cure.journal import STOPPED as STOPPED_EARLY
 from sexton.cure.journal import Run
 from sexton.cure.remedy import detail_lines
 from sexton.detect.growth import ENOUGH
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.model.plan import Plan
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration

@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sexton.detect.detectors.nic_resets import COUNTERS
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
+from sexton.series.steps import delta
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ethtool import Counters
 from sexton.sources.procfs import net_dev, pressure
@@ -158,8 +159,7 @@ def shares(before: Levels, after: Levels) -> dict[str, float]:
     span = after.mono_s - before.mono_s
     if span <= 0:
         return {}
-    return {
-        name: (value - before.pressure_us[name]) / 1e4 / span
-        for name, value in after.pressure_us.items()
-        if name in before.pressure_us
+    moved = {
+        name: delta(before.pressure_us.get(name), us) for name, us in after.pressure_us.items()
     }
+    return {name: each / 1e4 / span for name, each in moved.items() if each is not None}

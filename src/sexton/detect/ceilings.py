@@ -1,6 +1,6 @@
 """The two walls a growing number of memory cgroups runs into, and when.
 
-The *id wall*: memcg ids have 16 bits. Kernels before about 4.8 keep an id until the memcg is
+The *id wall*: memcg IDs have 16 bits. Kernels before about 4.8 keep an id until the memcg is
 released, later ones only while swap entries hold it; so the wall may not be there at all, and a
 node with more than 65,535 memory cgroups has proven that it is not.
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence
 from sexton.model.text import seconds
 
-ID_WALL = Threshold("id wall", 65_535, "memory cgroups", "memcg ids have 16 bits")
+ID_WALL = Threshold("id wall", 65_535, "memory cgroups", "memcg IDs have 16 bits")
 COST_WALL = Threshold(
     "cost wall", 5, "s of one core", "transmit watchdogs (ENA's 5 s) reset a NIC that waits longer"
 )
@@ -68,14 +68,14 @@ def _ids(total: int, pace: float | None) -> Evidence:
     else:
         value = f"{total:,} of {wall:,}{_when(wall - total, pace)}"
         wrong_if = (
-            "dying memcgs give back their ids, as kernels since about 4.8 do unless swap holds them"
+            "dying memcgs release their IDs, as kernels since about 4.8 do unless swap holds them"
         )
     return Evidence(
-        "id wall, if dying memcgs keep their ids",
+        "memcg ID limit (worst case)",
         value,
         f"< {wall:,}",
         "memory cgroups",
-        "/proc/cgroups, 16-bit ids",
+        "/proc/cgroups, 16-bit IDs",
         float(total),
         wrong_if,
         outlook=True,
@@ -89,7 +89,7 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     each = now / max(total, 1)
     wall = int(COST_WALL.value / each) if each > 0 else _IN_SIGHT + 1
     if bound:
-        value = f"not known: one read takes at most {seconds(now)}, too few cgroups were timed"
+        value = f"unknown: one read takes at most {seconds(now)}, too few cgroups were timed"
     elif now >= COST_WALL.value:
         value = f"reached: {seconds(now)} ({how}) for one read of {walk.file}"
     elif wall > _IN_SIGHT:
@@ -97,7 +97,7 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     else:
         value = f"{seconds(now)} ({how}) now, 5 s at {wall:,}{_when(wall - total, pace)}"
     return Evidence(
-        "CPU-cost wall, a walk of 5 s",
+        "time until a statistics read takes 5 s",
         value,
         "< 10 ms",
         "s of one core",

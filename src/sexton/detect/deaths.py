@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.detect.witness import remembered
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.window import Window

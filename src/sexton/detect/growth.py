@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 ENOUGH = Threshold(
-    "enough", 5, "deaths in the window", "fewer are chance, and no ground for a forecast"
+    "enough", 5, "deaths in the window", "fewer are chance and no basis for a forecast"
 )
 DRAIN = Threshold(
     "draining",
     2,
     "% fewer a second",
-    "a destroy backlog empties within a minute; nothing else frees zombies so fast by itself",
+    "a destroy backlog empties within a minute; nothing else frees zombies that fast",
 )
 
 

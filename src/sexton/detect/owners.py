@@ -34,10 +34,10 @@ from sexton.model.unit import Unit
 from sexton.model.window import Window
 
 TRACED = "traced: removed, not released"
-LISTED = "lru_gen lists them as offline"
+LISTED = "listed as offline by lru_gen"
 COUNTED = "cgroup.stat"
 LEDGER = "restart ledger"
-RESIDUAL = "bytes left by dead children"
+RESIDUAL = "residual bytes of removed children"
 #: How a source marks bytes that include some of the directory's own.
 UPPER_BOUND = "upper bound"
 
@@ -259,7 +259,7 @@ def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:
 def _earlier(window: Window) -> dict[str, CgroupResidual]:
     """The first reading that has rows, the last one aside.
 
-    An empty one may mean that so few were dying that nobody looked, and is nothing to compare with.
+    An empty one may mean that so few were dying that nobody looked, and is no control windows.
     """
     batches = window.batches(CgroupResidual) or ()
     rows = next((batch.rows for batch in batches[:-1] if batch.rows), ())

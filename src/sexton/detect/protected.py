@@ -12,23 +12,26 @@ _PROTECTED: tuple[tuple[str, str], ...] = (
         r"(snap\.)?(containerd|docker|crio|cri-o|podman|cri-docker|nerdctl|isulad)",
         "every container depends on it",
     ),
-    (r"(ssh|sshd|dropbear)(@|\.|$)", "nobody could log in any more"),
+    (r"(ssh|sshd|dropbear)(@|\.|$)", "nobody could log in"),
     (
         r"(NetworkManager|networking|network|systemd-(networkd|resolved)|wpa_supplicant|dhcpcd"
         r"|dhclient|cilium|calico|flannel|aws-vpc|netplan|firewalld|nftables|ip6?tables|bird|frr"
         r"|wicked|connman|iwd\.|ifup|ufw|openvswitch|ovs-|ovsdb-|ovn-|antrea|weave|kube-router"
         r"|wg-quick@|openvpn|tailscaled|nm-cloud-setup|policy-routes@)",
-        "the network would go",
+        "the network would go down",
     ),
     (
         r"(iscsi|open-iscsi|multipath|lvm2|mdmonitor|mdadm|nfs|rpcbind|ceph|gluster|zfs|drbd|nvme"
         r"|blk-availability|lustre|csi-|rpc-|autofs|amazon-efs|beegfs|gpfs|dm-event|vdo)",
-        "storage would go",
+        "storage would go away",
     ),
-    (r"(prometheus-)?node[-_]exporter", "the node would go dark"),
+    (r"(prometheus-)?node[-_]exporter", "monitoring would be lost"),
     (r"(systemd-|dbus|polkit|getty|serial-getty|user@|init\.)", "the system itself depends on it"),
     (r"(chrony|ntp|systemd-timesyncd)", "clocks would drift apart"),
-    (r"(amazon-ssm-agent|google-guest-agent|walinuxagent|cloud-init)", "the cloud's way in"),
+    (
+        r"(amazon-ssm-agent|google-guest-agent|walinuxagent|cloud-init)",
+        "the cloud's management agent",
+    ),
     (r"(nvidia-(persistenced|fabricmanager)|dcgm)", "jobs would lose their GPUs"),
 )
 _PATTERNS = tuple((re.compile(pattern), why) for pattern, why in _PROTECTED)

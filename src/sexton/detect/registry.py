@@ -1,15 +1,23 @@
-"""How a detector declares itself, and how they are all found and run.
+"""How a detector declares itself, and how all detectors are found and run.
 
-A detector is one module in `sexton.detect.detectors`. Its file's stem is its id, its docstring
-its page, and one function looks at a window::
+A detector is one module in `sexton.detect.detectors`. Its file's stem is its id (and its `NAME`),
+its docstring its page, and one function judges a window::
 
     LIMIT = Threshold("system time", 90, "% of a core", "why ninety")
 
-    @detector(needs=(CoreTimes,), thresholds=(LIMIT,))
+    @detector(
+        needs=(CoreTimes,),
+        thresholds=(LIMIT,),
+        title="saturated core",
+        lanes=("cores", "stacks"),
+        about=("core", "task"),
+        answers={"core": 1},
+    )
     def detect(window: Window) -> Finding: ...
 
-If a row type in `needs` was never read, the engine answers *unknown* by itself, with the reason
-and the remedy of the source that would have given it.
+Everything the rest of Sexton needs to know of a detector is an argument of this declaration (see
+`Detector`). If a row type in `needs` was never read, the registry answers *unknown*, with the
+reason and the remedy of the source that would have provided it.
 """
 
 from __future__ import annotations
@@ -17,35 +25,121 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import sexton.detect.detectors
-from sexton.detect.threshold import Threshold
 from sexton.detect.witness import witness
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.window import SourceState, Window
 
 Detect = Callable[[Window], Finding]
 _PACKAGE = "sexton.detect.detectors."
+#: The risk of a step that changes nothing.
+READS = "none: reads only"
 
 
-class Detector(NamedTuple):
-    """What the registry knows of a detector."""
+class Threshold(NamedTuple):
+    """A number that turns a verdict, its unit, and why it is that number and no other."""
+
+    name: str
+    value: float
+    unit: str
+    why: str
+
+    def __float__(self) -> float:
+        return self.value
+
+
+class Stage(IntEnum):
+    """When a piece of advice comes: stop the source, free what it left, look closer, prove."""
+
+    STOP = 1
+    FREE = 2
+    LOOK = 3
+    PROVE = 4
+
+
+class Advice(NamedTuple):
+    """What to do about a problem: the stage, and the steps for a finding in its window."""
+
+    stage: Stage
+    steps: Callable[[Finding, Window], Sequence[Step]]
+
+
+class Declaration(TypedDict):
+    """The arguments of `@detector`; `Detector` documents each of them."""
+
+    title: str
+    needs: NotRequired[tuple[type[Row], ...]]
+    thresholds: NotRequired[tuple[Threshold, ...]]
+    story: NotRequired[str]
+    lanes: NotRequired[tuple[str, ...]]
+    about: NotRequired[tuple[str, ...]]
+    answers: NotRequired[Mapping[str, int]]
+    essential: NotRequired[int]
+    ruled_out: NotRequired[Callable[[Window], str]]
+    advice: NotRequired[Advice]
+    mimics: NotRequired[str]
+    yields_to: NotRequired[str]
+    rises_with: NotRequired[str]
+    rises_if: NotRequired[Callable[[Finding], bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """A detector and everything it declares about itself."""
 
     id: str
     doc: str
-    needs: tuple[type[Row], ...]
-    thresholds: tuple[Threshold, ...]
     detect: Detect
+    #: A short noun phrase: "dying memory cgroups".
+    title: str
+    #: Row types without which the finding is *unknown*.
+    needs: tuple[type[Row], ...] = ()
+    thresholds: tuple[Threshold, ...] = ()
+    #: The heading of its step in the explorer's tour; the title where it has none.
+    story: str = ""
+    #: Explorer lanes that show it; its mark goes on the first.
+    lanes: tuple[str, ...] = ()
+    #: Kinds of entities that a finding names: "core", "task", "unit", "cgroup", "nic", ….
+    about: tuple[str, ...] = ()
+    #: Kinds of subjects of `sexton why` that it helps to answer, each with its rank. Rank 1 is
+    #: decisive: while it is unknown, so is the answer.
+    answers: Mapping[str, int] | None = None
+    #: Rank among the detectors without which a node is not called healthy; 0 for all others.
+    essential: int = 0
+    #: What to print on the RULED OUT line when it is absent; "" where its counters were not read.
+    ruled_out: Callable[[Window], str] | None = None
+    advice: Advice | None = None
+    #: The `NAME` of a symptom that this one looks like while there are no kernel stacks.
+    mimics: str = ""
+    #: The `NAME` of a detector that names the same problem more precisely and takes precedence.
+    yields_to: str = ""
+    #: A group of symptoms that often rise together without causing each other.
+    rises_with: str = ""
+    #: Which of its findings count for that group; all of them by default.
+    rises_if: Callable[[Finding], bool] | None = None
 
     @property
-    def title(self) -> str:
+    def headline(self) -> str:
         """The first line of its page."""
         return (self.doc.strip() or self.id).splitlines()[0]  # python -OO has no docstrings
+
+    @property
+    def heading(self) -> str:
+        """Its heading in the tour."""
+        return self.story or self.title[:1].upper() + self.title[1:]
+
+    @property
+    def lane(self) -> str:
+        """The lane its mark goes on; "" for none."""
+        return self.lanes[0] if self.lanes else ""
 
     def run(self, window: Window) -> Finding:
         """Its finding with the rows it read, or *unknown* where the window lacks what it needs."""
@@ -54,23 +148,22 @@ class Detector(NamedTuple):
             seen = witness(window)
             with seen.noting() as noted:
                 finding = self.detect(seen)
-            return replace(finding, rows=seen.rows(noted))
+            return replace(finding, rows=seen.rows(noted), essential=self.essential)
         states = list(dict.fromkeys(window.why_missing(kind) for kind in lacking))
-        return unknown(self.id, reason(states[0]), tuple(missing(state) for state in states))
+        found = unknown(self.id, reason(states[0]), tuple(missing(state) for state in states))
+        return replace(found, essential=self.essential)
 
 
 _found: dict[str, Detector] = {}
 
 
-def detector(
-    *, needs: tuple[type[Row], ...] = (), thresholds: tuple[Threshold, ...] = ()
-) -> Callable[[Detect], Detect]:
+def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
     """Register the decorated function under its module's stem."""
 
     def register(function: Detect) -> Detect:
         name = function.__module__.removeprefix(_PACKAGE)
         doc = sys.modules[function.__module__].__doc__ or ""
-        _found[name] = Detector(name, doc, needs, thresholds, function)
+        _found[name] = Detector(id=name, doc=doc, detect=function, **declared)
         return function
 
     return register
@@ -82,6 +175,35 @@ def all_detectors() -> tuple[Detector, ...]:
     for module in pkgutil.iter_modules(sexton.detect.detectors.__path__, _PACKAGE):
         importlib.import_module(module.name)
     return tuple(_found[name] for name in sorted(_found))
+
+
+def detector_of(name: str) -> Detector | None:
+    """The detector with this id, if there is one."""
+    all_detectors()
+    return _found.get(name)
+
+
+def title_of(name: str) -> str:
+    """A detector's title; a finding that no detector here made is called by its id.
+
+    >>> title_of("nic_resets"), title_of("odd_clock")
+    ('NIC resets', 'odd clock')
+    """
+    known = detector_of(name)
+    return known.title if known is not None else name.replace("_", " ")
+
+
+@cache
+def essentials() -> tuple[str, ...]:
+    """Ids of the detectors without which a node is not called healthy, the first in rank first."""
+    ranked = sorted((each.essential, each.id) for each in all_detectors() if each.essential)
+    return tuple(name for _, name in ranked)
+
+
+def answering(kind: str) -> tuple[str, ...]:
+    """Ids of the detectors that help to answer `sexton why` about such a thing, best first."""
+    known = (each for each in all_detectors() if each.answers and kind in each.answers)
+    return tuple(each.id for each in sorted(known, key=lambda each: (each.answers or {})[kind]))
 
 
 def run_all(window: Window) -> tuple[Finding, ...]:
@@ -111,8 +233,8 @@ def reason(state: SourceState) -> str:
         "denied": "not allowed",
         "malformed": "not understood",
         "timeout": "did not answer",
-        "skipped": "not read, it would have cost too much",
-        "failed": "failed in Sexton itself",
+        "skipped": "skipped, reading it costs too much",
+        "failed": "a bug in Sexton",
     }.get(state.state, state.state)
     path = state.path or state.id or "not recorded"
     if state.state == "absent" and state.detail:
@@ -123,11 +245,11 @@ def reason(state: SourceState) -> str:
 
 #: For sources that know of nothing better: an unknown without a remedy helps nobody.
 _REMEDIES = {
-    "absent": "sudo sexton diagnose  # on the node itself, with its /proc and /sys in sight",
+    "absent": "sudo sexton diagnose  # on the node itself, with access to its /proc and /sys",
     "denied": "sudo sexton diagnose",
-    "malformed": "sexton sources  # names it; if it should be understood, please report it",
-    "failed": "sexton sources  # names it; a bug of its own, please report it",
-    "timeout": "sexton sources  # asks again; a file that blocks is worth a look of its own",
+    "malformed": "sexton sources  # shows the line; please report it",
+    "failed": "sexton sources  # shows the error; please report it",
+    "timeout": "sexton sources  # tries again; find out why the file blocks",
 }
 
 

@@ -1,12 +1,13 @@
-"""Kernel stacks of certain cores in certain seconds, where stacks were taken at all."""
+"""Kernel stacks of certain cores in certain seconds, and the cgroups of the processes in them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from sexton.model.stack import StackCount
+from sexton.model.task import ProcessCgroup
 from sexton.model.window import Window
 
 #: A stack belongs to a whole second: so much earlier or later it still counts.
@@ -117,3 +118,17 @@ def thread_name(pid: int, tid: int, comm: str) -> str:
     ('kubelet[2113/2140]', 'dd[7]')
     """
     return f"{comm}[{pid}]" if pid == tid else f"{comm}[{pid}/{tid}]"
+
+
+def cgroups_of(window: Window, pids: Iterable[int], mono_s: float) -> tuple[str, ...]:
+    """Their cgroups by the last reading before that moment, else by the first after it.
+
+    No other is asked: a pid may be another process by then.
+    """
+    batches = window.between(ProcessCgroup, mono_s, mono_s)
+    before = [batch for batch in batches if batch.mono_s <= mono_s][-1:]
+    after = [batch for batch in batches if batch.mono_s > mono_s][:1]
+    known: dict[int, str] = {}
+    for batch in (*after, *before):
+        known |= {row.pid: row.path for row in batch.rows}
+    return tuple(dict.fromkeys(known[pid] for pid in pids if pid in known and known[pid] != "/"))

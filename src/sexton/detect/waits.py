@@ -1,36 +1,51 @@
-"""Waits of the network's softirqs that the probe measured, and where it watched.
+"""Waits of a NIC queue's poll: measured by the probe, reported by the driver, or inferred.
 
-The probe tells per core how long the longest wait was that ended since the reading before, and how
-long one has been under way. A long wait is seen by several readings: first under way, and longer
-each time, then ended; here it becomes one. Where the probe watched it knows better than any
-inference from counters: a core that polled nothing, and where nothing waited, starved nobody.
+**Measured.** The probe reports per core the longest wait that ended since the previous reading, and
+how long one has been in progress. Several readings see one long wait: first in progress and longer
+each time, then ended; here it becomes one. Where the probe was running it beats any inference from
+counters: a core that polled nothing while nothing waited starved nobody.
+
+**Reported.** Lines of the driver in the kernel log.
+
+**Inferred.** `/proc/softirqs` counts the runs of NET_RX per core. A core that serves a queue,
+spends whole steps in system time and does not run NET_RX once in them has not polled that queue. A
+queue without packets looks the same, so a silence counts as starving only if something requested a
+poll: the queue's interrupt fired meanwhile, or the core otherwise polls so often, while the
+interface's traffic goes on, that chance is excluded. For any other silence only the probe can tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from sexton.detect.threshold import Threshold
+from sexton.detect import kernel_log, nics
+from sexton.detect.kernel_log import DAY_S, Line
+from sexton.detect.registry import Threshold
+from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.finding import Evidence
+from sexton.model.net import NetDevice, NicQueue
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Key, Window
+from sexton.series.cores import CoreSeries, core_series
+from sexton.series.rates import F32, F64, Run, Steps, runs, steps_of, totals
+from sexton.series.steps import Step, delta, steps
 
 _FIELDS = ("longest_us", "pending_us")
 
 WAIT = Threshold(
-    "wait", 1, "s without a poll", "a busy core polls within 10 ms; a second is no queueing"
+    "wait", 1, "s without a poll", "a busy core polls within 10 ms; a second is not queueing"
 )
 GRAVE = Threshold(
     "grave wait", 5, "s without a poll", "ENA and the kernel reset a device after 5 s"
 )
 SOURCE = "bpf(2): softirq_raise, softirq_entry"
 _NORMAL = "< 10 ms"
-_PAUSED = "the machine itself stood still meanwhile (a paused or overbooked virtual machine)"
+_PAUSED = "the whole machine was paused (an overcommitted hypervisor)"
 
 
 class MeasuredWait(NamedTuple):
@@ -201,3 +216,213 @@ def of_no_wait(window: Window, watched: Watch) -> Evidence:
         0.0 if longest is None else longest.seconds,
         "NAPI polls in threads here, or by busy polling: those raise no softirq",
     )
+
+
+class ToldWait(NamedTuple):
+    """One log line about a queue that NAPI did not serve."""
+
+    line: Line
+    nic: str | None
+    seconds: float
+    scheduled: int | None
+
+    @property
+    def queue(self) -> int | None:
+        return self.line.number("queue")
+
+    @property
+    def is_recent(self) -> bool:
+        return self.line.age_s is None or self.line.age_s <= DAY_S
+
+
+def told_waits(window: Window) -> list[ToldWait]:
+    """Every wait told of, in the log's order."""
+    lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
+    name = nics.namer(window, lines)
+    found: list[ToldWait] = []
+    for line in lines:
+        napi_us = line.number("napi_us")
+        if napi_us is not None:
+            found.append(ToldWait(line, name(line), napi_us / 1e6, line.number("napi_scheduled")))
+        elif line.text("reason") == "SUSPECTED_POLL_STARVATION" and not _follows(line, found):
+            # The driver says so only past its limit; how long in all was in a line now gone.
+            found.append(ToldWait(line, name(line), GRAVE.value, 1))
+    # Some formats say whether NAPI was scheduled, others of the same stall do not.
+    told = {(each.nic, each.queue): each.scheduled for each in found if each.scheduled is not None}
+    return [
+        ToldWait(each.line, each.nic, each.seconds, told.get((each.nic, each.queue)))
+        if each.scheduled is None
+        else each
+        for each in found
+    ]
+
+
+def _follows(line: Line, found: Sequence[ToldWait]) -> bool:
+    """Is it the second sentence about a wait that was just told of?"""
+    if not found or found[-1].seconds < WAIT.value:
+        return False
+    before = found[-1].line.age_s
+    return before is None or line.age_s is None or before - line.age_s <= WAIT.value
+
+
+#: NET_RX runs that the rest of this window promises at the least; fewer may be chance.
+_EXPECTED = 100.0
+#: The same from its average since boot: below it nobody would have expected a poll at all.
+_IMAGINABLE = 10.0
+
+
+class Silence(NamedTuple):
+    """One core without a poll from `start` to `end` (monotonic seconds), in the kernel meanwhile.
+
+    `interrupts` is how often its queues' interrupts fired inside that time, `packets` what their
+    interfaces received through other cores, `expected` how many polls the rest of the window
+    promises at the least and `imaginable` how many the average since boot.
+    """
+
+    core: int
+    start: float
+    end: float
+    interrupts: int
+    packets: int
+    expected: float
+    imaginable: float
+    queues: tuple[NicQueue, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def is_starved(self) -> bool:
+        """Did something ask for the poll that did not come?"""
+        return self.interrupts > 0 or (self.expected >= _EXPECTED and self.packets > 0)
+
+
+def can_tell(window: Window) -> bool:
+    """Was everything read that a silence is made of?"""
+    edges = [window.bounds_of(kind) for kind in (CoreTimes, SoftirqCount)]
+    twice = all(each is not None and each[1] > each[0] for each in edges)
+    return twice and window.read(NicQueue)
+
+
+def silences(window: Window, share_percent: float) -> list[Silence]:
+    """Where a queue's core was silent and might have been asked, the longest first."""
+    served = nics.serving_cores(window)
+    series = core_series(window)
+    if not served or series is None or not can_tell(window):
+        return []
+    polls = steps_of(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
+    found: list[Silence] = []
+    for row, thing in enumerate(polls.things):
+        core = cast("int", thing[0])
+        ran = polls.moved["net_rx"][row]
+        silent = (ran == 0) & (_system(series, core, polls) >= share_percent)
+        for run in runs(polls, silent[None]):
+            made = _silence(window, (core, served[core]), run, polls, ran)
+            if made.is_starved or made.imaginable >= _IMAGINABLE:
+                found.append(made)
+    return sorted(found, key=lambda each: -each.seconds)
+
+
+def _silence(
+    window: Window, served: tuple[int, tuple[NicQueue, ...]], run: Run, polls: Steps, ran: F64
+) -> Silence:
+    core, queues = served
+    start, end = run.start, run.end
+    before = window.between(SoftirqCount, start, start)[:1]
+    counted = next((row.net_rx or 0 for each in before for row in each.rows if row.cpu == core), 0)
+    outside = (polls.end <= start) | (polls.start >= end)
+    rates = np.nan_to_num(ran[outside]) / polls.seconds[outside]
+    return Silence(
+        core=core,
+        start=start,
+        end=end,
+        interrupts=_interrupts(window, core, queues, run),
+        packets=_packets(window, {row.nic for row in queues}, run),
+        # The fewest and not the average, since traffic comes in bursts; two steps at the least.
+        expected=float(rates.min()) * (end - start) if len(rates) > 1 else 0.0,
+        imaginable=counted / max(start, 1.0) * (end - start),
+        queues=queues,
+    )
+
+
+def _system(series: CoreSeries, core: int, polls: Steps) -> F64:
+    """System time of a core in each step of another table, in per cent of what it was given.
+
+    The two files are read a moment apart: each of the core's steps counts by its overlap.
+    """
+    if core not in series.cores:
+        return np.zeros(len(polls.end))
+    row = series.cores.index(core)
+    spent, given = (
+        _accumulated(series, np.nan_to_num(each[row]), polls)
+        for each in (series.system, series.given)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: F64 = np.nan_to_num(100 * spent / given)
+    return share
+
+
+def _accumulated(series: CoreSeries, seconds: F32, polls: Steps) -> F64:
+    """Seconds of the core's steps that fall into each step of the other table."""
+    edges = np.concatenate([series.start, series.end])
+    sums = np.concatenate([np.cumsum(seconds) - seconds, np.cumsum(seconds)])
+    order = np.argsort(edges, kind="stable")
+    before, after = (
+        np.interp(each, edges[order], sums[order]) for each in (polls.start, polls.end)
+    )
+    made: F64 = after - before
+    return made
+
+
+def _interrupts(window: Window, core: int, queues: Sequence[NicQueue], run: Run) -> int:
+    """How often the queues' interrupts fired on the core inside the silence."""
+    irqs = {str(row.irq) for row in queues}
+    total = 0
+    read = window.between(Interrupt, run.start, run.end)
+    for irq, step in steps(read, lambda row: row.irq):
+        before, after = step.before, step.after
+        if irq in irqs and before.cpus == after.cpus and _is_inside(step, run):
+            counts = zip(after.cpus, before.counts, after.counts, strict=False)
+            total += sum(delta(was, now) or 0 for cpu, was, now in counts if cpu == core)
+    return total
+
+
+def _packets(window: Window, names: Collection[str], run: Run) -> int:
+    """Packets that these interfaces received inside the silence."""
+    read = window.between(NetDevice, run.start, run.end)
+    return sum(
+        step.delta("rx_packets") or 0
+        for name, step in steps(read, lambda row: row.name)
+        if name in names and _is_inside(step, run)
+    )
+
+
+def _is_inside(step: Step[Any], run: Run) -> bool:
+    """Wholly: a step that begins before the silence may hold an interrupt whose poll came in
+    time, since the files are read a moment apart."""
+    return step.start_mono >= run.start and step.end_mono <= run.end
+
+
+def backlog(window: Window) -> Iterator[Evidence]:
+    """Drops and cut-short polls of the queues' cores: shown, and no sign of starving."""
+    cores = nics.serving_cores(window)
+    read = window.columns(
+        SoftnetCpu, ("dropped", "time_squeeze"), lambda key: not cores or key[0] in cores
+    )
+    moved = totals(read)
+    for field, what, normal in (
+        ("dropped", "packets dropped from the backlog", "0"),
+        ("time_squeeze", "polls cut short (busy, not starved)", "a few a second"),
+    ):
+        total = int(sum(each[field] for each in moved.values()))
+        if moved and (total or field == "dropped"):
+            yield Evidence(
+                what,
+                f"{total:,}",
+                normal,
+                f"in {duration(window.seconds)}",
+                "/proc/net/softnet_stat",
+                total,
+                "another window would show other traffic",
+            )

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
+from sexton.detect.detectors import job_deaths
+from sexton.detect.registry import detector_of
 from sexton.detect.witness import witness
 from sexton.explain.registry import all_rules
 from sexton.explain.weigh import by_stacks, standing, weigh
@@ -57,14 +59,15 @@ def _ranked(chains: Iterable[Chain]) -> Iterator[Chain]:
 
 
 def _rank(chain: Chain) -> tuple[int, bool, int, int, bool, str]:
-    """Of two that explain as much, as surely, the one that begins with somebody to talk to: a unit
-    that restarts makes cgroups come and go, and never the other way round."""
+    """Of two that explain as much, as surely, the one that begins with the more precise finding: a
+    unit that restarts makes cgroups come and go, and never the other way round."""
+    root = detector_of(chain.root)
     return (
         -_sure(chain),
         _is_doubtful(chain),
         -len(chain.links),
         -chain.strength.rank,
-        chain.root == "cgroup_churn",
+        root is not None and bool(root.yields_to),
         chain.root,
     )
 
@@ -102,7 +105,7 @@ def unexplained(
 
 
 def _is_marked(finding: Finding) -> bool:
-    return finding.id == "job_deaths" and finding.verdict is Verdict.PRESENT
+    return finding.id == job_deaths.NAME and finding.verdict is Verdict.PRESENT
 
 
 def _paths(path: tuple[Link, ...], links: Sequence[Link]) -> Iterator[tuple[Link, ...]]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from sexton.detect.registry import run_all
+from collections.abc import Iterable
+
+from sexton.detect.registry import all_detectors, run_all
 from sexton.detect.witness import witness
 from sexton.explain.advice import advise
-from sexton.explain.against import look_alikes
 from sexton.explain.chains import find_chains, find_links, unexplained
-from sexton.explain.coincidences import coincide
 from sexton.explain.story import tell
-from sexton.explain.weigh import contests
+from sexton.explain.weigh import coincide, contests
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.diagnosis import Cost, Diagnosis
 from sexton.model.finding import Finding, Verdict
 from sexton.model.net import Nic
 from sexton.model.text import printable
 from sexton.model.window import Window
+
+_ABSENT = (Verdict.ABSENT, Verdict.NOT_APPLICABLE)
 
 
 def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
@@ -34,7 +36,7 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         findings=findings,
         chains=chains,
         unexplained=left,
-        against=look_alikes(window, {each.id for each in findings if _is_there(each)}),
+        against=ruled_out(findings, window),
         plan=advise(findings, window, links),
         sources=tuple(window.states[name] for name in sorted(window.states)),
         nics=_nics(window),
@@ -46,8 +48,16 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
     )
 
 
-def _is_there(finding: Finding) -> bool:
-    return finding.verdict is Verdict.PRESENT
+def ruled_out(findings: Iterable[Finding], window: Window) -> tuple[str, ...]:
+    """Other causes of the same symptoms that are absent, each by its own counters over the window.
+
+    A cause whose counters moved, but not enough to be a finding, is listed with what they moved by.
+    """
+    absent = {each.id for each in findings if each.verdict in _ABSENT}
+    phrases = (
+        each.ruled_out(window) for each in all_detectors() if each.ruled_out and each.id in absent
+    )
+    return tuple(each for each in phrases if each)
 
 
 def _nics(window: Window) -> tuple[str, ...]:

@@ -1,11 +1,17 @@
-"""When the thing that was asked about did what it is asked about for.
+"""Times at which the queried event occurred.
 
-An interface: when it was reset. A core: when it was held in the kernel, or the kernel called it
-locked up; the moment is the *end* of the hold, so that the seconds before it are the seconds in
-which it was held. A function: likewise, when a core was caught in it. A unit: when its main process
-ended. A cgroup: when one died there. A job: when somebody marked its death. A moment is itself;
-where it was said to the minute and something happened in that minute, then that. Everything else:
-when its findings ended.
+An interface: when it was reset. A core: when it was held in the kernel, or the kernel reported a
+lockup; the moment is the *end* of the hold, so the seconds before it are those in which it was
+held. A function: likewise, when a core was caught in it. A unit: when its main process ended. A
+cgroup: when one died there. A job: when its death was marked. A moment is itself; if it was given
+to the minute and something happened in that minute, then that. Everything else: when its findings
+ended.
+
+**Loops.** A unit that ends every ten seconds is not one episode, and there is no quiet half minute
+between its ends to compare with. So a loop is compared with itself: the last quarter before each
+end with as many seconds half way between two ends. Each end is then an event of its own. What goes
+on throughout the loop is in both and is not found; that is what links are for. A loop so fast that
+a quarter of its gap holds fewer than two readings is treated as one episode.
 """
 
 from __future__ import annotations
@@ -14,17 +20,20 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors import nic_resets, soft_lockups
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.kernel_log import Line
+from sexton.detect.spread import median
+from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
 from sexton.model.finding import Finding
 from sexton.model.recorder import Mark
 from sexton.model.stack import StackCount
-from sexton.model.text import printable, shorten
+from sexton.model.text import printable, seconds, shorten
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
@@ -58,14 +67,14 @@ def occasions(
     }.get(subject.kind, ("", "", _nothing))
     moments = _inside(window, known or found(subject, window))
     if moments and subject.kind == "unit" and (more := _restarted(subject, window)) > len(moments):
-        note = f"{more:,} restarts were counted; only of these was an end read"
+        note = f"{more:,} restarts were counted; end times are known only for these"
         return Occasions(one, many, moments, note, partial=True)
     if moments:
         return Occasions(one, many, moments)
     told = _inside(window, (window.mono(end) for end in _ends_of(window, findings)))
     if told:
         words = f"finding about {subject.words}", f"findings about {subject.words}"
-        return Occasions(*words, told, "taken at the end of what was found")
+        return Occasions(*words, told, "taken at the end of the finding")
     return Occasions(one or f"finding about {subject.words}", many, ())
 
 
@@ -214,3 +223,42 @@ def _moment(subject: Subject, window: Window) -> Occasions:
         note = f"the second of {subject.name} in which {shorten(what, 80)}"
         return Occasions("moment", "moments", (Moment(mono, window.wall(mono)),), note)
     return Occasions("moment", "moments", (Moment(start, subject.wall_s or 0.0),))
+
+
+#: Readings are a second apart, and a rate needs two steps to be one.
+_LEAST_BEFORE_S = 2.0
+#: By the clock: most gaps differ from the middle one by less than this part of it. Windows before a
+#: moment and half way to the next are an eighth of a gap apart.
+_EVEN = 1 / 8
+_MOST = 3 / 4
+
+
+class Loop(NamedTuple):
+    """How a loop is compared, and what its reader should know of that."""
+
+    plan: Plan
+    note: str
+
+
+def loop_of(moments: Sequence[float]) -> Loop | None:
+    """`None` where they are too few, too far apart, too irregular or too quick for it.
+
+    >>> loop_of([10.0 * n for n in range(9)]).plan.before_s
+    2.5
+    >>> loop_of([60.0 * n for n in range(9)]) is loop_of([0.5 * n for n in range(9)]) is None
+    True
+    """
+    gaps = [after - before for before, after in pairwise(sorted(moments))]
+    if len(moments) < LEAST_EVENTS:
+        return None
+    gap = median(gaps)
+    even = sum(abs(each - gap) <= _EVEN * gap for each in gaps)
+    apart = 1.5 * Plan().before_s  # as far apart each is an episode by itself
+    if gap > apart or gap / 4 < _LEAST_BEFORE_S or even < _MOST * len(gaps):
+        return None
+    plan = Plan(before_s=gap / 4, short_s=gap / 8, quiet_s=gap / 8, step_s=gap / 2, closer=False)
+    note = (
+        f"a loop, every {seconds(gap)}: the last {seconds(gap / 4)} before each time are compared"
+        " with the middle of the gaps"
+    )
+    return Loop(plan, note)

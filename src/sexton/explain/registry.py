@@ -4,16 +4,17 @@ A link is one module in `sexton.explain.links`, named as a sentence: cause, verb
 docstring holds the written rule by which it is *proven*, *likely* or *possible*::
 
     @link(
-        cause="crash_looping_unit",
-        effect="zombie_memcgs",
-        told="each restart leaves a dead memory cgroup behind",
+        cause=crash_looping_unit.NAME,
+        effect=zombie_memcgs.NAME,
+        told="each restart leaves a dying memory cgroup behind",
         proof="a trace of its deaths (sudo sexton zombies --watch)",
     )
     def join(cause: Finding, effect: Finding, window: Window) -> Link | None: ...
 
 A link needs something both findings share (the same core, unit, queue) and the right order in
 time; `None` says that they have nothing to do with each other. `told` is how a person would tell
-it, and `proof` what would make it *proven* where it is not.
+it, and `proof` what would make it *proven* where it is not. `advice` are steps that stop the cause,
+where the link knows more of it than the cause's own detector.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -29,10 +30,12 @@ from typing import NamedTuple
 import sexton.explain.links
 from sexton.detect.witness import witness
 from sexton.model.chain import Link
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
 Join = Callable[[Finding, Finding, Window], Link | None]
+Advise = Callable[[Window], Sequence[Step]]
 _PACKAGE = "sexton.explain.links."
 
 
@@ -46,6 +49,7 @@ class Rule(NamedTuple):
     doc: str
     told: str
     proof: str
+    advice: Advise | None = None
 
     def run(self, cause: Finding, effect: Finding, window: Window) -> Link | None:
         """The link, with the rows it was judged by: its own, else those of what it joins."""
@@ -62,13 +66,15 @@ class Rule(NamedTuple):
 _found: dict[str, Rule] = {}
 
 
-def link(*, cause: str, effect: str, told: str, proof: str) -> Callable[[Join], Join]:
+def link(
+    *, cause: str, effect: str, told: str, proof: str, advice: Advise | None = None
+) -> Callable[[Join], Join]:
     """Register the decorated function under its module's stem."""
 
     def register(join: Join) -> Join:
         name = join.__module__.removeprefix(_PACKAGE)
         doc = sys.modules[join.__module__].__doc__ or ""
-        _found[name] = Rule(name, cause, effect, join, doc, told, proof)
+        _found[name] = Rule(name, cause, effect, join, doc, told, proof, advice)
         return join
 
     return register

@@ -1,7 +1,7 @@
-"""The best chain as a person would tell it: one sentence for each link, with the time of day.
+"""The best chain as a timeline: one sentence for each link, with the time of day.
 
-Each sentence says when, how sure it is, what led to what, and what was seen. The last ones say what
-was not seen and would have proved more.
+Each sentence says when, what led to what, how sure that is, and what was seen. The last ones say
+what was not seen and would have proved more.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from sexton.detect.detectors import job_deaths, nic_resets, tcp_loss
 from sexton.explain.moments import clock, day, marks, resets
 from sexton.explain.registry import rule_of
 from sexton.explain.weigh import by_stacks
@@ -17,22 +18,16 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.text import printable, seconds, shorten
 from sexton.model.window import Window
 
-#: Before the sentence, and after its first half.
-_SURE = {
-    Strength.PROVEN: ("", ", which is proven"),
-    Strength.LIKELY: ("most likely ", ""),
-    Strength.POSSIBLE: ("perhaps ", ""),
-}
 #: A clause of a summary goes on in brackets; a second one is added where the first is short.
 _CLAUSE = re.compile(r"(?:\([^()]*\)|[^(,;:]|[,:](?! ))+")
 _SHORT = 44
 _LONG = 110
 #: A finding that lasts through the window, give or take, has no moment worth a clock.
 _EDGE_S = 1.5
-#: Where they were taken they have said what they can.
+#: Where stacks were taken there is nothing more to prove by them.
 _STACKS = "--stacks"
-#: The chain comes as far as the network, and nobody told of a job.
-_JOB_NEXT = ("nic_resets", "tcp_loss")
+#: The chain ends at the network, and no job's death was marked.
+_JOB_NEXT = (nic_resets.NAME, tcp_loss.NAME)
 
 
 def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
@@ -67,16 +62,15 @@ def _beginning(root: Finding, window: Window) -> str:
 
 
 def _step(link: Link, seen: str, when: str) -> str:
-    before, after = _SURE[link.strength]
     rule = rule_of(link.id)
     told = rule.told if rule is not None and rule.told else link.sentence
-    sentence = f"{before}{told}{after}: {seen}."
+    sentence = f"{told} ({link.strength}): {seen}."
     return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
 
 
 def _moment(finding: Finding, window: Window, before: float | None) -> float | None:
     """When it began; of what happened more than once, the time that follows what is told before."""
-    every = {"nic_resets": resets, "job_deaths": marks}.get(finding.id)
+    every = {nic_resets.NAME: resets, job_deaths.NAME: marks}.get(finding.id)
     if every is None or before is None:
         return finding.start
     later = [each for each in every(finding, window) if each >= before]
@@ -97,8 +91,8 @@ def _when(finding: Finding, start: float | None, window: Window) -> str:
 def short(summary: str) -> str:
     """The beginning of a summary: its first clause, or two short ones.
 
-    >>> short("68,441 dead (dying) memory cgroups (not zombie processes), 240 live, about 6")
-    '68,441 dead (dying) memory cgroups (not zombie processes)'
+    >>> short("68,441 dying memory cgroups (not zombie processes), 240 live, about 6")
+    '68,441 dying memory cgroups (not zombie processes)'
     >>> short("eth0 was reset once, queue 5 on core 5: its poll was starved")
     'eth0 was reset once, queue 5 on core 5'
     """
@@ -119,7 +113,7 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
         if rule is not None and rule.proof and not (_STACKS in rule.proof and by_stacks(link))
     )
     if proofs:
-        yield f"Not seen, and would prove more: {'; '.join(proofs)}."
-    job = findings.get("job_deaths")
+        yield f"Not seen; would prove more: {'; '.join(proofs)}."
+    job = findings.get(job_deaths.NAME)
     if chain.symptom in _JOB_NEXT and (job is None or job.verdict is Verdict.NOT_APPLICABLE):
-        yield "Whether a job died of it nobody has told (sexton recording mark)."
+        yield "Whether a job died is unknown (sexton recording mark)."

@@ -1,15 +1,17 @@
-"""Rivals weighed side by side: which cause of a symptom holds, and what the others have left.
+"""Competing causes weighed against each other, and symptoms that only coincide.
 
-Each link is judged by its own rule, which sees two findings. What only shows when all are seen
+Each link is judged by its own rule, which sees two findings. What shows only when all are seen
 together is decided here:
 
-- **Twins.** Two rules may join the same two findings; the stronger one speaks, of equals the later
-  by name (a timer tells more than churn).
-- **Look-alikes.** What held a core is *likely* without stacks only if every other cause was looked
-  for and is not there. One that is there in the same seconds (a problem, or about the same
+- **Duplicates.** Two rules may link the same two findings; the stronger one wins, of equals the
+  later by name (a timer says more than churn).
+- **Look-alikes.** Without stacks, what held a core is *likely* only if every other cause was
+  checked and is absent. One that is present in the same seconds (a problem, or about the same
   process), or could not be judged, leaves it *possible*.
-- **Places.** A *possible* cause gives way where a stronger one explains the same symptom. It stays
-  in the contest, with what speaks for and against it, and out of the chain.
+- **Chains.** A *possible* cause gives way if a stronger one explains the same symptom. It stays
+  among the competing causes, with the evidence for and against it, and out of the chain.
+- **Coincidences.** Direct reclaim, major page faults, CPU throttling and memory pressure rise
+  together on many busy nodes. They are reported as a coincidence until kernel stacks prove a link.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from sexton.detect.registry import all_detectors, detector_of, title_of
 from sexton.explain.held import SLACK_S
-from sexton.explain.moments import together
-from sexton.model.chain import Chain, Contest, Link, Rival, Strength
+from sexton.explain.moments import clock, together
+from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
 from sexton.model.finding import Finding, Verdict
 
-#: Other causes of one symptom that a link without stacks cannot see for itself; each has counters
-#: of its own, so that it can be told absent.
-LOOK_ALIKES: Mapping[str, tuple[str, ...]] = {
-    "saturated_core": ("direct_reclaim", "page_fault_storm", "softirq_flood"),
-}
+
+def look_alikes(symptom: str) -> tuple[str, ...]:
+    """Other causes of a symptom that look the same while there are no kernel stacks; each has
+    counters of its own, so it can be ruled out."""
+    return tuple(each.id for each in all_detectors() if each.mimics == symptom)
 
 
 def weigh(links: Iterable[Link], findings: Mapping[str, Finding]) -> tuple[Link, ...]:
@@ -42,20 +45,21 @@ def weigh(links: Iterable[Link], findings: Mapping[str, Finding]) -> tuple[Link,
 
 
 def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
-    if link.strength is not Strength.LIKELY or link.cause in LOOK_ALIKES.get(link.effect, ()):
+    others = look_alikes(link.effect)
+    if link.strength is not Strength.LIKELY or link.cause in others:
         return link
     if by_stacks(link):
         return link  # they have told the look-alikes apart
     doubts = []
-    for name in LOOK_ALIKES.get(link.effect, ()):
+    for name in others:
         other = findings.get(name)
-        words = name.replace("_", " ")
+        words = title_of(name)
         if other is None:
             continue
         if other.verdict is Verdict.UNKNOWN:
-            doubts.append(f"{words} could not be judged, and looks the same without stacks")
+            doubts.append(f"{words} could not be judged and looks the same without stacks")
         elif _might_be(other, findings[link.effect]):
-            doubts.append(f"{words} was there in the same seconds")
+            doubts.append(f"{words} was present in the same seconds")
     if not doubts:
         return link
     return replace(link, strength=Strength.POSSIBLE, against=(*link.against, *doubts))
@@ -136,3 +140,54 @@ def _chosen(symptom: str, chains: Iterable[Chain]) -> str:
 
 def _rival(link: Link, chosen: str) -> Rival:
     return Rival(link.cause, link.strength, link.id == chosen, link.sentence, link.against)
+
+
+def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coincidence, ...]:
+    """One for each group that rises together and that stacks do not join."""
+    present = [each for each in findings if each.verdict is Verdict.PRESENT and _rises(each)]
+    present.sort(key=lambda each: each.id)
+    groups: list[list[Finding]] = []
+    for finding in present:
+        touching = [group for group in groups if _touches(finding, group)]
+        merged = [*(each for group in touching for each in group), finding]
+        groups = [group for group in groups if group not in touching] + [merged]
+    return tuple(_told(group) for group in groups if _unjoined(group, links) > 1)
+
+
+def _rises(finding: Finding) -> bool:
+    detector = detector_of(finding.id)
+    if detector is None or not detector.rises_with:
+        return False
+    return detector.rises_if is None or detector.rises_if(finding)
+
+
+def _group(finding: Finding) -> str:
+    detector = detector_of(finding.id)
+    return "" if detector is None else detector.rises_with
+
+
+def _touches(finding: Finding, group: Iterable[Finding]) -> bool:
+    return any(
+        _group(finding) == _group(each) and together(finding, each, SLACK_S) for each in group
+    )
+
+
+def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
+    """Parts of a group that no proven link joins to another part of it."""
+    part = {each.id: each.id for each in group}
+    for link in links:
+        if link.strength is Strength.PROVEN and link.cause in part and link.effect in part:
+            old, new = part[link.effect], part[link.cause]
+            part = {name: new if home == old else home for name, home in part.items()}
+    return len(set(part.values()))
+
+
+def _told(group: Sequence[Finding]) -> Coincidence:
+    names = [title_of(each.id) for each in group]
+    words = f"{', '.join(names[:-1])} and {names[-1]}"
+    start = max(each.start for each in group if each.start is not None)
+    return Coincidence(
+        tuple(each.id for each in group),
+        f"{words} rose together at {clock(start)} UTC; nothing shows that one causes another",
+        "kernel stacks of those seconds (--stacks) that show one inside the other",
+    )

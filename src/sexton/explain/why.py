@@ -1,43 +1,33 @@
-"""A diagnosis seen from one thing: what concerns it, and the chains through it.
+"""A diagnosis seen from one thing: the findings about it, and the chains through it.
 
-A chain through a core stays one through *that* core: where a link joins two findings by another
-core alone, the chain is cut there. A link that names nothing of the asked kind (a walk over dead
-cgroups has no interface) holds for all of it.
+A chain through a core stays one through *that* core: if a link joins two findings only by another
+core, the chain is cut there. A link that names nothing of the queried kind (a walk over dying
+cgroups names no interface) holds for all of them.
 
-A finding concerns a moment if it was there within a minute of it; one without a time, or one that
-lasted through the whole window, was.
+A finding is about a moment if it was present within a minute of it; one without a time, or one that
+lasted through the whole window, counts as present.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
+from sexton.errors import CommandError
 from sexton.explain.held import MUCH
 from sexton.explain.occasions import occasions
 from sexton.explain.story import tell
-from sexton.explain.subject import concerns, is_named
+from sexton.explain.subject import Names, candidates, concerns, is_named, names_of, nearest
 from sexton.model.chain import Chain, Link
-from sexton.model.diagnosis import ESSENTIAL, Diagnosis
+from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Missing, Verdict
-from sexton.model.text import printable
+from sexton.model.text import printable, shorten
 from sexton.model.why import Subject, Why
 from sexton.model.window import Window
 
 #: How near to a moment something must have been.
 NEAR_S = 60.0
-#: Which findings would tell of a thing, by its kind; without the first there is no answer.
-QUESTIONS: Mapping[str, tuple[str, ...]] = {
-    "core": ("saturated_core", "soft_lockups", "softirq_flood", "rstat_contention"),
-    "task": ("saturated_core", "soft_lockups", "direct_reclaim", "page_fault_storm"),
-    "nic": ("nic_resets", "starved_napi"),
-    "queue": ("nic_resets", "starved_napi"),
-    "irq": ("nic_resets", "starved_napi"),
-    "unit": ("crash_looping_unit", "cgroup_churn", "zombie_memcgs", "quota_throttling"),
-    "cgroup": ("zombie_memcgs", "cgroup_churn", "leaked_scopes", "quota_throttling"),
-    "job": ("job_deaths", "tcp_loss", "nic_resets"),
-    "function": ("saturated_core", "soft_lockups"),
-}
 
 
 def answer(
@@ -65,7 +55,7 @@ def answer(
         diagnosis=diagnosis,
         findings=names,
         asked=asked,
-        decisive=ESSENTIAL if subject.kind == "moment" else asked[:1],
+        decisive=essentials() if subject.kind == "moment" else asked[:1],
         chains=chains,
         story=tell(chains[0], diagnosis.by_id, window) if chains else (),
         contests=tuple(each for each in diagnosis.contests if each.symptom in told),
@@ -168,8 +158,8 @@ def _asked(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
         return (subject.name,)
     known = diagnosis.by_id
     if subject.kind == "moment":
-        return (*ESSENTIAL, *(name for name in known if name not in ESSENTIAL))
-    first, *rest = QUESTIONS[subject.kind]
+        return (*essentials(), *(name for name in known if name not in essentials()))
+    first, *rest = answering(subject.kind)
     return (first, *(name for name in rest if name in known))
 
 
@@ -185,3 +175,30 @@ def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
             if lack.what not in seen:
                 seen.add(lack.what)
                 yield lack
+
+
+def explain(what: str | Subject, diagnosis: Diagnosis, window: Window) -> Why:
+    """Of a name or of a subject that is known; `CommandError` where nothing is called so."""
+    if isinstance(what, Subject):
+        return answer(what, diagnosis, window)
+    names = names_of(window, diagnosis.findings)
+    meant = likeliest(candidates(what, names), diagnosis)
+    if not meant:
+        raise CommandError(_unknown(what, nearest(what, names), names))
+    return answer(meant[0], diagnosis, window, meant[1:])
+
+
+def _unknown(said: str, near: tuple[str, ...], names: Names) -> str:
+    """One line: what is called like it, or else what there is to ask about."""
+    what = f"no such name: {shorten(printable(said), 80)!r}"
+    if near:
+        return f"{what}; similar: {', '.join(near)}"
+    there = [
+        f"{len(names.get(kind, ())):,} {many} ({shorten(names[kind][0], 40)}, …)"
+        for kind, many in (("nic", "interfaces"), ("unit", "units"), ("task", "tasks"))
+        if names.get(kind)
+    ]
+    cores = sorted(map(int, names.get("core", ())))
+    if cores:
+        there.insert(0, f"core {cores[0]} to core {cores[-1]}")
+    return f"{what}; there are {', '.join(there)}" if there else what

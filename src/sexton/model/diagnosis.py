@@ -12,9 +12,6 @@ from sexton.model.frozen import Frozen, frozen
 from sexton.model.node import Node
 from sexton.model.window import SourceState
 
-#: Detectors without whose answer a node cannot be called healthy.
-ESSENTIAL = ("zombie_memcgs", "saturated_core", "nic_resets", "crash_looping_unit")
-
 
 class Exit(IntEnum):
     """What a script may rely on."""
@@ -81,12 +78,17 @@ class Diagnosis(Frozen):
         return {finding.id: finding for finding in self.findings}
 
     @property
+    def essential(self) -> tuple[Finding, ...]:
+        """Findings without whose answer a node cannot be called healthy, by rank."""
+        found = [each for each in self.findings if each.essential]
+        return tuple(sorted(found, key=lambda each: each.essential))
+
+    @property
     def exit(self) -> Exit:
         """1 for a problem, else 3 when an essential question has no answer, else 0."""
         if any(finding.is_problem for finding in self.findings):
             return Exit.PROBLEM
-        known = self.by_id
-        for name in ESSENTIAL:
-            if name not in known or known[name].verdict is Verdict.UNKNOWN:
-                return Exit.CANNOT_TELL
+        essential = self.essential
+        if not essential or any(each.verdict is Verdict.UNKNOWN for each in essential):
+            return Exit.CANNOT_TELL
         return Exit.HEALTHY

@@ -81,7 +81,8 @@ class Finding(Frozen):
     `entities` names what it is about, by kind: "core", "task", "unit", "cgroup", "nic", "queue",
     "irq"; links join findings through them. `summary` is one line without a full stop. `start`
     and `end` are UNIX seconds, `None` where the finding has no moment. Every text is escaped on
-    the way in, so that every surface may print it.
+    the way in, so that every surface may print it. `essential` is the detector's rank among those
+    without which a node is not called healthy, 0 for the others; the registry sets it.
     """
 
     id: str
@@ -94,6 +95,7 @@ class Finding(Frozen):
     evidence: tuple[Evidence, ...] = ()
     missing: tuple[Missing, ...] = ()
     rows: tuple[Rows, ...] = ()
+    essential: int = 0
 
     def __post_init__(self) -> None:
         _escape(self, "summary")

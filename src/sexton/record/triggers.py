@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sexton.detect.detectors import zombie_memcgs
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.detectors.zombie_memcgs import MANY, RATIO
 from sexton.detect.waits import WAIT
@@ -137,7 +138,7 @@ class Triggers:
             if row.dying >= RATIO.value * row.live and row.dying >= 2 * self._zombies:
                 self._zombies = row.dying
                 words = f"{row.dying:,} dying memory cgroups, {row.live:,} live"
-                yield Raised("zombie_memcgs", f"{row.dying:,}", words, batch.mono_s)
+                yield Raised(zombie_memcgs.NAME, f"{row.dying:,}", words, batch.mono_s)
 
 
 def _waits(batch: Batch[SoftirqWait]) -> Iterator[Raised]:

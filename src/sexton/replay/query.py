@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sexton.explain.diagnosis import diagnose
-from sexton.explain.loops import loop_of
-from sexton.explain.query import asked
+from sexton.explain.occasions import loop_of
+from sexton.explain.why import explain
 from sexton.model.why import Subject, Why
 from sexton.replay.signals import aligned_in
 from sexton.replay.span import Span
@@ -35,7 +35,7 @@ def why_in(
     during = during or _unseen
     with during("reading back"):
         found = window(recording, question.span)
-        why = asked(question.what, diagnose(found.window), found.window)
+        why = explain(question.what, diagnose(found.window), found.window)
     return _aligned(why, recording, question.quiet, during), found
 
 

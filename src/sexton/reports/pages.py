@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sexton.detect.registry import Detector, all_detectors
-from sexton.model.diagnosis import ESSENTIAL
 from sexton.sources.registry import all_sources
 
 FOLDER = "docs/detectors"
@@ -40,8 +39,8 @@ def detector_page(detector: Detector) -> str:
 def index_page(detectors: Sequence[Detector]) -> str:
     """The table of all of them."""
     rows = "\n".join(
-        f"| [{each.id}]({each.id}.md) | {_cell(each.title)} |"
-        f" {'yes' if each.id in ESSENTIAL else ''} |"
+        f"| [{each.id}]({each.id}.md) | {_cell(each.headline)} |"
+        f" {'yes' if each.essential else ''} |"
         for each in detectors
     )
     parts = [

@@ -46,7 +46,8 @@ class Metric(NamedTuple):
     `subject` is what `why` files it under, `scale` turns a counter's rate into `unit`, `wanted`
     chooses among the table's things, and `absent` is what a missing value means where it means
     something. With `worst` the largest of all things is a series too: a culprit may be on another
-    core each time. `about` names the thing, and `compared` metrics are signals of `why`.
+    core each time. `about` names the thing, and `compared` metrics are signals of `why`. A step of
+    a counter counts nothing where its `witness`, another column, is known to have stood still.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Metric(NamedTuple):
     worst: bool = False
     about: str = "{0}"
     compared: bool = True
+    witness: str = ""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -160,8 +162,9 @@ NIC_COUNTER = Metric("nic_counter", NicCounter, ("value",), Kind.COUNTER, _EACH,
                      compared=False)  # fmt: skip
 CONNTRACK_ENTRIES = Metric("conntrack_entries", Conntrack, ("count",), Kind.GAUGE, "entries",
                            "entries", "tcp", about="conntrack")  # fmt: skip
+#: `NRestarts` may move for a start that never came to be (`sexton.series.restarts`).
 UNIT_RESTARTS = Metric("unit_restarts", Unit, ("restarts",), Kind.COUNTER, "/min", "restarts",
-                       "unit", "0", 60.0)  # fmt: skip
+                       "unit", "0", 60.0, witness="main_start_us")  # fmt: skip
 THROTTLED = Metric(
     "cgroup_throttled_percent", CgroupThrottle, ("throttled_us",), Kind.COUNTER, _TIME,
     "stopped by its quota", "cgroup", scale=1e-4,

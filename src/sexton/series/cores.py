@@ -50,6 +50,18 @@ class Shares(NamedTuple):
         return self.user + self.kernel
 
 
+def together(parts: Sequence[Shares]) -> Shares:
+    """One core over several spans: the time spent over the time given.
+
+    >>> together([Shares(10, 20, 0, 0, 1, 1), Shares(40, 50, 0, 0, 2, 2)])
+    Shares(user=30.0, system=40.0, softirq=0.0, wait=0.0, given_s=3, seconds=3)
+    """
+    given = sum(each.given_s for each in parts)
+    kinds = (sum(each[at] * each.given_s for each in parts) / given for at in range(4))
+    user, system, softirq, wait = kinds
+    return Shares(user, system, softirq, wait, given, sum(each.seconds for each in parts))
+
+
 class CoreSeries(NamedTuple):
     """Seconds of every core by kind, and those it was given: a row per core, a column per step."""
 

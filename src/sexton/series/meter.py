@@ -8,7 +8,7 @@ import numpy as np
 
 from sexton.model.window import Columns, Window
 from sexton.series.catalogue import Kind, Metric
-from sexton.series.cores import PARTS, from_steps
+from sexton.series.cores import PARTS, CoreSeries, from_steps
 from sexton.series.rates import F64, Floats, Series, Stepper, Steps
 
 
@@ -22,7 +22,7 @@ class Meter:
         self.metrics = tuple(metrics)
         self.table = self.metrics[0].table
         shares = any(each.kind is Kind.SHARE for each in self.metrics)
-        named = [name for each in self.metrics for name in each.columns]
+        named = [name for each in self.metrics for name in (*each.columns, each.witness) if name]
         self.columns = PARTS if shares else tuple(dict.fromkeys(named))
         self._counters, self._gauges = Stepper(), Stepper(may_fall=True)
         self._last = -np.inf
@@ -33,14 +33,17 @@ class Meter:
         counted = self._counters.add(columns) if kinds & {Kind.COUNTER, Kind.SHARE} else None
         moved = self._gauges.add(columns) if Kind.CHANGE in kinds else None
         before, self._last = self._last, float(columns.mono[-1])
+        cores = None
+        if counted is not None and Kind.SHARE in kinds:
+            cores = from_steps(counted)
         made = []
         for each in self.metrics:
             if each.kind is Kind.GAUGE:
                 made.append(_gauge(each, columns, before))
             elif each.kind is Kind.CHANGE and moved is not None:
                 made.append(_rate(each, moved))
-            elif each.kind is Kind.SHARE and counted is not None:
-                made.append(_share(each, counted))
+            elif each.kind is Kind.SHARE and cores is not None:
+                made.append(_share(each, cores))
             elif counted is not None:
                 made.append(_rate(each, counted))
         return made
@@ -51,16 +54,18 @@ def _rows(metric: Metric, things: Sequence[tuple[object, ...]]) -> list[int]:
     return [at for at, thing in enumerate(things) if wanted is None or wanted(thing)]
 
 
-def _share(metric: Metric, counted: Steps) -> Series:
-    made = from_steps(counted)
-    value = made.percent(made.spent(metric.columns))
-    return Series(made.start, made.end, made.wall, made.things, value)
+def _share(metric: Metric, cores: CoreSeries) -> Series:
+    value = cores.percent(cores.spent(metric.columns))
+    return Series(cores.start, cores.end, cores.wall, cores.things, value)
 
 
 def _rate(metric: Metric, steps: Steps) -> Series:
     rows = _rows(metric, steps.things)
+    moved = _added(metric, steps.moved, rows)
+    if metric.witness:
+        moved = np.where((steps.moved[metric.witness][rows] == 0) & (moved > 0), 0.0, moved)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate: Floats = _added(metric, steps.moved, rows) * metric.scale / steps.seconds
+        rate: Floats = moved * metric.scale / steps.seconds
     return Series(steps.start, steps.end, steps.wall, [steps.things[at] for at in rows], rate)
 
 
@@ -85,13 +90,21 @@ def _added(metric: Metric, values: dict[str, F64], rows: Sequence[int]) -> F64:
 
 def series(window: Window, metric: Metric) -> Series | None:
     """One metric over a whole window; `None` where its table was never read."""
-    return window.keep(("series", metric.name), lambda: _whole(window, metric))
+    found = several(window, (metric,))
+    return found[0] if found else None
 
 
-def _whole(window: Window, metric: Metric) -> Series | None:
-    meter = Meter((metric,))
-    read = window.columns(metric.table, meter.columns, metric.wanted)
-    return end_to_end(meter.add(each)[0] for each in read)
+def several(window: Window, metrics: tuple[Metric, ...]) -> list[Series]:
+    """Metrics of one table over a whole window, read once; none where it was never read."""
+    return window.keep(("series", metrics), lambda: _whole(window, metrics))
+
+
+def _whole(window: Window, metrics: tuple[Metric, ...]) -> list[Series]:
+    meter = Meter(metrics)
+    read = window.columns(meter.table, meter.columns, metrics[0].wanted)
+    pieces = [meter.add(each) for each in read]
+    made = [end_to_end(piece[at] for piece in pieces) for at in range(len(metrics))]
+    return [each for each in made if each is not None]
 
 
 def end_to_end(parts: Iterable[Series]) -> Series | None:

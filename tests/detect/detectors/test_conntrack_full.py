@@ -66,7 +66,7 @@ def test_packets_that_lost_a_race_are_only_counted():
 def test_entries_thrown_out_tell_that_it_was_full_between_readings():
     finding = run([table(700, early=3)], [table(700, early=9)])
     assert finding.severity is Severity.WARNING
-    assert "6 entries thrown out to make room" in finding.summary
+    assert "6 entries evicted to make room" in finding.summary
 
 
 def test_no_limit_is_never_full():
@@ -135,7 +135,7 @@ def test_a_tree_without_the_files_is_judged_by_its_log_and_says_what_it_lacks():
     window = make_window([(NOW, [log()])], empty=(KernelEvent,))
     finding = detect(window)
     assert finding.verdict is Verdict.ABSENT
-    assert finding.summary == "0 full connection tables since boot"
+    assert finding.summary == "0 full conntrack tables since boot"
     assert len(finding.missing) == 1
 
 

@@ -46,7 +46,7 @@ def test_the_parent_that_reaps_least_is_named_first():
     rows += [process(pid, 1) for pid in range(300, 320)]
     finding = detect(window(rows, rows))
     assert finding.entities["task"] == ("leaky[40]", "init[1]")
-    assert "110 defunct processes (not dead cgroups), 90 of them not reaped by leaky[40]" in (
+    assert "110 defunct processes (not dying cgroups), 90 of them not reaped by leaky[40]" in (
         finding.summary
     )
 

@@ -57,7 +57,7 @@ def test_a_job_without_its_end_leaves_it_open(text):
 
 def test_several_are_counted_and_the_last_leads():
     finding = run("job 1 died", "new image", "job 2 died")
-    assert finding.summary == '"job 2 died", as somebody marked it (and 1 more before)'
+    assert finding.summary == '"job 2 died" (marked by hand) (and 1 more before)'
     assert finding.entities["job"] == ("job 1 died", "job 2 died")
     assert (finding.start, finding.end) == (EPOCH + 60, EPOCH + 180)
 

@@ -65,7 +65,7 @@ def test_counters_are_those_of_the_worst_stretch():
     machine = seconds(8, machine, some=50, workingset_refault_file=40_000)
     finding = detect(seconds(10, machine).window())
     told = {each.what: each.number for each in finding.evidence}
-    assert told["pages read back after they were thrown out"] == pytest.approx(40_000)
+    assert told["pages read back after eviction"] == pytest.approx(40_000)
     assert "pages scanned by kswapd" not in told
 
 
@@ -90,13 +90,13 @@ def test_who_frees_memory_meanwhile_is_named_kswapd_among_them():
 def test_a_process_killed_for_want_of_memory_is_a_problem_without_any_pressure():
     finding = detect(seconds(1, seconds(4), oom_kill=2).window())
     assert finding.severity is Severity.WARNING
-    assert finding.summary == "2 processes killed for want of memory"
+    assert finding.summary == "OOM killer killed 2 processes"
 
 
 def test_a_kill_does_not_make_a_grave_pressure_lighter():
     finding = detect(seconds(1, seconds(12, some=90, full=80), oom_kill=1).window())
     assert finding.severity is Severity.CRITICAL
-    assert "1 process killed" in finding.summary
+    assert "killed 1 process" in finding.summary
 
 
 def without_psi(machine: Machine) -> Window:
@@ -150,7 +150,7 @@ def test_pressure_of_who_knows_whom_is_noted_and_says_what_it_lacks(long, some, 
     finding = detect(seconds(long, some=some, full=full).window(without=[VmCounter]))
     assert finding.verdict is Verdict.PRESENT
     assert finding.severity is Severity.INFO, "it may have been one cgroup alone"
-    assert "is not known" in finding.summary
+    assert "is unknown" in finding.summary
     assert finding.missing
 
 
@@ -167,7 +167,7 @@ def test_without_counters_stacks_tell_whether_the_machine_is_short(frames, often
     machine = seconds(12, some=70, full=60).add(sample(5, 0, frames, often))
     finding = detect(machine.window(without=[VmCounter]))
     assert finding.severity == severity
-    assert ("is not known" in finding.summary) is (severity == "info")
+    assert ("is unknown" in finding.summary) is (severity == "info")
 
 
 def test_another_resources_pressure_is_not_the_memorys():

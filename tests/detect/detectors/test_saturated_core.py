@@ -282,7 +282,7 @@ def test_a_core_that_has_half_the_time_and_spends_all_of_it_in_the_kernel_is_hel
     finding = detect(given([(0, 500, 0)] * 4))
     assert finding.verdict is Verdict.PRESENT
     assert "held in the kernel for 4.0 s" in finding.summary
-    (had,) = (each for each in finding.evidence if each.what == "core 5 had the time")
+    (had,) = (each for each in finding.evidence if each.what == "core 5, time accounted for")
     assert had.value == "50 %"
     (kinds,) = (each for each in finding.evidence if each.what.startswith("core 5 by"))
     assert kinds.value == "user 0 % · system 100 % · softirq 0 %"
@@ -302,4 +302,4 @@ def test_one_that_does_something_else_or_nothing_in_what_it_has_is_not(
 def test_a_core_that_has_all_its_time_says_nothing_of_that():
     finding = detect(cores([1.0] * 5))
     assert finding.verdict is Verdict.PRESENT
-    assert not any("had the time" in each.what for each in finding.evidence)
+    assert not any("time accounted for" in each.what for each in finding.evidence)

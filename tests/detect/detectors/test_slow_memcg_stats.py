@@ -47,7 +47,7 @@ def test_the_limits_hold_for_measured_and_estimated_alike(
 
 def test_it_says_whether_it_was_measured_or_left_alone_on_purpose():
     assert "(measured)" in look(walk(root_s=0.2)).summary
-    assert "skipped on purpose" in look(walk(estimate_s=2.0)).summary
+    assert "read skipped" in look(walk(estimate_s=2.0)).summary
 
 
 def test_a_measured_root_beats_its_own_estimate():
@@ -55,7 +55,7 @@ def test_a_measured_root_beats_its_own_estimate():
 
 
 def test_the_dead_and_the_living_are_told_apart():
-    assert "69,000 of 69,100 are dead" in look(walk(estimate_s=2.0), census(69_000, 100)).summary
+    assert "69,000 of 69,100 are dying" in look(walk(estimate_s=2.0), census(69_000, 100)).summary
     living = look(walk(estimate_s=2.0), census(5, 30_000)).summary
     assert "30,000 of 30,005 are live directories, not zombies" in living
 

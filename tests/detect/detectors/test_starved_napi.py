@@ -74,7 +74,7 @@ class Live:
 def test_the_drivers_own_measure_names_queue_core_and_wait():
     finding = detect(told(RESET))
     assert finding.severity is Severity.CRITICAL
-    assert "NAPI of queue eth0:5 waited 6.6 s for its turn of core 5" in finding.summary
+    assert "NAPI of queue eth0:5 waited 6.6 s for core 5" in finding.summary
     assert finding.entities == {
         "nic": ("eth0",),
         "queue": ("eth0:5",),
@@ -186,7 +186,7 @@ def test_where_the_whole_interface_is_silent_nobody_can_tell_without_a_probe():
     live = Live().seconds(2, 60, 0.1, packets=900).seconds(5, 0, 1.0)
     finding = detect(live.seconds(2, 60, 0.1, packets=900).window)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "whether a packet waited cannot be told" in finding.summary
+    assert "whether a packet waited is unknown" in finding.summary
     assert finding.missing[-1].grant == PROBE
 
 
@@ -278,7 +278,7 @@ def test_the_limits_of_a_measured_wait(longest, pending, verdict, severity):
 def test_a_wait_under_way_warns_before_the_driver_resets_anything():
     finding = detect(make_window(probed((3, 600_000), (None, 1_600_000))))
     assert finding.summary == (
-        "NET_RX waited 1.6 s and had not run yet for its turn of core 5, which polls eth0:5"
+        "NET_RX waited 1.6 s and had not run yet for core 5, which polls eth0:5"
     )
     assert finding.entities == {
         "nic": ("eth0",),
@@ -293,7 +293,7 @@ def test_a_wait_under_way_warns_before_the_driver_resets_anything():
 
 def test_a_wait_on_a_core_without_a_queue_names_the_core():
     finding = detect(make_window(probed((2_000_000, None), core=3)))
-    assert finding.summary == "NET_RX waited 2.0 s for its turn of core 3"
+    assert finding.summary == "NET_RX waited 2.0 s for core 3"
     assert finding.entities == {"core": ("3",)}
 
 
@@ -308,7 +308,7 @@ def test_a_probe_that_rested_is_not_believed_for_the_time_it_did():
     rested = ProbeCost("1 s in 10", False, "0.7 % of core 3", "run_time_ns", 9, 9, 1.0, 3, 0.07, 1)
     finding = detect(make_window([*probed((80, None)), (NOW + 2, [rested])]))
     assert finding.verdict is Verdict.ABSENT
-    assert "waits while the probe rested: it took 0.7 % of core 3" in finding.missing[-1].what
+    assert "waits while the probe was paused: it used 0.7 % of core 3" in finding.missing[-1].what
 
 
 def test_the_probe_alone_is_enough_to_tell():

@@ -69,7 +69,7 @@ def test_three_seconds_cut_off_among_a_minute_are_told_as_three_seconds():
     away: Second = (5, 40, 0, 0, 0)
     finding = run(*[CALM] * 30, away, away, away, *[CALM] * 30)
     assert finding.severity is Severity.WARNING
-    assert finding.summary == "120 TCP segments sent again in 3.0 s, 89 % of what was sent"
+    assert finding.summary == "120 TCP retransmits in 3.0 s, 89 % of what was sent"
     assert (finding.start, finding.end) == (EPOCH + 30, EPOCH + 33)
 
 
@@ -83,7 +83,7 @@ def test_a_single_peer_that_vanished_is_no_alarm():
     finding = run((2, 3, 0, 0, 0), (1, 1, 0, 0, 0), (2, 0, 0, 0, 0), (1, 1, 0, 0, 0),
                   (1, 0, 0, 0, 0), (1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 0, 1, 0))  # fmt: skip
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
-    assert "1 connection given up" in finding.summary
+    assert "1 connection aborted" in finding.summary
 
 
 def test_knocking_at_dead_addresses_is_no_loss():
@@ -93,7 +93,7 @@ def test_knocking_at_dead_addresses_is_no_loss():
 def test_connections_given_up_at_once_are_an_alarm_without_a_share():
     finding = run(*[CALM] * 5, (10_000, 1, 0, 5, 0), CALM)
     assert finding.severity is Severity.WARNING
-    assert "5 connections given up" in finding.summary
+    assert "5 connections aborted" in finding.summary
     assert run(*[CALM] * 5, (10_000, 1, 0, 4, 0), CALM).severity is Severity.INFO
 
 

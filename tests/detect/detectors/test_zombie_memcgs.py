@@ -194,15 +194,15 @@ def dead_in_sight(number: int, dying: int) -> Finding:
 def test_those_that_died_before_anybody_looked_are_counted_and_given_to_nobody():
     finding = dead_in_sight(200, 1_500)
     assert "200 of them left under /docker/*" in finding.summary
-    assert "(who left 1,300 more nothing tells)" in finding.summary
-    assert "of them, named by nothing: 1,300 of 1,500" in told(finding)
+    assert "(1,300 more, origin unknown)" in finding.summary
+    assert "of them, origin unknown: 1,300 of 1,500" in told(finding)
 
 
 @pytest.mark.parametrize(("traced", "more"), [(951, False), (950, True)])
 def test_a_small_rest_is_in_the_evidence_and_not_in_the_summary(traced: int, more: bool):
     finding = dead_in_sight(traced, 1_000)
-    assert ("nothing tells" in finding.summary) is more
-    assert f"named by nothing: {1_000 - traced} of 1,000" in told(finding)
+    assert ("origin unknown" in finding.summary) is more
+    assert f"origin unknown: {1_000 - traced} of 1,000" in told(finding)
 
 
 def test_where_all_are_named_or_nobody_is_nothing_is_said_of_a_rest():
@@ -210,7 +210,7 @@ def test_where_all_are_named_or_nobody_is_nothing_is_said_of_a_rest():
     assert "named by nothing" not in told(look(census(2_000)))
     placed = look(census(2_000), CgroupStat("/", 9, 2_000, None), CgroupStat("/a", 9, 2_000, None))
     assert "2,000 of them left under /a" in placed.summary
-    assert "nothing tells" not in placed.summary
+    assert "origin unknown" not in placed.summary
 
 
 def test_where_only_bytes_are_known_every_directory_is_named_for_bytes_tell_no_number():

@@ -114,7 +114,7 @@ def test_nothing_to_compare_is_said_and_not_raised():
     mono = seconds(0.1)
     noise = [signal("core 0", mono, np.random.default_rng(1).random(len(mono)))]
     assert align([], [1.0, 2.0]).ranked == ()
-    assert align(noise, []).notes == ("no event has anything to compare it with",)
+    assert align(noise, []).notes == ("no event has a control window to compare with",)
     assert align(noise, [START_S - 500.0]).tested == 0
     plan = Plan(recorded=((START_S, START_S + 3600),))
     assert align([], [START_S + 900.0 * each for each in (1, 2, 3)], plan).tested == 0

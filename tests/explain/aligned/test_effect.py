@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sexton.explain.aligned.chance import Sizes
-from sexton.explain.aligned.effect import effects_of, lead_of
+from sexton.explain.aligned.chance import Sizes, effects_of, lead_of
 
 SIZES = Sizes((5, 5, 5))
 

@@ -20,7 +20,7 @@ from sexton.explain.diagnosis import diagnose
 from sexton.explorer import bundle
 from sexton.explorer.bundle import joined
 from sexton.explorer.files.incident import event_of, incident_html, page_data, shortfall
-from sexton.explorer.tiles import stacks_choice
+from sexton.explorer.tiles import flames
 from sexton.explorer.tiles.view import View
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
@@ -75,7 +75,7 @@ def test_the_verdict_is_text_at_the_top_and_whole_below(made: str):
     assert text.index(diagnosis.story[0]) < text.index('<div id="explorer" hidden>')
     for sentence in diagnosis.story:
         assert sentence in text
-    assert "THE CHAIN" in text
+    assert "CAUSE CHAIN" in text
     assert "systemctl disable --now lab-agent.service" in text
 
 
@@ -209,7 +209,7 @@ def test_a_long_spans_flame_graph_and_functions_say_of_what_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ):
     for name, value in (("LONGEST_S", 30.0), ("SLICES", 4), ("SLICE_S", 2.0), ("COMPARED_S", 3.0)):
-        monkeypatch.setattr(stacks_choice, name, value)
+        monkeypatch.setattr(flames, name, value)
     diagnosis = diagnosed(WHOLE)
     data = page_data(View.open(WHOLE), diagnosis)
     whole = {"from": diagnosis.start, "to": diagnosis.end}
@@ -269,7 +269,7 @@ def test_without_numbers_it_is_the_text_and_says_why():
     page = incident_html(diagnosed(WHOLE), None, ("Without pictures: no <pyarrow>.",))
     assert "Without pictures: no &lt;pyarrow&gt;." in page
     assert 'id="explorer"' not in page
-    assert "THE CHAIN" in page
+    assert "CAUSE CHAIN" in page
 
 
 def test_the_event_is_where_the_chain_has_moments():

@@ -18,7 +18,7 @@ import numpy as np
 
 from sexton.errors import CommandError, StoreError
 from sexton.explain.diagnosis import diagnose
-from sexton.explorer.tiles.stacks_view import Seen
+from sexton.explorer.tiles.flames import Seen
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.lane import COLUMNS, Marked, Strip, Table
 from sexton.model.profile import Flame, Frames, Kind, Tree
@@ -142,7 +142,7 @@ class StandIn:
         return diagnose(make_window([(0.0, []), (1.0, [])]))
 
     def why(self, what: str | float, span: Any = None, stop: Any = None) -> Any:
-        raise CommandError(f"nothing here is called {what!r}")
+        raise CommandError(f"no such name: {what!r}")
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
         if kind == "bug":

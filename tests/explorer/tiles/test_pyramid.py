@@ -119,7 +119,7 @@ def test_tiles_in_which_nothing_was_recorded_take_no_memory():
     assert np.isnan(pyramid.planes(0, 40, 2)["mean"]).all()
 
 
-def test_a_row_that_comes_later_was_zero_where_the_first_row_is_known_and_absent_elsewhere():
+def test_a_row_that_comes_later_was_zero_where_the_first_row_is_known_and_absent_processes():
     pyramid = Pyramid(LINES, fill=0.0)
     pyramid.put(np.array([3, 4]), np.zeros((1, 1, 2), np.float32))
     pyramid.settle()

@@ -42,9 +42,9 @@ def at(wall_s: float, mono_s: float, *rows: Row) -> Batch[Any]:
 
 
 def held(mono_s: float, share: float, number: int = 1, wall_s: float | None = None) -> Batch[Any]:
-    """Cores that were in the kernel for so much of the time since the boot."""
-    busy = round(mono_s * 1000 * share)
-    rows = tuple(CoreTimes(cpu, 0, 0, busy, 0, 0, 0, 0, 0) for cpu in range(number))
+    """Cores that were in the kernel for so much of the time since the boot, and idle else."""
+    busy, idle = round(mono_s * 1000 * share), round(mono_s * 1000 * (1 - share))
+    rows = tuple(CoreTimes(cpu, 0, 0, busy, idle, 0, 0, 0, 0) for cpu in range(number))
     return Batch(mono_s, WALL_S + mono_s if wall_s is None else wall_s, rows)
 
 

@@ -75,7 +75,7 @@ def _live(args: argparse.Namespace, said: str) -> Why:
     from sexton.cli.window import watch
     from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
-    from sexton.explain.query import asked
+    from sexton.explain.why import explain
 
     if args.window is not None:
         raise CommandError("--window speaks of a recording: --from DIR names it")
@@ -83,7 +83,7 @@ def _live(args: argparse.Namespace, said: str) -> Why:
         raise CommandError(f"{said!r} is a time, and that speaks of a recording: --from DIR")
     window, cost = watch(args, "why")
     return replace(
-        asked(said, diagnose(window, cost), window),
+        explain(said, diagnose(window, cost), window),
         not_aligned="so short a look holds no quiet time to compare with; a recording does",
         remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from sexton.cure.remedy import StepContext
 from sexton.cure.writer import DROP_CACHES, WriteLimits
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold
 from sexton.errors import SourceError
 from sexton.model.plan import Criterion, Step
 from sexton.model.text import count, size

@@ -1,25 +1,25 @@
-"""Cgroups die in a loop under one parent: a container or a job that is made again and again.
+"""Cgroups die in a loop under one parent: a container or a job is recreated again and again.
 
 **What is seen.** How many cgroups were removed per second, by parent and by what their names have
 in common (`docker/<64 digits>`, `run-*`), whether each was released, and whether they die by the
-clock. From tracefs where it can be had; else from the directories of two counts, which is a lower
-bound and is said to be one.
+clock. From tracefs if available; else from the directories of two counts, which is a lower bound
+and labelled as one.
 
-**Why it hurts.** An agent that re-creates its container for ever shows no restart in systemd
-(`NRestarts` stays 0), but leaves a dead memory cgroup each time where something pins it.
+**Why it hurts.** An agent that recreates its container forever shows no restart in systemd
+(`NRestarts` stays 0), but leaves a dying memory cgroup each time if something pins it.
 
-**What would make it wrong.** A build machine, a cron host or a shell farm makes and removes
-cgroups all day; as long as the kernel releases them that is ordinary, and is not reported. Page
-cache holds some of them for a while: left at irregular times on a node with few dead ones, that is
+**What would make it wrong.** A build machine, a cron host or a shell farm creates and removes
+cgroups all day; as long as the kernel releases them that is ordinary and not reported. Page
+cache holds some of them for a while: left at irregular times on a node with few dying ones, that is
 worth a line and no more. A lost trace event may hide a release, so as many as were lost are not
-counted against anyone unless the count of the dead grew as much. Cgroups removed less than 5 s ago
+counted unless the number of dying cgroups grew as much. Cgroups removed less than 5 s ago
 are *not yet released* and prove nothing.
 
 **Check by hand.** ``sexton zombies --watch``, or by hand in a tracefs instance of your own:
 enable ``events/cgroup/cgroup_rmdir`` and ``cgroup_release`` and match them by ``id``;
 ``docker ps -a --format '{{.ID}} {{.Status}} {{.Names}}'`` for the containers' names.
 
-**What to do.** Find who makes them (``docker events``, ``crictl ps -a``, the unit of the parent)
+**What to do.** Find what creates them (``docker events``, ``crictl ps -a``, the unit of the parent)
 and why they die: their last log. Back off or stop that loop first; only then free what it left.
 """
 
@@ -29,29 +29,59 @@ from typing import NamedTuple
 
 from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
+from sexton.detect.detectors import crash_looping_unit
 from sexton.detect.growth import ENOUGH, confirms, growth
-from sexton.detect.registry import detector, missing, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.text import count, seconds
+from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
 
+NAME = "cgroup_churn"
+
 OFTEN = Threshold("often", 0.05, "deaths a second", "one per 20 s: 30,000 a week if each stays")
-REPEATED = Threshold("repeated", 3, "deaths in the window", "two may be chance, three are a habit")
+REPEATED = Threshold(
+    "repeated", 3, "deaths in the window", "two may be chance, three are a pattern"
+)
 KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
 BY_THE_CLOCK = Threshold(
-    "by the clock", 25, "% spread of the gaps", "people and queues are irregular, restart loops not"
+    "by the clock",
+    25,
+    "% spread of the gaps",
+    "people and queues are irregular, restart loops are not",
 )
 MANY = Threshold(
-    "many", 500, "dying", "fewer, left irregularly, are page cache that goes when memory is needed"
+    "many",
+    500,
+    "dying",
+    "fewer, at irregular times, are page cache that is freed when memory is needed",
 )
-NAME = "cgroup_churn"
 _MOST = 5
 _ALL = (OFTEN, REPEATED, KEPT, BY_THE_CLOCK, MANY, GRACE, ENOUGH)
 
 
-@detector(thresholds=_ALL)
+def _find_creator(finding: Finding, window: Window) -> list[Step]:
+    """Which container comes back, where a container runtime can say."""
+    seen = churn(window)
+    places = finding.entities.get("cgroup", ())
+    known = seen.families if seen is not None else ()
+    if not any(each.container and printable(each.path) in places for each in known):
+        return []
+    why = "which container comes back; stop whatever recreates it"
+    return [Step("crictl ps -a 2>/dev/null || docker ps -a", why, READS)]
+
+
+@detector(
+    thresholds=_ALL,
+    title="cgroup churn",
+    story="Cgroups were created and removed in a loop",
+    lanes=("memcgs", "restarts"),
+    about=("cgroup", "unit"),
+    answers={"cgroup": 2, "unit": 2},
+    advice=Advice(Stage.STOP, _find_creator),
+    yields_to=crash_looping_unit.NAME,
+)
 def detect(window: Window) -> Finding:
     """The families that die in a loop, if any does."""
     seen = churn(window)
@@ -145,11 +175,11 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
 
 def _calm(seen: Churn) -> str:
     if not seen.deaths:
-        where = "" if seen.traced else " between two counts; in between nobody looked"
+        where = "" if seen.traced else " between two counts; what happened in between is unknown"
         return f"no cgroup was removed in {seconds(seen.seconds)}{where}"
     text = f"{count(seen.deaths, 'cgroup')} removed in {seconds(seen.seconds)}"
     if seen.traced is None:
-        return f"at least {text}; whether in a loop only a trace could tell"
+        return f"at least {text}; only a trace can show whether this is a loop"
     text += f", {len(seen.traced.released):,} released"
     pending = len(seen.traced.pending)
     return f"{text}, {pending:,} not yet" if pending else text
@@ -159,13 +189,15 @@ def _overall(seen: Churn) -> Evidence:
     bound = "" if seen.traced else "at least "
     rate = seen.deaths / seen.seconds
     return Evidence(
-        "cgroups made and removed" + (" (a lower bound)" if bound else ""),
-        f"{bound}{seen.births:,} made, {seen.deaths:,} removed in {seconds(seen.seconds)}",
-        "any number, if they are released",
+        "cgroups created and removed" + (" (a lower bound)" if bound else ""),
+        f"{bound}{seen.births:,} created, {seen.deaths:,} removed in {seconds(seen.seconds)}",
+        "any number, if released",
         "cgroups",
         "tracefs cgroup events" if seen.traced else "directories' inodes, two counts or more",
         rate,
-        "what lives and dies between two counts is not seen" if bound else "events were lost",
+        "cgroups that live and die between two counts are not seen"
+        if bound
+        else "events were lost",
     )
 
 
@@ -184,7 +216,7 @@ def _of(seen: Churn, family: Family) -> Evidence:
         "cgroups",
         "tracefs cgroup events" if seen.traced else "directories' inodes",
         float(family.deaths),
-        "it is meant to run that often, and nothing stays behind",
+        "it is meant to run that often, and nothing is left behind",
     )
 
 
@@ -196,4 +228,4 @@ def _cannot_tell(window: Window) -> Finding:
         lacking.append(
             Missing("two full counts of the directories", "sexton diagnose --seconds 10")
         )
-    return unknown(NAME, "no cgroup events, and no two counts to compare", tuple(lacking))
+    return unknown(NAME, "no cgroup events, and fewer than two counts to compare", tuple(lacking))

@@ -1,27 +1,27 @@
 """The kernel's table of tracked connections is full, and new connections are dropped.
 
-**What is seen.** The kernel's own words in its log (``nf_conntrack: table full, dropping packet``,
+**What is seen.** Lines in the kernel log (``nf_conntrack: table full, dropping packet``,
 with the number of a container's network namespace), the table's fill (`nf_conntrack_count` of
 `nf_conntrack_max`) and what it had to do (`/proc/net/stat/nf_conntrack`: packets dropped, entries
-thrown out early). And one level up, on EC2, the instance's own table: the interface's counter
+evicted early). One level up, on EC2, the instance's own limit: the interface's counter
 ``conntrack_allowance_exceeded``.
 
-**Why it hurts.** Every packet that would open a connection is thrown away without an answer: it
-looks like a lossy network. Old connections go on, so half of everything works.
+**Why it hurts.** Every packet that would open a connection is dropped silently: it
+looks like a lossy network. Established connections continue, so half of everything works.
 
-**What would make it wrong.** The log is rate-limited, so its lines are no count of packets. Fill
-and counters are those of one network namespace; the log tells of all of them. Packets are dropped
+**What would make it wrong.** The log is rate-limited, so its lines do not count packets. Fill
+and counters are those of one network namespace; the log covers all of them. Packets are dropped
 too where two of them make the same entry at once (``insert_failed``, common with UDP name
-look-ups): without a full table that is another matter, and is only noted. A table that is nearly
-full drops nothing yet; the kernel throws out unanswered entries from 95 % on. A container's table
+look-ups): without a full table that is only noted. A table that is nearly
+full drops nothing yet; the kernel evicts unanswered entries from 95 % on. A container's table
 that was full earlier today is *info*: it may be gone with its namespace.
 
 **Check by hand.** ``dmesg -T | grep conntrack``; ``cat /proc/sys/net/netfilter/nf_conntrack_count
-/proc/sys/net/netfilter/nf_conntrack_max``; ``conntrack -S``; who fills it:
+/proc/sys/net/netfilter/nf_conntrack_max``; ``conntrack -S``; what fills it:
 ``awk '{print $3, $7}' /proc/net/nf_conntrack | sort | uniq -c | sort -rn | head``.
 
-**What to do.** Find who opens so many connections and does not close them. ``sysctl -w
-net.netfilter.nf_conntrack_max=N`` helps at once (about 320 bytes each); so do shorter time-outs
+**What to do.** Find what opens so many connections and does not close them. ``sysctl -w
+net.netfilter.nf_conntrack_max=N`` helps at once (about 320 bytes each); so do shorter timeouts
 (``nf_conntrack_tcp_timeout_established`` is five days) and NOTRACK rules for traffic that needs no
 state. The instance's allowance grows only with its type.
 """
@@ -33,20 +33,33 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import (
+    READS,
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    missing,
+    not_applicable,
+    unknown,
+)
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.net import NOT_TRACKING, Conntrack
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import Step, steps
+from sexton.series.steps import Step as Interval
+from sexton.series.steps import steps
 
 NAME = "conntrack_full"
+
 FULL = Threshold(
-    "full", 95, "% of nf_conntrack_max", "from here on the kernel itself throws out entries early"
+    "full", 95, "% of nf_conntrack_max", "from here on the kernel evicts entries early"
 )
-NEAR = Threshold("near", 80, "% of nf_conntrack_max", "one burst away; worth a line, no alarm")
+NEAR = Threshold(
+    "near", 80, "% of nf_conntrack_max", "one burst away from full; worth a line, not an alarm"
+)
 RECENT = Threshold(
     "recent", DAY_S, "s", "a table that was full today may be what broke the job; older is history"
 )
@@ -66,7 +79,7 @@ class _Told(NamedTuple):
     undated: Sequence[Line]
     older: Sequence[Line]
     while_watched: Sequence[Line]
-    steps: Sequence[Step[Conntrack]]
+    steps: Sequence[Interval[Conntrack]]
     fullest: Conntrack | None
     fill: float | None
     allowance: Sequence[nics.Counter]
@@ -101,7 +114,20 @@ class _Told(NamedTuple):
         return Severity.INFO if told else None
 
 
-@detector(thresholds=(FULL, NEAR, RECENT))
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    command = "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"
+    why = "how full it is; raise the maximum, or shorten the timeouts of what fills it"
+    return [Step(command, why, READS)]
+
+
+@detector(
+    thresholds=(FULL, NEAR, RECENT),
+    title="full conntrack table",
+    story="New connections were dropped",
+    lanes=("tcp", "events"),
+    about=("nic",),
+    advice=Advice(Stage.LOOK, _look),
+)
 def detect(window: Window) -> Finding:
     """Is it full, was it, and what did that cost?"""
     told = _tell(window)
@@ -114,7 +140,7 @@ def detect(window: Window) -> Finding:
             return not_applicable(NAME, NOT_TRACKING)
         if not kernel_log.was_read(window):
             lacking = (missing(state), *kernel_log.lacking(window))
-            return unknown(NAME, "neither the table of connections nor the log was read", lacking)
+            return unknown(NAME, "neither the conntrack table nor the kernel log was read", lacking)
     return _room(window, told)
 
 
@@ -173,29 +199,29 @@ def _interval(window: Window, told: _Told) -> tuple[float | None, float | None]:
 def _summary(told: _Told) -> str:
     said = [*told.undated, *told.recent] or told.older
     if told.dropped:
-        return f"the connection table is full and dropped {count(told.dropped, 'packet')}" + _of(
+        return f"the conntrack table is full and dropped {count(told.dropped, 'packet')}" + _of(
             told
         )
     if told.while_watched:
         where = _where(told.while_watched)
-        return f"the kernel dropped packets while watched: connection table full{where}"
+        return f"the kernel dropped packets while watched: conntrack table full{where}"
     if told.recent:
         ago = duration(min(each.age_s or 0.0 for each in told.recent))
-        return f"the connection table was full {ago} ago and packets were dropped" + _where(said)
+        return f"the conntrack table was full {ago} ago and packets were dropped" + _where(said)
     if told.undated:
-        return "the connection table was full at an unknown time" + _where(said)
+        return "the conntrack table was full at an unknown time" + _where(said)
     if told.is_full:
         out = told.moved("early_drops")
-        threw = f", {count(out, 'entry', 'entries')} thrown out to make room" if out else ""
-        return f"the connection table is full{_of(told)}{threw}"
+        threw = f", {count(out, 'entry', 'entries')} evicted to make room" if out else ""
+        return f"the conntrack table is full{_of(told)}{threw}"
     if any(each.moved for each in told.allowance):
         names = ", ".join(each.nic for each in told.allowance if each.moved)
-        return f"the instance's own connection table is full: packets of {names} were dropped"
+        return f"the cloud instance's conntrack limit is full: packets of {names} were dropped"
     if (told.fill or 0.0) >= NEAR.value:
-        return f"the connection table is nearly full{_of(told)}"
+        return f"the conntrack table is nearly full{_of(told)}"
     if told.older:
-        return "the connection table was full, more than 24 h ago" + _where(said)
-    return "the instance's own connection table was full at some time since the driver was loaded"
+        return "the conntrack table was full, more than 24 h ago" + _where(said)
+    return "the cloud instance's conntrack limit was full at some time since the driver was loaded"
 
 
 def _of(told: _Told) -> str:
@@ -224,13 +250,13 @@ def _evidence(window: Window, told: _Told) -> Iterable[Evidence]:
     reach = kernel_log.reach(window)
     if lines and reach is not None:
         yield Evidence(
-            "what the kernel said last",
+            "last kernel message",
             lines[-1].event.message,
             "nothing",
             f"{count(len(lines), 'line')}, rate-limited",
             reach.origin,
             None,
-            "it tells of another network namespace than the counters"
+            "it is about another network namespace than the counters"
             if lines[-1].text("netns")
             else "the line belongs to another boot",
         )
@@ -263,9 +289,9 @@ def _counted(told: _Told) -> Iterable[Evidence]:
         "another network namespace has a table of its own",
     )
     for field, what, wrong_if in (
-        ("drops", "packets dropped for want of an entry", "they lost a race (insert_failed)"),
-        ("early_drops", "entries thrown out of a full table", "they were of no use any more"),
-        ("insert_failed", "entries that lost a race (not fullness)", "name look-ups do that"),
+        ("drops", "packets dropped, table full", "they lost a race (insert_failed)"),
+        ("early_drops", "entries evicted from a full table", "they were stale"),
+        ("insert_failed", "entries that lost a race (not a full table)", "DNS look-ups do that"),
     ):
         number = told.moved(field)
         if number or (field == "drops" and getattr(row, field) is not None):
@@ -299,7 +325,7 @@ def _room(window: Window, told: _Told) -> Finding:
         most = f" of {row.maximum:,}" if row.maximum else ""
         summary = f"{row.count:,}{most} tracked connections at most"
     else:
-        summary = f"0 full connection tables {reach.words if reach else 'by the driver'}"
+        summary = f"0 full conntrack tables {reach.words if reach else 'by the driver'}"
     lacking = [*kernel_log.lacking(window)]
     if row is None:
         lacking.append(missing(window.why_missing(Conntrack)))

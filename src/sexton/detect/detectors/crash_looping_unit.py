@@ -5,56 +5,71 @@ new baseline wherever it went down), whether it waits for its next start right n
 (`activating (auto-restart)`, which `systemctl --failed` does not list), and its period: restart
 delay plus the time it ran.
 
-**Why it hurts.** Each start makes a cgroup and each death may leave a dead memory cgroup: one every
-10 s is 60,000 a week. systemd gives up only after 5 starts within 10 s; a unit that waits 2 s or
-more between them never reaches that limit and goes on for ever.
+**Why it hurts.** Each start creates a cgroup and each death may leave a dying memory cgroup: one
+every 10 s is 60,000 a week. systemd gives up only after 5 starts within 10 s; a unit that waits 2 s
+or more between them never reaches that limit and goes on forever.
 
 **What would make it wrong.** `NRestarts` ignores restarts by hand and is cleared by
 ``systemctl reset-failed``, so a loop may be older than it says. A unit that ends with status 0 and
-is restarted may be a job that is meant to run in a loop; that is said. Whether anything here
+is restarted may be a job that is meant to run in a loop; the summary says so. Whether anything here
 needs the unit cannot be known from its restarts, and is not claimed. A container that its agent
-re-creates shows no restart at all: see *cgroup_churn*.
+recreates shows no restart at all: see *cgroup_churn*.
 
 **Check by hand.** ``systemctl list-units --state=activating``, then
 ``systemctl show -p NRestarts,RestartUSec,ExecMainStatus UNIT`` twice, and
 ``journalctl -u UNIT -n 50`` for the reason.
 
-**What to do.** Read why it dies and mend that. If nothing on the node uses it:
-``systemctl disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to what a node lives by
+**What to do.** Find out why it dies and fix that. If nothing on the node uses it: ``systemctl
+disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to units a node cannot run without
 (kubelet, containerd, kube-proxy, sshd, network, storage, node-exporter): those are marked
-*protected*, and only mending helps.
+*protected*, and have to be fixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from sexton.detect.protected import protected
-from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import (
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    missing,
+    not_applicable,
+    unknown,
+)
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count, seconds
 from sexton.model.unit import RestartMark, ServiceManager, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
 
-AGAIN = Threshold("again", 2, "restarts in the window", "once may be an upgrade or a passing fault")
+NAME = "crash_looping_unit"
+
+AGAIN = Threshold(
+    "again", 2, "restarts in the window", "one may be an upgrade or a transient fault"
+)
 WAITING = Threshold(
-    "waiting", 3, "restarts so far", "and now waiting for the next: the third time is a loop"
+    "waiting", 3, "restarts so far", "and waiting for the next: the third time is a loop"
 )
 STEADY = Threshold(
-    "steady", 20, "restarts so far", "and still at it, by the mean time between them"
+    "steady", 20, "restarts so far", "and still restarting, by the mean time between restarts"
 )
-RARELY = Threshold("rarely", 3600, "s between restarts", "less than one an hour is no loop")
-ENDLESS = Threshold("endless", 100, "restarts so far", "nothing is going to end this by itself")
+RARELY = Threshold("rarely", 3600, "s between restarts", "less than one an hour is not a loop")
+ENDLESS = Threshold("endless", 100, "restarts so far", "this does not end by itself")
 LIMIT = Threshold(
     "start limit", 10, "s for 5 starts", "systemd's default: StartLimitBurst=5 in 10 s"
 )
 SEEN = Threshold(
-    "seen", 5, "restarts in the window", "enough to tell its period by; else its settings tell"
+    "seen",
+    5,
+    "restarts in the window",
+    "enough to measure its period; below that its settings are used",
 )
-NAME = "crash_looping_unit"
 _STARTS = 5
 #: With these a unit that ended cleanly would not have been started again.
 _ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
@@ -117,13 +132,42 @@ class _Loop(NamedTuple):
         return Severity.CRITICAL if lasting and not self.clean else Severity.WARNING
 
 
-@detector(needs=(ServiceManager,), thresholds=_ALL)
+def _stop(finding: Finding, _window: Window) -> list[Step]:
+    """Read its log, then stop it; units that a node cannot run without are never stopped."""
+    steps = []
+    for unit in finding.entities.get("unit", ())[:3]:
+        log = Step(f"journalctl -u {quote(unit)} -n 50", f"why {unit} dies", "none: reads the log")
+        if (needed_for := protected(unit)) is not None:
+            steps.append(Step(log.do, f"{log.why}; do not disable it: {needed_for}", log.risk))
+            continue
+        steps.append(log)
+        steps.append(
+            Step(
+                f"systemctl disable --now {quote(unit)} && systemctl mask {quote(unit)}",
+                "if nothing here uses it: stops the source; undo with unmask and enable",
+                "anything that depends on it loses it",
+            )
+        )
+    return steps
+
+
+@detector(
+    needs=(ServiceManager,),
+    thresholds=_ALL,
+    title="crash-looping unit",
+    story="A unit crashes and restarts",
+    lanes=("restarts", "memcgs"),
+    about=("unit", "cgroup"),
+    answers={"unit": 1},
+    essential=4,
+    advice=Advice(Stage.STOP, _stop),
+)
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""
     manager = next(iter(window.latest(ServiceManager) or ()), None)
     if manager is None or manager.name != "systemd":
         who = f"PID 1 is {manager.name}" if manager is not None else "none answered"
-        return not_applicable(NAME, f"no service manager that restarts units here ({who})")
+        return not_applicable(NAME, f"no service manager here restarts units ({who})")
     if not window.read(Unit):
         state = window.why_missing(Unit)
         return unknown(NAME, "systemd answered, but its units were not read", (missing(state),))
@@ -135,7 +179,7 @@ def detect(window: Window) -> Finding:
     rows |= {name: _unlisted(name) for name, mark in marks.items() if mark[0] and name not in rows}
     if rows and not counts and not window.read(RestartMark):
         state = window.why_missing(RestartMark)
-        text = "this systemd counts no restarts (before 235), and no journal was read"
+        text = "systemd before 235 does not count restarts, and no journal was read"
         return unknown(NAME, text, (missing(state),))
     seen = [
         _Loop(
@@ -264,7 +308,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             if unit.active_state
             else "restart counter in the journal; systemd did not list the unit",
             float(loop.total),
-            "it is meant to run in a loop" if loop.clean else "someone is deploying it right now",
+            "it is meant to run in a loop" if loop.clean else "it is being deployed right now",
         )
     ]
     if loop.period_s is not None:
@@ -293,18 +337,18 @@ def _evidence(loop: _Loop) -> list[Evidence]:
                 "s",
                 "systemd RestartUSec against the default start limit",
                 _STARTS * (loop.period_s or loop.delay_s or 0),
-                "the unit sets a start limit of its own",
+                "the unit sets its own start limit",
             )
         )
     if why is not None:
         told.append(
             Evidence(
                 f"{unit.name} is protected",
-                f"mend it, never disable it: {why}",
+                f"fix it, never disable it: {why}",
                 "runs",
                 "advice",
-                "Sexton's list of units a node lives by",
-                wrong_if="it is another program of that name, or this node serves no such purpose",
+                "Sexton's list of units a node cannot run without",
+                wrong_if="it is another program of that name, or this node does not need it",
             )
         )
     return told

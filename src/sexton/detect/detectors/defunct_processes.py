@@ -1,20 +1,20 @@
-"""Processes have ended and their parent never asked how.
+"""Processes have ended and their parent never reaped them.
 
 **What is seen.** Processes in state ``Z`` (defunct) in `/proc/PID/stat`, in the first and the last
 reading alike, grouped by the parent that would have to reap them. These are zombie *processes*:
-another kind of zombie than the dead memory cgroups of `zombie_memcgs`, with another cure, and
+different from the dying memory cgroups of `zombie_memcgs`, with a different cure, and
 they hold no memory cgroup, no memory and no CPU.
 
 **Why it hurts.** Each holds a process id and a line in every process list. At tens of thousands
-`fork` fails. A few hundred mostly tell of a container whose first process does not reap.
+`fork` fails. A few hundred usually mean a container whose first process does not reap.
 
 **What would make it wrong.** Every process is defunct for a moment between its end and its
 parent's `wait`: a build or a shell loop always shows a few, so only those that stay are counted.
-With one reading alone they cannot be told apart. `hidepid` hides other users' processes.
+One reading alone cannot separate them. `hidepid` hides other users' processes.
 
 **Check by hand.** ``ps -eo pid,ppid,stat,comm | awk '$3 ~ /^Z/'``.
 
-**What to do.** Restart or mend the parent, not the zombies: a signal cannot reach what has ended;
+**What to do.** Restart or fix the parent: a signal cannot reach a process that has ended;
 when the parent ends, init reaps them. Containers: run an init as process 1 (``docker run --init``,
 ``shareProcessNamespace: true``).
 """
@@ -23,23 +23,31 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sexton.detect.registry import detector
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.task import Process
 from sexton.model.text import count
 from sexton.model.window import Window
 
+NAME = "defunct_processes"
+
 NOTED = Threshold(
     "noted", 20, "defunct processes", "a busy build shows a handful at any moment, not twenty"
 )
 MANY = Threshold(
-    "many", 100, "defunct processes", "a hundred that stay are a parent that never reaps"
+    "many", 100, "defunct processes", "a hundred that stay mean a parent that never reaps"
 )
 _SHOWN = 5
 
 
-@detector(needs=(Process,), thresholds=(NOTED, MANY))
+@detector(
+    needs=(Process,),
+    thresholds=(NOTED, MANY),
+    title="defunct processes",
+    story="Processes ended and were never reaped",
+    lanes=("events",),
+    about=("task",),
+)
 def detect(window: Window) -> Finding:
     """How many stay defunct, and whose they are."""
     edges = window.edges(Process)
@@ -66,7 +74,7 @@ def detect(window: Window) -> Finding:
     )
     if len(defunct) < NOTED.value:
         return Finding(
-            "defunct_processes",
+            NAME,
             Verdict.ABSENT,
             Severity.INFO,
             f"{count(len(defunct), 'defunct process', 'defunct processes')} of {len(last):,}",
@@ -75,10 +83,10 @@ def detect(window: Window) -> Finding:
     worst, held = parents[0]
     blamed = _task(worst, names)
     return Finding(
-        "defunct_processes",
+        NAME,
         Verdict.PRESENT,
         Severity.WARNING if len(defunct) >= MANY.value else Severity.INFO,
-        f"{len(defunct):,} defunct processes (not dead cgroups), {held:,} of them"
+        f"{len(defunct):,} defunct processes (not dying cgroups), {held:,} of them"
         f" not reaped by {blamed}",
         entities={"task": tuple(_task(pid, names) for pid, _ in parents)},
         evidence=(

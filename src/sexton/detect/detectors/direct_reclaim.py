@@ -1,23 +1,23 @@
-"""Tasks have to free memory themselves before they get any: direct reclaim.
+"""Tasks have to free memory themselves before they get any (direct reclaim).
 
 **What is seen.** Between readings of `/proc/vmstat`, how many pages tasks scanned themselves, a
 second: `pgscan_direct` for the machine, and for cgroups at their limit what `pgscan_anon` and
 `pgscan_file` have more than all other scanners together (the kernel counts those nowhere else).
-How often an allocation stalled (`allocstall*`). Whether anybody stood still meanwhile: memory
+How often an allocation stalled (`allocstall*`). Whether tasks stalled meanwhile: memory
 pressure (PSI) over the same seconds, and, with stacks, which thread was caught in the functions of
 reclaim, how long, on which core and in which cgroup.
 
 **Why it hurts.** The task that asked for a page stops and scans the lists until it finds some. It
-does so in the kernel, on its core: above a heap of dead memory cgroups one such scan took 0.2 ms
+does so in the kernel, on its core: with many dying memory cgroups one such scan took 0.2 ms
 for each of them. To its user it is a process that hangs now and then for no reason.
 
-**What would make it wrong.** Scanning alone is no illness: a container that reads files larger than
-its limit frees its own page cache all day and loses nothing by it. So the rate by itself is only
-noted, and it is a warning where tasks lost time by it. Reclaim that somebody ordered
-(`memory.reclaim`, `memory.force_empty`, a limit that is set) is nobody's who had to wait for a
-page: where stacks show the order it is noted and no warning, whatever core it holds; without
-stacks it counts as a task's own. Kernels before 5.8 do not count a cgroup's reclaim at all. kswapd
-is not in here: it is meant to do this.
+**What would make it wrong.** Scanning alone is not a problem: a container that reads files larger
+than its limit frees its own page cache all day at no cost. So the rate by itself is only noted, and
+it is a warning where tasks lost time by it. Reclaim on request (`memory.reclaim`,
+`memory.force_empty`, a limit that is set) makes no task wait for a page: if stacks show the request
+it is noted and not a warning, even if it holds a core; without stacks it counts as a task's own
+reclaim. Kernels before 5.8 do not count a cgroup's reclaim at all. kswapd is not counted: this is
+its job.
 
 **Check by hand.** ``grep -E 'pgscan|pgsteal|allocstall' /proc/vmstat`` twice; ``cat
 /proc/pressure/memory``; ``sudo perf record -ag sleep 10`` and look for ``try_to_free_pages`` or
@@ -34,14 +34,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from sexton.detect.counters import counted
+from sexton.detect.detectors import saturated_core
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
-from sexton.detect.places import cgroups_of
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
-from sexton.detect.stacks import SLACK_S, Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS
+from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.detect.stalls import stalled as stalled_runs
-from sexton.detect.threshold import Threshold
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.stack import StackCount
@@ -51,18 +51,19 @@ from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading
 
+NAME = "direct_reclaim"
+
 NOTED = Threshold(
-    "scanned", 1_000, "pages/s", "4 MB a second; a log that fills its page cache stays below"
+    "scanned", 1_000, "pages/s", "4 MB per second; a log that fills its page cache stays below"
 )
 LASTING = Threshold("for", 2, "s in a row", "a single allocation that reclaims is over by then")
 CAUGHT = Threshold(
     "caught", 20, "samples/s", "a fifth of a core at 97 Hz, past the 15 % that is called overhead"
 )
-CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be worth a word")
+CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be reported")
 
-NAME = "direct_reclaim"
 #: What evidence calls reclaim that nobody had to do.
-ORDERED = "reclaim that was ordered"
+ORDERED = "reclaim on request"
 AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
@@ -111,7 +112,27 @@ def _most_first(each: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int,
     return -each[1], each[0]
 
 
-@detector(needs=(VmCounter,), thresholds=(NOTED, LASTING, HURTS, LASTS, CAUGHT, CAUGHT_FOR))
+def _ruled_out(window: Window) -> str:
+    pages = counted(window, VmCounter, "value", "pgscan_direct")
+    if pages is None:
+        return ""
+    return f"direct reclaim ({pages:,.0f} pages scanned)" if pages else "direct reclaim"
+
+
+@detector(
+    needs=(VmCounter,),
+    thresholds=(NOTED, LASTING, HURTS, LASTS, CAUGHT, CAUGHT_FOR),
+    title="direct reclaim",
+    story="Tasks had to free memory themselves",
+    lanes=("pressure", "cores"),
+    about=("core", "task", "cgroup"),
+    answers={"task": 3},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, biggest_processes),
+    mimics=saturated_core.NAME,
+    rises_with=SHORTAGE,
+    rises_if=lambda finding: not is_ordered(finding),
+)
 def detect(window: Window) -> Finding:
     """The stretch that cost tasks most, by the counters; by stacks where those show more."""
     found = paging.readings(window)
@@ -179,16 +200,16 @@ def _is_high(step: PagingStep) -> bool:
 
 def _cannot_tell(found: Sequence[Reading]) -> Finding:
     if len(found) > 1:
-        what = "this kernel's /proc/vmstat counts no direct reclaim"
+        what = "this kernel's /proc/vmstat does not count direct reclaim"
         return unknown(NAME, what, (Missing(what, WITH_STACKS),))
     lacking = Missing("two readings of /proc/vmstat", AGAIN)
-    return unknown(NAME, "one reading of /proc/vmstat has no rate", (lacking,))
+    return unknown(NAME, "one reading of /proc/vmstat gives no rate", (lacking,))
 
 
 def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
     whole = paging.between(found[0], found[-1])
     pages = whole.by_tasks or 0
-    summary = "no task had to free memory itself"
+    summary = "no direct reclaim"
     if pages:
         summary = f"tasks scanned {count(pages, 'page')} themselves in {duration(whole.seconds)}"
     evidence = [_scanned(whole), *_stalls(whole)]
@@ -201,7 +222,7 @@ def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
 
 
 def _cgroups_uncounted() -> Missing:
-    return Missing("what cgroups at their limit scan: this kernel does not count it", WITH_STACKS)
+    return Missing("this kernel does not count what cgroups at their limit scan", WITH_STACKS)
 
 
 def _reclaiming(seen: _Seen, found: Sequence[Reading]) -> Finding:
@@ -255,8 +276,8 @@ def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
         longest = f", for {count(seen.held[1], 'second')}" if seen.held else ""
         were = "were" if also else "was"
         return (
-            f"{who or 'a task'} {were} told to free memory (memory.force_empty, memory.reclaim or a"
-            f" limit){longest}; no task had to free any to go on"
+            f"{who or 'a task'} {were} freeing memory on request (memory.force_empty,"
+            f" memory.reclaim or a limit){longest}; no task had to wait for it"
         )
     if seen.run is None:
         assert seen.stacks is not None
@@ -264,14 +285,14 @@ def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
         them = "were caught freeing memory themselves" if also else "was caught freeing memory"
         return f"{who or 'a task'} {them} in {samples}"
     pages = sum(step.by_tasks or 0 for step in seen.run.steps) / seen.run.seconds
-    what = f"{pages:,.0f} pages/s scanned by tasks themselves for {duration(seen.run.seconds)}"
+    what = f"{pages:,.0f} pages/s scanned in direct reclaim for {duration(seen.run.seconds)}"
     if seen.held is not None and seen.held[1] >= CAUGHT_FOR.value:
         return f"{what}; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"
     caught_in_it = f", {who} among them" if who else ""
     if seen.stalled:
         waited = f"{level.some if level else 0.0:.0f} % of the time"
-        return f"{what}{caught_in_it}; memory was waited for {waited}"
-    return f"{what}{caught_in_it}; nobody is seen to stall by it"
+        return f"{what}{caught_in_it}; tasks waited for memory {waited}"
+    return f"{what}{caught_in_it}; no task is seen to stall"
 
 
 def _lacking(window: Window, stacks: Caught | None) -> list[Missing]:
@@ -290,13 +311,13 @@ def _scanned(moved: PagingStep) -> Evidence:
     if "every" in moved.moved and machine is not None:
         split = f" ({machine:,.0f} for the machine, {max(0, pages - machine):,.0f} for cgroups)"
     return Evidence(
-        "pages scanned by tasks themselves",
+        "pages scanned in direct reclaim",
         f"{pages:,.0f}{split}",
         f"< {NOTED.value:,.0f}",
         f"pages/s over {duration(moved.seconds)}",
         "/proc/vmstat",
         pages,
-        "a cgroup that reads more than its limit scans its own page cache and loses nothing by it",
+        "a cgroup that reads more than its limit scans its own page cache at no cost",
     )
 
 
@@ -307,7 +328,7 @@ def _freed(moved: PagingStep) -> list[Evidence]:
     share = 100 * freed / scanned
     return [
         Evidence(
-            "of those freed",
+            "of those, freed",
             f"{share:.0f} %",
             "> 50 %",
             "% of the pages scanned",
@@ -330,7 +351,7 @@ def _stalls(moved: PagingStep) -> list[Evidence]:
             f"in {duration(moved.seconds)}",
             "/proc/vmstat",
             stalls,
-            "those of a cgroup at its limit are not counted here",
+            "a cgroup at its limit is not counted here",
         )
     ]
 
@@ -371,7 +392,7 @@ def _by_thread(stacks: Caught, what: str) -> list[Evidence]:
             "samples",
             "perf record",
             threads[who],
-            "the order came by a way that its stack does not show",
+            "the request came by a way that the stack does not show",
         )
         for who in stacks.leading(most=3)
     ]

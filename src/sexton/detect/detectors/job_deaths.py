@@ -1,28 +1,28 @@
-"""Somebody said that a job died here, and when.
+"""A job's death was marked in the recording.
 
-**What is seen.** Remarks left in the recording with ``sexton recording mark DIR "job 17 died"``, by
-a person or by the scheduler's own hook, whose words tell of an end: died, killed, crashed, failed,
-lost, timed out, and the names that Ray and Kubernetes give to it. The moment is when the recorder
-took the remark in, within a second of its being left. It has no threshold: one death is one.
+**What is seen.** Marks set in the recording with ``sexton recording mark DIR "job 17 died"``, by
+a person or by the scheduler's own hook, whose words describe an end: died, killed, crashed, failed,
+lost, timed out, and the terms that Ray and Kubernetes use. The time is when the recorder
+read the mark, within a second of its being set. It has no threshold: one death is one.
 
 **Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
-worth more than those of any other hour. Still it is no problem *of the node's* and costs no exit
-code by itself: jobs die of their own mistakes and of other nodes, and whoever drains nodes by the
-exit code would drain a healthy one for a remark. If the node had a part in it, what did it is a
-problem, and a chain leads from there to the death. If nothing recorded explains it, the report
-says so before anything else: that this node is not to blame is the answer that was asked for.
+worth more than those of any other hour. It is not a problem *of the node* and does not change the
+exit code: jobs die of their own bugs and of other nodes, and automation that drains nodes by the
+exit code would drain a healthy one because of a mark. If the node caused it, the cause is a
+problem, and a chain leads from it to the death. If nothing recorded explains it, the report
+says so first: that this node is not to blame is also an answer.
 
-**What would make it wrong.** It is somebody's word and nothing that the node measured. A remark is
-left after the death, seconds or minutes later, so a cause may lie further back than it seems, and
-the job may have died of itself or of another node. A remark without such words ("new image") is
-counted and not believed to be a death; one that speaks of a job and not of its end leaves it
-*unknown*. Live, and in a recording in which nobody left a remark, there is nothing to judge.
+**What would make it wrong.** It was entered by hand and not measured. A mark is
+set after the death, seconds or minutes later, so a cause may lie further back than it seems, and
+the job may have died of itself or of another node. A mark without such words ("new image") is
+counted and not believed to be a death; one that names a job but not its end leaves it
+*unknown*. Live, and in a recording without marks, there is nothing to judge.
 
-**Check by hand.** ``sexton recording info DIR`` lists the remarks; the job's own log and the
-scheduler (``kubectl get events``, ``ray list actors``, ``sacct -j JOB``) tell when it really ended.
+**Check by hand.** ``sexton recording info DIR`` lists the marks; the job's own log and the
+scheduler (``kubectl get events``, ``ray list actors``, ``sacct -j JOB``) show when it really ended.
 
-**What to do.** Enter by the moment: ``sexton why TIME --from DIR``. Where no chain ends at it, look
-at the other nodes of the same job before this one.
+**What to do.** Start from that time: ``sexton why TIME --from DIR``. If no chain ends at it, look
+at the other nodes of the same job first.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from sexton.model.text import count, shorten
 from sexton.model.window import Window
 
 NAME = "job_deaths"
+
 #: Words for an end, by their beginnings ("killed", "crashing"), and names that hold one.
 _END = r"(?:died|dies|dead\b|death|kill|crash|fail|lost\b|abort|hung|hang|stuck|gone\b|evict|oom)"
 _ENDED = re.compile(
@@ -70,9 +71,15 @@ class _Remark(NamedTuple):
         return _JOB.search(self.text) is not None and _NOT.search(self.text) is None
 
 
-@detector()
+@detector(
+    title="job deaths",
+    story="A job died",
+    lanes=("events", "tcp"),
+    about=("job",),
+    answers={"job": 1},
+)
 def detect(window: Window) -> Finding:
-    """Every death that somebody told of, the oldest first."""
+    """Every marked death, the oldest first."""
     remarks = [
         _Remark(row.text, batch.wall_s)
         for batch in window.batches(Mark) or ()
@@ -80,7 +87,7 @@ def detect(window: Window) -> Finding:
         if window.start <= batch.wall_s <= window.end
     ]
     if not remarks:
-        return not_applicable(NAME, "nobody marked a job's death")
+        return not_applicable(NAME, "no job's death was marked")
     deaths = [each for each in remarks if each.tells_an_end]
     if deaths:
         return _died(deaths)
@@ -90,7 +97,7 @@ def detect(window: Window) -> Finding:
         lacking = Missing(
             f'whether "{said}" means that it died', 'sexton recording mark DIR "job 17 died"'
         )
-        return unknown(NAME, f'a remark speaks of a job and not of its end: "{said}"', (lacking,))
+        return unknown(NAME, f'a mark names a job but not its death: "{said}"', (lacking,))
     return _none(remarks)
 
 
@@ -101,7 +108,7 @@ def _died(deaths: list[_Remark]) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.INFO,
-        f'"{shorten(last.text, _WIDTH)}", as somebody marked it{before}',
+        f'"{shorten(last.text, _WIDTH)}" (marked by hand){before}',
         entities={"job": tuple(dict.fromkeys(shorten(each.text, _WIDTH) for each in deaths))},
         start=deaths[0].wall_s,
         end=last.wall_s,
@@ -111,26 +118,25 @@ def _died(deaths: list[_Remark]) -> Finding:
 
 def _evidence(death: _Remark) -> Evidence:
     return Evidence(
-        "somebody's remark",
+        "mark",
         shorten(death.text, _WIDTH),
         "none",
         "remark",
         "sexton recording mark",
         None,
-        "it was left long after the death, or the job died of something else",
+        "it was set long after the death, or the job died of something else",
     )
 
 
 def _none(remarks: list[_Remark]) -> Finding:
-    told = "none tells" if len(remarks) > 1 else "it does not tell"
     return Finding(
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
-        f"{count(len(remarks), 'remark')} in this window, {told} of a death",
+        f"{count(len(remarks), 'mark')} in this window, none names a death",
         evidence=(
             Evidence(
-                "remarks that tell of a death",
+                "marks of a death",
                 f"0 of {len(remarks):,}",
                 "0",
                 "remarks",

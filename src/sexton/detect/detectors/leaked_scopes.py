@@ -2,15 +2,15 @@
 
 **What is seen.** Live directories of scopes (`session-*.scope`, `run-r*.scope`) and containers in
 which no process is, though they were there in the first and in the last count of the window;
-parents with more than a thousand of them; and login's own complaint that its sessions ran out.
+parents with more than a thousand of them; and logind's message that it ran out of sessions.
 
 **Why it hurts.** Each is walked like any other memory cgroup, so statistics slow down just as they
 do with zombies, and at 8,192 sessions logind refuses every further login. It looks like
-*zombie_memcgs* and is another thing: these have directories, and systemd can be told to stop them.
+*zombie_memcgs* and is something else: these have directories, and systemd can stop them.
 
 **What would make it wrong.** A scope that is just being opened or closed is empty for a moment:
 only those that stay for the whole window are counted. From a container the processes of the
-node cannot be seen, so that everything would look empty: then emptiness is not judged at all.
+node cannot be seen, so everything would look empty; emptiness is not judged then.
 Many scopes with processes in them are many sessions, not a leak.
 
 **Check by hand.** ``loginctl list-sessions | grep closing``,
@@ -18,8 +18,8 @@ Many scopes with processes in them are many sessions, not a leak.
 ``find /sys/fs/cgroup -name '*.scope' | wc -l``.
 
 **What to do.** ``systemctl stop 'session-*.scope'`` for those that are closing (it kills what is
-left in them, so look first), ``loginctl terminate-session ID``; update systemd and dbus where they
-forget to close them; find who opens so many sessions (a monitoring check over ssh, cron).
+left in them, so look first), ``loginctl terminate-session ID``; update systemd and dbus if they
+do not close them; find what opens so many sessions (a monitoring check over ssh, cron).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.registry import detector, missing
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing
 from sexton.detect.stems import container, join, path_stem, pattern, split
-from sexton.detect.threshold import Threshold
 from sexton.model.cgroup import CgroupDir
+from sexton.model.diagnosis import Step
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.task import ProcessCgroup
@@ -38,8 +38,13 @@ from sexton.model.text import count
 from sexton.model.window import Window
 from sexton.series.directories import identity
 
+NAME = "leaked_scopes"
+
 EMPTY = Threshold(
-    "empty", 100, "scopes without processes", "a closed scope goes within a second: a node has none"
+    "empty",
+    100,
+    "scopes without processes",
+    "a closed scope is removed within a second: a node has none",
 )
 FULL = Threshold(
     "full", 4_096, "scopes without processes", "half of the 8,192 sessions after which logind stops"
@@ -47,7 +52,6 @@ FULL = Threshold(
 CROWD = Threshold(
     "crowd", 1_000, "directories under one parent", "a large node has some hundreds in all"
 )
-NAME = "leaked_scopes"
 INIT = "/init.scope"
 _MOST = 5
 
@@ -64,7 +68,21 @@ class _Group(NamedTuple):
         return join(self.path, self.names)
 
 
-@detector(needs=(CgroupDir,), thresholds=(EMPTY, FULL, CROWD))
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    why = "which sessions do not close; end them with loginctl terminate-session"
+    return [Step("loginctl list-sessions | grep closing", why, READS)]
+
+
+@detector(
+    needs=(CgroupDir,),
+    thresholds=(EMPTY, FULL, CROWD),
+    title="leaked scopes",
+    story="Empty cgroups were never removed",
+    lanes=("memcgs",),
+    about=("cgroup",),
+    answers={"cgroup": 3},
+    advice=Advice(Stage.LOOK, _look),
+)
 def detect(window: Window) -> Finding:
     """Empty scopes first, crowded parents second."""
     rows = window.latest(CgroupDir) or ()
@@ -133,12 +151,12 @@ def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
     occupied = {row.path for row in rows if not row.deleted}
     grant = "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -a sexton"
     if any(path.startswith("/..") for path in occupied):
-        return Missing("processes' paths are those of another cgroup namespace", grant)
+        return Missing("the processes' paths belong to another cgroup namespace", grant)
     if window.node is not None and window.node.container:
         return Missing("the node's processes cannot be seen from this container", grant)
     # PID 1 lives there wherever systemd made the directory.
     if (INIT in paths and INIT not in occupied) or not occupied & paths:
-        return Missing("the processes seen are not those of these directories", grant)
+        return Missing("the processes seen do not belong to these directories", grant)
     return None
 
 
@@ -179,7 +197,7 @@ def _judge(
     if refusing and every >= CROWD.value:
         return Severity.CRITICAL, f"{every:,} scopes, and logind refuses further sessions"
     if idle is None and most is not None and most.number >= CROWD.value:
-        text = f"{most.number:,} scopes as {most.shown}; whether they are empty cannot be told"
+        text = f"{most.number:,} scopes as {most.shown}; whether they are empty is unknown"
         return Severity.WARNING, text
     if crowds:
         group = crowds[0]
@@ -211,7 +229,7 @@ def _left(group: _Group) -> Evidence:
         "scopes",
         "directories of the memory hierarchy, /proc/PID/cgroup",
         float(group.number),
-        "something keeps them on purpose",
+        "they are kept on purpose",
     )
 
 

@@ -1,29 +1,29 @@
-"""The whole machine is short of memory: work stands still until some is found.
+"""The whole machine is short of memory: tasks stall until some is freed.
 
 **What is seen.** Pressure stall information of the machine (`/proc/pressure/memory`), between
 readings: the share of time in which *some* task waited for memory and in which *all* of them did
 (*full*). Beside it, over the same seconds, what the memory manager did: pages kswapd scanned, pages
-that were thrown out and had to be read back (refaults), pages swapped in, free pages, and how many
-processes the out-of-memory killer took.
+that were evicted and had to be read back (refaults), pages swapped in, free pages, and how many
+processes the OOM killer killed.
 
 **Why it hurts.** Nothing computes while it waits for a page. Thrashing takes a machine down long
-before it runs out: every program's code is thrown out and read back, over and over.
+before it runs out: every program's code is evicted and read back, over and over.
 
-**What would make it wrong.** kswapd that scans is how a healthy machine with a full page cache
-lives: it is shown and turns nothing. Its own work counts as *some* for as long as it runs. PSI
+**What would make it wrong.** kswapd scans on every healthy machine with a full page cache: it is
+shown and does not change the verdict. Its own work counts as *some* for as long as it runs. PSI
 weighs every core by how busy it is: one stalled container among 96 busy cores is 1 %, see
 *direct_reclaim* for that; alone on an idle machine the same container is 100 %, *full* too. So PSI
-alone never tells that the *machine* is short. Where all scanning was done for cgroups at their
-limits it is not: that is said, and counts for one step less. Where nothing counts who scanned,
-stacks may show it (reclaim in the page allocator, kswapd); where those do not either, the wait is
-noted and no more. Without PSI only the absence of all reclaim can be told.
+alone never shows that the *machine* is short. Where all scanning was done for cgroups at their
+limits it is not: the summary says so, and the severity is one step lower. If nothing counts which
+task scanned, stacks may show it (reclaim in the page allocator, kswapd); where those do not either,
+the wait is noted and no more. Without PSI only the absence of all reclaim can be shown.
 
 **Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
 so, free); ``grep -E 'workingset_refault|pgscan_kswapd|oom_kill' /proc/vmstat``.
 
-**What to do.** Find who holds the memory: ``ps -eo rss,comm --sort -rss | head``, or by cgroup
+**What to do.** Find what uses the memory: ``ps -eo rss,comm --sort -rss | head``, or by cgroup
 ``systemd-cgtop -m``. Cap or move it. A machine without swap that thrashes has only file pages left
-to throw out: it needs less work or more memory.
+to evict: it needs less work or more memory.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS
-from sexton.detect.threshold import Threshold
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.text import count
@@ -46,20 +45,21 @@ from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading
 from sexton.series.pressure import Level, Levels, Stall
 
-NOTED = Threshold("noted", 5, "% some", "kswapd alone keeps a full page cache below this")
+NAME = "memory_pressure"
+
+NOTED = Threshold("noted", 5, "% some", "kswapd alone stays below this with a full page cache")
 NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
 ALL_STALL = Threshold("all stalled", 5, "% full", "a twentieth of the time nothing ran at all")
 GRAVE = Threshold("grave", 40, "% full", "systemd-oomd begins to kill at 60 %, on its way there")
 GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, users do not")
 _THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
 
-NAME = "memory_pressure"
 AGAIN = "sexton diagnose --seconds 10"
 #: What tells of reclaim or thrashing, in words.
 _SIGNS = {
     "kswapd": "pages scanned by kswapd",
     "direct": "pages scanned by tasks for the machine",
-    "refaults": "pages read back after they were thrown out",
+    "refaults": "pages read back after eviction",
     "swapped_in": "pages swapped in",
 }
 #: Of all scanning, in per cent: where the machine's part is smaller, only cgroups were short.
@@ -84,7 +84,22 @@ class Worst(NamedTuple):
     machine: bool | None = True
 
 
-@detector(thresholds=_THRESHOLDS)
+def _ruled_out(window: Window) -> str:
+    found = pressure.levels(window)
+    over = pressure.between(found[0], found[-1]) if len(found) > 1 else None
+    return "" if over is None else f"memory pressure ({over.some:.1f} %)"
+
+
+@detector(
+    thresholds=_THRESHOLDS,
+    title="memory pressure",
+    story="Memory was short",
+    lanes=("pressure", "cores"),
+    about=("core", "task"),
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, biggest_processes),
+    rises_with=SHORTAGE,
+)
 def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""
     counted = paging.readings(window)
@@ -145,7 +160,7 @@ def _without_pressure(
     if len(counted) < 2:
         if not window.read(VmCounter):
             lacking += (missing(window.why_missing(VmCounter)),)
-        return unknown(NAME, "nothing tells whether tasks waited for memory", lacking)
+        return unknown(NAME, "whether tasks waited for memory is unknown", lacking)
     whole = paging.between(counted[0], counted[-1])
     killed = whole.moved.get("killed", 0)
     if killed:
@@ -156,13 +171,13 @@ def _without_pressure(
             NAME,
             Verdict.ABSENT,
             Severity.INFO,
-            f"nothing was reclaimed in {duration(whole.seconds)}, so nobody waited for it",
+            f"nothing was reclaimed in {duration(whole.seconds)}, so no task waited for memory",
             evidence=(*_signs(whole, every=True), *_free(counted)),
             missing=lacking,
         )
     name = next(iter(moved), None)
     what = f"{moved[name]:,} {_SIGNS[name]}" if name else "reclaim is not counted here"
-    return unknown(NAME, f"{what}; whether tasks waited only PSI tells", lacking)
+    return unknown(NAME, f"{what}; only PSI can show whether tasks waited", lacking)
 
 
 def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
@@ -287,11 +302,11 @@ def _summary(worst: Worst | None, level: Stall | None, killed: int) -> str:
             f"tasks waited for memory {level.some:.0f} % of {duration(worst.run.seconds)}{full}"
         )
         if worst.machine is False:
-            words.append("in cgroups at their limits, the machine itself is not short")
+            words.append("in cgroups at their limits; the machine itself is not short")
         if worst.machine is None:
-            words.append("whether the machine is short or a cgroup at its limit is not known")
+            words.append("whether the machine or a cgroup's limit is short is unknown")
     if killed:
-        words.append(f"{count(killed, 'process', 'processes')} killed for want of memory")
+        words.append(f"OOM killer killed {count(killed, 'process', 'processes')}")
     return "; ".join(words)
 
 
@@ -328,11 +343,11 @@ def _signs(moved: PagingStep, *, every: bool) -> list[Evidence]:
         Evidence(
             words,
             f"{rate:,.0f}",
-            "0 where memory is plenty",
+            "0 if memory is plentiful",
             f"pages/s over {duration(moved.seconds)}",
             "/proc/vmstat",
             rate,
-            "a full page cache is swept all the time, and nobody waits for it",
+            "a full page cache is scanned all the time, and no task waits for it",
         )
         for name, words in _SIGNS.items()
         if (rate := moved.rate(name)) is not None and (every or rate)
@@ -351,7 +366,7 @@ def _free(counted: Sequence[Reading]) -> list[Evidence]:
             "pages at the end",
             "/proc/vmstat",
             free,
-            "what the page cache holds can be had, too",
+            "page cache can be reclaimed, too",
         )
     ]
 
@@ -359,13 +374,13 @@ def _free(counted: Sequence[Reading]) -> list[Evidence]:
 def _kills(whole: PagingStep) -> Evidence:
     killed = whole.moved.get("killed", 0)
     return Evidence(
-        "processes taken by the out-of-memory killer",
+        "processes killed by the OOM killer",
         f"{killed:,}",
         "0",
         f"in {duration(whole.seconds)}",
         "/proc/vmstat",
         killed,
-        "a container that is meant to be killed at its limit",
+        "a container is meant to be killed at its limit",
     )
 
 

@@ -1,15 +1,15 @@
-"""A network interface was reset under the connections that used it.
+"""A network interface was reset while connections were using it.
 
-**What is seen.** The driver's and the kernel's own words in the log (ENA's reset lines, ``NETDEV
+**What is seen.** Lines of the driver and the kernel in the log (ENA's reset lines, ``NETDEV
 WATCHDOG``, other drivers' timeouts; several lines of one reset count once) and the driver's
 counters (``total_resets``, ``tx_timeout``, ``missing_tx_cmpl``, ``suspected_poll_starvation``, …),
-both as they stand since boot and as they moved while we watched. The queue in the log line is
+both since boot and in this window. The queue in the log line is
 joined with its interrupt and its core, or with the core the driver names itself.
 
-**Why it hurts.** For seconds nothing is sent or received; connections with short time-outs break.
+**Why it hurts.** For seconds nothing is sent or received; connections with short timeouts break.
 A training job reports a lost actor, and the node looks idle a moment later.
 
-**What would make it wrong.** Resets asked for by a person (``ethtool --reset``, a driver reload, an
+**What would make it wrong.** Resets requested by a person (``ethtool --reset``, a driver reload, an
 MTU change on some drivers) look alike. The log is a ring and forgets; counters start again with the
 driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the device
 stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or the
@@ -30,13 +30,13 @@ from dataclasses import dataclass, field
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import DAY_S, Burst
-from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+
+NAME = "nic_resets"
 
 RECENT = Threshold(
     "recent", DAY_S, "s", "a reset today still explains a job that died today; older ones do not"
@@ -45,7 +45,7 @@ MANY = Threshold(
     "many", 3, "resets in 24 h", "the incident's nodes had a few a day; one may be maintenance"
 )
 ONE_RESET = Threshold(
-    "one reset", 10, "s between lines", "a driver says all its lines of one reset within seconds"
+    "one reset", 10, "s between lines", "a driver logs all lines of one reset within seconds"
 )
 
 FAMILIES = ("nic_reset", "nic_watchdog", "nic_starved")
@@ -67,7 +67,7 @@ _REASONS = {
     "KEEP_ALIVE_TO": "wd_expired",
     "MISS_INTERRUPT": "missing_intr",
 }
-_OTHER_REASONS = {"DEVICE_REQUEST": "the device asked for it", "ADMIN_TO": "the device was silent"}
+_OTHER_REASONS = {"DEVICE_REQUEST": "the device requested it", "ADMIN_TO": "the device was silent"}
 #: What speaks for the device or the hypervisor and against a starved core.
 _ELSEWHERE = ("wd_expired", "missing_intr")
 _SHOWN = 8
@@ -110,12 +110,20 @@ class _Told:
         return Severity.WARNING if self.day or self.undated else Severity.INFO
 
 
-@detector(thresholds=(RECENT, MANY, ONE_RESET))
+@detector(
+    thresholds=(RECENT, MANY, ONE_RESET),
+    title="NIC resets",
+    story="The network card was reset",
+    lanes=("nic_faults", "events", "softirq_wait", "tcp"),
+    about=("nic", "queue", "core", "irq"),
+    answers={"nic": 1, "queue": 1, "irq": 1, "job": 3},
+    essential=3,
+)
 def detect(window: Window) -> Finding:
     """How often, when, why and on which queue."""
     real = nics.physical(window)
     if real == ():
-        return not_applicable("nic_resets", "no physical network interface here")
+        return not_applicable(NAME, "no physical network interface here")
     counters = [
         each for each in nics.counters(window, COUNTERS) if real is None or each.nic in real
     ]
@@ -123,8 +131,8 @@ def detect(window: Window) -> Finding:
     if not counters and lacking:
         if real is None:
             lacking.append(nics.hidden(window) or missing(window.why_missing(Nic)))
-        what = "no kernel log, and no driver here counts its resets"
-        return unknown("nic_resets", what, tuple(lacking))
+        what = "no kernel log, and no driver here counts resets"
+        return unknown(NAME, what, tuple(lacking))
     if not window.read(NicCounter) and real is not None:
         lacking.append(missing(window.why_missing(NicCounter)))
     told = _tell(window, counters)
@@ -224,7 +232,7 @@ def _none(
                 reach.words,
                 reach.origin,
                 0,
-                reach.wrong_if or "this driver resets without a word",
+                reach.wrong_if or "this driver does not log resets",
             )
         )
     if counters:
@@ -243,7 +251,7 @@ def _none(
     since = "since boot" if counters or reach is None else reach.words
     which = f" of {', '.join(real)}" if real else ""
     return Finding(
-        "nic_resets",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"0 resets{which} {since}",
@@ -263,7 +271,7 @@ def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
     if places and not any(place.cores for place in places) and not window.read(NicQueue):
         lacking.append(missing(window.why_missing(NicQueue)))
     return Finding(
-        "nic_resets",
+        NAME,
         Verdict.PRESENT,
         told.severity,
         _summary(told, names, places),
@@ -307,17 +315,17 @@ def _places(window: Window, told: _Told) -> tuple[list[nics.Place], tuple[str, .
 
 def _summary(told: _Told, names: Sequence[str], places: Sequence[nics.Place]) -> str:
     who = ", ".join(names) or "an interface"
-    what = "was reset" if told.is_reset else "had its transmit watchdog fire"
+    what = "was reset" if told.is_reset else "hit its transmit watchdog"
     if told.in_window:
-        when = f"{count(told.in_window, 'time')} while watched"
+        when = f"{_times(told.in_window)} while watched"
     elif told.day:
         last = min(each.age_s or 0.0 for each in told.bursts) if told.bursts else None
         ago = f", last {duration(last)} ago" if last is not None else ""
-        when = f"{count(told.day, 'time')} in 24 h{ago}"
+        when = f"{_times(told.day)} in 24 h{ago}"
     elif told.undated:
-        when = f"{count(told.undated, 'time')} since boot, when is not known"
+        when = f"{_times(told.undated)} since boot, time unknown"
     else:
-        when = f"{count(told.older, 'time')}, all more than 24 h ago"
+        when = f"{_times(told.older)}, all more than 24 h ago"
     where = ""
     if places:
         core = f" on core {places[0].cores[0]}" if places[0].cores else ""
@@ -325,7 +333,7 @@ def _summary(told: _Told, names: Sequence[str], places: Sequence[nics.Place]) ->
     words = {**CAUSES, **_OTHER_REASONS}
     why = f": {words[told.causes[0]]}" if told.causes else ""
     if told.causes and told.causes[0] in _ELSEWHERE:
-        why += ", which points at the device and not at a starved core"
+        why += ", which points at the device, not at a starved core"
     down = ", and the last reset failed" if told.failed else ""
     return f"{who} {what} {when}{where}{why}{down}"
 
@@ -340,12 +348,12 @@ def _evidence(window: Window, told: _Told, places: Sequence[nics.Place]) -> Iter
             reach.words,
             reach.origin,
             len(told.bursts),
-            "a person or a driver update asked for them",
+            "they were requested by a person or a driver update",
         )
         newest = told.bursts[-1]
         causes = [line for line in newest.lines if line.text("phase") == "cause"] or newest.lines
         yield Evidence(
-            "what the driver said last",
+            "last driver message",
             causes[0].event.message,
             "nothing",
             "log line",
@@ -364,7 +372,7 @@ def _evidence(window: Window, told: _Told, places: Sequence[nics.Place]) -> Iter
                 "since the driver was loaded",
                 "ethtool -S",
                 each.value,
-                "a person asked for it" if each.moved else "they happened long ago",
+                "a person requested it" if each.moved else "they happened long ago",
             )
     for place in places:
         if place.cores:
@@ -377,6 +385,10 @@ def _evidence(window: Window, told: _Told, places: Sequence[nics.Place]) -> Iter
                 float(place.cores[0]),
                 "the interrupt was moved since the reset",
             )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -32,29 +32,112 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
+from sexton.detect.counters import counted
 from sexton.detect.detectors import saturated_core
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_fault
-from sexton.detect.faulting import Faulting, Tally, holder, tally
-from sexton.detect.places import cgroups_of
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
-from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS, stalled
-from sexton.detect.threshold import Threshold
+from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, stalled
 from sexton.model.cpu import CoreTimes
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import VmCounter
 from sexton.model.stack import StackCount
 from sexton.model.task import Process
 from sexton.model.text import seconds as duration
-from sexton.model.window import Window
+from sexton.model.window import Batch, Window
 from sexton.series import paging
 from sexton.series.paging import PagingStep, Reading
 from sexton.series.pressure import Stall
 from sexton.series.rates import SLACK
+from sexton.series.steps import delta
+
+#: Processes are read every two seconds live and every ten in a recording.
+AROUND_S = 10.5
+
+
+class Faulting(NamedTuple):
+    """A process and its page faults while it was watched, of both kinds."""
+
+    pid: int
+    comm: str
+    minor: int
+    major: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.comm}[{self.pid}]"
+
+
+class Tally(NamedTuple):
+    """Every process that faulted, and the seconds over which they were watched."""
+
+    processes: Sequence[Faulting]
+    start: float
+    end: float
+
+
+def tally(window: Window, span: tuple[float, float]) -> Tally | None:
+    """By the readings of processes around a span; `None` where there are not two of them.
+
+    A process that was born meanwhile took all it has; one that ended is not known any more.
+    """
+    read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
+    if len(read) < 2:
+        return None
+    minor: dict[tuple[int, int], int] = {}
+    major: dict[tuple[int, int], int] = {}
+    names: dict[tuple[int, int], str] = {}
+    for before, after in pairwise(read):
+        known = {(row.pid, row.start_ms): row for row in before.rows}
+        for row in after.rows:
+            key = (row.pid, row.start_ms)
+            was = known.get(key)
+            if was is None and row.start_ms / 1000 < before.mono_s - 1:
+                continue  # it was hidden or missed; since when it counts cannot be told
+            small = delta(0 if was is None else was.minor_faults, row.minor_faults)
+            large = delta(0 if was is None else was.major_faults, row.major_faults)
+            if small or large:
+                minor[key] = minor.get(key, 0) + (small or 0)
+                major[key] = major.get(key, 0) + (large or 0)
+                names[key] = row.comm
+    made = [Faulting(key[0], names[key], minor[key], major[key]) for key in names]
+    return Tally(made, read[0].mono_s, read[-1].mono_s)
+
+
+def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally] | None:
+    """The process that held a core and took so many minor faults a second meanwhile, if any did."""
+    if held.start is None or held.end is None:
+        return None
+    since = window.start_mono - window.start
+    counted = tally(window, (held.start + since, held.end + since))
+    if counted is None:
+        return None
+    threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
+    pids = {each.partition("/")[0].rstrip("]") for each in threads}
+    enough = least * (counted.end - counted.start)
+    mine = [each for each in counted.processes if str(each.pid) in pids and each.minor >= enough]
+    return (max(mine, key=lambda each: each.minor), counted) if mine else None
+
+
+def _around(
+    batches: Sequence[Batch[Process]], span: tuple[float, float]
+) -> Sequence[Batch[Process]]:
+    """From the last reading before it to the first after it, and those between."""
+    near = [each for each in batches if span[0] - AROUND_S <= each.mono_s <= span[1] + AROUND_S]
+    before = [each.mono_s for each in near if each.mono_s <= span[0]]
+    after = [each.mono_s for each in near if each.mono_s >= span[1]]
+    start = before[-1] if before else span[0]
+    end = after[0] if after else span[1]
+    return [each for each in near if start <= each.mono_s <= end]
+
+
+NAME = "page_fault_storm"
 
 MINOR = Threshold(
     "faults",
@@ -78,9 +161,8 @@ HOLDER = Threshold(
     "faults a second",
     "at 0.1 ms each, as under emulation, they fill a core; it takes stacks to tell",
 )
-BLAME = Threshold("blame", 20, "% of the faults", "who took fewer did not make the storm")
+BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
 
-NAME = "page_fault_storm"
 AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
@@ -123,7 +205,38 @@ class _Seen(NamedTuple):
 _LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
 
 
-@detector(thresholds=_LIMITS)
+def _ruled_out(window: Window) -> str:
+    faults = counted(window, VmCounter, "value", "pgmajfault")
+    edges = window.bounds_of(VmCounter)
+    if faults is None or edges is None:
+        return ""
+    return f"page faults ({faults / (edges[1] - edges[0]):.0f} major per second)"
+
+
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    why = "which process maps and unmaps: an allocator that returns memory at once, or a loop of "
+    return [Step("pidstat -r 1 5", why + "short-lived processes", READS)]
+
+
+def _is_major(finding: Finding) -> bool:
+    """Minor faults are ordinary work; only faults that read from disk go with a shortage."""
+    rates = (each.number for each in finding.evidence if each.what == "major page faults")
+    return any(rate is not None and rate >= MAJOR.value for rate in rates)
+
+
+@detector(
+    thresholds=_LIMITS,
+    title="page fault storm",
+    story="Pages were faulted in, again and again",
+    lanes=("cores", "pressure"),
+    about=("core", "task", "cgroup"),
+    answers={"task": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    mimics=saturated_core.NAME,
+    rises_with=SHORTAGE,
+    rises_if=_is_major,
+)
 def detect(window: Window) -> Finding:
     """Major faults with pressure, a core that was held by faults, or the highest rate."""
     found = paging.readings(window)
@@ -228,8 +341,8 @@ def _by_the_holder(window: Window) -> Finding | None:
         NAME,
         Verdict.PRESENT,
         Severity.INFO,
-        f"{share.value} page faults a second by {who.name}, which held core {held[0]}; whether by"
-        " its faults only stacks tell",
+        f"{share.value} page faults a second by {who.name}, which held core {held[0]}; only stacks"
+        " can show whether by its faults",
         entities={"core": held, "task": (who.name,)},
         start=core.start,
         end=core.end,
@@ -243,7 +356,7 @@ def _calm(window: Window, found: Sequence[Reading], cores: int | None) -> Findin
         lack = Missing("two readings of /proc/vmstat", AGAIN)
         if not window.read(VmCounter):
             lack = missing(window.why_missing(VmCounter))
-        return unknown(NAME, "no two readings of /proc/vmstat that count faults", (lack,))
+        return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", (lack,))
     whole = paging.between(found[0], found[-1])
     rate = whole.rate("faults") or 0.0
     lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
@@ -343,12 +456,12 @@ def _rates(moved: PagingStep, cores: int | None) -> list[Evidence]:
         each = f" ({rate / cores:,.0f} per core)" if cores else ""
         limit = f"< {MINOR.value * cores:,.0f}" if cores else f"< {MINOR.value:,.0f} per core"
         limit += ", and no core held by them"
-        wrong_if = "compilers, shells and anything that starts many programs live like that"
+        wrong_if = "compilers, shells and anything that starts many programs do that"
         made.append(
             Evidence("page faults", f"{rate:,.0f}{each}", limit, unit, source, rate, wrong_if)
         )
     if (rate := moved.rate("major")) is not None:
-        wrong_if = "programs that start with a cold cache read themselves in"
+        wrong_if = "programs that start with a cold cache are read from disk"
         limit = f"< {MAJOR.value:,.0f}"
         made.append(
             Evidence("major page faults", f"{rate:,.0f}", limit, unit, source, rate, wrong_if)

@@ -31,16 +31,27 @@ rise together, something else makes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import detector, not_applicable, unknown
+from sexton.detect.counters import moved
+from sexton.detect.registry import (
+    READS,
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    not_applicable,
+    unknown,
+)
+from sexton.detect.stalls import SHORTAGE
 from sexton.detect.stems import unit_of
-from sexton.detect.threshold import Threshold
-from sexton.model.cgroup import CgroupThrottle
+from sexton.model.cgroup import CgroupThrottle, Mount
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.text import count
+from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.window import Window
@@ -56,12 +67,15 @@ from sexton.series.rates import (
 )
 
 NAME = "quota_throttling"
+
 OFTEN = Threshold(
-    "often", 10, "throttled periods in a stretch", "a second's worth; fewer nobody notices"
+    "often", 10, "throttled periods in a stretch", "a second's worth; fewer go unnoticed"
 )
-NOTED = Threshold("noted", 10, "% of its periods", "below it only the slowest requests take longer")
+NOTED = Threshold(
+    "noted", 10, "% of its periods", "below this only the slowest requests take longer"
+)
 MOSTLY = Threshold(
-    "mostly", 50, "% of its periods", "from here on it is stopped more often than it gets through"
+    "mostly", 50, "% of its periods", "from here on it is throttled more often than not"
 )
 STOPPED = Threshold(
     "stopped",
@@ -73,7 +87,10 @@ LASTING = Threshold(
     "lasting", 10, "s in a row", "a program that starts runs into its quota for some seconds"
 )
 STRETCH = Threshold(
-    "stretch", 30, "s", "long enough to tell a stop from a start, short enough not to average it"
+    "stretch",
+    30,
+    "s",
+    "long enough to tell throttling from a start, short enough not to average it away",
 )
 _COUNTERS = ("periods", "throttled", "throttled_us")
 #: Cgroups that are looked at closely: those stopped longest.
@@ -119,7 +136,41 @@ class _Stretch(NamedTuple):
         return lasts and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
 
 
-@detector(needs=(CgroupThrottle,), thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH))
+def _ruled_out(window: Window) -> str:
+    throttled = moved(window, CgroupThrottle, "throttled")
+    if throttled is None:
+        return ""
+    worst = max(throttled, key=lambda thing: throttled[thing], default=None)
+    if worst is None or not throttled[worst]:
+        return "CPU quota"
+    return f"CPU quota ({printable(str(worst[0]))} throttled {throttled[worst]:,.0f} times)"
+
+
+def _look(finding: Finding, window: Window) -> list[Step]:
+    units = finding.entities.get("unit", ())
+    why = "how much CPU it may use; raise the quota, or run fewer threads"
+    if units:
+        return [Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, READS)]
+    path = next(iter(finding.entities.get("cgroup", ())), "")
+    first = [each for each in window.latest(Mount) or () if "cpu" in each.super_options]
+    if first:
+        top = min((each.mount_point for each in first), key=len)
+        return [Step(f"cat {quote(printable(f'{top}{path}/cpu.cfs_quota_us'))}", why, READS)]
+    return [Step(f"cat {quote(f'/sys/fs/cgroup{path}/cpu.max')}", why, READS)]
+
+
+@detector(
+    needs=(CgroupThrottle,),
+    thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH),
+    title="CPU quota throttling",
+    story="A cgroup ran out of its CPU quota",
+    lanes=("cores",),
+    about=("cgroup", "unit"),
+    answers={"unit": 4, "cgroup": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    rises_with=SHORTAGE,
+)
 def detect(window: Window) -> Finding:
     """Who is stopped by its quota, the one that is stopped longest first."""
     if not window.row_count(CgroupThrottle):
@@ -198,11 +249,11 @@ def _seen_once(window: Window) -> Finding:
     one that is gone was not there for long."""
     if any(row.throttled for row in window.latest(CgroupThrottle) or ()):
         lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading cannot tell when a cgroup was throttled", (lacking,))
+        return unknown(NAME, "one reading does not show when a cgroup was throttled", (lacking,))
     rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
     most = max(rows.values(), key=lambda row: (row.throttled, row.path))
     share = 100 * most.throttled / most.periods
-    told = "in one reading only: too short to be stopped for long"
+    told = "in one reading only: too short-lived to be throttled for long"
     return Finding(
         NAME,
         Verdict.ABSENT,
@@ -214,10 +265,10 @@ def _seen_once(window: Window) -> Finding:
                 f"throttled periods of {most.path}",
                 f"{share:.0f} % ({most.throttled:,} of {most.periods:,})",
                 f"< {NOTED.value:.0f} %",
-                "periods since it was made",
+                "periods since it was created",
                 "cpu.stat",
                 share,
-                "it was made again under another name, and stopped there",
+                "it was recreated under another name and throttled there",
             ),
         ),
     )
@@ -271,7 +322,7 @@ def _evidence(each: _Stretch) -> Iterable[Evidence]:
         f"periods in {duration(each.seconds)}",
         "cpu.stat",
         each.share,
-        "the quota is meant to hold it back",
+        "the quota is meant to limit it",
     )
     yield Evidence(
         f"time that cores of {each.path} waited for its next period",
@@ -280,7 +331,7 @@ def _evidence(each: _Stretch) -> Iterable[Evidence]:
         f"s, all cores together, in {duration(each.seconds)}",
         "cpu.stat",
         each.stopped_s,
-        "many threads were stopped at once: the time is their cores' sum",
+        "many threads were throttled at once: the time is summed over their cores",
     )
 
 

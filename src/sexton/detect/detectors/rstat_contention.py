@@ -1,15 +1,15 @@
-"""Several cores bring the statistics of cgroups up to date at once, and wait for each other.
+"""Several cores flush cgroup statistics at once and wait for each other.
 
 **What is seen.** Kernel stacks (``--stacks``): seconds in which two cores or more were caught in
 the functions that flush cgroup statistics (`cgroup_rstat_*`, `css_rstat_*`,
-`mem_cgroup_flush_stats`), how many of those samples only spun for the lock, who it was, and whether
-those cores were held in the kernel. Without stacks only one thing can be told: where no two cores
-were busy in the kernel at the same time, nobody fought.
+`mem_cgroup_flush_stats`), how many of those samples only spun for the lock, which tasks, and
+whether those cores were held in the kernel. Without stacks only absence can be shown: if no two
+cores were busy in the kernel at the same time, there was no contention.
 
-**Why it hurts.** Since 4.18 cgroups keep their counters per core and add them up when somebody
-reads them; there is one lock per machine (or per controller) for that. Readers of `memory.stat`
+**Why it hurts.** Since 4.18 cgroups keep their counters per core and add them up when they are
+read; there is one lock per machine (or per controller) for that. Readers of `memory.stat`
 on many cores, reclaim and the dirty throttling queue up there, each with its core at 100 % in the
-kernel. One reader alone that takes long is another illness: *slow_memcg_stats*.
+kernel. One reader alone that takes long is a different problem: *slow_memcg_stats*.
 
 **What would make it wrong.** One core that flushes is the ordinary price of reading statistics.
 Two that flush in the same second need not have met: it is a warning only where two cores were held
@@ -34,11 +34,9 @@ import numpy as np
 
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_rstat, is_spinning
-from sexton.detect.places import cgroups_of
-from sexton.detect.registry import detector, not_applicable, reason, unknown
+from sexton.detect.registry import Threshold, detector, not_applicable, reason, unknown
 from sexton.detect.runs import Run, runs
-from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.threshold import Threshold
+from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.stack import StackCount
@@ -48,17 +46,21 @@ from sexton.model.window import Window
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.rates import SLACK
 
-SEVERAL = Threshold("cores", 2, "in one second", "one core that flushes waits for nobody")
+NAME = "rstat_contention"
+
+SEVERAL = Threshold("cores", 2, "in one second", "one core that flushes waits for no other")
 CAUGHT = Threshold("caught", 10, "samples/s and core", "a tenth of a core at 97 Hz")
-LASTING = Threshold("for", 2, "s in a row", "as long as a core must be held to be worth a word")
+LASTING = Threshold("for", 2, "s in a row", "as long as a core must be held to be reported")
 MOSTLY = Threshold(
     "of a held core", 50, "% of its kernel samples", "less, and something else held it"
 )
 TOGETHER = Threshold(
-    "together", 50, "% in the kernel", "who waits for a lock by spinning burns more than half"
+    "together",
+    50,
+    "% in the kernel",
+    "a core that spins on a lock spends more than half its time there",
 )
 
-NAME = "rstat_contention"
 WITH_STACKS = "sudo sexton diagnose --stacks  # recorded: sexton record --stacks"
 _SHOWN = 8
 
@@ -78,12 +80,19 @@ class Pair(NamedTuple):
     share: float
 
 
-@detector(thresholds=(SEVERAL, CAUGHT, LASTING, MOSTLY, KERNEL_SHARE, HELD, TOGETHER))
+@detector(
+    thresholds=(SEVERAL, CAUGHT, LASTING, MOSTLY, KERNEL_SHARE, HELD, TOGETHER),
+    title="rstat contention",
+    story="Cores waited for each other to update cgroup statistics",
+    lanes=("cores", "stacks"),
+    about=("core", "task", "cgroup"),
+    answers={"core": 4},
+)
 def detect(window: Window) -> Finding:
     """The stretch in which most samples of several cores flushed."""
     rows = window.latest(CoreTimes)
     if rows is not None and len(rows) == 1:
-        return not_applicable(NAME, "one core has nobody to fight with")
+        return not_applicable(NAME, "one core cannot contend with itself")
     stacks = caught(window, is_rstat)
     if stacks is None:
         return _without_stacks(window)
@@ -112,18 +121,18 @@ def busiest_pair(series: CoreSeries) -> Pair | None:
 
 def _without_stacks(window: Window) -> Finding:
     """Two cores that were never busy together cannot have fought."""
-    lacking = (Missing("kernel stacks: in what the cores were", WITH_STACKS),)
+    lacking = (Missing("what the cores were executing (kernel stacks)", WITH_STACKS),)
     if not window.read(CoreTimes):
         return unknown(NAME, reason(window.why_missing(StackCount)), lacking)
     series = core_series(window)
     pair = None if series is None else busiest_pair(series)
     if pair is None:
         again = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "no two readings of two cores", (*lacking, again))
+        return unknown(NAME, "fewer than two readings of two cores", (*lacking, again))
     share = min(pair.share, 100.0)
     if share >= TOGETHER.value:
         both = f"cores {pair.cores[0]} and {pair.cores[1]} were {share:.0f} % in the kernel at once"
-        return unknown(NAME, f"{both}; in what only stacks tell", lacking)
+        return unknown(NAME, f"{both}; only stacks can show what they executed", lacking)
     return Finding(
         NAME,
         Verdict.ABSENT,
@@ -131,13 +140,13 @@ def _without_stacks(window: Window) -> Finding:
         f"no two cores were busy in the kernel at once; at most {share:.0f} % each",
         evidence=(
             Evidence(
-                "two cores in the kernel at once, the lesser",
+                "two cores in the kernel at once, the lower of the two",
                 f"{share:.0f} %",
                 f"< {TOGETHER.value:.0f} %",
                 "% of a core, one step",
                 "/proc/stat",
                 share,
-                "bursts shorter than a step are averaged; who sleeps for the lock burns nothing",
+                "shorter bursts are averaged; a task that sleeps for the lock uses no CPU",
             ),
         ),
         missing=lacking,
@@ -168,7 +177,7 @@ def _none(stacks: Caught) -> Finding:
         where = count(len(stacks.cores), "core")
         summary = (
             f"cgroup statistics were flushed in {count(stacks.samples, 'sample')} on {where},"
-            " never at length by two at once"
+            " never for long by two at once"
         )
     return Finding(NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(_flushing(stacks)))
 
@@ -229,7 +238,7 @@ def _flushing(stacks: Caught) -> Sequence[Evidence]:
         share = 100 * spinning / stacks.samples
         made.append(
             Evidence(
-                "of those only waiting for the lock",
+                "of those, only waiting for the lock",
                 f"{share:.0f} %",
                 "< 10 %",
                 "% of those samples",

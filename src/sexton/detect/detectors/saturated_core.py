@@ -11,15 +11,15 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 
 **What would make it wrong.** A core that is busy in *user* mode is doing its job and is not
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
-cannot tell a spike from a stall, and readings far apart average a stall away. The kernel time of
-the steps right before and after counts as the same stall, so its length can be too long by less
+cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
+of the steps right before and after counts as the same stall, so its length can be too long by less
 than two steps. The task is named only where one thread's time accounts for it. Under a hypervisor
-that takes time away without telling (no steal time), a core's parts do not add up to the clock: its
+that takes time away without reporting steal time, a core's parts do not add up to the clock: its
 shares are then of what it was given, as mpstat has them, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
-**What to do.** Find out what that task asks of the kernel: ``sudo perf top -g -C CORE``. If the
+**What to do.** Find out what that task does in the kernel: ``sudo perf top -g -C CORE``. If the
 stack walks memory cgroups, look at `zombie_memcgs` and `slow_memcg_stats`; if it is reclaim, at
 the limits of its cgroup; if it is softirq, at the traffic of that core's NIC queue. Moving the
 task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``) buys time only.
@@ -33,11 +33,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import detector, missing, unknown
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores
-from sexton.detect.threshold import Threshold
 from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.task import Thread
 from sexton.model.text import count
@@ -47,12 +47,12 @@ from sexton.series.cores import WHOLE, CoreSeries, Shares, core_series
 from sexton.series.rates import F32, SLACK
 from sexton.series.steps import steps
 
+NAME = "saturated_core"
+
 KERNEL_SHARE = Threshold(
     "kernel share", 90, "% of a core", "the walk of the incident held its core at 100 % system"
 )
-HELD = Threshold(
-    "held", 2, "s in a row", "shorter bursts are ordinary; drivers lose patience after 5 s"
-)
+HELD = Threshold("held", 2, "s in a row", "shorter bursts are ordinary; drivers reset after 5 s")
 GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and others fire at 5 s")
 BLAME = Threshold(
     "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
@@ -66,11 +66,13 @@ _AROUND_S = 1.5
 
 class Hold(NamedTuple):
     """One core above the limit: `start` and `end` include the kernel time of the steps around it,
-    `shares` are of the steps that were surely held."""
+    `shares` are of the steps that were surely held, from `first` to `last`."""
 
     core: int
     start: float
     end: float
+    first: float
+    last: float
     shares: Shares
 
     @property
@@ -89,7 +91,30 @@ class _Blame(NamedTuple):
     share: float
 
 
-@detector(needs=(CoreTimes,), thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME))
+def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
+    if not finding.entities.get("core") or any("perf" in each.source for each in finding.evidence):
+        return []
+    core = finding.entities["core"][0]
+    return [
+        Step(
+            f"perf record -C {core} -g -- sleep 10 && perf report --stdio | head -50",
+            f"which kernel function holds core {core}",
+            "negligible: samples one core",
+        )
+    ]
+
+
+@detector(
+    needs=(CoreTimes,),
+    thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME),
+    title="saturated core",
+    story="That core was held in the kernel",
+    lanes=("cores", "stacks"),
+    about=("core", "task"),
+    answers={"core": 1, "task": 1, "function": 1},
+    essential=2,
+    advice=Advice(Stage.PROVE, _record_stacks),
+)
 @remembered
 def detect(window: Window) -> Finding:
     """The longest time any core was held in the kernel."""
@@ -99,12 +124,12 @@ def detect(window: Window) -> Finding:
         lacking = Missing(
             f"readings at least {HELD.value:.0f} s apart", "sexton diagnose --seconds 10"
         )
-        summary = f"{duration(watched)} of readings cannot tell a stall from a spike"
-        return unknown("saturated_core", summary, (lacking,))
+        summary = f"{duration(watched)} of readings cannot separate a stall from a spike"
+        return unknown(NAME, summary, (lacking,))
     series = core_series(window)
     if series is None or np.isnan(series.system).all():
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
-        return unknown("saturated_core", "every core's counters went backwards", (lacking,))
+        return unknown(NAME, "every core's counters went backwards", (lacking,))
     held = sorted(holds(series), key=lambda hold: -hold.seconds)
     return _held(held, window) if held else _calm(series, watched)
 
@@ -117,7 +142,8 @@ def holds(series: CoreSeries) -> Iterator[Hold]:
         if shares is not None and run.lasts(HELD.value):
             before = _edge(series, kernel[run.row], run.first - 1, run.first)
             after = _edge(series, kernel[run.row], run.last + 1, run.last)
-            yield Hold(series.cores[run.row], run.start - before, run.end + after, shares)
+            around = (run.start - before, run.end + after)
+            yield Hold(series.cores[run.row], *around, run.start, run.end, shares)
 
 
 def longest_holds(
@@ -155,12 +181,12 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
     blurred = float(np.nanmax(series.kernel))
     lacking: tuple[Missing, ...] = ()
     if coarse > 2 * HELD.value and blurred >= HELD.value:
-        what = f"readings {duration(coarse)} apart average away a stall that is shorter"
+        what = f"readings {duration(coarse)} apart average away shorter stalls"
         lacking = (Missing(what, "sexton diagnose --seconds 10"),)
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
     return Finding(
-        "saturated_core",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"no core held in the kernel; busiest there: core {series.cores[row]}, {share:.0f} % "
@@ -193,7 +219,8 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
-    span = (window.wall(worst.start), window.wall(worst.end))
+    # The seconds whose shares the evidence tells: whoever looks them up finds the same numbers.
+    span = (window.wall(worst.first), window.wall(worst.last))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
         evidence.append(_function(worst.core, *function))
     lacking: list[Missing] = []
@@ -206,7 +233,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     where = "in softirq" if worst.is_softirq else "in the kernel"
     others = f" (and {count(len(longest) - 1, 'more core')})" if len(longest) > 1 else ""
     return Finding(
-        "saturated_core",
+        NAME,
         Verdict.PRESENT,
         Severity.CRITICAL if worst.seconds >= GRAVE.value * SLACK else Severity.WARNING,
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
@@ -231,7 +258,7 @@ def _seconds_held(runs: Sequence[Hold]) -> Evidence:
         "seconds in a row",
         "/proc/stat",
         run.seconds,
-        "a debugger, a virtual machine's boot or a benchmark was meant to do that",
+        "a debugger, a virtual machine's boot or a benchmark did that on purpose",
     )
 
 
@@ -251,13 +278,13 @@ def _by_kind(run: Hold) -> Evidence:
 def _given(run: Hold) -> Evidence:
     share = 100 * run.shares.given_s / run.shares.seconds
     return Evidence(
-        f"core {run.core} had the time",
+        f"core {run.core}, time accounted for",
         f"{share:.0f} %",
         "all of it",
         "% of the held time",
-        "/proc/stat: its parts, against the clock",
+        "/proc/stat, against the clock",
         share,
-        "interrupts were off, not the core away: the kernel counts no ticks then either",
+        "interrupts were off, and the kernel counted no ticks",
     )
 
 

@@ -1,9 +1,9 @@
-"""One read of memory statistics at the root walks every memory cgroup, and takes long.
+"""One read of memory statistics at the root walks every memory cgroup, and takes too long.
 
 **What is seen.** The time one read of `memory.stat` and `memory.numa_stat` takes: on a small
 subtree, extrapolated by the number of memory cgroups to the root; and at the root itself, only
-where the estimate allowed it. Whether it was measured or estimated is said; above 50 ms the root is
-not read, on purpose, for that read would be the stall itself.
+where the estimate allowed it. The evidence says whether it was measured or estimated; above 50 ms
+the root is deliberately not read, because that read would be the stall itself.
 
 **Why it hurts.** Kubelet, cAdvisor and container runtimes read these files every few seconds. The
 read holds one core in the kernel for as long as it takes, and at 5 s network drivers reset.
@@ -11,37 +11,44 @@ read holds one core in the kernel for as long as it takes, and at 5 s network dr
 **What would make it wrong.** An estimate assumes that the cost grows with the number of memory
 cgroups; newer kernels keep sums and stay flat, so an estimate is an upper bound and says so. A
 machine that is busy otherwise, or a cold cache, makes the first read slow. Many *live* directories
-cost as much as dead ones; which of the two it is, is said.
+cost as much as dying ones; the summary says which of the two it is.
 
 **Check by hand.** On a small subtree, never at the root of a sick node:
 ``time cat /sys/fs/cgroup/memory/system.slice/memory.numa_stat``; and
-``perf trace -s -e read -p $(pgrep kubelet)`` for what others suffer.
+``perf trace -s -e read -p $(pgrep kubelet)`` to see how long others wait.
 
-**What to do.** Fewer memory cgroups: see *zombie_memcgs* where they are dead, *leaked_scopes* where
-they are alive. Until then lengthen the period of whoever reads them (cAdvisor's
+**What to do.** Fewer memory cgroups: see *zombie_memcgs* if they are dying, *leaked_scopes* if
+they are live. Until then lengthen the interval of their readers (cAdvisor's
 ``--housekeeping-interval``); a kernel from 5.8 on reads `numa_stat` without the walk.
 """
 
 from __future__ import annotations
 
 from sexton.detect.ceilings import cost, is_bound
-from sexton.detect.registry import detector, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector, unknown
 from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.text import count, seconds
 from sexton.model.window import Window
 
+NAME = "slow_memcg_stats"
+
 NORMAL = Threshold("normal", 0.01, "s", "a healthy read takes 0.03 to 0.06 ms, 10 ms is generous")
-WORTH_A_LINE = Threshold("worth a line", 0.1, "s", "readers come every few seconds: 1 % of a core")
+WORTH_A_LINE = Threshold("worth a line", 0.1, "s", "readers read every few seconds: 1 % of a core")
 SLOW = Threshold("slow", 1, "s", "a core held for a second delays everything that is bound to it")
 GRAVE = Threshold("grave", 5, "s", "ENA and other drivers reset a queue that waited for 5 s")
 #: The files that periodic readers read; `lru_gen` walks too, but nobody reads it by the clock.
 _READ_BY_OTHERS = "memory."
-NAME = "slow_memcg_stats"
 
 
-@detector(needs=(WalkCost,), thresholds=(NORMAL, WORTH_A_LINE, SLOW, GRAVE))
+@detector(
+    needs=(WalkCost,),
+    thresholds=(NORMAL, WORTH_A_LINE, SLOW, GRAVE),
+    title="slow memcg statistics",
+    story="Reading memory statistics took long",
+    lanes=("cores", "memcgs"),
+    about=(),
+)
 def detect(window: Window) -> Finding:
     """The dearest of the files that others read."""
     walks = sorted(
@@ -50,7 +57,7 @@ def detect(window: Window) -> Finding:
         reverse=True,
     )
     if not walks:
-        lacking = Missing("a memory.stat that could be timed", "sudo sexton diagnose")
+        lacking = Missing("a memory.stat that can be timed", "sudo sexton diagnose")
         return unknown(NAME, "no memory statistics file could be timed here", (lacking,))
     census = next(iter(window.latest(CgroupCensus) or ()), None)
     total = None if census is None else census.total
@@ -92,7 +99,7 @@ def _slow(
 def _too_vague(worst: WalkCost, evidence: list[Evidence]) -> Finding:
     """Nothing to tell a flat cost from a growing one: neither healthy nor sick may be said."""
     lacking = Missing(
-        "a subtree of some dozen live cgroups and few dead ones, to be timed",
+        "a subtree of some dozen live cgroups and few dying ones to time",
         f"on a quiet moment, off the NIC's cores: time cat SUBTREE/{worst.file}",
     )
     return Finding(
@@ -100,21 +107,21 @@ def _too_vague(worst: WalkCost, evidence: list[Evidence]) -> Finding:
         Verdict.UNKNOWN,
         Severity.INFO,
         f"one read of {worst.file} at the root takes at most {seconds(cost(worst))}"
-        f" (skipped on purpose, only {count(worst.memcgs, 'cgroup')} timed)",
+        f" (read skipped, only {count(worst.memcgs, 'cgroup')} timed)",
         evidence=tuple(evidence),
         missing=(lacking,),
     )
 
 
 def _how(walk: WalkCost) -> str:
-    return "measured" if walk.root_s is not None else "estimated, skipped on purpose"
+    return "measured" if walk.root_s is not None else "estimated, read skipped"
 
 
 def _timed(walk: WalkCost, *, vague: bool) -> Evidence:
     if walk.root_s is not None:
         value, wrong_if = seconds(walk.root_s), "the first read on a cold cache, or a busy machine"
     else:
-        value = f"{'at most' if vague else 'about'} {seconds(walk.estimate_s)}, not caused"
+        value = f"{'at most' if vague else 'about'} {seconds(walk.estimate_s)}"
         wrong_if = "the cost does not grow with the number of memory cgroups on this kernel"
     note = f"; {walk.note}" if walk.note else ""
     return Evidence(
@@ -134,7 +141,7 @@ def _crowd(census: CgroupCensus | None) -> Evidence | None:
         return None
     total = census.dying + census.live
     if census.dying >= census.live:
-        value = f"{census.dying:,} of {total:,} are dead (dying) memory cgroups"
+        value = f"{census.dying:,} of {total:,} are dying memory cgroups"
     else:
         value = f"{census.live:,} of {total:,} are live directories, not zombies"
     return Evidence(
@@ -144,5 +151,5 @@ def _crowd(census: CgroupCensus | None) -> Evidence | None:
         "memory cgroups",
         census.method,
         float(total),
-        "only a subtree was counted, or directories came and went meanwhile",
+        "only a subtree was counted, or directories came and went while counting",
     )

@@ -5,7 +5,7 @@ for 23s! [kubelet:2113]`` (no task switch for 20 s and more), hard lockups (not 
 interrupts) and RCU stalls (a core that did not pass a quiescent state for 21 s and more).
 
 **Why it hurts.** Nothing else ran on that core: no NAPI poll, no timers, no heartbeats. It is the
-same illness as `saturated_core`, longer, and told by the kernel.
+same problem as `saturated_core`, longer, and reported by the kernel.
 
 **What would make it wrong.** A virtual machine that was paused, migrated or starved by its host
 reports lockups of cores that had nothing to do with it: look for several cores at the same second
@@ -25,26 +25,38 @@ from collections.abc import Callable, Sequence
 
 from sexton.detect import kernel_log
 from sexton.detect.kernel_log import DAY_S, Burst, Line, Reach
-from sexton.detect.registry import detector
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Threshold, detector
 from sexton.model.event import KernelLog
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
+NAME = "soft_lockups"
+
 RECENT = Threshold(
     "recent", DAY_S, "s", "a lockup today may be what broke the job; an older one is history"
 )
 ONE_STALL = Threshold(
-    "one stall", 60, "s between lines", "the watchdog repeats itself every 20 s while a core hangs"
+    "one stall",
+    60,
+    "s between lines",
+    "the watchdog repeats its message every 20 s while a core hangs",
 )
 
 FAMILIES = {"soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_stall": "RCU stall"}
 _SHOWN = 8
 
 
-@detector(needs=(KernelLog,), thresholds=(RECENT, ONE_STALL))
+@detector(
+    needs=(KernelLog,),
+    thresholds=(RECENT, ONE_STALL),
+    title="soft lockups",
+    story="A core was locked up",
+    lanes=("cores", "events"),
+    about=("core", "task"),
+    answers={"core": 2, "task": 2, "function": 2},
+)
 def detect(window: Window) -> Finding:
     """Which cores hung, how long, and what ran on them."""
     reach = kernel_log.reach(window) or Reach(None, False, 0, "kernel log")
@@ -59,7 +71,7 @@ def detect(window: Window) -> Finding:
     severity = Severity.CRITICAL if recent else Severity.WARNING if undated else Severity.INFO
     dated = [line for line in said if line.wall_s is not None]
     return Finding(
-        "soft_lockups",
+        NAME,
         Verdict.PRESENT,
         severity,
         _summary(shown, bool(recent), bool(undated)),
@@ -72,7 +84,7 @@ def detect(window: Window) -> Finding:
 
 def _none(reach: Reach) -> Finding:
     return Finding(
-        "soft_lockups",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"0 lockups or RCU stalls {reach.words}",

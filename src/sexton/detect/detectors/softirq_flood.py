@@ -1,25 +1,26 @@
-"""A core spends its time in softirq: more packets than it can carry.
+"""A core spends its time in softirq: more packets than it can process.
 
 **What is seen.** Per core, the share of each step that went to softirq (`/proc/stat`), how long it
 stayed high, and what the network stack did meanwhile on that core (`/proc/net/softnet_stat`):
 packets processed a second, packets dropped from a full backlog, polls cut short (`time_squeeze`).
 The core's ksoftirqd is named where it ran, and the interface whose queue's interrupt fires there
-where that interface brought at least half of the packets.
+if that interface received at least half of the packets.
 
 **Why it hurts.** Softirqs come before every task: whatever is bound to that core waits, and what
-comes in faster than it is carried is dropped. It is another illness than a task that burns a core
-in the kernel (system time, `saturated_core`), with another cure, and both look like one busy core.
+arrives faster than it is processed is dropped. It is a different problem from a task that holds a
+core in the kernel (system time, `saturated_core`), with a different cure; both look like one busy
+core.
 
 **What would make it wrong.** A network node at work spends a good part of some cores in softirq,
 without a loss: half of a core is *info*, a fifth is nothing. Timers, RCU and block completions are
-softirqs too: without packets it is called so, and is no more than *info*. Threaded NAPI polls in
+softirqs too: without packets the summary says so, and it is at most *info*. Threaded NAPI polls in
 system time and is not seen here. Kernels that count time by ticks hit or miss short softirqs. Steal
 time may make a core look full. An interface of another network namespace cannot be named.
 
 **Check by hand.** ``mpstat -P ALL 1 5`` (%soft against %sys), ``top`` for ksoftirqd/N,
 ``cat /proc/net/softnet_stat`` twice (columns 1 to 3), ``sar -n DEV 1 5``.
 
-**What to do.** Find who sends: ``sudo tcpdump -c 2000 -nn -i NIC | awk '{print $3}' | sort | uniq
+**What to do.** Find the senders: ``sudo tcpdump -c 2000 -nn -i NIC | awk '{print $3}' | sort | uniq
 -c | sort -rn | head``. Then spread it: more queues (``ethtool -L``), receive packet steering
 (``/sys/class/net/NIC/queues/rx-0/rps_cpus``), or fewer rules per packet. Raising
 ``net.core.netdev_max_backlog`` only makes the queue longer.
@@ -29,14 +30,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sexton.detect import nics
-from sexton.detect.registry import detector, missing, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.counters import moved
+from sexton.detect.detectors import saturated_core
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.cpu import CoreTimes, SoftnetCpu
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import NetDevice, NicQueue
 from sexton.model.task import Thread
@@ -45,22 +49,22 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import CoreSeries, Shares, core_series
 from sexton.series.rates import SLACK, Run, Steps, runs, steps_of
-from sexton.series.steps import Step, steps
+from sexton.series.steps import Step as Interval
+from sexton.series.steps import steps
 
 NAME = "softirq_flood"
-NOTED = Threshold("noted", 50, "% of a core", "a busy interface's core; less is everyday's work")
+
+NOTED = Threshold("noted", 50, "% of a core", "a busy interface's core; less is everyday work")
 FLOODED = Threshold(
-    "flooded", 80, "% of a core", "what is left is not enough for whatever else is bound to it"
+    "flooded", 80, "% of a core", "what is left is not enough for other work bound to it"
 )
 LASTING = Threshold("lasting", 3, "s in a row", "bursts of a second or two are ordinary traffic")
-DROPPED = Threshold(
-    "dropped", 100, "packets", "fewer are lost in any burst; from there on senders notice"
-)
+DROPPED = Threshold("dropped", 100, "packets", "any burst loses fewer; from here on senders notice")
 PACKETS = Threshold(
     "packets", 5_000, "packets/s", "a core carries a hundred times as many; fewer are no flood"
 )
 BROUGHT = Threshold(
-    "brought", 50, "% of the packets", "an interface that brought less is not the one to name"
+    "brought", 50, "% of the packets", "an interface that received less is not the one to name"
 )
 #: Tables are read every ten seconds at the least often: around a flood is at most this far.
 AROUND_S = 10.5
@@ -105,7 +109,37 @@ class _Flood(NamedTuple):
         return self.is_packets and (drops or self.shares.softirq >= FLOODED.value)
 
 
-@detector(needs=(CoreTimes,), thresholds=(NOTED, FLOODED, LASTING, DROPPED, PACKETS, BROUGHT))
+def _ruled_out(window: Window) -> str:
+    dropped, squeezed = (moved(window, SoftnetCpu, name) for name in ("dropped", "time_squeeze"))
+    if dropped is None or squeezed is None:
+        return ""
+    lost, cut = sum(dropped.values()), sum(squeezed.values())
+    if not lost and not cut:
+        return "packet flood"
+    return f"packet flood (backlog dropped {lost:,.0f}, squeezed {cut:,.0f} times)"
+
+
+def _look(finding: Finding, _window: Window) -> list[Step]:
+    nic = next(iter(finding.entities.get("nic", ())), None)
+    spread = "spread them over more cores (ethtool -X, rps_cpus)"
+    if nic is None:
+        return [Step("sar -n DEV 1 5", f"which interface receives them; {spread}", READS)]
+    command = f"ethtool -S {quote(nic)} | grep -iE 'drop|packets'"
+    return [Step(command, f"which queue receives them; {spread}", READS)]
+
+
+@detector(
+    needs=(CoreTimes,),
+    thresholds=(NOTED, FLOODED, LASTING, DROPPED, PACKETS, BROUGHT),
+    title="softirq flood",
+    story="Packets flooded a core",
+    lanes=("cores", "softirq_wait", "nics"),
+    about=("core", "nic", "queue", "irq", "task"),
+    answers={"core": 3},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    mimics=saturated_core.NAME,
+)
 def detect(window: Window) -> Finding:
     """The core that was flooded most, by which interface."""
     series = core_series(window)
@@ -114,7 +148,7 @@ def detect(window: Window) -> Finding:
         lacking = Missing(
             f"readings at least {LASTING.value:.0f} s apart", "sexton diagnose --seconds 10"
         )
-        summary = f"{duration(watched)} of readings cannot tell a flood from a burst"
+        summary = f"{duration(watched)} of readings cannot separate a flood from a burst"
         return unknown(NAME, summary, (lacking,))
     if series is None or np.isnan(series.softirq).all():
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
@@ -173,7 +207,7 @@ def _meanwhile(net: Steps, core: int, run: Run) -> _Net | None:
     return _Net(float(net.seconds[inside].sum()), processed, dropped, squeezed)
 
 
-def _inside(step: Step[Any], run: _Flood) -> bool:
+def _inside(step: Interval[Any], run: _Flood) -> bool:
     overlap = min(step.end_mono, run.end) - max(step.start_mono, run.start)
     return overlap >= step.seconds / 2
 
@@ -213,7 +247,7 @@ def _packets(run: _Flood, queues: Sequence[NicQueue]) -> str:
     if run.net is None:
         return ""
     if not run.is_packets:
-        return f", and not by packets ({run.net.rate:,.0f} a second)"
+        return f", not caused by packets ({run.net.rate:,.0f} a second)"
     lost = f", {run.net.dropped:,} dropped" if run.net.dropped else ""
     through = f" through {queues[0].nic}:{queues[0].queue}" if queues else ""
     return f": {run.net.rate:,.0f} packets a second{through}{lost}"
@@ -270,14 +304,14 @@ def _evidence(run: _Flood) -> Iterable[Evidence]:
         f"% of a core over {duration(run.seconds)}",
         "/proc/stat",
         run.shares.softirq,
-        "time is counted by ticks, and the hypervisor's steal is in none of them",
+        "time is counted in ticks, without the hypervisor's steal",
     )
     net = run.net
     if net is None:
         return
     for number, what, normal, unit, wrong_if in (
         (net.rate, "carried", f"< {PACKETS.value:,.0f}", "packets/s", "large ones were joined"),
-        (net.dropped, "dropped from its backlog", "0", "packets", "nobody needed them"),
+        (net.dropped, "dropped from its backlog", "0", "packets", "no one needed them"),
         (net.squeezed, "cut its polls short", "a few", "times", "busy, and nothing was lost"),
     ):
         yield Evidence(

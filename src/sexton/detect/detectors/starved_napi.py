@@ -1,11 +1,11 @@
 """The poll of a NIC queue waited for its core, and the packets waited with it.
 
 **What is seen.** The driver's own measure in the kernel log: how long since NAPI last ran for a
-queue, and whether it was scheduled. ``napi scheduled: 1`` means asked for and not run: starved.
-``napi scheduled: 0`` means that nobody asked: an interrupt was lost, which is another illness and
-is said so. Then ENA's counter ``suspected_poll_starvation``. Live, where the probe watches
+queue, and whether it was scheduled. ``napi scheduled: 1`` means scheduled and not run: starved.
+``napi scheduled: 0`` means not scheduled: an interrupt was lost, which is a different problem and
+reported as such. Then ENA's counter ``suspected_poll_starvation``. Live, where the probe watches
 (``sexton record``, ``sexton diagnose --probe``): every wait of NET_RX and NET_TX from its raise to
-its entry, per core, and one that is still under way before it ends. And without a probe: a core
+its entry, per core, and one that is still in progress. And without a probe: a core
 that serves a queue, spends whole steps in system time and does not run NET_RX once in them
 (`/proc/softirqs`), while the queue's interrupt fires, or while the interface receives through other
 cores and this one polls at least a hundred times in such a time otherwise.
@@ -15,11 +15,11 @@ the driver's watchdog takes the whole device down and up again.
 
 **What would make it wrong.** Threaded NAPI (``/sys/class/net/*/threaded``) polls without NET_RX.
 Drivers older than ENA 2.8 do not say whether NAPI was scheduled. `time_squeeze` is not starvation:
-there the poll ran and had too much to do; it is shown and turns nothing. The counters see only
-waits of a second and more that were total; shorter ones need a probe. A held core that polls
-nothing, and that nothing asked to, is *unknown*: a queue without packets looks the same. Where the
-probe watched, from before the core was held, it has the last word. It rests where it would cost
-a core more than 0.5 %, and a virtual machine that was paused as a whole looks like a wait.
+there the poll ran and had too much to do; it is shown and does not change the verdict. The counters
+see only waits of a second and more that were total; shorter ones need a probe. A held core that
+polls nothing, without a request to, is *unknown*: a queue without packets looks the same. Where the
+probe watched, from before the core was held, it decides. It pauses where it would cost a core more
+than 0.5 %, and a virtual machine that was paused as a whole looks like a wait.
 
 **Check by hand.** ``dmesg -T | grep -i napi``; ``grep NET_RX /proc/softirqs`` twice, at the core of
 the queue; every single wait, in microseconds, with ``sudo bpftrace -e
@@ -27,7 +27,7 @@ the queue; every single wait, in microseconds, with ``sudo bpftrace -e
 tracepoint:irq:softirq_entry /args->vec == 3 && @raised[cpu]/
 { @wait_us = hist((nsecs - @raised[cpu]) / 1000); delete(@raised[cpu]) }'``.
 
-**What to do.** Find what held the core (`saturated_core`) and cure that. Until then keep the
+**What to do.** Find what held the core (`saturated_core`) and fix that. Until then keep the
 queue's interrupt off the core that is held: ``echo CORE > /proc/irq/N/smp_affinity_list``.
 """
 
@@ -36,19 +36,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sexton.detect import kernel_log, nics, silent_polls, waits
-from sexton.detect.registry import detector, missing, not_applicable, unknown
-from sexton.detect.silent_polls import Silence
-from sexton.detect.softnet import backlog
-from sexton.detect.threshold import Threshold
-from sexton.detect.told_waits import ToldWait, told_waits
-from sexton.detect.waits import GRAVE, WAIT, MeasuredWait, Watch
+from sexton.detect import kernel_log, nics, waits
+from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
+from sexton.detect.waits import (
+    GRAVE,
+    WAIT,
+    MeasuredWait,
+    Silence,
+    ToldWait,
+    Watch,
+    backlog,
+    told_waits,
+)
 from sexton.model.cpu import SoftirqCount
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicQueue
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+
+NAME = "starved_napi"
 
 HELD = Threshold(
     "held core", 90, "% in system time", "less leaves the softirq room to run in between"
@@ -86,14 +93,21 @@ class _Seen(NamedTuple):
         return longest if longest.seconds >= told.seconds else None
 
 
-@detector(thresholds=(WAIT, GRAVE, HELD))
+@detector(
+    thresholds=(WAIT, GRAVE, HELD),
+    title="starved NAPI",
+    story="The card's packets waited for a core",
+    lanes=("softirq_wait", "cores", "events"),
+    about=("nic", "queue", "core", "irq"),
+    answers={"nic": 2, "queue": 2, "irq": 2},
+)
 def detect(window: Window) -> Finding:
     """The longest wait measured or told of, or the longest silence seen."""
     real = nics.physical(window)
     if real == ():
-        return not_applicable("starved_napi", "no physical network interface here")
+        return not_applicable(NAME, "no physical network interface here")
     counters = nics.counters(window, (COUNTER,))
-    live = silent_polls.can_tell(window)
+    live = waits.can_tell(window)
     watched = waits.watch(window)
     lacking = list(kernel_log.lacking(window))
     if not live:
@@ -101,12 +115,12 @@ def detect(window: Window) -> Finding:
     if not (live or watched.spans or counters or kernel_log.was_read(window)):
         if real is None:
             lacking.append(missing(window.why_missing(Nic)))
-        what = "no kernel log, no driver counter and no live view of the polls"
-        return unknown("starved_napi", what, tuple(lacking))
+        what = "no kernel log, no driver counter and no softirq counters"
+        return unknown(NAME, what, tuple(lacking))
     told = told_waits(window)
     held = [
         each
-        for each in silent_polls.silences(window, HELD.value)
+        for each in waits.silences(window, HELD.value)
         if each.seconds >= WAIT.value * 0.9 and not watched.saw(each.start, each.end)
     ]
     seen = _Seen(
@@ -129,10 +143,10 @@ def _unasked(silence: Silence, lacking: Sequence[Missing]) -> Finding:
     row = silence.queues[0]
     summary = (
         f"core {silence.core} was held for {duration(silence.seconds)} and did not poll"
-        f" {row.nic}:{row.queue} once; whether a packet waited cannot be told"
+        f" {row.nic}:{row.queue} once; whether a packet waited is unknown"
     )
-    probe = Missing("how long every single poll waits, while it happens", PROBE)
-    return unknown("starved_napi", summary, (*lacking, probe))
+    probe = Missing("how long every poll waits, as it happens", PROBE)
+    return unknown(NAME, summary, (*lacking, probe))
 
 
 def _lacks_live(window: Window) -> list[Missing]:
@@ -154,20 +168,20 @@ def _fed(
     if reach is not None:
         evidence.append(
             Evidence(
-                "queues starved by the driver's own measure",
+                "queues the driver reported as starved",
                 "0",
                 "0",
                 reach.words,
                 reach.origin,
                 0,
-                reach.wrong_if or "this driver does not tell",
+                reach.wrong_if or "this driver does not report it",
             )
         )
     if lost:
         worst = max(lost, key=lambda each: each.seconds)
         evidence.append(
             Evidence(
-                f"{worst.nic or 'a NIC'} queue {worst.queue}: NAPI was not even scheduled",
+                f"{worst.nic or 'a NIC'} queue {worst.queue}: NAPI was not scheduled",
                 f"{worst.seconds:.1f} s",
                 "< 0.01 s",
                 "s since NAPI ran",
@@ -191,9 +205,9 @@ def _fed(
     evidence += backlog(window)
     summary = "no NIC queue waited for its core"
     if lost:
-        summary += f"; {len(lost)} waited for an interrupt that did not come, which is not starving"
+        summary += f"; {len(lost)} waited for an interrupt that did not come: not starved"
     return Finding(
-        "starved_napi",
+        NAME,
         Verdict.ABSENT,
         Severity.INFO,
         summary,
@@ -206,7 +220,7 @@ def _lacks_probe(watched: Watch) -> Iterable[Missing]:
     if not watched.spans:
         yield Missing("single waits below a second", PROBE)
     elif watched.why_not:
-        yield Missing(f"waits while the probe rested: it took {watched.why_not}", PROBE)
+        yield Missing(f"waits while the probe was paused: it used {watched.why_not}", PROBE)
 
 
 def _nothing_counted() -> Evidence:
@@ -224,9 +238,9 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
     cores |= dict.fromkeys(core for place in places for core in place.cores)
     start, end = _interval(seen)
     if not seen.measured and (seen.silent or not seen.told):
-        lacking.append(Missing("how long every single poll waited", PROBE))
+        lacking.append(Missing("how long every poll waited", PROBE))
     return Finding(
-        "starved_napi",
+        NAME,
         Verdict.PRESENT,
         _severity(seen),
         _summary(seen, places),
@@ -294,18 +308,20 @@ def _interval(seen: _Seen) -> tuple[float | None, float | None]:
 def _summary(seen: _Seen, places: Sequence[nics.Place]) -> str:
     place = places[0] if places else None
     queue = f"queue {place.queue}" if place is not None else "a queue"
-    core = f" of core {place.cores[0]}" if place is not None and place.cores else ""
+    core = f"core {place.cores[0]}" if place is not None and place.cores else "its turn"
     measured, told = seen.worst_measured, seen.worst_told
     if measured is not None:
         polls = [each.queue for each in places if str(measured.core) in each.cores]
         still = "" if measured.is_over else " and had not run yet"
         serves = f", which polls {', '.join(polls)}" if polls else ""
         waited = f"{measured.vector} waited {duration(measured.seconds)}{still}"
-        return f"{waited} for its turn of core {measured.core}{serves}"
+        return f"{waited} for core {measured.core}{serves}"
     if told is not None:
         age = f", {duration(told.line.age_s)} ago" if told.line.age_s is not None else ""
-        sure = "" if told.scheduled == 1 else " (or for an interrupt: the driver does not say)"
-        return f"NAPI of {queue} waited {duration(told.seconds)} for its turn{core}{age}{sure}"
+        sure = (
+            "" if told.scheduled == 1 else " (or for an interrupt: the driver does not say which)"
+        )
+        return f"NAPI of {queue} waited {duration(told.seconds)} for {core}{age}{sure}"
     if seen.silent:
         longest = seen.silent[0]
         held = f"while core {longest.core} was held"
@@ -327,7 +343,7 @@ def _evidence(seen: _Seen) -> Iterable[Evidence]:
             "s since NAPI ran",
             "kernel log",
             worst.seconds,
-            "the queue was idle and nothing asked for a poll"
+            "the queue was idle and no poll was requested"
             if worst.scheduled != 1
             else "the line belongs to another boot",
         )

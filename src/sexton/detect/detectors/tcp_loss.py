@@ -1,26 +1,26 @@
-"""TCP sends much of its data twice: segments get lost, or connections are cut off.
+"""TCP retransmits much of its data: segments get lost, or connections are cut off.
 
 **What is seen.** TCP's own counters (`/proc/net/snmp`, `/proc/net/netstat`) second by second: how
-many segments were sent again, against how many were sent, in the worst three to ten seconds;
-retransmission time-outs, lost retransmissions, and connections that were given up because nobody
-answered. What is sent again to *open* a connection (SYN) is left out where the kernel counts it: an
-agent that keeps knocking at a dead address is no loss.
+many segments were retransmitted, against how many were sent, in the worst three to ten seconds;
+retransmission timeouts, lost retransmissions, and connections that were aborted because the peer
+did not answer. What is retransmitted to *open* a connection (SYN) is left out where the kernel
+counts it: an agent that keeps connecting to a dead address is not loss.
 
-**Why it hurts.** Each loss costs a round trip, each time-out 0.2 s and then double. A connection
-that is given up is an error in some job: a lost actor, a broken pipe, a fetch that timed out.
+**Why it hurts.** Each loss costs a round trip, each timeout 0.2 s and then double. A connection
+that is aborted is an error in some job: a lost actor, a broken pipe, a fetch that timed out.
 
 **What would make it wrong.** The counters are those of one network namespace: pods with a network
 of their own are not in them. Traffic over loopback is, and makes a loss elsewhere look smaller. The
 other end may be to blame, or anything between: the counters do not say which. A peer that is
 switched off makes its connections retransmit as a loss would, a few times each. A segment or two
-sent again are ordinary everywhere, one in a hundred over the internet.
+retransmitted are ordinary everywhere, one in a hundred over the internet.
 
 **Check by hand.** ``nstat -z TcpRetransSegs TcpOutSegs TcpExtTCPTimeouts TcpExtTCPAbortOnTimeout``
 twice, ``ss -ti`` for the connections with ``retrans:``, ``ip -s link`` for drops on this side.
 
 **What to do.** Look for what dropped packets here at that moment: a reset (`nic_resets`), a core
 that did not poll (`starved_napi`), too many packets (`softirq_flood`), a full table
-(`conntrack_full`). Where nothing did, ask the other end and the network between.
+(`conntrack_full`). Where nothing did, check the peer and the network in between.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import detector, unknown
-from sexton.detect.threshold import Threshold
+from sexton.detect.counters import counted
+from sexton.detect.registry import Threshold, detector, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import TcpCounters
 from sexton.model.text import count
@@ -40,31 +40,31 @@ from sexton.model.window import Window
 from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums
 
 NAME = "tcp_loss"
-LASTING = Threshold("lasting", 3, "s", "a switch that overflows for a moment loses less long")
+
+LASTING = Threshold("lasting", 3, "s", "a switch that overflows loses packets for less time")
 STRETCH = Threshold(
-    "stretch", 10, "s", "an interface that is reset is away for seconds; a minute averages it away"
+    "stretch",
+    10,
+    "s",
+    "an interface that is reset is down for seconds; a minute averages that away",
 )
-SOME = Threshold(
-    "some", 10, "segments sent again", "a peer that vanished gives up to six in ten seconds"
+SOME = Threshold("some", 10, "retransmits", "a peer that vanished causes up to six in ten seconds")
+NOTED = Threshold(
+    "noted", 1, "% retransmitted", "usual over the internet, ten times a data centre's"
 )
-NOTED = Threshold("noted", 1, "% sent again", "usual over the internet, ten times a data centre's")
-BUSY = Threshold(
-    "busy", 500, "segments in a stretch", "of fewer than 50 a second a share means nothing"
-)
+BUSY = Threshold("busy", 500, "segments in a stretch", "below 50 per second a share means nothing")
 LOSSY = Threshold(
-    "lossy", 5, "% sent again", "from about there on TCP's throughput falls to a fraction"
+    "lossy", 5, "% retransmitted", "from about here TCP's throughput falls to a fraction"
 )
 CUT_OFF = Threshold(
-    "cut off", 25, "% sent again", "with a quarter sent again hardly anything gets through"
+    "cut off", 25, "% retransmitted", "with a quarter retransmitted hardly anything gets through"
 )
-MANY = Threshold(
-    "many", 20, "segments sent again", "of those cut off: several connections at once, not one peer"
-)
+MANY = Threshold("many", 20, "retransmits", "several connections cut off at once, not one peer")
 GIVEN_UP = Threshold(
     "given up",
     5,
     "connections in a stretch",
-    "one may be a peer switched off; five at once are not",
+    "one may be a peer that was switched off; five at once are not",
 )
 _ALL = (LASTING, STRETCH, SOME, NOTED, BUSY, LOSSY, CUT_OFF, MANY, GIVEN_UP)
 #: Readings come a little early or late.
@@ -93,7 +93,7 @@ class _Stretch(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of everything sent, in per cent. What is sent again is not counted as sent."""
+        """Of everything sent, in per cent. Retransmits are not counted as sent."""
         return 100 * self.again / (self.sent + self.again) if self.again else 0.0
 
     @property
@@ -113,13 +113,30 @@ class _Stretch(NamedTuple):
         return self.hurts, self.is_noted, self.again * self.share, self.given_up
 
 
-@detector(needs=(TcpCounters,), thresholds=_ALL)
+def _ruled_out(window: Window) -> str:
+    sent = counted(window, TcpCounters, "out_segments")
+    again = counted(window, TcpCounters, "retransmitted_segments")
+    return (
+        f"TCP loss ({100 * again / sent:.1f} % retransmits)" if sent and again is not None else ""
+    )
+
+
+@detector(
+    needs=(TcpCounters,),
+    thresholds=_ALL,
+    title="TCP loss",
+    story="Connections lost packets",
+    lanes=("tcp", "nics", "events"),
+    about=(),
+    answers={"job": 2},
+    ruled_out=_ruled_out,
+)
 def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""
     found = _losses(window)
     if not len(found.end):
         lacking = Missing("two readings of TCP's counters", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading cannot tell what was lost when", (lacking,))
+        return unknown(NAME, "one reading does not show what was lost when", (lacking,))
     worst = max((_worst(found, length.value) for length in (LASTING, STRETCH)),
                 key=lambda each: each.weight)  # fmt: skip
     whole = _whole(window, found)
@@ -139,7 +156,7 @@ def detect(window: Window) -> Finding:
 
 
 class _Losses(NamedTuple):
-    """Every step: segments sent and sent again on connections that stood, and established
+    """Every step: segments sent and retransmitted on established connections, and established
     connections given up, at least. `moved` has the counters themselves."""
 
     start: F64
@@ -162,7 +179,7 @@ def _losses(window: Window) -> _Losses:
         steps.start[known],
         steps.end[known],
         counted["out_segments"],
-        # Knocks at a closed door are counted among those sent again, as far as anybody counts them.
+        # SYN retransmits are counted among them, where the kernel counts them.
         np.maximum(counted["retransmitted_segments"] - counted["syn_retransmits"], 0),
         # One that was never made is counted as a failed attempt too.
         np.maximum(counted["aborts_on_timeout"] - counted["attempt_fails"], 0),
@@ -226,9 +243,9 @@ def _times(found: _Losses) -> Steps:
 
 
 def _summary(worst: _Stretch, given_up: int) -> str:
-    gave = f", {count(given_up, 'connection')} given up" if given_up else ""
+    gave = f", {count(given_up, 'connection')} aborted" if given_up else ""
     return (
-        f"{count(worst.again, 'TCP segment')} sent again in {duration(worst.end - worst.start)},"
+        f"{count(worst.again, 'TCP retransmit')} in {duration(worst.end - worst.start)},"
         f" {worst.share:.{_digits(worst.share)}f} % of what was sent{gave}"
     )
 
@@ -238,22 +255,22 @@ def _digits(share: float) -> int:
 
 
 def _evidence(worst: _Stretch, whole: _Stretch, found: _Losses) -> Iterable[Evidence]:
-    yield _shares("segments sent again, worst stretch", worst)
+    yield _shares("retransmits, worst stretch", worst)
     if whole.end - whole.start > 2 * (worst.end - worst.start):
-        yield _shares("segments sent again, all readings", whole)
+        yield _shares("retransmits, all readings", whole)
     inside = (found.start >= worst.start) & (found.start < worst.end)
     rest = f"in {duration(worst.end - worst.start)}"
     for field, what, normal, wrong_if in (
-        ("timeouts", "retransmission time-outs", "a few", "a peer was switched off"),
-        ("lost_retransmits", "segments lost when sent again", "0", "it was reordered, not lost"),
-        ("syn_retransmits", "knocks at a closed door (SYN again)", "a few", "a peer was down"),
+        ("timeouts", "retransmission timeouts", "a few", "a peer was switched off"),
+        ("lost_retransmits", "retransmits that were lost", "0", "it was reordered, not lost"),
+        ("syn_retransmits", "SYN retransmits", "a few", "a peer was down"),
     ):
         number = int(np.nansum(found.moved[field][inside]))
         if number:
             yield Evidence(what, f"{number:,}", normal, rest, _SOURCE, number, wrong_if)
     if whole.given_up:
         yield Evidence(
-            "established connections given up",
+            "established connections aborted",
             f"{whole.given_up:,}",
             "0",
             f"in {duration(whole.end - whole.start)}, at least",
@@ -271,20 +288,20 @@ def _shares(what: str, some: _Stretch) -> Evidence:
         f"in {duration(some.end - some.start)}",
         _SOURCE,
         some.share,
-        "loopback traffic hides a loss elsewhere; a peer that is gone looks like one",
+        "loopback traffic hides a loss elsewhere; a peer that is gone looks like loss",
     )
 
 
 def _sound(window: Window, whole: _Stretch, worst: _Stretch) -> Finding:
     sent = whole.sent + whole.again
     if whole.again:
-        text = f"{whole.again:,} of {count(sent, 'TCP segment')} sent again"
+        text = f"{whole.again:,} of {count(sent, 'TCP segment')} retransmitted"
     else:
-        text = f"{count(sent, 'TCP segment')} sent, none again"
+        text = f"{count(sent, 'TCP segment')} sent, none retransmitted"
     return Finding(
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"{text} in {duration(window.seconds)}",
-        evidence=(_shares("segments sent again, worst stretch", worst),),
+        evidence=(_shares("retransmits, worst stretch", worst),),
     )

@@ -1,9 +1,9 @@
-"""Dead (dying) memory cgroups pile up: removed, and still held by what was charged to them.
+"""Dying memory cgroups pile up: removed, and still held by the memory charged to them.
 
 **What is seen.** How many memory cgroups the kernel still holds after their directories are gone,
 against the live ones; how many died in the window without being released (tracefs), the growth
-between two counts, and the average since boot, each by its own name; who left them, and how many
-nothing could name; and two ceilings: the 16-bit id wall where it applies, and the count at which
+between two counts, and the average since boot, each labelled; their owners, and how many have
+no known owner; and two limits: the 16-bit memcg ID limit where it applies, and the count at which
 one walk takes 5 s of a core. These are not zombie processes: no `ps` shows them and no signal
 reaches them.
 
@@ -11,32 +11,37 @@ reaches them.
 statistics files, reclaim in their parent) takes longer with each. At about 70,000 such a walk held
 one core for the 5 s after which a network driver resets its device.
 
-**What would make it wrong.** Some hundreds are ordinary: they hold page cache and go when memory
-is needed. Directories that came and went while counting look like a few zombies. A destroy backlog
-after many removals drains by itself within a minute; that is said and is no problem. In a cgroup
-namespace the node's count cannot be had at all.
+**What would make it wrong.** Some hundreds are ordinary: they hold page cache and are freed when
+memory is needed. Directories that came and went while counting look like a few zombies. A destroy
+backlog after many removals drains by itself within a minute; the summary says so, and it is not a
+problem. In a cgroup namespace the node's count is not available.
 
 **Check by hand.** v1: ``grep memory /proc/cgroups`` (third column) minus
 ``find /sys/fs/cgroup/memory -type d | wc -l``. v2: ``nr_dying_descendants`` in
 ``/sys/fs/cgroup/cgroup.stat``.
 
-**What to do.** Stop what leaves them (see *crash_looping_unit*, *cgroup_churn*), then reclaim on
+**What to do.** Stop their source (see *crash_looping_unit*, *cgroup_churn*), then reclaim on
 the parent that owns them (``memory.force_empty`` on v1, ``memory.reclaim`` on v2), and count
 again. Those held by tmpfs files go when the files are deleted; a reboot frees the rest.
 """
 
 from __future__ import annotations
 
+from shlex import quote
+
 from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
 from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
-from sexton.detect.registry import detector, missing
-from sexton.detect.threshold import Threshold
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
+from sexton.model.chain import Strength
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.text import count, seconds, size
+from sexton.model.text import count, printable, seconds, size
 from sexton.model.window import Window
+
+NAME = "zombie_memcgs"
 
 NORMAL = Threshold("normal", 50, "dying", "a quiet node has some dozens, held by page cache")
 MANY = Threshold(
@@ -46,18 +51,20 @@ RATIO = Threshold(
     "ratio", 2, "times the live ones", "an alert at a small multiple of the live set was its lesson"
 )
 PLENTY = Threshold(
-    "plenty", 5_000, "dying", "whatever the ratio, a walk of 0.07 ms each takes a third of a second"
+    "plenty", 5_000, "dying", "at any ratio, a walk at 0.07 ms each takes a third of a second"
 )
 GRAVE = Threshold(
     "grave", 10_000, "dying", "0.7 s of a core per read of numa_stat before 5.8, 2 s per reclaim"
 )
 GRAVE_RATIO = Threshold(
-    "grave ratio", 10, "times the live ones", "a node that really runs thousands is not sick by it"
+    "grave ratio",
+    10,
+    "times the live ones",
+    "a node that really runs thousands is not sick because of it",
 )
 #: Owners with a smaller part of the dead are left to `sexton zombies`.
-SHARE = Threshold("share", 5, "% of the dead", "one who left so few did not make the heap")
+SHARE = Threshold("share", 5, "% of the dead", "an owner of so few did not cause the pile")
 
-NAME = "zombie_memcgs"
 HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
@@ -67,7 +74,46 @@ _MOST = 8
 _ALL = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
 
 
-@detector(needs=(CgroupCensus,), thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, ID_WALL, COST_WALL))
+def _free(_finding: Finding, window: Window) -> list[Step]:
+    census = window.latest(CgroupCensus)
+    if not census or census[0].mount_point is None:
+        return []
+    known = [each for each in owners(window) if each.strength is not Strength.POSSIBLE]
+    path = known[0].path if known else "/"
+    parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
+    if path == "/":
+        return [
+            Step(
+                "sudo sexton zombies --watch",
+                "names their owners as they die; stop those, then free on their parent",
+                "none: follows events",
+            )
+        ]
+    if census[0].version == 2:
+        command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
+        risk = "evicts cache of live siblings too; needs 5.19 or later; repeat while it frees"
+    else:
+        order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
+        command = f"timeout 5 sh -c {quote(order)}"
+        risk = (
+            "reclaims live siblings' cache too; some 0.3 ms of one core per zombie it cannot free"
+        )
+    what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
+    what += " (those held by files on tmpfs go when the files are deleted)"
+    return [Step(command, what, risk)]
+
+
+@detector(
+    needs=(CgroupCensus,),
+    thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, ID_WALL, COST_WALL),
+    title="zombie memcgs",
+    story="Removed memory cgroups stayed in memory",
+    lanes=("memcgs", "cores"),
+    about=("cgroup", "unit"),
+    answers={"cgroup": 1, "unit": 3},
+    essential=1,
+    advice=Advice(Stage.FREE, _free),
+)
 def detect(window: Window) -> Finding:
     """The last count that could be made, judged against the live set."""
     census = _census(window)
@@ -136,9 +182,9 @@ def _cannot_tell(census: CgroupCensus | None) -> Finding:
         NAME,
         Verdict.UNKNOWN,
         Severity.INFO,
-        f"dead memory cgroups cannot be counted from here: {why}",
+        f"dying memory cgroups cannot be counted from here: {why}",
         evidence=evidence,
-        missing=(Missing("the number of dead memory cgroups of the node", _remedy(census)),),
+        missing=(Missing("the number of dying memory cgroups on the node", _remedy(census)),),
     )
 
 
@@ -188,7 +234,7 @@ def _live(census: CgroupCensus) -> str:
 def _counted(census: CgroupCensus) -> Evidence:
     times = "" if census.live is None else f", {(census.dying or 0) / max(census.live, 1):.1f} x"
     return Evidence(
-        f"dead (dying) memory cgroups{_where(census)}",
+        f"dying memory cgroups{_where(census)}",
         f"{census.dying:,} against {_live(census)}{times}",
         f"< {NORMAL.value:.0f}",
         "memory cgroups",
@@ -208,13 +254,13 @@ def _rates(
         ending = "" if drained is None else f": draining by itself, empty in {seconds(drained)}"
         rates.append(
             Evidence(
-                "growth in the window, net",
+                "net growth in this window",
                 f"{moved.by:+,} in {seconds(moved.seconds)}{ending}",
                 "about 0",
                 "memory cgroups",
                 f"{census.method}, twice",
                 float(moved.by),
-                "the window is short against the pace of births and deaths",
+                "the window is short compared with the pace of creation and removal",
                 outlook=True,
             )
         )
@@ -225,13 +271,13 @@ def _rates(
         average = (census.dying or 0) * 3600 / uptime
         rates.append(
             Evidence(
-                "dying ÷ uptime, an average since boot",
+                "average since boot",
                 f"{average:,.{0 if average >= 10 else 1}f} an hour over {seconds(uptime)}",
                 "about 0",
                 "memory cgroups an hour",
                 f"{census.method}, /proc/uptime",
                 average,
-                "they came in bursts, or some were freed meanwhile: it is no forecast",
+                "they came in bursts, or some were freed meanwhile; not a forecast",
                 outlook=True,
             )
         )
@@ -246,7 +292,7 @@ def _traced(traced: Deaths) -> Evidence:
     if traced.lost:
         value += f", {traced.lost:,} events lost"
     return Evidence(
-        "deaths without release in the window",
+        "removed but not freed in this window",
         value,
         "0",
         "memory cgroups",
@@ -280,19 +326,19 @@ def _owned(owner: Owner) -> Evidence:
         "memory cgroups" if owner.dying is not None else "bytes",
         owner.method,
         float(owner.bytes or 0 if owner.dying is None else owner.dying),
-        "another directory of the same name lived there before",
+        "another directory with the same name was there before",
     )
 
 
 def _not_named(nameless: int, dying: int) -> Evidence:
     return Evidence(
-        "of them, named by nothing",
+        "of them, origin unknown",
         f"{nameless:,} of {dying:,}",
         "0",
         "memory cgroups",
         f"none of: {TRACED}; {LISTED}; {LEDGER}",
         float(nameless),
-        "they died before anybody traced, and may well be of those that are named",
+        "they died before tracing began, and may belong to the owners above",
     )
 
 
@@ -305,7 +351,7 @@ def _names_missing(window: Window) -> list[Missing]:
     ]
     if lacking:
         return lacking
-    return [Missing("who leaves them: nothing died while we watched", "sexton zombies --watch")]
+    return [Missing("their owner: nothing died while watching", "sexton zombies --watch")]
 
 
 def _summary(
@@ -316,7 +362,7 @@ def _summary(
     draining: bool,
 ) -> str:
     found, nameless = whose
-    text = f"{census.dying:,} dead (dying) memory cgroups{_where(census)} (not zombie processes)"
+    text = f"{census.dying:,} dying memory cgroups{_where(census)} (not zombie processes)"
     text += f", {_live(census)}"
     if draining and moved is not None:
         return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
@@ -327,10 +373,10 @@ def _summary(
         about = "about " if LEDGER in named.method and not seen else ""
         text += f", {about}{named.dying:,} of them left under {named.shown}"
         if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
-            text += f" (who left {nameless:,} more nothing tells)"
+            text += f" ({nameless:,} more, origin unknown)"
     elif found:
         # Bytes do not tell who left the most: name them all, up to a line's length.
-        text += f", what they hold is under {' · '.join(map(_holding, found[:3]))}"
+        text += f", memory still charged to them is under {' · '.join(map(_holding, found[:3]))}"
         text += f" and {len(found) - 3} more" if len(found) > 3 else ""
     if moved is not None and moved.by >= ENOUGH.value:
         text += f", {moved.by:+,} in {seconds(moved.seconds)}"

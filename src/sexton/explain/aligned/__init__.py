@@ -6,9 +6,8 @@ signals here and of others there, and `compare`.
 """
 
 from sexton.explain.aligned.align import align, compare, prepare
-from sexton.explain.aligned.layout import Layout, Stratum, lay_out
+from sexton.explain.aligned.layout import LEAST_EVENTS, Layout, Plan, Stratum, lay_out
 from sexton.explain.aligned.measure import Measured
-from sexton.explain.aligned.plan import LEAST_EVENTS, Plan
 
 __all__ = [
     "LEAST_EVENTS",

@@ -8,11 +8,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sexton.explain.aligned.chance import Sizes, Tested, judge, smallest_p, strata_known
-from sexton.explain.aligned.effect import effects_of, lead_of
-from sexton.explain.aligned.layout import Layout, lay_out
+from sexton.explain.aligned.chance import (
+    Sizes,
+    Tested,
+    effects_of,
+    judge,
+    lead_of,
+    smallest_p,
+    strata_known,
+)
+from sexton.explain.aligned.layout import LEAST_EVENTS, Layout, Plan, lay_out
 from sexton.explain.aligned.measure import Measured, measured
-from sexton.explain.aligned.plan import LEAST_EVENTS, Plan
 from sexton.model.aligned import Aligned, Ranked, Signal
 from sexton.model.text import count
 
@@ -111,7 +117,9 @@ class _Comparison:
             notes=layout.notes,
         )
         if not events:
-            return replace(empty, notes=(*layout.notes, "no event has anything to compare it with"))
+            return replace(
+                empty, notes=(*layout.notes, "no event has a control window to compare with")
+            )
         if not parts:
             return replace(empty, notes=(*layout.notes, "no signal was read around the events"))
         whole = Measured(
@@ -172,7 +180,7 @@ class _Comparison:
         number = len(empty.events)
         if number < LEAST_EVENTS:
             return [
-                f"{count(number, 'event')}: with fewer than {LEAST_EVENTS} nothing is called"
+                f"{count(number, 'event')}: with fewer than {LEAST_EVENTS} nothing can be"
                 f" significant; no p can be below {empty.smallest_p:.2g}"
             ]
         return []

@@ -1,11 +1,11 @@
 """Which windows are compared: one before each event, and control windows around it.
 
-Events that follow one another closely are one *episode*, and its first event stands for it: what
-was seen before the second was, in part, what the first had done. Every episode has control windows
-of its own, nearest first and from both sides alternately, so that it stands in the middle of them:
-what drifts or wanders slowly is then no likelier to be extreme at the event than anywhere else.
-A control window lies whole steps (minutes) away, so that it has the event's place in the minute;
-it touches no event's window, keeps a distance from all of them, and belongs to one episode alone.
+Events that follow one another closely are one *episode*, represented by its first event: what was
+seen before the second was partly caused by the first. Every episode has its own control windows,
+nearest first and alternately from both sides, so it stands in the middle of them: slow drift is
+then no likelier to be extreme at the event than anywhere else. A control window lies whole steps
+(minutes) away, so it has the event's place in the minute; it touches no event's window, keeps a
+distance from all of them, and belongs to one episode alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,48 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from sexton.explain.aligned.plan import LEAST_EVENTS, Plan
 from sexton.model.text import count, seconds
+
+#: Fewer events can be ranked; nothing is called significant.
+LEAST_EVENTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is compared with what. The defaults are those that docs/explain-method.md measures.
+
+    `before_s` and `short_s` are the two lengths of the window before an event. Control windows are
+    whole `step_s` away from their event (a job that runs every minute looks the same in both), and
+    nothing within `quiet_s` of an event's window is one. A step has room for both, so that an event
+    is as far from its nearest controls as they are from one another: if they were closer they would
+    be more alike than the event is like them, and the event would stand out for that alone.
+    `recorded` are the stretches of monotonic time in which the node was recorded; where it is empty
+    the signals tell. `closer`: where there is no room for so many controls, windows may be closer
+    together and shorter. `fdr` is the share of event sets without any cause that may give a
+    discovery.
+    """
+
+    before_s: float = 30.0
+    short_s: float = 5.0
+    quiet_s: float = 30.0
+    step_s: float = 60.0
+    controls: int = 20
+    most_events: int = 24
+    permutations: int = 999
+    fdr: float = 0.01
+    most_ranked: int = 100
+    recorded: tuple[tuple[float, float], ...] = ()
+    seed: int = 5
+    closer: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.short_s <= self.before_s or self.quiet_s < 0:
+            raise ValueError("the short window is the shorter one")
+        if self.before_s + self.quiet_s > self.step_s:
+            raise ValueError("a step has room for a window and the quiet beside it")
+        if min(self.controls, self.most_events, self.permutations) < 1:
+            raise ValueError("no control windows")
+
 
 #: In so many ways one window of each stratum could be the event's: enough for thousands of signals.
 #: More events need fewer controls each for it, and what is not needed is not read.
@@ -82,8 +122,8 @@ def lay_out(
     notes = []
     if len(episodes) < len(events):
         notes.append(
-            f"{count(len(events), 'event')} in {count(len(episodes), 'episode')}: those within"
-            f" {seconds(1.5 * plan.before_s)} of the one before count with it"
+            f"{count(len(events), 'event')} in {count(len(episodes), 'episode')}: events within"
+            f" {seconds(1.5 * plan.before_s)} of the previous one count as one episode"
         )
     found = []
     for rung in _ladder(plan):
@@ -139,7 +179,7 @@ def _laid_out(
     alone = len(strata) - len(compared)
     if alone:
         lost = count(alone, "event")
-        notes.append(f"{lost} left out: no time like theirs is recorded away from other events")
+        notes.append(f"{lost} left out: no comparable time without events was recorded")
     notes += _spacing([each.event for each in compared])
     spans = (plan.short_s, plan.before_s)
     return Layout(compared, spans, 2 * plan.before_s, tuple(notes), alone)
@@ -170,7 +210,7 @@ def _spacing(events: Sequence[float]) -> list[str]:
     if max(abs(each - middle) for each in steps) > _EVEN * middle:
         return []
     return [
-        f"the events come every {seconds(middle)}: whatever else comes by that clock looks like"
+        f"the events come every {seconds(middle)}: anything else with that period looks like"
         " a cause"
     ]
 

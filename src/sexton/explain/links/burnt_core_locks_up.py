@@ -23,8 +23,8 @@ PATIENCE_S = 20.0
 @link(
     cause="saturated_core",
     effect="soft_lockups",
-    told="the kernel's watchdog saw that core stuck",
-    proof="both in the same seconds, as a recording of the next time would show (sexton record)",
+    told="the kernel's watchdog reported that core stuck",
+    proof="both in the same seconds; record the next occurrence (sexton record)",
 )
 def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
     """The same core, in the same time or under the same task."""
@@ -55,4 +55,4 @@ def _another(held: Finding, stuck: Finding) -> tuple[str, ...]:
     mine, theirs = held.entities.get("task", ()), stuck.entities.get("task", ())
     if not mine or not theirs:
         return ()
-    return (f"the watchdog names {theirs[0]}, and {mine[0]} held the core",)
+    return (f"the watchdog names {theirs[0]}, but {mine[0]} held the core",)

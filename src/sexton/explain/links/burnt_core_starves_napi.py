@@ -28,7 +28,7 @@ PATIENCE_S = 10.0
     cause="saturated_core",
     effect="starved_napi",
     told="the poll of a NIC queue had to wait for that core",
-    proof="both in the same seconds, as a recording of the next time would show (sexton record)",
+    proof="both in the same seconds; record the next occurrence (sexton record)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The same core."""
@@ -68,4 +68,4 @@ def _unasked(starved: Finding, window: Window) -> tuple[str, ...]:
     )
     if not lost:
         return ()
-    return (f"{count(lost, 'line')} of the driver: NAPI was not even scheduled, an interrupt lost",)
+    return (f"{count(lost, 'line')} of the driver: NAPI was not scheduled, an interrupt was lost",)

@@ -25,7 +25,7 @@ from sexton.model.window import Window
 @link(
     cause="cgroup_churn",
     effect="zombie_memcgs",
-    told="what is removed there stays behind as a dead memory cgroup",
+    told="cgroups removed there stay behind as dying memory cgroups",
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
@@ -57,7 +57,7 @@ def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
     known = sum(each.dying or 0 for each in mine)
     if not dying or known >= FEW * dying:
         return ()
-    return (f"{known:,} of {dying:,} dead cgroups are known to be from there",)
+    return (f"{known:,} of {dying:,} dying cgroups are known to come from there",)
 
 
 def _released(parent: str, window: Window) -> tuple[str, ...]:

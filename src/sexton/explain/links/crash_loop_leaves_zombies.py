@@ -26,7 +26,7 @@ FEW = 0.5
 @link(
     cause="crash_looping_unit",
     effect="zombie_memcgs",
-    told="each restart leaves a dead memory cgroup behind",
+    told="each restart leaves a dying memory cgroup behind",
     proof="a trace of its deaths (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
@@ -52,7 +52,7 @@ def too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
     dying = census[0].dying if census else None
     if not dying or suspect.ratio is None or suspect.ratio >= FEW or suspect.matched >= FEW * dying:
         return ()
-    return (f"{suspect.owner} accounts for {suspect.matched:,} of {dying:,} dead cgroups only",)
+    return (f"{suspect.owner} accounts for {suspect.matched:,} of {dying:,}dying cgroups only",)
 
 
 def elsewhere(suspect: Suspect, window: Window) -> tuple[str, ...]:
@@ -66,4 +66,4 @@ def elsewhere(suspect: Suspect, window: Window) -> tuple[str, ...]:
         if owner.unit != suspect.owner and not f"{owner.path}/".startswith(f"{parent}/")
     ]
     most, where = max(others, default=(0, ""))
-    return (f"{most:,} dead cgroups are below {where}",) if most > suspect.matched else ()
+    return (f"{most:,} dying cgroups are below {where}",) if most > suspect.matched else ()

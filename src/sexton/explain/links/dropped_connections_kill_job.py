@@ -34,8 +34,8 @@ _ELSE = re.compile(r"\boom|out of memory|oomkill|killed by|sigkill|preempt|evict
 @link(
     cause="tcp_loss",
     effect="job_deaths",
-    told="a job died of it",
-    proof="the job's own last words: mark its death with them (sexton recording mark)",
+    told="a job died as a result",
+    proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The first death after the loss began."""
@@ -71,4 +71,6 @@ def follows(cause: tuple[float, float], deaths: tuple[float, ...]) -> float | No
 
 def other_deaths(jobs: tuple[str, ...]) -> tuple[str, ...]:
     """Marks that name another death."""
-    return tuple(f'"{shorten(job, 60)}" names another death' for job in jobs if _ELSE.search(job))
+    return tuple(
+        f'"{shorten(job, 60)}" names another cause of death' for job in jobs if _ELSE.search(job)
+    )

@@ -10,8 +10,7 @@ same task in the same seconds.
 
 from __future__ import annotations
 
-from sexton.explain.families import FAULT
-from sexton.explain.held import judge
+from sexton.explain.held import FAULT, judge
 from sexton.explain.registry import link
 from sexton.model.chain import Link
 from sexton.model.finding import Finding

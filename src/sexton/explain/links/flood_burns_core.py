@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sexton.detect.detectors.softirq_flood import PACKETS
-from sexton.explain.families import NETWORK
-from sexton.explain.held import SLACK_S, core_of, in_softirq, judge, work_of
+from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
 from sexton.explain.moments import moved, together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
@@ -28,7 +27,7 @@ from sexton.series.steps import Step
 @link(
     cause="softirq_flood",
     effect="saturated_core",
-    told="taking in packets held a core in softirq",
+    told="receiving packets held a core in softirq",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
@@ -44,7 +43,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     meanwhile = together(cause, effect, SLACK_S) or _flooded(core, effect, window)
     if told is False or not meanwhile:
         return None
-    how = "most of that time was softirq" if told else "whether in softirq is not known"
+    how = "most of that time was softirq" if told else "whether in softirq is unknown"
     return Link(
         "flood_burns_core",
         cause.id,

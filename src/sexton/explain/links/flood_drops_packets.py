@@ -3,7 +3,7 @@
 **Rule.** The loss begins while the flood lasts, or within 10 s of it. *Proven*: a flooded core
 dropped packets from its backlog in that time (`softnet_stat`). *Likely*: the flooded interface
 dropped some (`/proc/net/dev`). *Possible*: neither was counted. No link where both were counted and
-stood still: then nothing was dropped on the way in.
+stood still: then nothing was dropped on receive.
 
 **Speaks against it.** Fewer packets dropped than segments sent again: most was lost elsewhere.
 """
@@ -39,7 +39,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     strength = Strength.PROVEN if backlog else Strength.LIKELY if device else Strength.POSSIBLE
     number = backlog or device or 0
-    told = f"{count(number, 'packet')} dropped on the way in" if number else "drops were not read"
+    told = f"{count(number, 'packet')} dropped on receive" if number else "drops were not read"
     return Link(
         "flood_drops_packets",
         cause.id,
@@ -73,7 +73,7 @@ def _evidence(backlog: int | None, device: int | None) -> tuple[Evidence, ...]:
         ("packets the flooded interface dropped", device, "/proc/net/dev"),
     )
     return tuple(
-        Evidence(what, f"{number:,}", "0", "packets", source, number, "they were not TCP's")
+        Evidence(what, f"{number:,}", "0", "packets", source, number, "they were not TCP packets")
         for what, number, source in counted
         if number is not None
     )
@@ -84,4 +84,4 @@ def _elsewhere(dropped: int, window: Window, span: tuple[float, float]) -> tuple
     again = step.delta("retransmitted_segments") if step else None
     if not again or dropped >= again:
         return ()
-    return (f"{again:,} segments were sent again, and only {dropped:,} packets dropped here",)
+    return (f"{again:,} TCP retransmits, but only {dropped:,} packets dropped here",)

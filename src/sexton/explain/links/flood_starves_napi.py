@@ -22,8 +22,8 @@ from sexton.model.window import Window
 @link(
     cause="softirq_flood",
     effect="starved_napi",
-    told="behind the flood the poll of a NIC queue had to wait",
-    proof="each wait of a poll, measured in the kernel (--probe)",
+    told="the poll of a NIC queue had to wait behind the flood",
+    proof="the wait of each poll, measured in the kernel (--probe)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The same core, else the same interface."""

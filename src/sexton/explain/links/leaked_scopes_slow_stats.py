@@ -21,8 +21,8 @@ from sexton.model.window import Window
 @link(
     cause="leaked_scopes",
     effect="slow_memcg_stats",
-    told="whoever reads memory statistics has to walk over them",
-    proof="a read at the root, timed (not caused: it would hold a core itself)",
+    told="every read of memory statistics has to walk them",
+    proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The share of the leaked in what is walked."""
@@ -42,7 +42,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         cause.id,
         effect.id,
         Strength.PROVEN if measured else Strength.LIKELY,
-        f"{100 * leaked / total:.1f} % of what is walked are scopes left open; cost {how}",
+        f"{100 * leaked / total:.1f} % of the cgroups walked are leaked scopes; cost {how}",
         shared=cause.entities.get("cgroup", ()),
         against=small_and_slow(walk, total),
     )

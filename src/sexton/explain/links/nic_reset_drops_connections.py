@@ -30,7 +30,7 @@ _GAVE_UP = ("timeouts", "aborts_on_timeout")
 @link(
     cause="nic_resets",
     effect="tcp_loss",
-    told="connections lost their packets meanwhile",
+    told="connections lost packets",
     proof="what TCP counted around the reset, second by second (sexton record)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
@@ -47,8 +47,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     ways = nics.physical(window)
     alone = ways is not None and len(ways) == 1 and printable(ways[0]) in names
     who = ", ".join(names) or "an interface"
-    what = f"{gave_up:,} TCP time-outs around the reset" if gave_up else "TCP sent again"
-    only = f"{who} is the only way out" if alone else f"{who} is one of several interfaces"
+    what = f"{gave_up:,} TCP timeouts around the reset" if gave_up else "TCP sent again"
+    only = f"{who} is the only uplink" if alone else f"{who} is one of several interfaces"
     return Link(
         "nic_reset_drops_connections",
         cause.id,
@@ -73,13 +73,13 @@ def _evidence(gave_up: int | None) -> tuple[Evidence, ...]:
         return ()
     return (
         Evidence(
-            "TCP time-outs and aborted connections around the reset",
+            "TCP timeouts and aborted connections around the reset",
             f"{gave_up:,}",
             "about 0",
             "in 40 s",
             "/proc/net/netstat",
             gave_up,
-            "the other end was lost, and not this one",
+            "the peer was lost, not this node",
         ),
     )
 
@@ -92,4 +92,4 @@ def _before(window: Window, at: float, gave_up: int | None) -> tuple[str, ...]:
         return ()
     if calm / CALM_S < gave_up / (BEFORE_S + AFTER_S) / 2:
         return ()
-    return (f"{calm:,} time-outs in the {CALM_S:.0f} s before the reset: loss without it too",)
+    return (f"{calm:,} timeouts in the {CALM_S:.0f} s before the reset: loss without it too",)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.direct_reclaim import is_ordered
 from sexton.detect.stacks import caught
-from sexton.explain.families import LIMIT, RECLAIM, SHORTAGE, families
-from sexton.explain.held import FEWEST, SLACK_S
+from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
 from sexton.explain.moments import together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
@@ -25,8 +24,8 @@ from sexton.model.window import Window
 @link(
     cause="memory_pressure",
     effect="direct_reclaim",
-    told="tasks had to free memory themselves before they could go on",
-    proof="kernel stacks, which tell who reclaims and for what (--stacks)",
+    told="tasks had to free memory before they could continue",
+    proof="kernel stacks, which show which task reclaims and why (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """By stacks of the whole node, for reclaim is anybody's."""
@@ -34,7 +33,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     seen = caught(window, lambda frames: RECLAIM in families(frames))
     if seen is None or seen.samples < FEWEST:
-        text = "in the same seconds; kernel stacks would tell whether one makes the other"
+        text = "in the same seconds; kernel stacks would show whether one causes the other"
         return Link("pressure_forces_reclaim", cause.id, effect.id, Strength.POSSIBLE, text)
     short = sum(row.samples for row in seen.rows if SHORTAGE in families(row.frames))
     limited = sum(row.samples for row in seen.rows if LIMIT in families(row.frames))

@@ -14,8 +14,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.explain.families import ORDERED, RECLAIM, WALK
-from sexton.explain.held import dead_share, judge, may_walk_the_dead, work_of
+from sexton.explain.held import (
+    ORDERED,
+    RECLAIM,
+    WALK,
+    dead_share,
+    judge,
+    may_walk_the_dead,
+    work_of,
+)
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
@@ -38,7 +45,9 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return found
     walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"
     dead = dead_share(window)
-    doubt = f"{walking}; how many of those are dead is not known"
+    doubt = f"{walking}; how many of those are dying is unknown"
     if dead is not None:
-        doubt = f"{walking}, of which {100 * dead:.0f} % are dead: the dead make this reclaim dear"
+        doubt = (
+            f"{walking}, of which {100 * dead:.0f} % are dying: they make this reclaim expensive"
+        )
     return replace(found, strength=Strength.POSSIBLE, against=(*found.against, doubt))

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.explain.families import RSTAT
-from sexton.explain.held import core_of, judge, work_of
+from sexton.explain.held import RSTAT, core_of, judge, work_of
 from sexton.explain.registry import link
 from sexton.model.chain import Link
 from sexton.model.finding import Finding
@@ -34,5 +33,5 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     found = judge("rstat_burns_cores", (cause, effect), window, RSTAT)
     if found is None or len(cores) > 1:
         return found
-    against = (*found.against, f"core {cores[0]} flushes alone: nobody to contend with")
+    against = (*found.against, f"core {cores[0]} flushes alone: no other core contends")
     return replace(found, against=against)

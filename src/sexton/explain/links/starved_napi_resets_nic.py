@@ -27,7 +27,7 @@ _ELSEWHERE = {"wd_expired": "the device stopped its keep-alive", "missing_intr":
 @link(
     cause="starved_napi",
     effect="nic_resets",
-    told="the driver gave up waiting and reset the device",
+    told="the driver stopped waiting and reset the device",
     proof="the driver's own reason for the reset (ethtool -S, suspected_poll_starvation)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
@@ -47,7 +47,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         cause.id,
         effect.id,
         strength,
-        f"{what}: the driver gave up waiting for its poll",
+        f"{what}: the driver stopped waiting for its poll",
         shared=queues or nics,
         against=_elsewhere(effect, window),
     )

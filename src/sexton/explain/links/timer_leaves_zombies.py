@@ -11,21 +11,41 @@ to lie elsewhere.
 
 from __future__ import annotations
 
+from shlex import quote
+
 from sexton.detect.ledger import suspects
+from sexton.detect.protected import protected
+from sexton.detect.registry import READS
 from sexton.detect.stems import split
 from sexton.explain.links.crash_loop_leaves_zombies import elsewhere, too_few
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding
 from sexton.model.text import printable
 from sexton.model.window import Window
 
 
+def _stop_timer(window: Window) -> list[Step]:
+    """The timer that the ledger is surest of."""
+    sure = (each for each in suspects(window) if each.strength is not Strength.POSSIBLE)
+    steps = []
+    for timer in [each.owner for each in sure if each.kind == "timer"][:1]:
+        shown = quote(printable(timer))
+        when = Step(f"systemctl list-timers --all {shown}", f"when {shown} runs, and what", READS)
+        steps.append(when)
+        if protected(timer) is None:
+            why = "if nothing here needs it: stops the source; undo with enable --now"
+            steps.append(Step(f"systemctl disable --now {shown}", why, "its job no longer runs"))
+    return steps
+
+
 @link(
     cause="cgroup_churn",
     effect="zombie_memcgs",
-    told="each run of a timer's service leaves a dead memory cgroup behind",
+    told="each run of a timer's service leaves a dying memory cgroup behind",
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
+    advice=_stop_timer,
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The best suspect of the ledger that is a timer and lives where it churns."""

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from sexton.detect.ceilings import cost as walk_cost
 from sexton.detect.ceilings import is_bound
-from sexton.explain.families import WALK, WORDS
 from sexton.explain.held import (
     HARDLY,
     MOST,
     MUCH,
+    WALK,
+    WORDS,
     Work,
     core_of,
     dead_share,
@@ -96,7 +97,7 @@ def _by_stacks(
     against = []
     if share < MUCH and work.mostly:
         strength = Strength.POSSIBLE
-        against.append(f"most of the held core's samples are elsewhere: it {work.mostly}")
+        against.append(f"most of the held core's samples are in something else: it {work.mostly}")
     core = core_of(effect)
     evidence = sampled(family, share)
     return Link(
@@ -124,7 +125,7 @@ def _by_reader(name: str, ends: tuple[Finding, Finding], walk: WalkCost | None) 
         return None
     against = [] if slow or cost is None else [f"a read at the root takes only {seconds(cost)}"]
     if not readers:
-        against += [f"{task} is no known reader of memory statistics" for task in tasks[:1]]
+        against += [f"{task} is not a known reader of memory statistics" for task in tasks[:1]]
     core = core_of(effect)
     return Link(
         name,
@@ -153,7 +154,7 @@ def _readers(held: Finding) -> tuple[str, ...]:
 def _timed(walk: WalkCost | None) -> tuple[Evidence, ...]:
     if walk is None:
         return ()
-    measured = "measured" if walk.root_s is not None else "estimated, not caused"
+    measured = "measured" if walk.root_s is not None else "estimated, read skipped"
     return (
         Evidence(
             f"one read of {walk.file} at the root",

@@ -11,8 +11,7 @@ that, and none without stacks: no counter tells what reclaim goes over.
 from __future__ import annotations
 
 from sexton.detect.stacks import on_cores
-from sexton.explain.families import ORDERED, RECLAIM, WALK, families
-from sexton.explain.held import FEWEST, MOST, MUCH, dead_share
+from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dead_share, families
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Evidence, Finding
@@ -22,8 +21,8 @@ from sexton.model.window import Window
 @link(
     cause="zombie_memcgs",
     effect="direct_reclaim",
-    told="whoever frees memory has to go over every one of them",
-    proof="kernel stacks, which tell what reclaim goes over (--stacks)",
+    told="every reclaim has to walk them",
+    proof="kernel stacks, which show what reclaim walks (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The share of reclaim that is walking, and of the dead in what it walks."""
@@ -45,8 +44,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         cause.id,
         effect.id,
         Strength.PROVEN,
-        f"{share:.0f} % of reclaim's samples go from one memory cgroup to the next, and"
-        f" {100 * dead:.0f} % of those are dead",
+        f"{share:.0f} % of reclaim's samples walk memory cgroups, and"
+        f" {100 * dead:.0f} % of those are dying",
         shared=cause.shares(effect, "cgroup") or cores[:1],
         evidence=(
             Evidence(

@@ -24,8 +24,8 @@ MOSTLY = 0.5
 @link(
     cause="zombie_memcgs",
     effect="slow_memcg_stats",
-    told="whoever reads memory statistics has to walk over them",
-    proof="a read at the root, timed (not caused: it would hold a core itself)",
+    told="every read of memory statistics has to walk them",
+    proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The share of the dead in what is walked."""
@@ -43,7 +43,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         cause.id,
         effect.id,
         Strength.PROVEN if measured else Strength.LIKELY,
-        f"{100 * share:.1f} % of what is walked is dead; cost {how}",
+        f"{100 * share:.1f} % of the cgroups walked are dying; cost {how}",
         against=small_and_slow(walk, census[0].total),
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sexton.detect.detectors import saturated_core
 from sexton.errors import CommandError, StoreError
 from sexton.explain.moments import clock, day
 from sexton.explorer.files.page import (
@@ -38,7 +39,7 @@ from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.verdict import verdict_text
 
 if TYPE_CHECKING:
-    from sexton.explorer.tiles.stacks_view import Seen, Who
+    from sexton.explorer.tiles.flames import Seen, Who
     from sexton.explorer.tiles.view import View
 
 _WORDS = {
@@ -88,7 +89,7 @@ class Saturated(NamedTuple):
 
 
 def saturated_in(diagnosis: Diagnosis) -> Saturated | None:
-    found = diagnosis.by_id.get("saturated_core")
+    found = diagnosis.by_id.get(saturated_core.NAME)
     if found is None or not found.is_problem or found.start is None or found.end is None:
         return None
     named = [name for name in found.entities.get("core", ()) if name.isascii() and name.isdigit()]
@@ -143,7 +144,7 @@ def _tables(view: View, lane: str, parts: Sequence[Part]) -> Iterator[dict[str, 
 
 def _flames(view: View, parts: Sequence[Part], busy: Saturated | None) -> Iterator[dict[str, Any]]:
     """One per part; of the saturated cores alone; and against the time before."""
-    from sexton.explorer.tiles.stacks_choice import cut_note
+    from sexton.explorer.tiles.flames import cut_note
 
     for part in parts:
         if seen := _seen(view, part):
@@ -183,7 +184,7 @@ def _noted(document: dict[str, Any], note: str) -> dict[str, Any]:
 
 
 def _who(core: int | None) -> Who:
-    from sexton.explorer.tiles.stacks_view import Who
+    from sexton.explorer.tiles.flames import Who
 
     return Who(cpu=core)
 

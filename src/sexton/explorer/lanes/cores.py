@@ -7,16 +7,21 @@ softirq time, all of that second. From ``/proc/stat``, once a second.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Rows, places, put_at
-from sexton.explorer.tiles.lines import Lines, known_mean
+from sexton.detect.detectors.saturated_core import KERNEL_SHARE
+from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
+from sexton.explorer.tiles.lines import Line, Lines, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
-from sexton.explorer.tiles.words import clock, level_for, tiles_of
+from sexton.explorer.tiles.tables import TableSpan, clock
 from sexton.model.cpu import CoreTimes
 from sexton.model.lane import COLUMNS, Marked, Table
+from sexton.model.window import Window
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, CORE_WAIT
+from sexton.series.cores import Shares, core_series, together
 
 CHANNELS = ("user", "system", "softirq", "iowait_steal")
 _METRICS = (CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT)
@@ -26,9 +31,25 @@ WHOLE = 200
 _AVERAGE = ("user", "system", "softirq")
 
 
+#: Nearer to each other than this they are one.
+_NEAR_S = 3
+#: As many are kept as anyone steps through.
+_MOST = 10_000
+
+
 class _Average(Lines):
-    def shown(self) -> list[tuple[int, str]]:
-        return list(enumerate(_AVERAGE)) if self.pyramid.tiles else []
+    """The mean over all cores."""
+
+    def __init__(self) -> None:
+        super().__init__(Metrics(*_METRICS[: len(_AVERAGE)]))
+        self.rows.of([(name,) for name in _AVERAGE])
+
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
+        shares = (taken.values[each.name] for each in _METRICS)
+        return {(name,): known_mean(each) for name, each in zip(_AVERAGE, shares, strict=False)}
+
+    def shown(self) -> list[tuple[Line, str]]:
+        return [((name,), name) for name in _AVERAGE] if self.pyramid.tiles else []
 
 
 @lane(kind="heat", unit="% of a core", order=20, needs=(CoreTimes,))
@@ -52,7 +73,7 @@ class Builder:
             return
         cores = [key[0] for key in taken.things]
         share = np.stack(list(taken.values.values()))  # per cent
-        average = np.stack([known_mean(each) for each in share[: len(_AVERAGE)]])
+        average = np.stack(list(self._average.lines(self._counters, taken).values()))
         share *= np.float32(2)
         share += np.float32(0.5)
         np.nan_to_num(share, copy=False, nan=HEAT.absent)
@@ -90,27 +111,31 @@ class Builder:
     def marks(self) -> list[Marked]:
         return []
 
-    def table(self, lane: str, start: float, end: float, most: int) -> Table:
+    def preload(self, span: TableSpan) -> None:
+        for window in span.windows:
+            core_series(window)
+
+    def table(self, lane: str, span: TableSpan, most: int) -> Table:
         """A row per core, those with the highest peak first."""
         if lane == "average":
-            return self._average.table(lane, start, end, most)
-        level = level_for(start, end, 1024)
-        first, columns, tile, count = tiles_of(start, end, level)
-        drawn = self.draw(lane, level, tile, count)
-        part = slice(first - tile * COLUMNS, first - tile * COLUMNS + columns)
-        mean, peak = (_percent(drawn.planes[name][:, :, part]) for name in ("mean", "peak"))
-        kernel = np.minimum(peak[SYSTEM] + peak[SOFTIRQ], 100.0)  # each is rounded by itself
-        there = [at for at in range(len(drawn.names)) if not np.isnan(kernel[at]).all()]
-        there.sort(key=lambda at: -float(np.nanmax(kernel[at])))
+            return self._average.table(lane, span, most)
+        found: dict[int, list[tuple[Shares, float, float]]] = {}
+        for window in span.windows:
+            for core, shares, kernel, wall in _over(window, span):
+                found.setdefault(core, []).append((shares, kernel, wall))
         rows = []
-        for at in there[:most]:
-            hottest = int(np.nanargmax(kernel[at]))
-            moment = clock((first + hottest) << level)
-            means = (_words(_mean(mean[channel, at])) for channel in range(len(CHANNELS)))
-            high = _words(float(kernel[at, hottest]))
-            rows.append((drawn.names[at], *means, high, moment))
+        for core, parts in found.items():
+            shares = together([each for each, _, _ in parts])
+            _, kernel, wall = max(parts, key=lambda each: each[1])
+            rows.append((kernel, core, shares, wall))
+        rows.sort(key=lambda each: (-each[0], each[1]))
+        cells = tuple(
+            (f"core {core}", *(f"{part:.1f} %" for part in shares[:4]), f"{kernel:.1f} %",
+             clock(wall))
+            for kernel, core, shares, wall in rows[:most]
+        )  # fmt: skip
         headings = ("core", *CHANNELS[:3], "I/O wait and steal", "peak in the kernel", "at")
-        return Table(headings, tuple(rows), max(len(there) - most, 0))
+        return Table(headings, cells, max(len(rows) - most, 0))
 
     @property
     def bytes(self) -> int:
@@ -133,13 +158,51 @@ class Builder:
         return np.stack([held[at, np.arange(COLUMNS)], cores[at]])
 
 
-def _percent(plane: Array) -> Array:
-    return np.where(plane == HEAT.absent, np.nan, plane / 2)
+def _over(window: Window, span: TableSpan) -> Iterator[tuple[int, Shares, float, float]]:
+    """Every core with its shares of the span, its highest kernel share in a step, and when."""
+    series = core_series(window)
+    if series is None:
+        return
+    start, end = window.mono(span.start), window.mono(span.end)
+    every = series.over(start, end)
+    inside = series.part(series.times.inside(start, end))
+    kernel = inside.percent(inside.kernel)
+    for row, core in enumerate(inside.cores):
+        if core in every:
+            at = int(np.nanargmax(kernel[row]))
+            began = float(inside.wall[at] - (inside.end[at] - inside.start[at]))
+            yield core, every[core], float(kernel[row, at]), began
 
 
-def _mean(values: Array) -> float:
-    return float(np.nanmean(values)) if not np.isnan(values).all() else float("nan")
+def spikes(cores: Builder) -> list[Marked]:
+    """Stretches in which some core did nothing but kernel work, in order: where "next spike" goes.
 
-
-def _words(value: float) -> str:
-    return "not known" if np.isnan(value) else f"{value:.1f} %"
+    By the limit of the detector `saturated_core`, second by second. Where no core reached it, half
+    of it counts: a key that never finds anything is of no use.
+    """
+    seconds, held, which = [], [], []
+    for tile in cores.pyramid.tiles:
+        found = cores.kernel_time(tile)
+        if found is not None:
+            seconds.append(np.arange(COLUMNS) + tile * COLUMNS)
+            held.append(found[0])
+            which.append(found[1])
+    if not seconds:
+        return []
+    second, half, core = (np.concatenate(each) for each in (seconds, held, which))
+    limit = 2 * KERNEL_SHARE.value
+    if not (half >= limit).any():
+        limit /= 2
+    hot = np.flatnonzero(half >= limit)
+    if not len(hot):
+        return []
+    breaks = np.flatnonzero(np.diff(second[hot]) > _NEAR_S) + 1
+    made = []
+    for run in np.split(hot, breaks)[:_MOST]:
+        most = run[int(half[run].argmax())]
+        share = min(float(half[most]) / 2, 100.0)
+        start, end = float(second[run[0]]), float(second[run[-1]] + 1)
+        about = f"core {int(core[most])}"
+        text = f"{about} in the kernel {share:.0f} % of a second, for {end - start:.0f} s"
+        made.append(Marked(start, end, "spike", text, "warning", about, "cores"))
+    return made

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from sexton.detect.detectors import zombie_memcgs
 from sexton.explorer.tiles.build import MOST_S, Clock, Part
 from sexton.explorer.tiles.registry import Drawing, lane
-from sexton.explorer.tiles.words import clock as clock_words
+from sexton.explorer.tiles.tables import TableSpan
+from sexton.explorer.tiles.tables import clock as clock_words
 from sexton.model.event import KernelEvent, ServiceEvent
 from sexton.model.lane import Marked, Table
 from sexton.model.recorder import Alarm, Mark, RecorderNote
@@ -40,7 +42,7 @@ _LANES = {
     "nic_watchdog": "nic_faults",
     "nic_starved": "softirq_wait",
     "softirq_wait": "softirq_wait",
-    "zombie_memcgs": "memcgs",
+    zombie_memcgs.NAME: "memcgs",
     "restart": "restarts",
 }
 
@@ -193,8 +195,11 @@ class Builder:
     def marks(self) -> list[Marked]:
         return self._found
 
-    def table(self, _lane: str, start: float, end: float, most: int) -> Table:
-        inside = [each for each in self._found if start <= each.time < end]
+    def preload(self, span: TableSpan) -> None:
+        """Nothing: the table is made of what is in memory."""
+
+    def table(self, _lane: str, span: TableSpan, most: int) -> Table:
+        inside = [each for each in self._found if span.start <= each.time < span.end]
         rows = tuple(
             (clock_words(each.time), each.kind, each.severity, each.entity, each.text)
             for each in inside[:most]

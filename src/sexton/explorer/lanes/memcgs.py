@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from sexton.detect.stems import join, path_stem, split, unit_of
-from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, put
-from sexton.explorer.tiles.lines import Lines, stacked
-from sexton.explorer.tiles.pyramid import LINES, Pyramid
+from sexton.explorer.tiles.build import Metrics, Part, Taken, put
+from sexton.explorer.tiles.lines import Line, Lines, drawn_values
+from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import Drawing, lane
+from sexton.explorer.tiles.tables import TableColumns, TableSpan, tiles_of
 from sexton.model.aligned import F64
 from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.row import table
@@ -32,6 +33,7 @@ _MOST_COUNTED = 10_000
 #: Dead whose release is waited for.
 _MOST_DEAD = 2_000_000
 _LOOKED = ""
+_CENSUS = {"live": LIVE, "dying": DYING}
 
 
 @lane(kind="lines", unit="cgroups", order=50, needs=(CgroupCensus,))
@@ -39,16 +41,15 @@ class Builder(Lines):
     """Two lines of the census, and one per owner."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._census = Metrics(LIVE, DYING)
+        super().__init__(Metrics(LIVE, DYING))
         self.owners = _Owners()
 
     def feed(self, part: Part) -> None:
         self.owners.feed(part)
-        taken = self._census.take(part)
-        if taken is not None:
-            counted = [taken.values[each.name][0] for each in (LIVE, DYING)]
-            put(self.pyramid, taken, stacked(counted))
+        super().feed(part)
+
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
+        return {(name,): taken.values[each.name][0] for name, each in _CENSUS.items()}
 
     def settle(self) -> None:
         super().settle()
@@ -58,8 +59,8 @@ class Builder(Lines):
         super().forget(before)
         self.owners.forget(before)
 
-    def shown(self) -> list[tuple[int, str]]:
-        return [(0, "live"), (1, "dying")]
+    def shown(self) -> list[tuple[Line, str]]:
+        return [((name,), name) for name in _CENSUS if (name,) in self.rows]
 
     def names(self, lane: str) -> tuple[str, ...]:
         return (*super().names(lane), *(name for _, name in self.owners.shown()))
@@ -71,7 +72,15 @@ class Builder(Lines):
             name: np.concatenate([plane, more.planes[name]], axis=1)
             for name, plane in drawn.planes.items()
         }
-        return Drawing(drawn.names + more.names, drawn.channels, planes)
+        return Drawing(self.names(lane), drawn.channels, planes)
+
+    def values(self, span: TableSpan, columns: TableColumns) -> tuple[Array, Array]:
+        """The census by its series, the owners by what was counted."""
+        counted = super().values(span, columns)
+        _, _, tile, count = tiles_of(span.start, span.end, columns.level)
+        owned = drawn_values(self.owners.draw("", columns.level, tile, count), columns)
+        mean, peak = (np.concatenate(each) for each in zip(counted, owned, strict=True))
+        return mean, peak
 
     @property
     def bytes(self) -> int:
@@ -82,11 +91,9 @@ class _Owners(Lines):
     """Cgroups that died and were not released, by who they belonged to."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.pyramid = Pyramid(LINES, fill=0.0)
+        super().__init__(fill=0.0)
         self._boot, self._last = "", -np.inf
-        self._rows = Rows()
-        self._rows.of([_LOOKED])
+        self.rows.of([(_LOOKED,)])
         self._dead: dict[int, str] = {}
         self._count: dict[str, int] = {}
         self._highest: dict[str, int] = {}
@@ -108,20 +115,20 @@ class _Owners(Lines):
         spent = np.diff(moments, prepend=self._last)
         spent[spent > GAP_S] = 1.0
         taken = Taken(end - spent, end, [(each,) for each in owners], {})
-        put(self.pyramid, taken, values, self._rows.of(owners))
+        put(self.pyramid, taken, values, self.rows.of([(each,) for each in owners]))
         self._last = float(moments[-1])
 
     def _has_row(self, owner: str) -> bool:
-        if owner in self._rows:
+        if (owner,) in self.rows:
             return True
-        return self._highest.get(owner, 0) >= _LEAST_DEAD and len(self._rows) <= _MOST_OWNERS
+        return self._highest.get(owner, 0) >= _LEAST_DEAD and len(self.rows) <= _MOST_OWNERS
 
     def _counts(self, part: Part, moments: F64) -> dict[str, F32]:
         """How many are dead and not released, per owner and reading."""
         number = len(moments)
         lines = {
             owner: np.full(number, self._count.get(owner, 0), np.float32)
-            for owner in self._rows
+            for (owner,) in self.rows
             if owner != _LOOKED
         }
         columns = (MONO, "kind", "cgroup_id", "path", "mono_ns")
@@ -168,11 +175,10 @@ class _Owners(Lines):
         owner = unit_of(path) or join(parent, path_stem(name))
         return owner if owner in self._count or len(self._count) < _MOST_COUNTED else "others"
 
-    def shown(self) -> list[tuple[int, str]]:
-        rows = {name: row for row, name in enumerate(self._rows)}
-        most = [name for name in self._highest if name in rows]
+    def shown(self) -> list[tuple[Line, str]]:
+        most = [name for name in self._highest if (name,) in self.rows]
         most.sort(key=lambda name: (-self._count.get(name, 0), -self._highest[name], name))
-        return [(rows[name], f"dead of {printable(name)}") for name in most[:MOST]]
+        return [((name,), f"dead of {printable(name)}") for name in most[:MOST]]
 
 
 def _moments(part: Part) -> F64:

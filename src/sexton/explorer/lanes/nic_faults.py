@@ -7,12 +7,13 @@ Per interface; drops and errors by ``/proc/net/dev``, the rest by the driver's o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, put
-from sexton.explorer.tiles.devices import Devices
-from sexton.explorer.tiles.lines import Lines, known_sum
+from sexton.explorer.lanes.nics import Devices
+from sexton.explorer.tiles.build import Metrics, Part, Taken
+from sexton.explorer.tiles.lines import Line, Lines, known_sum
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.net import NetDevice, NicCounter
@@ -48,14 +49,13 @@ class Builder(Lines):
     """A line per interface and fault, of those that ever moved."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._devices = Devices()
         self._groups: dict[str, str | None] = {}
         wanted = self._devices.wanted
         self._device = Metrics(*(metric(name)._replace(wanted=wanted) for name in _DEVICE))
         self._driver = Metrics(NIC_COUNTER._replace(wanted=self._named))
-        self._rows = Rows()
-        self._moved: dict[tuple[str, str], float] = {}
+        super().__init__(self._device, self._driver)
+        self._moved: dict[Line, float] = {}
 
     def _named(self, key: Key) -> bool:
         return self._devices.wanted(key) and self._group_of(str(key[1])) is not None
@@ -73,35 +73,30 @@ class Builder(Lines):
 
     def feed(self, part: Part) -> None:
         self._devices.feed(part)
-        taken = self._device.take(part)
-        if taken is not None:
-            lines: dict[tuple[str, str], Array] = {}
-            for column, values in taken.values.items():
-                for key, value in zip(taken.things, values, strict=True):
-                    lines[str(key[0]), _DEVICE[column]] = value
-            self._put(taken, lines)
-        taken = self._driver.take(part)
-        if taken is not None:
-            several: dict[tuple[str, str], list[int]] = {}
-            for at, key in enumerate(taken.things):
-                group = self._group_of(str(key[1])) or ""
-                several.setdefault((str(key[0]), group), []).append(at)
-            values = taken.values[NIC_COUNTER.name]
-            self._put(taken, {line: known_sum(values[rows]) for line, rows in several.items()})
+        super().feed(part)
 
-    def _put(self, taken: Taken, lines: dict[tuple[str, str], Array]) -> None:
-        if not lines:
-            return
-        values = np.stack(list(lines.values())).astype(np.float32)
-        total = np.nansum(values * (taken.end - taken.start).astype(np.float32), axis=1)
-        for line, moved in zip(lines, total.tolist(), strict=True):
-            self._moved[line] = self._moved.get(line, 0.0) + moved
-        put(self.pyramid, taken, values[None], self._rows.of(list(lines)))
+    def put(self, taken: Taken, lines: Mapping[Line, Array]) -> None:
+        seconds = (taken.end - taken.start).astype(np.float32)
+        for line, rates in lines.items():
+            self._moved[line] = self._moved.get(line, 0.0) + float(np.nansum(rates * seconds))
+        super().put(taken, lines)
 
-    def shown(self) -> list[tuple[int, str]]:
-        rows = {line: row for row, line in enumerate(self._rows)}
+    def lines(self, source: Metrics, taken: Taken) -> dict[Line, Array]:
+        if source is self._device:
+            return {
+                (str(key[0]), _DEVICE[column]): value
+                for column, values in taken.values.items()
+                for key, value in zip(taken.things, values, strict=True)
+            }
+        several: dict[Line, list[int]] = {}
+        for at, key in enumerate(taken.things):
+            several.setdefault((str(key[0]), self._group_of(str(key[1])) or ""), []).append(at)
+        values = taken.values[NIC_COUNTER.name]
+        return {line: known_sum(values[rows]) for line, rows in several.items()}
+
+    def shown(self) -> list[tuple[Line, str]]:
         most = sorted(self._moved, key=lambda line: (-self._moved[line], line))
         moved = [line for line in most if self._moved[line] > 0][:MOST]
         still = [line for line in most if line not in moved and line[1] in _TELLING]
         shown = sorted([*moved, *still[: max(_LEAST - len(moved), 0)]])
-        return [(rows[line], printable(" ".join(line))) for line in shown]
+        return [(line, printable(" ".join(line))) for line in shown]

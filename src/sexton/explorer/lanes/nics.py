@@ -6,15 +6,19 @@ The interfaces behind which there is a device, else those that carried most; fro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Rows, put
-from sexton.explorer.tiles.devices import Devices
-from sexton.explorer.tiles.lines import Lines
+from sexton.explorer.tiles.build import Metrics, Part, Taken
+from sexton.explorer.tiles.lines import Line, Lines
+from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.net import NetDevice
+from sexton.model.net import NetDevice, Nic
 from sexton.model.text import printable
+from sexton.model.window import Key
 from sexton.series.catalogue import metric
+from sexton.store.arrays import numbers, values
 
 #: Interfaces that are shown.
 MOST = 4
@@ -23,36 +27,70 @@ _MEGABITS = 8e-6
 _WAYS = ((metric("nic_rx_bytes"), "received"), (metric("nic_tx_bytes"), "sent"))
 
 
+#: A node of containers has thousands; without a device behind them these many are counted.
+_MOST_OTHERS = 64
+
+
+class Devices:
+    """Learns from segment to segment which interfaces are devices."""
+
+    def __init__(self) -> None:
+        self._physical: set[str] = set()
+        self._others: set[str] = set()
+
+    def feed(self, part: Part) -> None:
+        """Look at a segment's list of interfaces."""
+        if not part.book.segment.rows(Nic):
+            return
+        found = part.book.segment.table(Nic, ("name", "physical"))
+        if found is None or not {"name", "physical"} <= {*found.column_names}:
+            return
+        names = values(found.column("name"))
+        physical = numbers(found.column("physical"), False).tolist()
+        self._physical |= {name for name, real in zip(names, physical, strict=True) if real}
+
+    def wanted(self, key: Key) -> bool:
+        """Is this interface, the first of a key, one of them?"""
+        name = str(key[0])
+        if self._physical:
+            return name in self._physical
+        if name == "lo":
+            return False
+        if name not in self._others and len(self._others) < _MOST_OTHERS:
+            self._others.add(name)
+        return name in self._others
+
+
 @lane(kind="lines", unit="Mbit/s", order=70, needs=(NetDevice,))
 class Builder(Lines):
     """Two lines per interface."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._devices = Devices()
         wanted = self._devices.wanted
-        self._counters = Metrics(*(each._replace(wanted=wanted) for each, _ in _WAYS))
-        self._rows = Rows()
+        super().__init__(Metrics(*(each._replace(wanted=wanted) for each, _ in _WAYS)))
         self._carried: dict[str, float] = {}
 
     def feed(self, part: Part) -> None:
         self._devices.feed(part)
-        taken = self._counters.take(part)
-        if taken is None:
-            return
-        devices = [str(key[0]) for key in taken.things]
-        rates = np.stack([taken.values[each.name] for each, _ in _WAYS]) * np.float32(_MEGABITS)
-        for name, total in zip(devices, np.nansum(rates, axis=(0, 2)).tolist(), strict=True):
-            self._carried[name] = self._carried.get(name, 0.0) + total
-        things = [(device, way) for _, way in _WAYS for device in devices]
-        values = rates.reshape(1, len(things), -1)
-        put(self.pyramid, taken, self._rows.spread(things, values, np.nan))
+        super().feed(part)
 
-    def shown(self) -> list[tuple[int, str]]:
-        rows = {thing: row for row, thing in enumerate(self._rows)}
+    def put(self, taken: Taken, lines: Mapping[Line, Array]) -> None:
+        for (device, _), rates in lines.items():
+            self._carried[device] = self._carried.get(device, 0.0) + float(np.nansum(rates))
+        super().put(taken, lines)
+
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
+        return {
+            (str(key[0]), way): rates * np.float32(_MEGABITS)
+            for each, way in _WAYS
+            for key, rates in zip(taken.things, taken.values[each.name], strict=True)
+        }
+
+    def shown(self) -> list[tuple[Line, str]]:
         most = sorted(self._carried, key=lambda name: (-self._carried[name], name))[:MOST]
         return [
-            (rows[device, way], f"{printable(device)} {way}")
+            ((device, way), f"{printable(device)} {way}")
             for device in sorted(most)
             for _, way in _WAYS
         ]

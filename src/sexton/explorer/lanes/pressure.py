@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Rows, put
-from sexton.explorer.tiles.lines import Lines
+from sexton.explorer.tiles.build import Metrics, Taken
+from sexton.explorer.tiles.lines import Line, Lines
+from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.memory import Pressure
 from sexton.model.window import Key
@@ -26,18 +27,12 @@ class Builder(Lines):
     """A line per resource."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._counters = Metrics(PRESSURE._replace(wanted=_is_some))
-        self._rows = Rows()
+        super().__init__(Metrics(PRESSURE._replace(wanted=_is_some)))
 
-    def feed(self, part: Part) -> None:
-        taken = self._counters.take(part)
-        if taken is not None:
-            things = [key[0] for key in taken.things]
-            # Under load a reading is stamped tens of milliseconds after the kernel counted.
-            values = np.minimum(taken.values[PRESSURE.name][None], np.float32(100))
-            put(self.pyramid, taken, self._rows.spread(things, values, self.pyramid.form.absent))
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
+        # Under load a reading is stamped tens of milliseconds after the kernel counted.
+        values = np.minimum(taken.values[PRESSURE.name], np.float32(100))
+        return {(str(key[0]),): value for key, value in zip(taken.things, values, strict=True)}
 
-    def shown(self) -> list[tuple[int, str]]:
-        rows = {name: row for row, name in enumerate(self._rows)}
-        return [(rows[name], name) for name in _RESOURCES if name in rows]
+    def shown(self) -> list[tuple[Line, str]]:
+        return [((name,), name) for name in _RESOURCES if (name,) in self.rows]

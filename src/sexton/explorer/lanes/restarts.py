@@ -5,10 +5,13 @@ Restarts a minute of the units that restarted most, by systemd's own counter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Rows, put
-from sexton.explorer.tiles.lines import Lines
+from sexton.explorer.tiles.build import Metrics, Taken
+from sexton.explorer.tiles.lines import Line, Lines
+from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.text import printable
 from sexton.model.unit import Unit
@@ -19,7 +22,7 @@ MOST = 6
 #: Units that are counted: no node has more that restart.
 _MOST_KEPT = 500
 #: Row 0 is no unit: it says when units were looked at.
-_LOOKED = ""
+_LOOKED = ("",)
 
 
 @lane(kind="lines", unit="restarts a minute", order=60, needs=(Unit,))
@@ -27,29 +30,29 @@ class Builder(Lines):
     """A line per unit that restarted at all."""
 
     def __init__(self) -> None:
-        super().__init__(fill=0.0)
-        self._counters = Metrics(UNIT_RESTARTS)
-        self._rows = Rows()
-        self._rows.of([_LOOKED])
-        self._restarts: dict[str, float] = {}
+        super().__init__(Metrics(UNIT_RESTARTS), fill=0.0)
+        self.rows.of([_LOOKED])
+        self._restarts: dict[Line, float] = {}
 
-    def feed(self, part: Part) -> None:
-        taken = self._counters.take(part)
-        if taken is None:
-            return
+    def put(self, taken: Taken, lines: Mapping[Line, Array]) -> None:
+        seconds = (taken.end - taken.start).astype(np.float32)
+        kept: dict[Line, Array] = {}
+        for name, rates in lines.items():
+            restarts = 0.0 if name == _LOOKED else float(np.nansum(rates / 60 * seconds))
+            if restarts > 0 and (name in self._restarts or len(self._restarts) < _MOST_KEPT):
+                self._restarts[name] = self._restarts.get(name, 0.0) + restarts
+            if name == _LOOKED or name in self._restarts:
+                kept[name] = rates
+        super().put(taken, kept)
+
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
         rates = taken.values[UNIT_RESTARTS.name]  # a minute
-        total = np.nansum(rates / 60 * (taken.end - taken.start).astype(np.float32), axis=1)
-        for at in np.flatnonzero(total > 0).tolist():
-            name = str(taken.things[at][0])
-            if name in self._restarts or len(self._restarts) < _MOST_KEPT:
-                self._restarts[name] = self._restarts.get(name, 0.0) + float(total[at])
-        kept = [at for at, key in enumerate(taken.things) if str(key[0]) in self._restarts]
         looked = np.where(np.isnan(rates).all(axis=0), np.float32(np.nan), np.float32(0))
-        things = [_LOOKED, *(str(taken.things[at][0]) for at in kept)]
-        values = np.concatenate([looked[None], rates[kept]])[None]
-        put(self.pyramid, taken, self._rows.spread(things, values, np.nan))
+        units: dict[Line, Array] = {
+            (str(key[0]),): rate for key, rate in zip(taken.things, rates, strict=True)
+        }
+        return {_LOOKED: looked, **units}
 
-    def shown(self) -> list[tuple[int, str]]:
-        rows = {name: row for row, name in enumerate(self._rows)}
+    def shown(self) -> list[tuple[Line, str]]:
         most = sorted(self._restarts, key=lambda name: (-self._restarts[name], name))[:MOST]
-        return [(rows[name], printable(name)) for name in most]
+        return [(name, printable(name[0])) for name in most]

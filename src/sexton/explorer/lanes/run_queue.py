@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, put
-from sexton.explorer.tiles.lines import Lines, known_mean, stacked
+from sexton.explorer.tiles.build import Metrics, Part, Taken
+from sexton.explorer.tiles.lines import Line, Lines, known_mean
+from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.cpu import RunQueue
 from sexton.series.catalogue import RUN_QUEUE_WAIT
+
+_MEAN, _MOST = "mean of all cores", "core with most"
 
 
 @lane(kind="lines", unit="% of a core", order=90, needs=(RunQueue,))
@@ -20,17 +23,14 @@ class Builder(Lines):
     """Two lines."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._counters = Metrics(RUN_QUEUE_WAIT)
+        super().__init__(Metrics(RUN_QUEUE_WAIT))
 
     def ahead(self, part: Part) -> None:
-        self._counters.ahead(part)
+        self.sources[0].ahead(part)
 
-    def feed(self, part: Part) -> None:
-        taken = self._counters.take(part)
-        if taken is not None:
-            waited = taken.values[RUN_QUEUE_WAIT.name]
-            put(self.pyramid, taken, stacked([known_mean(waited), np.fmax.reduce(waited)]))
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
+        waited = taken.values[RUN_QUEUE_WAIT.name]
+        return {(_MEAN,): known_mean(waited), (_MOST,): np.fmax.reduce(waited)}
 
-    def shown(self) -> list[tuple[int, str]]:
-        return [(0, "mean of all cores"), (1, "core with most")]
+    def shown(self) -> list[tuple[Line, str]]:
+        return [((name,), name) for name in (_MEAN, _MOST) if (name,) in self.rows]

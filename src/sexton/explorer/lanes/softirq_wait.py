@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
-from sexton.explorer.tiles.lines import Lines, stacked
+from sexton.explorer.tiles.build import Metrics, Taken
+from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.softirq import SoftirqWait
@@ -28,23 +28,20 @@ _REACH_S = 1.2
 
 @lane(kind="lines", unit="ms", order=30, needs=(SoftirqWait,))
 class Builder(Lines):
-    """A line per vector."""
+    """A line per vector: 0 where the probe ran and no row was written, else the longest wait."""
+
+    reach_s = _REACH_S
 
     def __init__(self) -> None:
-        super().__init__()
-        self._waits = Metrics(SOFTIRQ_LONGEST, SOFTIRQ_PENDING._replace(absent=None), SOFTIRQ_WAITS)
         self._probe = Metrics(PROBE_WATCHED)
+        pending = SOFTIRQ_PENDING._replace(absent=None)
+        super().__init__(self._probe, Metrics(SOFTIRQ_LONGEST, pending, SOFTIRQ_WAITS))
 
-    def feed(self, part: Part) -> None:
-        probe = self._probe.take(part)
-        if probe is not None:
-            quiet = np.where(
-                probe.values[PROBE_WATCHED.name][0] > 0, np.float32(0), np.float32(np.nan)
-            )
-            put(self.pyramid, probe.at_most(_REACH_S), stacked([quiet] * len(_VECTORS)))
-        taken = self._waits.take(part)
-        if taken is None:
-            return
+    def lines(self, source: Metrics, taken: Taken) -> dict[Line, Array]:
+        if source is self._probe:
+            watched = taken.values[PROBE_WATCHED.name][0] > 0
+            quiet = np.where(watched, np.float32(0), np.float32(np.nan))
+            return {(name,): quiet for name in _VECTORS}
         longest, pending, waits = (
             taken.values[each.name] for each in (SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS)
         )
@@ -52,16 +49,10 @@ class Builder(Lines):
         waited[np.isnan(waited) & ~np.isnan(waits)] = 0  # a row, and nothing waited
         vectors = np.array([str(key[1]) for key in taken.things])
         none = np.full((1, len(taken.end)), np.nan, np.float32)
-        lines = [
-            np.fmax.reduce(np.concatenate([none, waited[vectors == name]])) for name in _VECTORS
-        ]
-        put_over(self, taken.at_most(_REACH_S), stacked(lines))
+        return {
+            (name,): np.fmax.reduce(np.concatenate([none, waited[vectors == name]]))
+            for name in _VECTORS
+        }
 
-    def shown(self) -> list[tuple[int, str]]:
-        return [(at, f"{name} longest") for at, name in enumerate(_VECTORS)]
-
-
-def put_over(lines: Lines, taken: Taken, values: Array) -> None:
-    """Over what is there already, which stays where it is higher or nothing new is known."""
-    for place in places(taken.start, taken.end):
-        lines.pyramid.put(place.columns, values[:, :, place.readings], hotter=True)
+    def shown(self) -> list[tuple[Line, str]]:
+        return [((name,), f"{name} longest") for name in _VECTORS if (name,) in self.rows]

@@ -12,7 +12,7 @@ from sexton.errors import StoreError
 from sexton.explorer.tiles.build import Part
 from sexton.explorer.tiles.pyramid import STACKS, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
-from sexton.explorer.tiles.words import clock, level_for, number, tiles_of
+from sexton.explorer.tiles.tables import TableSpan, clock, level_for, number, tiles_of
 from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Marked, Table
 from sexton.model.profile import Heat
 from sexton.profile.recorded import read_heat
@@ -106,10 +106,13 @@ class Builder:
     def marks(self) -> list[Marked]:
         return []
 
-    def table(self, _lane: str, start: float, end: float, most: int) -> Table:
+    def preload(self, span: TableSpan) -> None:
+        """Nothing: the table is made of what is in memory."""
+
+    def table(self, _lane: str, span: TableSpan, most: int) -> Table:
         """A row per column of time: samples in a second, and the fullest 20 ms of it."""
-        level = level_for(start, end, most)
-        first, columns, tile, count = tiles_of(start, end, level)
+        level = level_for(span.start, span.end, most)
+        first, columns, tile, count = tiles_of(span.start, span.end, level)
         planes = self.pyramid.planes(level, tile, count)
         rows: list[tuple[str, ...]] = []
         left = 0

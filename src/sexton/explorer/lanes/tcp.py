@@ -6,8 +6,9 @@ From ``/proc/net/snmp`` and ``/proc/net/netstat``, once a second.
 
 from __future__ import annotations
 
-from sexton.explorer.tiles.build import Metrics, Part, put
-from sexton.explorer.tiles.lines import Lines, stacked
+from sexton.explorer.tiles.build import Metrics, Taken
+from sexton.explorer.tiles.lines import Line, Lines
+from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.net import TcpCounters
 from sexton.series.catalogue import metric
@@ -25,13 +26,10 @@ class Builder(Lines):
     """A line per counter."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._counters = Metrics(*map(metric, _LINES))
+        super().__init__(Metrics(*map(metric, _LINES)))
 
-    def feed(self, part: Part) -> None:
-        taken = self._counters.take(part)
-        if taken is not None:
-            put(self.pyramid, taken, stacked([taken.values[name][0] for name in _LINES]))
+    def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
+        return {(name,): taken.values[name][0] for name in _LINES}
 
-    def shown(self) -> list[tuple[int, str]]:
-        return list(enumerate(_LINES.values()))
+    def shown(self) -> list[tuple[Line, str]]:
+        return [((name,), words) for name, words in _LINES.items() if (name,) in self.rows]

@@ -17,7 +17,7 @@ from sexton.explorer.server.query import LATEST_S, Parameter, Refused, Values, s
 from sexton.model.lane import COLUMNS, FINEST, MOST_TILES, TOP, column_s
 
 if TYPE_CHECKING:
-    from sexton.explorer.tiles.stacks_view import Who
+    from sexton.explorer.tiles.flames import Who
     from sexton.explorer.tiles.view import View
 
 _MOST_MARKS = 2000
@@ -94,7 +94,7 @@ def _recording(site: Site, _: Values) -> Made:
 
 def _strip(site: Site, values: Values) -> Made:
     from sexton.explorer.server.documents import strip_document
-    from sexton.explorer.tiles.stacks_view import LATE_S
+    from sexton.explorer.tiles.flames import LATE_S
 
     lane = _known(site, values)
     if values["of"] is not None and values["of"] != site.of:
@@ -128,7 +128,7 @@ def _table(site: Site, values: Values) -> Made:
 
 def _flame(site: Site, values: Values) -> Made:
     from sexton.explorer.server.documents import flame_document
-    from sexton.explorer.tiles.stacks_choice import cut_note
+    from sexton.explorer.tiles.flames import cut_note
 
     span, who = span_of(values), _who(values)
     if (values["baseline_from"] is None) != (values["baseline_to"] is None):
@@ -195,7 +195,7 @@ def _tour(site: Site, _: Values) -> Made:
 
 
 def _who(values: Values) -> Who:
-    from sexton.explorer.tiles.stacks_view import Who
+    from sexton.explorer.tiles.flames import Who
 
     return Who(values["cpu"], values["task"], values["cgroup"])
 

@@ -35,7 +35,6 @@ from sexton.explorer.server.guard import Door, is_loopback, plain
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
-    from sexton.replay.reader_pool import Crew
 
 #: Concurrent connections; a page uses six.
 _MOST_CONNECTIONS = 256
@@ -71,11 +70,11 @@ def serve(setup: Setup) -> int:
     gc.set_threshold(_SELDOM)  # tiles create no reference cycles
     view = View.open(setup.directory)
     view.fork()
-    return serve_view(view, setup, view.crew())
+    return serve_view(view, setup)
 
 
-def serve_view(view: View, setup: Setup, crew: Crew | None = None) -> int:
-    """Serve an open view; `crew` reads it, or a thread if `None`."""
+def serve_view(view: View, setup: Setup) -> int:
+    """Serve an open view; a thread reads it."""
     listening, name = _bound(setup.host, setup.port)
     port = listening.getsockname()[1]
     generated = None if setup.token or is_loopback(name) else secrets.token_urlsafe(24)
@@ -85,7 +84,7 @@ def serve_view(view: View, setup: Setup, crew: Crew | None = None) -> int:
     server = _Server(explorer)
     for number in _ours():  # before this, a signal ends the process as usual
         signal.signal(number, lambda *_: server.end())
-    warm = partial(_warm, view, crew, server.ready)
+    warm = partial(_warm, view, server.ready)
     threading.Thread(target=warm, name="sexton-warm", daemon=True).start()
     with setup.reading():
         server.ready.wait(_READ_FIRST_S)
@@ -102,11 +101,11 @@ def serve_view(view: View, setup: Setup, crew: Crew | None = None) -> int:
     return 0
 
 
-def _warm(view: View, crew: Crew | None, ready: threading.Event) -> None:
+def _warm(view: View, ready: threading.Event) -> None:
     """Read all lanes; a lane that fails reports its error when requested."""
     try:
-        with contextlib.suppress(SextonError), crew or contextlib.nullcontext():
-            view.warm(crew)
+        with contextlib.suppress(SextonError):
+            view.warm(ready.set)
     finally:
         ready.set()
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sexton.detect.detectors import saturated_core
+from sexton.detect.registry import detector_of, title_of
 from sexton.errors import CommandError
 from sexton.explain.moments import clock
 from sexton.explain.registry import rule_of
@@ -41,25 +43,6 @@ _MOST_OF_IT = 0.8
 _MOST_FACTS = 2
 _LONG = 240
 
-#: What a step is called and the lanes that show it, the first one on top.
-_TITLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "job_deaths": ("A job died", ("events", "tcp")),
-    "tcp_loss": ("Its connections lost their packets", ("tcp", "nics", "events")),
-    "conntrack_full": ("New connections were refused", ("tcp", "events")),
-    "nic_resets": ("The network card was reset", ("events", "nic_faults", "softirq_wait", "tcp")),
-    "starved_napi": ("The card's packets waited for a core", ("softirq_wait", "cores", "events")),
-    "softirq_flood": ("Packets flooded a core", ("cores", "softirq_wait", "nics")),
-    "saturated_core": ("That core was held in the kernel", ("cores", "stacks")),
-    "soft_lockups": ("A core was locked up", ("cores", "events")),
-    "slow_memcg_stats": ("Reading statistics took long", ("cores", "memcgs")),
-    "zombie_memcgs": ("It walked over the dead", ("memcgs", "cores")),
-    "leaked_scopes": ("Empty cgroups were never removed", ("memcgs",)),
-    "cgroup_churn": ("Cgroups came and went, and stayed", ("memcgs", "restarts")),
-    "crash_looping_unit": ("A unit that crashes and restarts", ("restarts", "memcgs")),
-    "memory_pressure": ("Memory was short", ("pressure", "cores")),
-    "direct_reclaim": ("Tasks had to free memory themselves", ("pressure", "cores")),
-    "page_fault_storm": ("Pages were faulted in, again and again", ("cores", "pressure")),
-}
 _KERNEL_LOG = ("/dev/kmsg", "kernel log")
 _SURE = {Strength.PROVEN: "proven", Strength.LIKELY: "likely", Strength.POSSIBLE: "possible"}
 
@@ -125,7 +108,7 @@ def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
         raise CommandError("a tour follows a chain of causes, and this recording has none")
     chain = diagnosis.chains[0]
     steps = [_average(scene, chain)]
-    held = diagnosis.by_id.get("saturated_core")
+    held = diagnosis.by_id.get(saturated_core.NAME)
     if held is not None and held.id in chain.findings:
         steps.append(_unfolded(scene, chain, held))
     steps += [_link(scene, chain, at) for at in range(len(chain.findings) - 1, -1, -1)]
@@ -208,7 +191,9 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
     """One finding of the chain, and why it came of the one before; of the root, that it is one."""
     diagnosis = scene.diagnosis
     finding = diagnosis.by_id[chain.findings[at]]
-    name, lanes = _TITLES.get(finding.id, (_plain(finding.id), (CORES,)))
+    detector = detector_of(finding.id)
+    name = title_of(finding.id).capitalize() if detector is None else detector.heading
+    lanes = (CORES,) if detector is None else detector.lanes
     text = [_when(diagnosis, finding) + _sentence(short(finding.summary))]
     text.append(_why(chain.links[at - 1]) if at else _beginning(chain))
     facts = _facts(finding, text)
@@ -219,7 +204,7 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
     step = _step(finding.id, title, text, facts)
     cause = diagnosis.by_id[chain.findings[at - 1]] if at else None
     step["view"] = {**_view(scene, finding, lanes, cause), "link": at}
-    if finding.id == "saturated_core":
+    if finding.id == saturated_core.NAME:
         cores = finding.entities.get("core", ())
         step["view"] |= {"flame": True, "core": cores[0] if len(cores) == 1 else None}
         step["view"]["tall"] = _open(scene, (CORES,))  # the rest of the room is the flame graph's
@@ -377,7 +362,3 @@ def _said(what: str, here: str, normal: str, source: str = "") -> dict[str, str]
 
 def _sentence(text: str) -> str:
     return shorten(text, _LONG) + "."
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", " ").capitalize()

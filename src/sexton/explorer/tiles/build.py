@@ -1,9 +1,9 @@
 """From counters to columns of one second.
 
-A reading tells of the time since the one before it: the value of a metric in that step, made by
-`sexton.series.meter`, which knows resets and gaps. The second whose
-middle lies in that time takes the value; a reading that came so early that no second's middle lies
-in it shares the second with its neighbour, and the higher of the two is shown.
+A reading covers the time since the one before it: `sexton.series.meter` makes the value of a metric
+in that step, and handles resets and gaps. The second whose middle lies in the step takes the value.
+A reading that came so early that no second's middle lies in its step shares a second with its
+neighbour, and the higher of the two is shown.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy.typing as npt
 from sexton.explorer.tiles.pyramid import Array, Ints, Pyramid, as_slice
 from sexton.model.aligned import F64
 from sexton.model.row import Row
-from sexton.model.window import Columns, Key, Wanted
+from sexton.model.window import Columns, Key, Wanted, Window
 from sexton.replay.matrix import matrix
 from sexton.replay.span_reader import SegmentReader
 from sexton.series.catalogue import Metric
-from sexton.series.meter import Meter
+from sexton.series.meter import Meter, several
 from sexton.series.rates import F32, Floats, longest_step
 from sexton.store.arrays import numbers
 from sexton.store.recording import Segment
@@ -131,6 +131,19 @@ class Metrics:
         spent[spent > longest] = min(1.0, longest)
         return Taken(columns.wall - spent, columns.wall, made[0].things, values)
 
+    def over(self, window: Window) -> Taken | None:
+        """The same of a whole window; `None` where it has none of the table."""
+        found = several(window, self._metrics)
+        if not found:
+            return None
+        first = found[0]
+        spent = np.where(first.seconds > 0, first.seconds, 1.0)  # a level after a gap
+        values = {
+            metric.name: each.values.astype(np.float32, copy=False)
+            for metric, each in zip(self._metrics, found, strict=True)
+        }
+        return Taken(first.wall - spent, first.wall, first.things, values)
+
     def ahead(self, part: Part) -> None:
         """Read what `take` will need of a later segment, from another thread: Arrow and numpy
         release the interpreter's lock."""
@@ -227,12 +240,16 @@ def put(pyramid: Pyramid, taken: Taken, values: Array, rows: Ints | None = None)
 
 
 def put_at(
-    pyramid: Pyramid, where: Iterable[Place], values: Array, rows: Ints | None = None
+    pyramid: Pyramid,
+    where: Iterable[Place],
+    values: Array,
+    rows: Ints | None = None,
+    hotter: bool = False,
 ) -> None:
-    """The same where the places are known."""
+    """The same where the places are known; with `hotter` what is there stays where it is higher."""
     for place in where:
         some = values[:, :, as_slice(place.readings)]
-        pyramid.put(place.columns, some, place.early, rows)
+        pyramid.put(place.columns, some, hotter or place.early, rows)
 
 
 class Rows:

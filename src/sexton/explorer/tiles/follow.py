@@ -16,7 +16,7 @@ from sexton.store.layout import current, is_locked, parse_name
 from sexton.store.recording import Recording, Segment
 
 
-class Followed:
+class GrowingRecording:
     """`recording` is made anew whenever something changed: who reads keeps the one they have."""
 
     def __init__(self, path: Path) -> None:

@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Part
+from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
 from sexton.explorer.tiles.pyramid import LINES, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing
-from sexton.explorer.tiles.words import clock, level_for, number, tiles_of
+from sexton.explorer.tiles.tables import (
+    TableColumns,
+    TableSpan,
+    clock,
+    level_for,
+    number,
+    tiles_of,
+)
 from sexton.model.lane import COLUMNS, Marked, Table
+
+#: What tells one line from another.
+Line = tuple[str, ...]
 
 
 class Lines:
-    """A pyramid with a row per line. Who inherits says how it is fed and what lines are shown."""
+    """A pyramid with a row per line.
+
+    A lane names the metrics it is made of (`sources`), makes `lines` of their values and says which
+    are `shown`. A reading covers at most `reach_s` seconds.
+    """
 
     comes_late = False
+    reach_s = inf
 
-    def __init__(self, fill: float = np.nan) -> None:
+    def __init__(self, *sources: Metrics, fill: float = np.nan) -> None:
+        self.sources = sources
         self.pyramid = Pyramid(LINES, fill=fill)
+        self.rows = Rows()
+
+    def lines(self, source: Metrics, taken: Taken) -> Mapping[Line, Array]:
+        """A value per reading for each line."""
+        raise NotImplementedError
+
+    def shown(self) -> list[tuple[Line, str]]:
+        """Lines that are shown, and their names."""
+        raise NotImplementedError
 
     def ahead(self, part: Part) -> None:
         """Nothing: most tables are small."""
+
+    def feed(self, part: Part) -> None:
+        for source in self.sources:
+            taken = source.take(part)
+            if taken is not None:
+                self.put(taken.at_most(self.reach_s), self.lines(source, taken))
+
+    def put(self, taken: Taken, lines: Mapping[Line, Array]) -> None:
+        """Write them down; of several sources the higher value of a second stays."""
+        if not lines:
+            return
+        values = np.stack(list(lines.values()))[None].astype(np.float32, copy=False)
+        where = places(taken.start, taken.end)
+        if len(self.sources) > 1:
+            put_at(self.pyramid, where, values, self.rows.of(list(lines)), hotter=True)
+        else:
+            put_at(self.pyramid, where, self.rows.spread(list(lines), values, np.nan))
 
     def settle(self) -> None:
         self.pyramid.settle()
@@ -30,20 +73,16 @@ class Lines:
     def forget(self, before: float) -> None:
         self.pyramid.forget(before)
 
-    def shown(self) -> list[tuple[int, str]]:
-        """Rows of the pyramid that are shown, and their names."""
-        raise NotImplementedError
-
     def names(self, _lane: str) -> tuple[str, ...]:
         return tuple(name for _, name in self.shown())
 
-    def draw(self, _lane: str, level: int, first: int, count: int) -> Drawing:
-        shown = self.shown()
-        rows = [row for row, _ in shown]
+    def draw(self, lane: str, level: int, first: int, count: int) -> Drawing:
+        places = {line: row for row, line in enumerate(self.rows)}
+        rows = [places[line] for line, _ in self.shown()]
         self.pyramid.widen(max(rows, default=-1) + 1)
         planes = self.pyramid.planes(level, first, count)
         return Drawing(
-            tuple(name for _, name in shown),
+            self.names(lane),
             ("value",),
             {name: np.ascontiguousarray(plane[:, rows]) for name, plane in planes.items()},
         )
@@ -51,39 +90,60 @@ class Lines:
     def marks(self) -> list[Marked]:
         return []
 
-    def table(self, lane: str, start: float, end: float, most: int) -> Table:
+    def preload(self, span: TableSpan) -> None:
+        for window in span.windows:
+            for source in self.sources:
+                source.over(window)
+
+    def table(self, lane: str, span: TableSpan, most: int) -> Table:
         """A row per column of time: the mean, and the peak where it is another number."""
-        level = level_for(start, end, most)
-        first, columns, tile, count = tiles_of(start, end, level)
-        drawn = self.draw(lane, level, tile, count)
-        mean, peak = (drawn.planes[name][0] for name in ("mean", "peak"))
-        skip = first - tile * COLUMNS
+        level = level_for(span.start, span.end, most)
+        first, columns, _, _ = tiles_of(span.start, span.end, level)
+        mean, peak = self.values(span, TableColumns(first, columns, level))
         rows: list[tuple[str, ...]] = []
         left = 0
-        for at in range(skip, skip + columns):
+        for at in range(columns):
             if np.isnan(mean[:, at]).all():
                 continue
             if len(rows) >= most:
                 left += 1
                 continue
-            moment = clock((tile * COLUMNS + at) << level)
             cells = zip(mean[:, at].tolist(), peak[:, at].tolist(), strict=True)
-            rows.append((moment, *(_told(*each) for each in cells)))
-        return Table(("time", *drawn.names), tuple(rows), left)
+            rows.append((clock((first + at) << level), *(_cell(*each) for each in cells)))
+        return Table(("time", *self.names(lane)), tuple(rows), left)
+
+    def values(self, span: TableSpan, columns: TableColumns) -> tuple[Array, Array]:
+        """Mean and peak of every shown line by column, out of the series of the span."""
+        parts: dict[Line, list[tuple[Taken, Array]]] = {line: [] for line, _ in self.shown()}
+        for window in span.windows:
+            for source in self.sources:
+                taken = source.over(window)
+                if taken is None:
+                    continue
+                covered = taken.at_most(self.reach_s)
+                for line, value in self.lines(source, taken).items():
+                    if line in parts:
+                        parts[line].append((covered, value))
+        if not parts:
+            return np.empty((0, columns.number)), np.empty((0, columns.number))
+        made = [columns.mean_and_peak(each) for each in parts.values()]
+        return np.stack([mean for mean, _ in made]), np.stack([peak for _, peak in made])
 
     @property
     def bytes(self) -> int:
         return self.pyramid.bytes
 
 
-def _told(mean: float, peak: float) -> str:
+def drawn_values(drawn: Drawing, columns: TableColumns) -> tuple[Array, Array]:
+    """Mean and peak of what was drawn from the tile on in which the columns begin."""
+    skip = columns.first % COLUMNS
+    part = slice(skip, skip + columns.number)
+    return drawn.planes["mean"][0][:, part], drawn.planes["peak"][0][:, part]
+
+
+def _cell(mean: float, peak: float) -> str:
     low, high = number(mean), number(peak)
     return low if low == high else f"{low} (peak {high})"
-
-
-def stacked(values: Sequence[Array]) -> Array:
-    """Lines as the pyramid takes them: (1, lines, readings)."""
-    return np.stack(values)[None].astype(np.float32, copy=False)
 
 
 def known_mean(values: Array) -> Array:

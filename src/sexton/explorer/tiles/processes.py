@@ -24,7 +24,6 @@ from typing import Any, NoReturn, Protocol
 
 from sexton.errors import CommandError, SextonError, StoreError
 from sexton.model.text import printable
-from sexton.replay.reader_pool import end_with
 
 #: Does whoever asked want no answer any more?
 Stop = Callable[[], bool]
@@ -38,6 +37,19 @@ _MOST_S = 300.0
 #: Tiles go first: the page is to move while somebody waits for a story.
 _NICE = 5
 _ANSWERED, _REFUSED, _NOT_THERE, _BROKEN = "answered", "refused", "not there", "broken"
+
+
+#: Of prctl(2).
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel kill us as soon as our parent is gone."""
+    import ctypes  # numpy has it already
+
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    if os.getppid() != parent:  # it ended before
+        os._exit(0)
 
 
 class Unanswered(SextonError):
@@ -64,7 +76,7 @@ class Work(Protocol):
         ...
 
 
-class Elsewhere:
+class ForkServer:
     """`work` is done in other processes; it may be asked from any thread."""
 
     def __init__(self, work: Work) -> None:

@@ -1,23 +1,158 @@
 """What takes a while to answer about a recording: flame graphs, and what was wrong.
 
-Answers are kept. Where a server asks `fork`, each is worked on by a process of its own.
+By the same rules as `sexton diagnose` and `sexton why`. Answers are kept as long as they hold.
+After `fork`, each is worked on in a process of its own.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any, cast
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
-from sexton.explorer.tiles.answered import Answered
-from sexton.explorer.tiles.answers import AROUND_S, diagnosis_of, finding_marks, why_of, why_then
-from sexton.explorer.tiles.follow import Followed
-from sexton.explorer.tiles.processes import Elsewhere, Gone, Stop
-from sexton.explorer.tiles.stacks_view import LATE_S, Samples, Seen, Who
-from sexton.model.diagnosis import Diagnosis
+from sexton.detect.registry import detector_of
+from sexton.explain.diagnosis import diagnose
+from sexton.explorer.tiles.flames import LATE_S, Samples, Seen, Who
+from sexton.explorer.tiles.follow import GrowingRecording
+from sexton.explorer.tiles.processes import ForkServer, Gone, Stop, Unanswered
+from sexton.model.diagnosis import Diagnosis, Replayed
+from sexton.model.finding import Finding, Verdict
 from sexton.model.lane import Marked
 from sexton.model.profile import Flame, FlameDifference
-from sexton.model.why import Why
+from sexton.model.why import Subject, Why
+from sexton.replay.query import Question, boot_of, why_in
+from sexton.replay.span import around, between, everything
+from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
+
+T = TypeVar("T")
+#: What was asked; the end of its span, or `None` where it is about all there is, comes last.
+Key = tuple[Any, ...]
+#: How often it is looked whether somebody still waits.
+_LOOK_S = 0.1
+
+
+class AnswerCache:
+    """One question at a time is worked on, of all that share `working`: each takes all there is.
+
+    The last `most` are kept; while a recorder runs, those about a span that ended `late_s` before.
+    """
+
+    def __init__(self, most: int, working: threading.Lock, late_s: float = 0.0) -> None:
+        self._most, self._late_s = most, late_s
+        self._working = working
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Key, Any] = OrderedDict()
+        self._of: Recording | None = None
+
+    def known(self, recording: Recording, key: Key) -> Any | None:
+        """What was answered before, if that still holds."""
+        with self._lock:
+            if self._of is not recording:
+                self._forget()
+                self._of = recording
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def answer(
+        self, recording: Recording, key: Key, ask: Callable[[], T], stop: Stop | None = None
+    ) -> T:
+        """The same, or what is answered now; `Unanswered` when `stop` says so before its turn."""
+        found = self.known(recording, key)
+        if found is not None:
+            return cast("T", found)
+        while not self._working.acquire(timeout=_LOOK_S):
+            if stop is not None and stop():
+                raise Unanswered("nobody waits for this any more")
+        try:
+            found = self.known(recording, key)
+            if found is None:
+                found = ask()
+                with self._lock:
+                    self._kept[key] = found
+                    while len(self._kept) > self._most:
+                        self._kept.popitem(last=False)
+            return cast("T", found)
+        finally:
+            self._working.release()
+
+    def _forget(self) -> None:
+        """Those about a span that was still being recorded: there is more of it now."""
+        before = self._of
+        reached = before.segments[-1].end[1] if before is not None and before.segments else 0.0
+        for key in list(self._kept):
+            if not isinstance(key[-1], float) or key[-1] > reached - self._late_s:
+                del self._kept[key]
+
+
+#: What is looked at on either side of a moment.
+AROUND_S = 300.0
+
+
+def diagnosis_of(recording: Recording, start: float, end: float) -> Diagnosis:
+    """What was wrong between two wall times; `StoreError` where nothing was recorded."""
+    found = window(recording, between(recording, start, end))
+    return _told(recording, diagnose(found.window), found)
+
+
+def why_of(recording: Recording, what: str, span: tuple[float, float] | None) -> Why:
+    """Why did this happen, to what is named, in a span or in all of the last boot?
+
+    `CommandError` where nothing is called so.
+    """
+    mine = everything(recording) if span is None else between(recording, *span)
+    quiet = boot_of(recording, mine) if span is None else mine
+    return _why(recording, Question(what, mine, quiet))
+
+
+def why_then(recording: Recording, wall_s: float) -> Why:
+    """The same of a moment."""
+    subject = Subject("moment", f"@{wall_s:.0f}", wall_s, 1.0)
+    mine = around(recording, wall_s, wall_s + 1.0, AROUND_S)
+    return _why(recording, Question(subject, mine, boot_of(recording, mine)))
+
+
+def _why(recording: Recording, question: Question) -> Why:
+    why, found = why_in(recording, question)
+    return replace(why, diagnosis=_told(recording, why.diagnosis, found))
+
+
+def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
+    """Present findings that have a moment, as marks."""
+    found = [
+        Marked(
+            each.start,
+            each.end if each.end is not None and each.end > each.start else None,
+            "finding",
+            each.summary,
+            each.severity.value,
+            _entity(each),
+            _lane(each.id),
+        )
+        for each in diagnosis.findings
+        if each.verdict is Verdict.PRESENT and each.start is not None
+    ]
+    return sorted(found, key=lambda each: each.time)
+
+
+def _lane(name: str) -> str:
+    detector = detector_of(name)
+    return "" if detector is None else detector.lane
+
+
+def _entity(finding: Finding) -> str:
+    for kind, names in finding.entities.items():
+        if names:
+            return f"core {names[0]}" if kind == "core" else names[0]
+    return ""
+
+
+def _told(recording: Recording, diagnosis: Diagnosis, found: Replay) -> Diagnosis:
+    return replace(diagnosis, replayed=Replayed(str(recording.path), found.notes))
+
 
 Window = tuple[float, float]
 EVERYONE = Who()
@@ -28,13 +163,13 @@ _STORIES, _FLAMES = 8, 4
 class Questions:
     """May be asked by any number of threads. `stop` tells that nobody waits any more."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: GrowingRecording) -> None:
         self._followed = followed
         self._samples = Samples()
         working = threading.Lock()
-        self._stories = Answered(_STORIES, working)
-        self._flames = Answered(_FLAMES, working, LATE_S)
-        self._elsewhere: Elsewhere | None = None
+        self._stories = AnswerCache(_STORIES, working)
+        self._flames = AnswerCache(_FLAMES, working, LATE_S)
+        self._processes: ForkServer | None = None
 
     @property
     def recording(self) -> Recording:
@@ -103,12 +238,12 @@ class Questions:
 
     def fork(self) -> None:
         """Have long questions answered by processes of their own; before there are threads."""
-        self._elsewhere = Elsewhere(self)
+        self._processes = ForkServer(self)
 
     def close(self) -> None:
         """Let those processes go."""
-        if self._elsewhere is not None:
-            self._elsewhere.close()
+        if self._processes is not None:
+            self._processes.close()
 
     @property
     def problems_so_far(self) -> list[str]:
@@ -121,13 +256,13 @@ class Questions:
         self._samples.follow(self.recording)
 
     def _asked(self, name: str, arguments: tuple[Any, ...], stop: Stop | None) -> Any:
-        elsewhere = self._elsewhere
-        if elsewhere is not None:
+        processes = self._processes
+        if processes is not None:
             try:
-                return elsewhere.ask(name, arguments, stop)
+                return processes.ask(name, arguments, stop)
             except Gone:  # somebody has ended it: then it is up to us
-                self._elsewhere = None
-                elsewhere.close()
+                self._processes = None
+                processes.close()
         return self.answer(name, arguments)
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:

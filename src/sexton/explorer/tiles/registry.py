@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import sexton.explorer.lanes
 from sexton.explorer.tiles.build import Part
 from sexton.explorer.tiles.pyramid import Array
+from sexton.explorer.tiles.tables import TableSpan
 from sexton.model.lane import FINEST, TOP, LaneKind, Marked, Table
 from sexton.model.row import Row
 
@@ -61,7 +62,12 @@ class Builder(Protocol):
     def names(self, lane: str) -> tuple[str, ...]: ...
     def draw(self, lane: str, level: int, first: int, count: int) -> Drawing: ...
     def marks(self) -> list[Marked]: ...
-    def table(self, lane: str, start: float, end: float, most: int) -> Table: ...
+
+    def preload(self, span: TableSpan) -> None:
+        """Read what `table` needs of the span, without the lock: tiles are drawn meanwhile."""
+        ...
+
+    def table(self, lane: str, span: TableSpan, most: int) -> Table: ...
 
     @property
     def bytes(self) -> int:

@@ -16,17 +16,16 @@ from typing import Any, cast
 
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.lanes.cores import Builder as Cores
-from sexton.explorer.tiles.all import build_all
-from sexton.explorer.tiles.built import Built
-from sexton.explorer.tiles.follow import Followed
+from sexton.explorer.lanes.cores import spikes
+from sexton.explorer.tiles.feeding import LaneFeed, build_lanes
+from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.explorer.tiles.questions import Questions
 from sexton.explorer.tiles.registry import Builder, Declared, all_lanes
-from sexton.explorer.tiles.spikes import spikes
+from sexton.explorer.tiles.tables import TableSpan
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Lane, Marked, Strip, Table
 from sexton.model.node import Node
 from sexton.model.row import Row
-from sexton.replay.reader_pool import Crew
 from sexton.replay.span import moment, unbroken
 from sexton.store.annex import annex_names
 from sexton.store.recording import Recording
@@ -36,8 +35,8 @@ Tell = Callable[[str], None]
 Window = tuple[float, float]
 #: As many of the longest columns as are drawn at once.
 _MOST_TOLD_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
-#: A lane of a week is built in half a minute, on a slow disk in some.
-_PATIENCE_S = 600.0
+#: Lanes that a page shows first.
+_FIRST = ("cores", "events")
 #: Lines of one happening follow one another within this.
 _ONE_S = 10.0
 _RESETS = ("nic_reset", "nic_watchdog", "nic_starved")
@@ -48,11 +47,11 @@ class View(Questions):
     """Read by any number of threads. `path` is a recording's directory."""
 
     def __init__(self, path: Path, progress: Tell | None = None) -> None:
-        super().__init__(Followed(path))
+        super().__init__(GrowingRecording(path))
         self._progress = progress
         self._lanes = {each.id: each for each in all_lanes()}
         self._built = {
-            each.id: Built(each.build) for each in self._lanes.values() if each.build is not None
+            each.id: LaneFeed(each.build) for each in self._lanes.values() if each.build is not None
         }
         self._lock = threading.Lock()
         self._spiked: tuple[Recording, list[Marked]] | None = None
@@ -115,24 +114,20 @@ class View(Questions):
             reached = each.end[1] if reached is None else max(reached, each.end[1])
         return found
 
-    def crew(self) -> Crew:
-        """Processes for `warm`, forked here: before the threads of whoever serves."""
-        crew = Crew(self.recording, work=False)
-        crew.patience_s = _PATIENCE_S
-        crew.hire()
-        return crew
-
-    def warm(self, crew: Crew | None = None) -> None:
-        """Build everything; then tiles come from memory. Who asks for a lane meanwhile waits until
-        it is there."""
+    def warm(self, first: Callable[[], None] | None = None) -> None:
+        """Build everything; then tiles come from memory. `first` is called when the lanes that a
+        page shows first are built."""
         recording = self.recording
-        if crew is None or crew.recording is not recording:
-            crew = Crew(recording, 1)
         wanted = [each for each in self._lanes.values() if each.build and self._is_there(each)]
         wanted.sort(key=_first_seen)
-        for lane in build_all(crew, wanted, self._built):
-            if self._progress is not None:
-                self._progress(lane)
+        number = sum(each.id in _FIRST for each in wanted)
+        for part in (wanted[:number], wanted[number:]):
+            for lane in build_lanes(recording, part, self._built):
+                if self._progress is not None:
+                    self._progress(lane)
+            if first is not None:
+                first()
+                first = None
         if self._has_stacks():
             self._samples.follow(recording)
 
@@ -172,9 +167,10 @@ class View(Questions):
             if end <= first or start > last:
                 raise StoreError(f"nothing was recorded from {moment(start)} to {moment(end)}")
             start, end = self._recorded(start, end)
+        span = TableSpan(self.recording, start, end)
+        self._ready(known.of).preload(span)
         with self._built[known.of].lock:
-            builder = self._built[known.of].follow(self.recording)
-            return builder.table(lane, start, end, most)
+            return self._built[known.of].builder.table(lane, span, most)
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
         """The next (or the last) of a kind: "spike", "reset" or a kind of mark; `None` if none."""
@@ -268,8 +264,8 @@ def happenings(marks: list[Marked], kind: str) -> list[Marked]:
 
 
 def _first_seen(lane: Declared) -> tuple[bool, int]:
-    order = ("cores", "events")
-    return lane.id not in order, order.index(lane.id) if lane.id in order else lane.order
+    shown = lane.id in _FIRST
+    return not shown, _FIRST.index(lane.id) if shown else lane.order
 
 
 def _last(recording: Recording, kind: type[Row]) -> Any:

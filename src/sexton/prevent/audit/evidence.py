@@ -22,6 +22,7 @@ from sexton.model.task import Process, ProcessCgroup
 from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
+from sexton.series.steps import span
 from sexton.sources.services import Relations, last_logged, relations
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
 
@@ -176,15 +177,10 @@ def _usage(window: Window) -> dict[str, Usage] | None:
     those that started or exited in between.
     """
     found: dict[str, Usage] = {}
-    batches = window.batches(CgroupUsage) or ()
-    before = {row.path: row for row in batches[0].rows} if batches else {}
-    for row in batches[-1].rows if len(batches) > 1 else ():
-        earlier = before.get(row.path)
-        unit = unit_of(row.path)
-        if earlier is not None and unit is not None:
-            found[unit] = Usage(
-                _step(earlier.cpu_us, row.cpu_us), _step(earlier.io_bytes, row.io_bytes)
-            )
+    for step in span(window.edges(CgroupUsage) or (), lambda row: row.path).values():
+        unit = unit_of(step.after.path)
+        if unit is not None:
+            found[unit] = Usage(step.delta("cpu_us"), step.delta("io_bytes"))
     for unit, cpu_us in _cpu_of_processes(window).items():
         known = found.get(unit, Usage(None, None))
         if known.cpu_us is None:
@@ -193,21 +189,13 @@ def _usage(window: Window) -> dict[str, Usage] | None:
 
 
 def _cpu_of_processes(window: Window) -> Counter[str]:
-    batches = window.batches(Process) or ()
     units = {row.pid: unit_of(row.path) for row in window.latest(ProcessCgroup) or ()}
     spent: Counter[str] = Counter()
-    if len(batches) < 2:
-        return spent
-    before = {(row.pid, row.start_ms): row.user_ms + row.system_ms for row in batches[0].rows}
-    for row in batches[-1].rows:
-        earlier, unit = before.get((row.pid, row.start_ms)), units.get(row.pid)
-        if earlier is not None and unit is not None:
-            spent[unit] += 1000 * max(row.user_ms + row.system_ms - earlier, 0)
+    for step in span(window.edges(Process) or (), lambda row: (row.pid, row.start_ms)).values():
+        unit = units.get(step.after.pid)
+        if unit is not None:
+            spent[unit] += 1000 * sum(step.delta(name) or 0 for name in ("user_ms", "system_ms"))
     return spent
-
-
-def _step(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None or after < before else after - before
 
 
 def connections_of(sockets: Sockets, cgroups: Mapping[int, str]) -> dict[str, Connections]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from sexton.explain.aligned.plan import LEAST_EVENTS
+from sexton.explain.aligned.layout import LEAST_EVENTS
 from sexton.model.aligned import Aligned, Ranked
 from sexton.model.text import count, printable, shorten
 from sexton.model.why import Occasions
@@ -33,13 +33,13 @@ def aligned_lines(
         f"{count(aligned.controls, 'quiet window')}; {count(aligned.tested, 'signal')} compared"
     )
     if not events:
-        text = f"none of {told.words} could be compared with other seconds"
+        text = f"none of {told.words} could be compared with other times"
     yield from labelled("BEFORE IT", [text], width)
     shown = chosen(aligned, known)
     if shown:
         yield from table(shown, events, known, width)
         if any(each.about in known for each in shown):
-            yield f" {_HERE} is named by the chain"
+            yield f" {_HERE} named in the chain"
     for text in verdicts(aligned, len(shown)):
         yield from block(text, width, "   ")
 
@@ -127,7 +127,7 @@ def verdicts(aligned: Aligned, shown: int) -> Iterator[str]:
     events = len(aligned.events)
     if 0 < events < LEAST_EVENTS:
         yield (
-            f"{count(events, 'event')}: no p below {aligned.smallest_p:.2g} can be reached, so "
+            f"{count(events, 'event')}: no p below {aligned.smallest_p:.2g} is possible, so "
             "this shows what differed most and proves nothing"
         )
     elif events and aligned.significant:
@@ -135,11 +135,11 @@ def verdicts(aligned: Aligned, shown: int) -> Iterator[str]:
         more = f" (and {rest:,} more: --json lists them)" if rest > 0 else ""
         yield (
             f"significant, with at most {aligned.fdr * 100:.0f} % false discoveries among them"
-            f"{more}; what comes first need not be the cause"
+            f"{more}; what comes first is not necessarily the cause"
         )
     elif aligned.ranked:
         yield (
-            "none of it is significant: differences as large come about by chance among "
+            "nothing is significant: differences this large occur by chance among "
             f"{count(aligned.tested, 'signal')}"
         )
     # What was just said need not be said again.

@@ -1,12 +1,14 @@
-"""The parts of a verdict that tell a story: its first paragraph, its rivals, and its end."""
+"""The prose of a verdict: its first paragraph, competing causes and timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sexton.detect.detectors import job_deaths
+from sexton.detect.registry import detector_of, title_of
 from sexton.explain.moments import clock
 from sexton.explain.story import short
-from sexton.model.chain import Chain, Contest, Rival
+from sexton.model.chain import Chain, Contest, Rival, Strength
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Verdict
 from sexton.reports.text.blocks import block, labelled
@@ -15,7 +17,7 @@ _MOST_RIVALS = 3
 
 
 def lead(diagnosis: Diagnosis) -> str:
-    """What is wrong, in a paragraph: how each chain begins and ends, and what no chain holds."""
+    """What is wrong, in a paragraph: how each chain begins and ends, and what no chain explains."""
     known = diagnosis.by_id
     told: dict[str, str] = {}
     for chain in shown(diagnosis)[:2]:
@@ -32,8 +34,8 @@ def _sentence(finding: Finding, summary: str) -> str:
 
 
 def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
-    """Chains worth a person's time: not the one that tells of a crash loop a second time, nor one
-    that has only notes to add to what is told."""
+    """Chains worth showing: not one that repeats a crash loop as churn, nor one that adds only
+    notes to what is shown."""
     known = diagnosis.by_id
     told: set[str] = set()
     kept = []
@@ -47,18 +49,27 @@ def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
 
 
 def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
-    """Is this churn a crash loop that a chain begins with, seen by its cgroups?"""
-    if cause != "cgroup_churn" or "crash_looping_unit" not in (
-        chain.root for chain in diagnosis.chains
-    ):
+    """Does a chain begin with the same problem, named more precisely? Churn may be the cgroups of
+    a crash loop."""
+    detector = detector_of(cause)
+    precise = "" if detector is None else detector.yields_to
+    if precise not in (chain.root for chain in diagnosis.chains):
         return False
     units = diagnosis.by_id[cause].entities.get("unit", ())
-    looping = diagnosis.by_id["crash_looping_unit"].entities.get("unit", ())
+    looping = diagnosis.by_id[precise].entities.get("unit", ())
     return bool(units) and set(units) <= set(looping)
 
 
+def chain_title(chain: Chain, number: int) -> str:
+    """The heading of a chain: how sure it is as a whole."""
+    sure = {Strength.PROVEN: "every link proven"}.get(
+        chain.strength, f"weakest link {chain.strength}"
+    )
+    return f"{'ALSO' if number else 'CAUSE CHAIN'} ({sure})"
+
+
 def untold(chains: Sequence[Chain]) -> Iterator[Chain]:
-    """Of each chain the part that those before it have not told."""
+    """Of each chain, the links that no earlier chain has shown."""
     told: set[str] = set()
     for chain in chains:
         fresh = tuple(
@@ -80,7 +91,7 @@ def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
     others = [each for each in others if not is_twin(each.cause, diagnosis)]
     if not others:
         return ""
-    words = f"{_words(contest.symptom)}: {_words(first.cause)} ({first.strength})"
+    words = f"{title_of(contest.symptom)}: {title_of(first.cause)} ({first.strength})"
     even = [each for each in others if each.strength is first.strength]
     less = [each for each in others if each.strength is not first.strength]
     if even:
@@ -92,40 +103,39 @@ def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
 
 def _rival(rival: Rival) -> str:
     why = f": {rival.against[0]}" if rival.against else ""
-    return f"{_words(rival.cause)} ({rival.strength}{why})"
+    return f"{title_of(rival.cause)} ({rival.strength}{why})"
 
 
 def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """What rose together, and what would tell more."""
-    lines = [f"{each.sentence}; what would: {each.would_prove}" for each in diagnosis.coincidences]
+    """What rose together, and what would show more."""
+    lines = [
+        f"{each.sentence}; would show it: {each.would_prove}" for each in diagnosis.coincidences
+    ]
     yield from labelled("TOGETHER", lines, width)
 
 
 def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """The best chain as a person would tell it."""
+    """The best chain as a timeline."""
     if not diagnosis.story:
         return
     yield ""
-    yield " THE STORY"
+    yield " TIMELINE"
     for sentence in diagnosis.story:
         yield from block(sentence, width, "   ", first=" ")
 
 
 def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """That somebody marked a death on a node that is not sick, and what there is to say of it."""
-    death = diagnosis.by_id.get("job_deaths")
+    """A job's death that was marked on a node that is not sick, and whether anything explains
+    it."""
+    death = diagnosis.by_id.get(job_deaths.NAME)
     if death is None or death.verdict is not Verdict.PRESENT:
         return
     told = f"{death.summary}, at {clock(death.end)} UTC."
     if death.id in diagnosis.unexplained:
         unseen = diagnosis.exit is Exit.CANNOT_TELL
-        what = "but not all could be seen" if unseen else "ask the job's other nodes"
-        told += f" Nothing that was recorded on this node explains it; {what}."
+        what = "but not everything could be read" if unseen else "check the job's other nodes"
+        told += f" Nothing recorded on this node explains it; {what}."
     yield from block(told, width, " ")
     if death.id not in diagnosis.unexplained:
         yield from story(diagnosis, width)
     yield ""
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

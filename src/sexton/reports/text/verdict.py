@@ -12,14 +12,30 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from shlex import quote
 
+from sexton.detect.detectors import (
+    crash_looping_unit,
+    job_deaths,
+    leaked_scopes,
+    zombie_memcgs,
+)
+from sexton.detect.registry import title_of
 from sexton.model.chain import Chain
-from sexton.model.diagnosis import ESSENTIAL, Diagnosis, Exit
+from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
 from sexton.reports.text.blocks import block, labelled, typed
-from sexton.reports.text.telling import coincidences, died, lead, rivals, shown, story, untold
+from sexton.reports.text.telling import (
+    chain_title,
+    coincidences,
+    died,
+    lead,
+    rivals,
+    shown,
+    story,
+    untold,
+)
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -27,13 +43,13 @@ EXITS = {
     Exit.HEALTHY: "healthy (make demo shows a sick one)",
     Exit.PROBLEM: "a problem was found",
     Exit.FAILED: "sexton itself failed",
-    Exit.CANNOT_TELL: "could not tell; the lines above say what would",
+    Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
 }
 #: The label of a fact about a node that is not sick.
 _FACT = 19
 _MOST_LINES = 6
 #: What `sexton fix plan` has steps for.
-_TREATED = ("crash_looping_unit", "zombie_memcgs", "leaked_scopes")
+_TREATED = (crash_looping_unit.NAME, zombie_memcgs.NAME, leaked_scopes.NAME)
 _NARROW = 15
 _ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
 _WIDE_ENOUGH = 72
@@ -65,7 +81,7 @@ def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) ->
 def _identity(diagnosis: Diagnosis) -> str:
     node = diagnosis.node
     if node is None:
-        return "this node did not say who it is"
+        return "node identity unknown"
     parts = [
         count(node.cores, "core") if node.cores else "",
         f"Linux {node.kernel}",
@@ -81,7 +97,7 @@ def _identity(diagnosis: Diagnosis) -> str:
 
 
 def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """That this is not now, and which span it is."""
+    """Which recording and which span this is."""
     told = diagnosis.replayed
     if told is None:
         return
@@ -99,7 +115,7 @@ def _clock(wall_s: float) -> str:
 
 
 def _is_about_nics(diagnosis: Diagnosis) -> bool:
-    """Driver and version matter where the NIC does; elsewhere they only lengthen the line."""
+    """Driver and version matter only if a problem is about a NIC."""
     problems = (each.entities for each in diagnosis.findings if each.is_problem)
     return any("nic" in entities for entities in problems)
 
@@ -113,16 +129,16 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from block(lead(diagnosis), width, " ")
     yield ""
     for number, chain in enumerate(untold(shown(diagnosis)[:3])):
-        yield from _chain(chain, known, width, "THE CHAIN" if number == 0 else "ALSO")
+        yield from _chain(chain, known, width, chain_title(chain, number))
         yield ""
     if diagnosis.unexplained:
-        title = "NO CHAIN EXPLAINS" if diagnosis.chains else "WHAT IS WRONG"
-        yield from _loose(title, [known[name] for name in diagnosis.unexplained], width)
+        loose = [known[name] for name in diagnosis.unexplained]
+        yield from _loose(f"{count(len(loose), 'finding')}, cause unknown".upper(), loose, width)
         yield ""
     if diagnosis.against:
-        yield from labelled("AGAINST", [" · ".join(diagnosis.against)], width)
+        yield from labelled("RULED OUT", [", ".join(diagnosis.against)], width)
     against = [text for chain in diagnosis.chains for link in chain.links for text in link.against]
-    yield from labelled("", list(dict.fromkeys(against)), width)
+    yield from labelled("AGAINST", list(dict.fromkeys(against)), width)
     yield from rivals(diagnosis, width)
     yield from coincidences(diagnosis, width)
     yield from labelled("NOTED", _noted(diagnosis)[:3], width)
@@ -144,7 +160,7 @@ def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -
 
 
 def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
-    """Problems without a chain, each with some more of its evidence."""
+    """Problems that no chain explains, each with some more of its evidence."""
     rows = []
     for finding in findings:
         rows.append(_row("", finding))
@@ -198,12 +214,10 @@ def _cut(text: str, width: int) -> str:
 
 
 def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    known = diagnosis.by_id
     yield from died(diagnosis, width)
-    for name in ESSENTIAL:
-        if name in known:
-            yield from _fact(known[name], width)
-    others = [each for each in diagnosis.findings if each.id not in ESSENTIAL]
+    for finding in diagnosis.essential:
+        yield from _fact(finding, width)
+    others = [each for each in diagnosis.findings if not each.essential]
     clean = [each.id for each in others if each.verdict is Verdict.ABSENT]
     if clean:
         # A container's own processes and cgroups may be clean while the node's are not.
@@ -213,7 +227,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     room = width - _FACT - 2
     yield from labelled("noted", [_cut(each, room) for each in _noted(diagnosis)[:2]], width, _FACT)
     unasked = [each for each in others if each.verdict is Verdict.UNKNOWN]
-    names = ", ".join(each.id for each in unasked).replace("_", " ")
+    names = ", ".join(title_of(each.id) for each in unasked)
     if diagnosis.exit is Exit.CANNOT_TELL:
         yield from labelled("not checked", [names] if names else [], width, _FACT)
         yield ""
@@ -228,7 +242,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def _some(names: list[str], width: int) -> str:
     """As many names as a line holds, and how many more there are."""
-    told = [name.replace("_", " ") for name in names]
+    told = [title_of(name) for name in names]
     for most in range(len(told), 0, -1):
         more = f" and {len(told) - most} more" if most < len(told) else ""
         text = ", ".join(told[:most]) + more
@@ -238,15 +252,15 @@ def _some(names: list[str], width: int) -> str:
 
 
 def _fact(finding: Finding, width: int) -> Iterator[str]:
-    label = finding.id.replace("_", " ")
+    label = title_of(finding.id)
     prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
     text = prefix.get(finding.verdict, "") + finding.summary
     yield from labelled(label, [text], width, _FACT)
 
 
 def _noted(diagnosis: Diagnosis) -> list[str]:
-    """Present, but only worth a line, and told nowhere else."""
-    told = {"job_deaths"}
+    """Present, only worth a line, and not reported elsewhere."""
+    told = {job_deaths.NAME}
     if diagnosis.exit is Exit.PROBLEM:
         told |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
     return [
@@ -286,11 +300,11 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from labelled("SKIPPED", dict.fromkeys(skipped), width)
 
 
-def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """What was asked for by an option and could not be had."""
+def _failed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """Opt-in sources that were requested and could not be read."""
     for state in diagnosis.sources:
         if state.requested and state.state != "ok":
-            yield from labelled("IN VAIN", [f"{state.path}: {state.detail}"], width)
+            yield from labelled("FAILED", [f"{state.path}: {state.detail}"], width)
             if state.grant:
                 yield typed(state.grant)
 
@@ -298,9 +312,9 @@ def _in_vain(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
     """What is missing by what would grant it: what the verdict hangs on first, each but once."""
     asking = [each for each in diagnosis.findings if each.verdict in _ASKING]
-    asking.sort(key=lambda each: each.id not in ESSENTIAL or each.verdict is Verdict.PRESENT)
+    asking.sort(key=lambda each: not each.essential or each.verdict is Verdict.PRESENT)
     if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
-        asking = [each for each in asking if each.id in ESSENTIAL]
+        asking = [each for each in asking if each.essential]
     grants: dict[str, str] = {}
     for finding in asking:
         for lack in finding.missing:
@@ -332,7 +346,7 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     label = "DO NOW"
     if any(each.id in _TREATED and each.is_problem for each in diagnosis.findings):
         source = _from(diagnosis)
-        yield from labelled(label, ["a plan, with undo, step by step; it changes nothing"], width)
+        yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
         label = "BY HAND"
     for step in diagnosis.plan:
@@ -360,7 +374,7 @@ def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    yield from _in_vain(diagnosis, width)
+    yield from _failed(diagnosis, width)
     cost = diagnosis.cost
     findings = diagnosis.findings
     unknown = sum(each.verdict is Verdict.UNKNOWN for each in findings)

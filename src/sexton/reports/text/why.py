@@ -1,5 +1,5 @@
-"""The answer to "why?" as a person reads it: what happened to it, the chain through it, what
-competes for it, and what was different in the seconds before.
+"""The answer to `sexton why` as text: what happened, the chain through it, competing causes, and
+what was different in the seconds before.
 
 Every string of a `Why` is already escaped but those of the aligned signals, which are here.
 """
@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from sexton.detect.registry import title_of
 from sexton.explain.moments import clock, day
-from sexton.model.chain import Chain, Contest, Link, Strength
+from sexton.model.chain import Chain, Contest, Link
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why
 from sexton.reports.text.blocks import LABEL, block, labelled, typed
-from sexton.reports.text.telling import is_twin, untold
+from sexton.reports.text.telling import chain_title, is_twin, untold
 
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -45,7 +46,7 @@ def why_text(why: Why, width: int = 88, colour: bool = False) -> str:
 def _node(why: Why) -> str:
     node = why.diagnosis.node
     if node is None:
-        return "on a node that did not say who it is"
+        return "on an unknown node"
     cores = [count(node.cores, "core")] if node.cores else []
     parts = [shorten(printable(node.hostname), 40), *cores, f"Linux {printable(node.kernel)}"]
     return "on " + " · ".join(parts)
@@ -75,12 +76,12 @@ def _said(why: Why) -> str:
         lacking = [name for name in why.decisive if _is_unknown(known.get(name))]
         said = [known[name].summary for name in lacking if name in known]
         because = f": {'; '.join(dict.fromkeys(said))}" if said else ""
-        return f"Whether anything is wrong with {about} cannot be told{because}."
+        return f"Whether anything is wrong with {about} is unknown{because}."
     if why.about.kind == "moment":
-        return f"Nothing unusual was going on at {about}, nor in the minute on either side of it."
+        return f"Nothing unusual was found at {about} or within a minute of it."
     if why.about.kind == "symptom":
         return f"This node has no {about}: {known[why.about.name].summary}."
-    return f"{about} did nothing unusual in these {watched}."
+    return f"Nothing unusual was found about {about} in {watched}."
 
 
 def _found(why: Why) -> Iterator[str]:
@@ -96,9 +97,9 @@ def _found(why: Why) -> Iterator[str]:
         return
     at = chain.findings.index(first)
     if at:
-        yield f"At the root, {_sure(chain.links[:at])}: {known[chain.root].summary}."
+        yield f"Root cause ({_sure(chain.links[:at])}): {known[chain.root].summary}."
     if at < len(chain.links):
-        yield f"What came of it, {_sure(chain.links[at:])}: {known[chain.symptom].summary}."
+        yield f"It led to ({_sure(chain.links[at:])}): {known[chain.symptom].summary}."
 
 
 def _standing(why: Why) -> Iterator[str]:
@@ -112,13 +113,13 @@ def _standing(why: Why) -> Iterator[str]:
     )
     if why.about.kind == "moment" and always:
         name = shorten(why.about.name, 60)
-        yield f"Nothing began or ended near {name}: this was so all the time."
+        yield f"Nothing began or ended near {name}; this was the case throughout."
 
 
 def _unexplained(why: Why) -> Iterator[str]:
     """Of a job's death: that this node has nothing to tell of it."""
     if why.about.kind == "job" and not why.chains:
-        yield "Nothing that was recorded on this node explains it."
+        yield "Nothing recorded on this node explains it."
 
 
 def _foremost(why: Why, chain: Chain) -> str | None:
@@ -137,8 +138,7 @@ def _length(finding: Finding) -> float:
 
 def _sure(links: Sequence[Link]) -> str:
     """As sure as the weakest of them."""
-    strength = Chain(tuple(links)).strength
-    return {Strength.PROVEN: "as is proven", Strength.POSSIBLE: "possibly"}.get(strength, "likely")
+    return Chain(tuple(links)).strength.value
 
 
 def _is_unknown(finding: Finding | None) -> bool:
@@ -162,7 +162,7 @@ def _when(why: Why, width: int) -> Iterator[str]:
     others = [f"{each.kind} {each.name}" for each in why.also]
     if others:
         asks = " or ".join(f"sexton why {shorten(each, 60)}" for each in others[:2])
-        yield from labelled("SAME NAME", [f"to ask about what else is called so: {asks}"], width)
+        yield from labelled("SAME NAME", [f"others with this name: {asks}"], width)
 
 
 def times_of(moments: Sequence[Moment]) -> str:
@@ -178,8 +178,7 @@ def _chains(why: Why, width: int) -> Iterator[str]:
     for number, chain in enumerate(parts[:_MOST_CHAINS]):
         if number:
             yield ""
-        title = "ALSO" if number else "THE CHAIN"
-        yield f" {title}, {chain.strength} at its weakest"
+        yield f" {chain_title(chain, number)}"
         yield from _chain(why, chain, width)
     rest = len(parts) - _MOST_CHAINS
     if rest > 0:
@@ -200,7 +199,7 @@ def _chain(why: Why, chain: Chain, width: int) -> Iterator[str]:
 
 def _story(why: Why, width: int) -> Iterator[str]:
     if why.story:
-        yield " HOW IT CAME ABOUT"
+        yield " TIMELINE"
         for sentence in why.story:
             yield from _hung("   ", printable(sentence), width)
 
@@ -211,16 +210,16 @@ def _rivals(why: Why, width: int) -> Iterator[str]:
         if len(kept) > 1:
             yield from _contest(replace(contest, rivals=kept), width)
     for each in why.coincidences:
-        more = f"what would prove more: {each.would_prove}"
+        more = f"would prove more: {each.would_prove}"
         yield from labelled("TOGETHER", [printable(each.sentence), printable(more)], width)
 
 
 def _contest(contest: Contest, width: int) -> Iterator[str]:
-    symptom = contest.symptom.replace("_", " ")
+    symptom = title_of(contest.symptom)
     yield from block(f"COMPETING CAUSES of {symptom} (● is in the chain)", width, "   ", first=" ")
     for rival in contest.rivals:
         sign = "●" if rival.chosen else "○"
-        cause = rival.cause.replace("_", " ")
+        cause = title_of(rival.cause)
         yield from _hung(
             f"   {sign} ", f"{cause}, {rival.strength}: {printable(rival.sentence)}", width
         )
@@ -234,8 +233,8 @@ def _facts(why: Why, width: int) -> Iterator[str]:
     if not why.findings:
         some = why.asked[:6] if why.about.kind != "symptom" else ()
         told = [known[name] for name in some if name in known]
-        texts = [f"{each.id.replace('_', ' ')}: {_verdict(each)}" for each in told]
-        yield from labelled("LOOKED AT", texts, width)
+        texts = [f"{title_of(each.id)}: {_verdict(each)}" for each in told]
+        yield from labelled("CHECKED", texts, width)
         return
     rows: list[tuple[str, str, str]] = []
     for name in why.findings:
@@ -248,7 +247,7 @@ def _facts(why: Why, width: int) -> Iterator[str]:
 
 def _verdict(finding: Finding) -> str:
     prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
-    elsewhere = "about others: " if finding.verdict is Verdict.PRESENT else ""
+    elsewhere = "present, but not about this: " if finding.verdict is Verdict.PRESENT else ""
     return prefix.get(finding.verdict, elsewhere) + finding.summary
 
 
@@ -312,10 +311,14 @@ def _ending(why: Why) -> str:
     return {
         Exit.HEALTHY: f"nothing is wrong with {about}"
         if not why.findings
-        else "nothing that was found is a problem of this node",
-        Exit.PROBLEM: f"a problem concerns {about}",
-        Exit.CANNOT_TELL: "could not tell; the lines above say what would",
+        else "nothing that was found is a problem on this node",
+        Exit.PROBLEM: f"problem found {_at(why)} {about}",
+        Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
     }[why.exit]
+
+
+def _at(why: Why) -> str:
+    return {"job": "for", "moment": "at", "symptom": "with"}.get(why.about.kind, "on")
 
 
 def _hung(lead: str, text: str, width: int, indent: int | None = None) -> list[str]:

@@ -123,7 +123,7 @@ def test_without_scripts_the_text_is_all_there(chromium: Browser, report: Path):
     page = context.new_page()
     page.goto(report.as_uri())
     text = page.locator("body").inner_text()
-    assert "THE CHAIN" in text
+    assert "CAUSE CHAIN" in text
     assert "lab-agent.service restarts every" in text
     assert not page.locator("#explorer").is_visible()
     context.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
+from sexton.detect.detectors import cgroup_churn, crash_looping_unit
 from sexton.detect.protected import protected
 from sexton.detect.registry import all_detectors
 from sexton.model.finding import Finding, Missing, Verdict
@@ -19,7 +20,7 @@ from sexton.model.text import seconds
 from sexton.prevent.gate.model import Checked, Settings, Violation
 from sexton.prevent.gate.target import NOT_BOOTED, Target
 
-_UNITS, _CHURN = "crash_looping_unit", "cgroup_churn"
+_UNITS, _CHURN = crash_looping_unit.NAME, cgroup_churn.NAME
 
 
 def check(target: Target, settings: Settings) -> Checked:

@@ -1,56 +1,39 @@
-"""A lane's builder, and how far it was fed."""
+"""Lanes built from a recording: each builder, how far it was fed, and all of them at once.
+
+A night is some tens of files, and reading them is Arrow and numpy, which release the interpreter's
+lock: threads are enough.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+
+import pyarrow as pa
 
 from sexton.explorer.tiles.build import Clock, Part
-from sexton.explorer.tiles.registry import Builder
+from sexton.explorer.tiles.registry import Builder, Declared
 from sexton.replay.span_reader import SegmentReader
 from sexton.store.recording import Recording, Segment
 
 #: Segments whose annexes are looked for again: stacks are decoded some minutes later.
 ANNEXES_LATE = 30
 #: Segments that are read before they are needed, where there are not only a few.
-_AHEAD, _FEW = 3, 16
+_AHEAD, _FEW = 2, 4
+#: Lanes that are built at once; the thread that answers requests needs a core too.
+_THREADS = 2
 
 
-class Grown(NamedTuple):
-    """A builder that was fed, and the names of the segments that it need not be fed again."""
+class LaneFeed:
+    """A lane's builder. Hold `lock` while it is fed and while it draws."""
 
-    builder: Builder
-    fed: set[str]
-
-
-class Built:
-    """Whoever asks holds `lock` while it is fed and while it draws. One that is built `alone` has a
-    core of its own and no thread that reads ahead."""
-
-    def __init__(self, build: Callable[[], Builder], alone: bool = False) -> None:
-        self._alone = alone
+    def __init__(self, build: Callable[[], Builder]) -> None:
         self.lock = threading.Lock()
         self.builder = build()
         self._fed: set[str] = set()
         self._seen: Recording | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Was it fed anything?"""
-        return self._seen is not None
-
-    @property
-    def grown(self) -> Grown:
-        """What another process can go on with."""
-        return Grown(self.builder, self._fed)
-
-    def take(self, recording: Recording, grown: Grown) -> None:
-        """What another process has built of a recording; under its lock."""
-        self.builder, self._fed = grown
-        self._seen = recording
 
     def follow(self, recording: Recording) -> Builder:
         """Feed it what it has not seen; under its lock."""
@@ -78,7 +61,7 @@ class Built:
     def _parts(self, wanted: list[Segment]) -> Iterator[Part]:
         """One after the other; of many the next ones are read while one is worked on."""
         parts = [Part(SegmentReader(segment, False), Clock(segment)) for segment in wanted]
-        if len(parts) < _FEW or self._alone:
+        if len(parts) < _FEW:
             yield from parts
             return
         with ThreadPoolExecutor(1, "sexton-read") as reader:
@@ -88,3 +71,20 @@ class Built:
                     reading.append(reader.submit(self.builder.ahead, parts[at + len(reading)]))
                 reading.popleft().result()
                 yield part
+
+
+def build_lanes(
+    recording: Recording, wanted: Sequence[Declared], feeds: Mapping[str, LaneFeed]
+) -> Iterator[str]:
+    """Build lanes in this order, and give the id of each when it is done."""
+
+    def build(lane: str) -> None:
+        with feeds[lane].lock:
+            feeds[lane].follow(recording)
+
+    with ThreadPoolExecutor(_THREADS, "sexton-build") as pool:
+        started = {pool.submit(build, each.id): each.id for each in wanted}
+        for done in as_completed(started):
+            done.result()
+            yield started[done]
+    pa.default_memory_pool().release_unused()

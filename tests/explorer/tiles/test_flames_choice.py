@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lab.synthetic import write
 from sexton.errors import StoreError
-from sexton.explorer.tiles.stacks_choice import LONGEST_S, SLICE_S, SLICES, Reach, choose
+from sexton.explorer.tiles.flames import LONGEST_S, SLICE_S, SLICES, Reach, choose
 from sexton.explorer.tiles.view import View
 from tests.support.synthetic import small
 

@@ -7,7 +7,7 @@ import pytest
 
 from lab.synthetic import write
 from sexton.errors import StoreError
-from sexton.explorer.tiles.stacks_view import Who
+from sexton.explorer.tiles.flames import Who
 from sexton.explorer.tiles.view import View
 from sexton.model.profile import Kind
 from sexton.profile.flame import functions

@@ -17,7 +17,7 @@ import pytest
 
 from lab.synthetic import write
 from sexton.errors import CommandError, StoreError
-from sexton.explorer.tiles.processes import Elsewhere, Gone, Unanswered
+from sexton.explorer.tiles.processes import ForkServer, Gone, Unanswered
 from sexton.explorer.tiles.view import View
 from tests.support.synthetic import small
 
@@ -59,8 +59,8 @@ def work(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Elsewhere]:
-    made = Elsewhere(Worker())
+def elsewhere() -> Iterator[ForkServer]:
+    made = ForkServer(Worker())
     yield made
     made.close()
 
@@ -80,7 +80,7 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def asleep(elsewhere: Elsewhere, place: Path, stop: Callable[[], bool]) -> tuple[Any, list[str]]:
+def asleep(elsewhere: ForkServer, place: Path, stop: Callable[[], bool]) -> tuple[Any, list[str]]:
     """Somebody asks what takes a minute; who works on it, and what will be raised."""
     raised: list[str] = []
 
@@ -96,7 +96,7 @@ def asleep(elsewhere: Elsewhere, place: Path, stop: Callable[[], bool]) -> tuple
     return asking, raised
 
 
-def test_each_question_is_answered_by_a_process_of_its_own(elsewhere: Elsewhere):
+def test_each_question_is_answered_by_a_process_of_its_own(elsewhere: ForkServer):
     found = [elsewhere.ask("name", (number, "a")) for number in range(3)]
     assert [each[1:3] for each in found] == [("name", (number, "a")) for number in range(3)]
     assert [each[0] for each in found] == [1, 2, 3]  # what one was prepared with the next has too
@@ -104,29 +104,29 @@ def test_each_question_is_answered_by_a_process_of_its_own(elsewhere: Elsewhere)
     assert soon(lambda: not any(is_there(each[3]) for each in found))
 
 
-def test_answers_may_be_large(elsewhere: Elsewhere):
+def test_answers_may_be_large(elsewhere: ForkServer):
     assert len(elsewhere.ask("much", (5_000_000,))) == 5_000_000
 
 
-def test_what_is_raised_there_is_raised_here(elsewhere: Elsewhere):
+def test_what_is_raised_there_is_raised_here(elsewhere: ForkServer):
     with pytest.raises(CommandError, match="no such core"):
         elsewhere.ask("refuse", ("no such core",))
     with pytest.raises(StoreError, match="nothing then"):
         elsewhere.ask("miss", ("nothing then",))
-    with pytest.raises(RuntimeError, match=r"ValueError: oh in .*test_elsewhere.py line \d+"):
+    with pytest.raises(RuntimeError, match=r"ValueError: oh in .*test_processes.py line \d+"):
         elsewhere.ask("break", ("oh",))
     with pytest.raises(CommandError, match="too long a question"):
         elsewhere.ask("name", ("x" * 200_000,))
 
 
-def test_what_was_wrong_with_the_recording_is_told_here(elsewhere: Elsewhere):
+def test_what_was_wrong_with_the_recording_is_told_here(elsewhere: ForkServer):
     PROBLEMS.clear()
     for _ in range(2):
         elsewhere.ask("tell", ())
     assert PROBLEMS == ["a damaged segment"]
 
 
-def test_when_nobody_waits_any_more_it_ends(elsewhere: Elsewhere, tmp_path: Path):
+def test_when_nobody_waits_any_more_it_ends(elsewhere: ForkServer, tmp_path: Path):
     stopped = threading.Event()
     asking, raised = asleep(elsewhere, tmp_path, stopped.is_set)
     pid = int((tmp_path / "pid").read_text())
@@ -138,7 +138,7 @@ def test_when_nobody_waits_any_more_it_ends(elsewhere: Elsewhere, tmp_path: Path
 
 
 def test_one_that_is_killed_is_told_of_and_the_next_is_answered(
-    elsewhere: Elsewhere, tmp_path: Path
+    elsewhere: ForkServer, tmp_path: Path
 ):
     asking, raised = asleep(elsewhere, tmp_path, lambda: False)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
@@ -147,7 +147,7 @@ def test_one_that_is_killed_is_told_of_and_the_next_is_answered(
     assert elsewhere.ask("name", ())[1] == "name"
 
 
-def test_several_are_worked_on_at_the_same_time(elsewhere: Elsewhere, tmp_path: Path):
+def test_several_are_worked_on_at_the_same_time(elsewhere: ForkServer, tmp_path: Path):
     stopped = threading.Event()
     asking, _ = asleep(elsewhere, tmp_path, stopped.is_set)
     assert elsewhere.ask("name", ())[1] == "name"
@@ -156,7 +156,7 @@ def test_several_are_worked_on_at_the_same_time(elsewhere: Elsewhere, tmp_path: 
 
 
 def test_where_they_are_all_gone_it_says_so(tmp_path: Path):
-    made = Elsewhere(Worker())
+    made = ForkServer(Worker())
     os.kill(made._pid, signal.SIGKILL)
     with pytest.raises(Gone):
         made.ask("name", ())
@@ -174,7 +174,7 @@ def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.
         return real()
 
     monkeypatch.setattr(os, "fork", fork)
-    made = Elsewhere(Worker())
+    made = ForkServer(Worker())
     with pytest.raises(Unanswered, match="was ended"):
         made.ask("name", ())
     assert made.ask("name", ())[1] == "name"
@@ -185,15 +185,15 @@ def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.
 def test_when_whoever_forks_is_killed_a_view_answers_itself(again: bool):
     view = View.open(INCIDENT)
     view.fork()
-    assert view._elsewhere is not None
-    pid = view._elsewhere._pid
+    assert view._processes is not None
+    pid = view._processes._pid
     assert view.span is not None
     if again:
         view.diagnosis(*view.span)
     os.kill(pid, signal.SIGKILL)
     start, end = view.span
     assert view.diagnosis(start + 1, end).findings
-    assert view._elsewhere is None
+    assert view._processes is None
     assert not is_there(pid)
     assert view.seen(start, end).flame.samples > 0
     view.close()
@@ -201,9 +201,9 @@ def test_when_whoever_forks_is_killed_a_view_answers_itself(again: bool):
 
 SERVER = """
 import sys, threading
-from tests.explorer.tiles.test_elsewhere import Worker
-from sexton.explorer.tiles.processes import Elsewhere
-made = Elsewhere(Worker())
+from tests.explorer.tiles.test_processes import Worker
+from sexton.explorer.tiles.processes import ForkServer
+made = ForkServer(Worker())
 print(made._pid, flush=True)
 made.ask("sleep", (sys.argv[1],))
 """
@@ -241,7 +241,7 @@ def test_answers_are_those_that_we_would_have_given():
         parts = (start, start + 40), (start + 40, end)
         differences = [each.difference(parts[1], parts[0]) for each in (ours, theirs)]
         assert (differences[0].after == differences[1].after).all()
-        with pytest.raises(CommandError, match="nothing here is called 'eth77'"):
+        with pytest.raises(CommandError, match="no such name: 'eth77'"):
             theirs.why("eth77")
         with pytest.raises(StoreError, match="no stacks were recorded"):
             theirs.flame(0.0, 10.0)
@@ -251,7 +251,7 @@ def test_answers_are_those_that_we_would_have_given():
 
 @pytest.mark.parametrize("recorder", [True, False], ids=["recorded", "begun_again"])
 def test_what_is_recorded_after_the_fork_is_in_the_answer(tmp_path: Path, recorder: bool):
-    write(tmp_path, small("crash_loop", hours=0.3))
+    write(tmp_path, small("crash_loop", hours=1.1))
     held = os.open(tmp_path / "LOCK", os.O_RDWR | os.O_CREAT)
     if recorder:
         fcntl.flock(held, fcntl.LOCK_EX)  # as a recorder has it

@@ -1,9 +1,7 @@
-"""Lanes that other processes build are those that we build ourselves."""
+"""Lanes built at once are those that are built one by one."""
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 
 from lab.synthetic import write
 from sexton.explorer.tiles.view import View
-from sexton.replay.reader_pool import Crew
 from tests.support.synthetic import small
 
 
@@ -24,12 +21,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write(made, plan)
     return made
-
-
-def crew_of(view: View, number: int = 2) -> Crew:
-    crew = Crew(view.recording, number, work=False)
-    assert crew.hire()
-    return crew
 
 
 def same(one: View, other: View) -> bool:
@@ -51,18 +42,31 @@ def same(one: View, other: View) -> bool:
     return True
 
 
-def test_they_are_the_same_whoever_built_them(place: Path):
-    ours, theirs = View.open(place), View.open(place)
-    ours.warm()
+def one_by_one(view: View) -> View:
+    for each in view._built:
+        view._ready(each)
+    return view
+
+
+def test_lanes_built_at_once_are_those_built_one_by_one(place: Path):
+    view = View.open(place)
     told: list[str] = []
-    theirs._progress = told.append
-    with crew_of(theirs) as crew:
-        theirs.warm(crew)
-    assert sorted(told) == sorted(each.id for each in theirs.lanes() if each.id != "average")
-    assert same(ours, theirs)
+    view._progress = told.append
+    view.warm()
+    assert sorted(told) == sorted(each.id for each in view.lanes() if each.id != "average")
+    assert same(one_by_one(View.open(place)), view)
 
 
-def test_what_is_recorded_later_is_added_to_what_they_built(tmp_path: Path):
+def test_the_lanes_that_a_page_shows_first_are_built_when_it_is_told(place: Path):
+    view = View.open(place)
+    told: list[str] = []
+    view._progress = told.append
+    view.warm(lambda: told.append("first"))
+    assert told.count("first") == 1
+    assert {*told[: told.index("first")]} >= {"cores", "events"}
+
+
+def test_what_is_recorded_later_is_added_to_what_was_built(tmp_path: Path):
     write(tmp_path, small("crash_loop", hours=0.5))
     every = sorted((tmp_path / "segments").iterdir())
     aside = tmp_path / "aside"
@@ -70,8 +74,7 @@ def test_what_is_recorded_later_is_added_to_what_they_built(tmp_path: Path):
     for each in every[-3:]:
         each.rename(aside / each.name)
     view = View.open(tmp_path)
-    with crew_of(view) as crew:
-        view.warm(crew)
+    view.warm()
     for each in sorted(aside.iterdir()):
         each.rename(tmp_path / "segments" / each.name)
     aside.rmdir()
@@ -93,31 +96,9 @@ def test_whoever_asks_meanwhile_waits_for_the_lane_and_has_all_of_it(place: Path
         mine, its = (each.strip("cores", 0, first, 2).planes["peak"] for each in (view, other))
         found.append(np.array_equal(mine, its))
 
-    with crew_of(view) as crew:
-        warming = threading.Thread(target=view.warm, args=(crew,))
-        asking = [threading.Thread(target=ask) for _ in range(4)]
-        for each in (warming, *asking):
-            each.start()
-        for each in (warming, *asking):
-            each.join(60)
+    threads = [threading.Thread(target=each) for each in (view.warm, *[ask] * 4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
     assert found == [True] * 4
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_those_who_are_killed_are_replaced_by_ourselves(place: Path, number: int):
-    view, other = View.open(place), View.open(place)
-    with crew_of(view) as crew:
-        for worker in crew._workers[number:]:
-            os.kill(worker.pid, signal.SIGKILL)
-        view.warm(crew)
-    other.warm()
-    assert same(other, view)
-
-
-def test_a_crew_of_another_recording_is_not_asked(place: Path, tmp_path: Path):
-    write(tmp_path, small("crash_loop", hours=0.1))
-    view, strange, plain = View.open(place), View.open(tmp_path), View.open(place)
-    with crew_of(strange) as crew:
-        view.warm(crew)
-    plain.warm()
-    assert same(plain, view)

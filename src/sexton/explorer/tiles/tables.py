@@ -1,0 +1,142 @@
+"""Tables beside the canvases: the visible span of a lane in words.
+
+A table asks `sexton.series` for the span, as the detectors do, so the page and the verdict give the
+same number for the same seconds. Tiles are rounded pictures of the same values.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from sexton.explorer.tiles.build import Taken
+from sexton.explorer.tiles.pyramid import Array, Ints
+from sexton.model.aligned import F64
+from sexton.model.lane import COLUMNS, MOST_TILES, TOP
+from sexton.model.text import printable
+from sexton.replay.span import Span, unbroken
+from sexton.replay.window import RecordedWindow
+from sexton.store.recording import Recording
+
+#: A step that reaches into the span begins with a reading before it: no table of a lane is read
+#: less often than this.
+_REACH_S = 120.0
+
+
+class TableSpan:
+    """From `start` to `end` (UNIX seconds), with a window per boot that ran then."""
+
+    def __init__(self, recording: Recording, start: float, end: float) -> None:
+        self.start, self.end = start, end
+        self._recording = recording
+
+    @cached_property
+    def windows(self) -> list[RecordedWindow]:
+        """Opened when they are first needed; each reaches a little beyond the span."""
+        low, high = self.start - _REACH_S, self.end + _REACH_S
+        boots: dict[str, list[tuple[float, float]]] = {}
+        for each in unbroken(self._recording):
+            (mono, wall), (_, until) = each.start, each.end
+            if until >= low and wall <= high:
+                ends = (max(low, wall), min(high, until))
+                boots.setdefault(each.boot_id, []).extend((end - wall + mono, end) for end in ends)
+        spans = (Span(boot, min(ends), max(ends)) for boot, ends in boots.items())
+        return [RecordedWindow(self._recording, span) for span in spans]
+
+
+class TableColumns:
+    """Means and peaks of lines over columns of `1 << level` seconds.
+
+    A step counts in the column that holds its middle, and in every column whose middle it holds.
+    The mean is over the time that is known.
+    """
+
+    def __init__(self, first: int, number: int, level: int) -> None:
+        self.first, self.number, self.level = first, number, level
+
+    def mean_and_peak(self, parts: Sequence[tuple[Taken, Array]]) -> tuple[F64, F64]:
+        """Of one line, out of everything that tells of it; NaN where nothing is known."""
+        total, known = np.zeros(self.number), np.zeros(self.number)
+        peak = np.full(self.number, -np.inf)
+        for taken, values in parts:
+            step, column, weight = self._places(taken)
+            value = values[step].astype(np.float64)
+            fine = ~np.isnan(value)
+            column, weight, value = column[fine], weight[fine], value[fine]
+            total += np.bincount(column, weight * value, self.number)
+            known = np.maximum(known, np.bincount(column, weight, self.number))
+            np.maximum.at(peak, column, value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return total / known, np.where(np.isinf(peak), np.nan, peak)
+
+    def _places(self, taken: Taken) -> tuple[Ints, Ints, F64]:
+        """Which step counts in which column, for how many seconds."""
+        width = 1 << self.level
+        start, end = taken.start / width - self.first, taken.end / width - self.first
+        first = np.floor(start + 0.5).astype(np.int64)  # the first column whose middle it holds
+        number = np.maximum(np.floor(end + 0.5).astype(np.int64) - first, 0)
+        short = number == 0
+        first = np.where(short, np.floor((start + end) / 2).astype(np.int64), first)
+        first, end_column = np.maximum(first, 0), np.minimum(first + number + short, self.number)
+        number = np.maximum(end_column - first, 0)
+        step = np.repeat(np.arange(len(start)), number)
+        column = np.arange(len(step)) - np.repeat(np.cumsum(number) - number, number) + first[step]
+        spent = taken.end - taken.start
+        weight = np.where(number > 1, width, spent)[step]
+        return step, column, weight
+
+
+def level_for(start: float, end: float, most: int) -> int:
+    """The finest level at which the span has at most so many columns.
+
+    >>> level_for(0, 100, 200), level_for(0, 1000, 200), level_for(0, 1e9, 200)
+    (0, 3, 12)
+    """
+    most = max(min(most, COLUMNS * (MOST_TILES - 1)), 1)
+    for level in range(TOP):
+        if (end - start) / (1 << level) <= most:
+            return level
+    return TOP
+
+
+def tiles_of(start: float, end: float, level: int) -> tuple[int, int, int, int]:
+    """The first column of a span, how many there are, and the tiles that hold them."""
+    width = 1 << level
+    first = math.floor(start / width)
+    number = max(math.ceil(end / width) - first, 1)
+    tile = first // COLUMNS
+    return first, number, tile, (first + number - 1) // COLUMNS - tile + 1
+
+
+def clock(wall_s: float, level: int = 0) -> str:
+    """A moment in UTC, as exact as a column is.
+
+    >>> clock(0.25), clock(86399.98, -1)
+    ('1970-01-01 00:00:00', '1970-01-01 23:59:59.980')
+    """
+    try:
+        text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(math.floor(wall_s)))
+    except (OverflowError, OSError, ValueError):
+        return f"{wall_s:.0f}"
+    return text if level >= 0 else f"{text}.{math.floor(wall_s * 1000 + 0.5) % 1000:03d}"
+
+
+def number(value: float) -> str:
+    """
+    >>> number(float("nan")), number(0.0), number(1234567.0), number(3.25), number(0.0042)
+    ('not known', '0', '1,234,567', '3.25', '0.0042')
+    """
+    if math.isnan(value):
+        return "not known"
+    if value == 0 or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def names(things: Sequence[object]) -> tuple[str, ...]:
+    """As a page may show them."""
+    return tuple(printable(str(each)) for each in things)
