@@ -1,9 +1,9 @@
-"""``make bench``: measure, print and write `bench/out/table.md` and the README's table.
+"""``make bench``: measure, print and write `bench/out/table.md`, docs/bench.md and README's rows.
 
 Every number is a ratio against a peer measured in the same run, with the promise beside it. A
 promise that is missed is printed as missed; nothing here asserts, so that a slow machine fails no
 test. ``python -m bench recorder`` measures the recorder alone; so do ``profile``, ``web`` and
-``house``: such a part is written to a file of its own, since the README shows whole runs only.
+``house``: such a part is written to its own file, since docs/bench.md shows whole runs only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from types import FrameType
 
@@ -27,7 +28,10 @@ from bench.recorder.report import measure
 from bench.table import HEAD, Measured
 
 OUT = Path(__file__).parent / "out"
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "bench.md"
+_ROWS = re.compile(r"(?<=<!-- bench rows: begin -->\n).*?(?=<!-- bench rows: end -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- bench table: begin -->\n).*?(<!-- bench table: end -->)", re.DOTALL)
 WHAT = ("house", "recorder", "profile", "web")
 
@@ -95,15 +99,42 @@ def _house(take: Callable[[Measured], None]) -> None:
 def _write(results: list[Measured], beside: list[str], part: str | None) -> None:
     where = f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     rows = "\n".join([HEAD, *(each.row() for each in results)])
-    text = "\n\n".join([f"Measured by `make bench` on Linux {where}.", rows, *beside]) + "\n"
+    head = f"Measured by `make bench` on {date.today()} on Linux {where}."
+    text = "\n\n".join([head, rows, *beside]) + "\n"
     OUT.mkdir(exist_ok=True)
     if part is not None:
         (OUT / f"{part}.md").write_text(text)
         print(f"\nwrote bench/out/{part}.md")
         return
     (OUT / "table.md").write_text(text)
-    README.write_text(_BLOCK.sub(lambda found: f"{found[1]}{text}{found[2]}", README.read_text()))
-    print("\nwrote bench/out/table.md and README.md")
+    PAGE.write_text(_BLOCK.sub(lambda found: f"{found[1]}{text}{found[2]}", PAGE.read_text()))
+    when = f"Measured on {date.today()} on {os.cpu_count()} cores."
+    README.write_text(with_new_rows(README.read_text(), rows, when))
+    print("\nwrote bench/out/table.md, docs/bench.md and the rows in README.md")
+
+
+def with_new_rows(readme: str, table: str, when: str) -> str:
+    """README.md with each of its rows replaced by the first row of the table with the same label.
+
+    >>> shown = "<!-- bench rows: begin -->\\n| walk (2 s) | 9 s |\\n\\nOld.\\n"
+    >>> shown += "<!-- bench rows: end -->"
+    >>> with_new_rows(shown, "| count | 1 s |\\n| walk (3 s) | 7 s |", "New.").splitlines()[1:4]
+    ['| walk (3 s) | 7 s |', '', 'New.']
+    """
+    new: dict[str, str] = {}
+    for row in table.splitlines():
+        new.setdefault(_label(row), row)
+
+    def renewed(found: re.Match[str]) -> str:
+        rows = [row for row in found[0].splitlines() if row.startswith("|")]
+        return "\n".join([*(new.get(_label(row), row) for row in rows), "", when, ""])
+
+    return _ROWS.sub(renewed, readme)
+
+
+def _label(row: str) -> str:
+    """The first cell without the numbers in parentheses."""
+    return row.split("|")[1].partition(" (")[0].strip()
 
 
 def _leave(number: int, _: FrameType | None) -> None:

@@ -46,7 +46,7 @@ build {
       "sudo apt-get update -qq",
       "sudo apt-get install -y -qq python3-venv",
       "sudo python3 -m venv /opt/sexton",
-      "sudo /opt/sexton/bin/pip install --quiet 'sexton[gate]'", # or the wheel you built
+      "sudo /opt/sexton/bin/pip install --quiet 'sexton[gate]'", # until the first release: the wheel you built
     ]
   }
 

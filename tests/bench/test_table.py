@@ -9,7 +9,14 @@ import pytest
 
 from bench.table import Measured, against_limit, spread
 
-MODULES = ("table", "recorder.account", "recorder.flood", "recorder.report", "recorder.slowdown")
+MODULES = (
+    "__main__",
+    "table",
+    "recorder.account",
+    "recorder.flood",
+    "recorder.report",
+    "recorder.slowdown",
+)
 
 
 @pytest.mark.parametrize("name", MODULES)

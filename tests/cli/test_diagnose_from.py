@@ -22,7 +22,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     causes = ("zombie_walk", "nic_reset")
     plan = Plan(cores=4, hours=0.2, processes=40, cgroups=40, queues=4, units=40, plant=causes,
                 start=START, walks_at=(WALK_S,))  # fmt: skip
-    write(place, plan)
+    write(place, plan, compacted=False)  # several segments, of which one may be damaged
     return place
 
 

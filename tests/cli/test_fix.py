@@ -34,7 +34,7 @@ def test_every_help_teaches_and_says_what_the_exit_status_means(what: str):
 def test_without_a_word_it_lists_the_words():
     ended = sexton("fix")
     assert ended.returncode == 2
-    assert "WHAT" in one_line(ended.stderr)
+    assert "COMMAND" in one_line(ended.stderr)
 
 
 @pytest.mark.root

@@ -195,7 +195,7 @@ def test_a_device_is_written_to_and_stays_one(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [(".", "Is a directory"), ("no/such", "No such file"), ("x\0y", "no NUL"), ("", "No such")],
+    [(".", "Is a directory"), ("no/such", "No such file"), ("x\0y", "NUL byte"), ("", "No such")],
 )
 def test_what_cannot_be_written_is_one_line(tmp_path: Path, name: str, why: str):
     with pytest.raises(CommandError, match=why) as error:

@@ -238,7 +238,7 @@ def test_live_it_watches_and_says_what_a_recording_would_add():
     assert found["replayed"] is None
 
 
-def test_live_it_loads_neither_store_nor_numbers():
+def test_live_it_loads_no_store():
     names = imported("why", "core", "0", "--seconds", "0.2", "--no-trace")
     assert "sexton.explain.why" in names
     assert not names & NEVER

@@ -24,7 +24,7 @@ import json
 from pathlib import Path
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.why import answer
-from sexton.explorer.tiles.answers import finding_marks
+from sexton.explorer.tiles.questions import finding_marks
 from sexton.model.why import Subject
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.text.verdict import verdict_text

@@ -1,4 +1,4 @@
-"""What the guides point at is there."""
+"""Paths and links in the docs lead somewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("docs/adding-a-detector.md", "docs/adding-a-source.md")
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[dl]*/README.md")])
 _PATH = re.compile(r"\b(?:src|tests|docs)/[\w./-]*[\w/]")
 #: The detector that a guide adds; `test_adding_a_detector` writes its files.
 _ADDED = "crowded_core"
@@ -24,8 +25,21 @@ def test_every_path_a_guide_names_exists(guide: str):
 
 def test_links_between_pages_lead_somewhere():
     broken = []
-    for page in sorted((ROOT / "docs").rglob("*.md")):
+    for page in PAGES:
         for target in _LINK.findall(page.read_text(encoding="utf-8")):
             if not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)}: {target}")
     assert broken == []
+
+
+def test_every_module_that_the_map_of_the_code_names_exists():
+    text = (ROOT / "docs/flow.md").read_text(encoding="utf-8")
+    named = sorted(set(re.findall(r"`(?:sexton/)?([a-z_]+/[\w/]+\.(?:py|c))`", text)))
+    assert len(named) > 15
+    assert [path for path in named if not (ROOT / "src/sexton" / path).exists()] == []
+
+
+def test_the_map_of_the_code_has_every_folder():
+    text = (ROOT / "docs/flow.md").read_text(encoding="utf-8")
+    folders = {path.parent.name for path in (ROOT / "src/sexton").glob("*/__init__.py")}
+    assert [name for name in sorted(folders) if f"\n{name}/ " not in text] == []

@@ -172,7 +172,7 @@ def test_it_counts_about_as_the_kernel_counts(waits: SoftirqWaits):
     assert row.raises >= row.waits
     assert sum(row.buckets) == row.waits
     assert row.buckets[-1] > 0
-    assert 0 < row.longest_us * 1000 <= row.total_us * 1000 + 1000
+    assert 0 <= row.longest_us <= row.total_us + 1  # a wait may be shorter than a microsecond
     assert cost(rows).watched is True
 
 
