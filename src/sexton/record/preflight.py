@@ -51,9 +51,9 @@ from sexton.store.layout import DIRECTORIES, is_locked
 from sexton.store.retention import PINNED_SHARE, Limits
 from sexton.store.writer import SEGMENT_S
 
-#: Resident after some minutes beside 1,000 processes and 1,000 cgroups, measured: 48 MB, with the
-#: probe, the ring and 96 cores somewhat more. The sealing child takes up to 150 MB for
-#: a few seconds every ten minutes, half of it mapped libraries.
+#: Resident after some minutes beside 1,000 processes and 1,000 cgroups, measured: 48 MB on two
+#: cores without probe and ring; the rest is room for those and more cores, not measured. Sealing in
+#: a child takes up to 150 MB for a few seconds every ten minutes, half of it mapped libraries.
 EXPECTED_RSS = 60 << 20
 #: CPU of flushing (9 to 12 µs) and sealing (5 to 6 µs) a row, measured on Linux 6.18 at 280 rows a
 #: second. What each table costs whatever its rows is in it, so big nodes are overestimated.
