@@ -15,8 +15,7 @@ from sexton.profile.perf.perfdata import read_raw
 from sexton.profile.recorded import annex_facts, annex_tables
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
-from sexton.store.annex import write_annex
-from sexton.store.homes import annex_name
+from sexton.store.annex import annex_name, write_annex
 from sexton.store.retention import size_of
 
 

@@ -42,7 +42,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--warm-up", type=int, default=4, help="seconds before counting begins")
     group.add_argument("--peer-seconds", type=int, default=10, help="counted, for each peer")
     group.add_argument(
-        "--our-seconds", type=int, default=240, help="counted, for each of ours: two segments"
+        "--our-seconds",
+        type=int,
+        default=240,
+        help="counted, for each of ours, with the seal at the end",
     )
     group.add_argument(
         "--stacks-seconds",

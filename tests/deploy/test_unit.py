@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.record.rights import BITS
+from sexton.record.preflight import BITS
 from tests.support.tools import need
 
 SYSTEMD = Path(__file__).parents[2] / "deploy" / "systemd"

@@ -11,7 +11,7 @@ import pytest
 from sexton.errors import StoreError
 from sexton.profile.opened import open_profile
 from sexton.profile.select import Selection
-from sexton.record.decode_child import Asked, Decoder
+from sexton.record.decode_child import Decoder, Request
 from sexton.store.recording import Recording
 from tests.support.made_capture import CORES, HERTZ, SECONDS, START_NS, made_capture
 from tests.support.recordings import BOOT, simple, write_sealed
@@ -48,8 +48,8 @@ def test_before_and_after_it_is_decoded_the_same_is_seen(place):
     opened = open_profile([place])
     assert opened.samples == SAMPLES
     before, heat = flame(place), opened.heat()
-    asked = Asked(NAME, BOOT, START_S, START_S + SECONDS, True)
-    assert Decoder(place).told(asked).startswith("done")
+    asked = Request(NAME, BOOT, START_S, START_S + SECONDS, True)
+    assert Decoder(place).answer(asked).startswith("done")
     assert not (place / "stacks" / NAME).exists()
     again = open_profile([place])
     assert flame(place) == before
@@ -62,7 +62,7 @@ def test_before_and_after_it_is_decoded_the_same_is_seen(place):
 
 def test_one_that_is_decoded_and_not_yet_deleted_counts_once(place):
     raw = (place / "stacks" / NAME).read_bytes()
-    Decoder(place).told(Asked(NAME, BOOT, START_S, START_S + SECONDS, True))
+    Decoder(place).answer(Request(NAME, BOOT, START_S, START_S + SECONDS, True))
     (place / "stacks" / NAME).write_bytes(raw)
     assert open_profile([place]).samples == SAMPLES
 

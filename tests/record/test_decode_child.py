@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.record.decode_child import Asked, Decoder
+from sexton.record.decode_child import Decoder, Request
 from sexton.store import sealed
 from sexton.store.annex import Annex
 from sexton.store.recording import Recording
@@ -40,8 +40,8 @@ def recorded(place: Path, tmp_path: Path, *starts: float) -> Path:
     return place / "stacks" / NAME
 
 
-def asked(patient: bool = True, boot_id: str = BOOT) -> Asked:
-    return Asked(NAME, boot_id, START_S, START_S + SECONDS, patient)
+def asked(patient: bool = True, boot_id: str = BOOT) -> Request:
+    return Request(NAME, boot_id, START_S, START_S + SECONDS, patient)
 
 
 def annexes(place: Path) -> list[Annex]:
@@ -49,7 +49,7 @@ def annexes(place: Path) -> list[Annex]:
 
 
 def child(
-    place: Path, files: Sequence[Asked], most: int | None = None
+    place: Path, files: Sequence[Request], most: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """As the recorder starts it."""
     change = "" if most is None else f"child.MEMORY_BYTES = {most}; "
@@ -95,10 +95,10 @@ def test_it_waits_while_its_segment_is_open_and_takes_the_nearest_when_patience_
     raw = recorded(place, tmp_path, START_S - 120)
     write_open(place, [simple(START_S)], 2)
     decoder = Decoder(place)
-    assert decoder.told(asked()) == f"waits {NAME}"
+    assert decoder.answer(asked()) == f"waits {NAME}"
     assert raw.exists()
     assert annexes(place) == []
-    assert decoder.told(asked(patient=False)).startswith(f"done {NAME} {SAMPLES} ")
+    assert decoder.answer(asked(patient=False)).startswith(f"done {NAME} {SAMPLES} ")
     (annex,) = annexes(place)
     assert annex.path.parent.name.startswith("00000001-")
 
@@ -106,8 +106,8 @@ def test_it_waits_while_its_segment_is_open_and_takes_the_nearest_when_patience_
 def test_without_any_segment_of_its_boot_it_stays_and_that_is_said(place, tmp_path):
     raw = recorded(place, tmp_path)
     write_sealed(place, [simple(START_S)], 1, {**HEADER, "boot_id": "another"})
-    assert Decoder(place).told(asked()) == f"waits {NAME}"
-    assert "no segment of its boot" in Decoder(place).told(asked(patient=False))
+    assert Decoder(place).answer(asked()) == f"waits {NAME}"
+    assert "no segment of its boot" in Decoder(place).answer(asked(patient=False))
     assert raw.exists()
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_an_earlier_boot_left_finds_its_segment_by_the_wall_clock(pl
     raw = recorded(place, tmp_path, START_S)
     end = Recording(place).segments[0].end[1]
     os.utime(raw, (end, end))
-    assert Decoder(place).told(asked(boot_id="")).startswith("done ")
+    assert Decoder(place).answer(asked(boot_id="")).startswith("done ")
     assert annexes(place)[0].boot_id == BOOT
 
 
@@ -136,7 +136,7 @@ def test_what_is_no_capture_stays_as_it_is_with_the_reason(place, tmp_path, cont
 def test_a_truncated_file_gives_what_is_whole(place, tmp_path):
     raw = recorded(place, tmp_path, START_S)
     os.truncate(raw, raw.stat().st_size // 2)
-    assert Decoder(place).told(asked()).startswith("done ")
+    assert Decoder(place).answer(asked()).startswith("done ")
     (annex,) = annexes(place)
     assert 0 < (annex.fact("samples") or 0) < SAMPLES
     assert annex.manifest["profile"]["problems"]
@@ -175,7 +175,7 @@ def test_killed_after_the_seal_the_next_one_only_deletes_the_file(place, tmp_pat
     monkeypatch.undo()
     assert raw.exists()
     before = annexes(place)[0].path.stat().st_ino
-    assert Decoder(place).told(asked()) == f"done {NAME} 0 0"
+    assert Decoder(place).answer(asked()) == f"done {NAME} 0 0"
     assert not raw.exists()
     assert [each.path.stat().st_ino for each in annexes(place)] == [before]
 
@@ -195,7 +195,7 @@ def test_two_children_never_work_in_one_recording(place, tmp_path):
 
 def test_a_file_that_retention_took_first_is_no_failure(place, tmp_path):
     recorded(place, tmp_path, START_S).unlink()
-    assert Decoder(place).told(asked()) == f"gone {NAME}"
+    assert Decoder(place).answer(asked()) == f"gone {NAME}"
 
 
 def test_on_a_full_disk_the_file_waits_and_nothing_half_is_left(place, tmp_path, monkeypatch):
@@ -205,7 +205,7 @@ def test_on_a_full_disk_the_file_waits_and_nothing_half_is_left(place, tmp_path,
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(sealed, "write_all", full)
-    assert Decoder(place).told(asked()) == f"waits {NAME} No space left on device"
+    assert Decoder(place).answer(asked()) == f"waits {NAME} No space left on device"
     assert raw.exists()
     assert annexes(place) == []
     assert not list(place.glob("stacks/.new-*"))

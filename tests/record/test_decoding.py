@@ -36,15 +36,16 @@ def place(tmp_path: Path) -> Path:
     return made
 
 
-def given(place: Path, tmp_path: Path, *stamps: int, age_s: float = 0.0) -> list[Path]:
-    """Closed files of perf's, the first the oldest, each as if written when the capture was."""
+def given(place: Path, tmp_path: Path, *stamps: int) -> list[Path]:
+    """Closed perf files, the first the oldest, each closed after all that the segment holds."""
     capture, kallsyms = made_capture(tmp_path)
     (place / "stacks" / f"kallsyms-{BOOT}.gz").write_bytes(gzip.compress(kallsyms.read_bytes()))
     made = []
     for number, stamp in enumerate(stamps):
         path = place / "stacks" / f"perf.data.20261115133004{stamp:02}"
         path.write_bytes(capture.read_bytes())
-        ended = time.time() - age_s - 1.0 + number / 10
+        # Monotonic time as a file's mtime: the tests must not depend on this machine's uptime.
+        ended = time.time() - time.monotonic() + START_S + 2 * SECONDS + number / 10
         os.utime(path, (ended, ended))
         made.append(path)
     return made
@@ -52,7 +53,7 @@ def given(place: Path, tmp_path: Path, *stamps: int, age_s: float = 0.0) -> list
 
 def companion(place: Path, pace: Pace = QUICK) -> Decoding:
     made = Decoding(Place(open_host(), place, "node", BOOT, 1 << 30), pace)
-    made._segment_s = 1e9  # wherever this machine's clock stands, the segment holds most of it
+    made._segment_s = 10 * SECONDS  # a file covers all of the segment
     return made
 
 

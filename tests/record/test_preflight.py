@@ -10,14 +10,17 @@ import pytest
 from sexton.host.host import Host, open_host
 from sexton.record import preflight as module
 from sexton.record.preflight import (
+    BITS,
+    Parts,
     Preflight,
     Wanted,
     bytes_an_hour,
+    has,
     preflight,
+    rights,
     segment_bytes,
     why_not,
 )
-from sexton.record.rights import BITS, Parts, has, rights
 from sexton.record.schedule import recorded_sources
 from sexton.sources.bpf import softirq_wait
 from sexton.sources.tracefs import instance, ring

@@ -11,7 +11,7 @@ import pytest
 
 from sexton.model.cpu import CoreTimes
 from sexton.model.memory import VmCounter
-from sexton.model.recorder import RecorderNote
+from sexton.model.recorder import Alarm, Mark, RecorderNote
 from sexton.record import side_files as desks
 from sexton.record.side_files import SideFileWriter
 from sexton.store.layout import prepare
@@ -79,3 +79,22 @@ def test_a_disk_that_hangs_stops_no_reading(
     assert len(moments(place, VmCounter)) > 40, "what waited for the disk is there"
     assert not every(place, CoreTimes)
     assert [each.kind for each in every(place, RecorderNote)] == []
+
+
+def test_what_was_left_right_before_the_end_is_in_the_recording(tmp_path: Path) -> None:
+    with recording(options(tmp_path), sources=()) as recorder:
+        wait_until(lambda: (tmp_path / "status.json").exists())
+        leave_mark(tmp_path, remark_now("job 17 died", recorder.boot_id))
+    assert [row.text for row in every(tmp_path, Mark)] == ["job 17 died"]
+    assert [row.kind for row in every(tmp_path, Alarm)] == ["mark"]
+    assert list((tmp_path / "marks").iterdir()) == []
+
+
+def test_a_closed_writer_leaves_new_marks_for_the_next_recorder(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    writer = SideFileWriter(tmp_path)
+    assert writer.last_marks() == []
+    writer.close()
+    leave_mark(tmp_path, remark_now("job 17 died", "boot"))
+    writer.close()
+    assert len(list((tmp_path / "marks").iterdir())) == 1

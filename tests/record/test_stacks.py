@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -14,11 +16,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sexton.errors import SourceAbsent
+from sexton.errors import SourceAbsent, SourceDenied
 from sexton.host.host import open_host
 from sexton.record import stacks as stacks_module
-from sexton.record.stacks import NICE, RollingStacks, Rotation
+from sexton.record.stacks import NICE, RollingStacks, Rotation, mend, snapshot_kallsyms
 from tests.kernel.conftest import until
 from tests.support.perf import fake_perf
 from tests.support.tools import need
@@ -330,3 +334,78 @@ def test_a_clock_that_jumps_moves_no_file_out_of_the_time_it_was_closed_in(tmp_p
 def test_another_hosts_tree_cannot_be_sampled(tmp_path):
     with pytest.raises(SourceAbsent, match="only on the node itself"):
         RollingStacks(open_host(str(tmp_path)), str(tmp_path))
+
+
+OFFSET = 112
+HEAD = struct.pack("=8s8Q32s", b"PERFILE2", 104, 144, 104, 8, OFFSET, 50, 0, 0, b"\xff" * 32)
+
+
+def size_and_sections(path):
+    fields = struct.unpack("=8s8Q32s", path.read_bytes()[:104])
+    return fields[6], fields[9]
+
+
+def test_a_file_without_a_head_gets_its_siblings_with_its_own_size(tmp_path):
+    torn, whole = tmp_path / "torn", tmp_path / "whole"
+    whole.write_bytes(HEAD + b"attrs..." + b"x" * 50 + b"sections")
+    torn.write_bytes(bytes(OFFSET) + b"y" * 30)
+    assert mend(str(torn), str(whole))
+    assert size_and_sections(torn) == (30, bytes(32))
+    assert torn.read_bytes()[104:] == b"attrs..." + b"y" * 30
+    assert whole.read_bytes().startswith(HEAD)
+
+
+def test_a_file_with_a_head_and_no_size_is_given_it(tmp_path):
+    torn = tmp_path / "torn"
+    torn.write_bytes(HEAD.replace(struct.pack("=Q", 50), bytes(8)) + b"attrs..." + b"y" * 9)
+    assert mend(str(torn), None)
+    assert size_and_sections(torn) == (9, bytes(32))
+
+
+def test_a_whole_file_is_left_as_it_is(tmp_path):
+    torn = tmp_path / "torn"
+    torn.write_bytes(HEAD + b"attrs..." + b"y" * 50 + b"sections")
+    before = torn.read_bytes()
+    assert mend(str(torn), None)
+    assert torn.read_bytes() == before
+
+
+def test_without_a_sibling_or_samples_nothing_is_done(tmp_path):
+    torn, whole = tmp_path / "torn", tmp_path / "whole"
+    whole.write_bytes(HEAD + b"attrs..." + b"x" * 50)
+    for content in (bytes(OFFSET) + b"y", bytes(50), b""):
+        torn.write_bytes(content)
+        assert not mend(str(torn), None)
+        assert torn.read_bytes() == content
+    torn.write_bytes(bytes(OFFSET))
+    assert not mend(str(torn), str(whole))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_junk_is_mended_or_left_and_never_grows(tmp_path, one, other):
+    torn, whole = tmp_path / "torn", tmp_path / "whole"
+    torn.write_bytes(one)
+    whole.write_bytes(other)
+    mend(str(torn), str(whole))
+    assert len(torn.read_bytes()) == len(one)
+
+
+@pytest.mark.root
+def test_the_kernels_symbols_are_kept_once_per_boot_for_their_owner(tmp_path):
+    path = snapshot_kallsyms(open_host(), str(tmp_path), "0a-1b")
+    assert path == str(tmp_path / "stacks/kallsyms-0a-1b.gz")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert b" T schedule\n" in gzip.decompress(Path(path).read_bytes())
+    before = os.stat(path)
+    assert snapshot_kallsyms(open_host(), str(tmp_path), "0a-1b") == path
+    assert os.stat(path).st_mtime_ns == before.st_mtime_ns
+    assert os.listdir(tmp_path / "stacks") == ["kallsyms-0a-1b.gz"]
+
+
+def test_hidden_symbols_are_not_kept(tmp_path):
+    root = tmp_path / "root/proc"
+    root.mkdir(parents=True)
+    (root / "kallsyms").write_text("0000000000000000 T schedule\n0000000000000000 t x [a1]\n")
+    with pytest.raises(SourceDenied, match="kptr_restrict"):
+        snapshot_kallsyms(open_host(str(root.parent)), str(tmp_path), "0a")
+    assert not (tmp_path / "stacks").exists()

@@ -13,9 +13,18 @@ import pyarrow as pa
 import pytest
 
 from sexton.errors import StoreError
-from sexton.store.annex import Annex, Stored, annexes_of, write_annex
+from sexton.store.annex import (
+    Annex,
+    Origin,
+    Stored,
+    annexes_of,
+    boot_at,
+    free_name,
+    home_of,
+    sealed_from,
+    write_annex,
+)
 from sexton.store.export import export_recording
-from sexton.store.homes import Origin, boot_at, free_name, home_of, sealed_from
 from sexton.store.pieces import pieces_of
 from sexton.store.recording import Recording
 from sexton.store.retention import Keeper, Limits, size_of
@@ -135,8 +144,8 @@ def test_one_under_another_ones_name_is_not_believed(place: Path) -> None:
     made.rename(made.with_name("profile-2026111599999999"))
     problems: list[str] = []
     assert annexes_of(made.parent, problems) == []
-    assert "that of another one" in problems[0]
-    assert "its manifest is that of" in verify(place).troubles[0].detail
+    assert "belongs to another annex" in problems[0]
+    assert "its manifest belongs to" in verify(place).troubles[0].detail
 
 
 def test_a_damaged_one_is_told_once_and_its_segment_is_read(place: Path) -> None:

@@ -160,7 +160,7 @@ def test_nothing_is_overwritten_unless_forced_and_nothing_is_left_aside(recordin
     out = tmp_path / "out"
     out.mkdir()
     (out / "mark.csv").write_text("precious")
-    with pytest.raises(StoreError, match=r"mark\.csv: is there already"):
+    with pytest.raises(StoreError, match=r"mark\.csv: already exists"):
         export_tables(Recording(recording), out, Wanted(format="csv"))
     assert files_under(out) == {"mark.csv"}
     export_tables(Recording(recording), out, Wanted(format="csv", force=True))
@@ -255,7 +255,7 @@ def test_a_segment_that_is_sealed_under_our_eyes_is_taken_sealed(recording: Path
 def test_a_recording_is_never_written_over_something(recording: Path, tmp_path: Path):
     read = Recording(recording)
     (tmp_path / "out").mkdir()
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="already exists"):
         export_recording(read, tmp_path / "out", read.segments, [])
     assert files_under(tmp_path / "out") == set()
 

@@ -100,7 +100,7 @@ def test_past_the_bytes_the_oldest_goes_by_sequence(tmp_path: Path):
     keeper = Keeper(tmp_path, Limits(1e9, 3 * one(tmp_path)))
     keeper.tidy(at(7), BOOT)
     assert kept(tmp_path) == [4, 5, 6]
-    keeper.tidy(at(7), BOOT, elsewhere=one(tmp_path))
+    keeper.tidy(at(7), BOOT, other_bytes=one(tmp_path))
     assert kept(tmp_path) == [5, 6]
 
 
@@ -167,12 +167,12 @@ def test_a_pin_that_holds_nothing_yet_does_not_give_way(tmp_path: Path):
     assert {each.id for each in pins_in(tmp_path)[0]} == {"late", "p3", "p4"}
 
 
-def test_pins_leave_room_for_what_is_elsewhere(tmp_path: Path):
+def test_pins_leave_room_for_other_bytes(tmp_path: Path):
     fill(tmp_path, 4)
     add_pin(tmp_path, pin("a", 1))
     add_pin(tmp_path, pin("b", 4))
     size = one(tmp_path)
-    told = Keeper(tmp_path, Limits(1e9, 4 * size)).tidy(at(5), BOOT, elsewhere=3 * size)
+    told = Keeper(tmp_path, Limits(1e9, 4 * size)).tidy(at(5), BOOT, other_bytes=3 * size)
     assert len(told) == 1
     assert kept(tmp_path) == [4]
 

@@ -49,9 +49,8 @@ from sexton.model.profile import (
     Tree,
 )
 from sexton.model.text import count, printable
-from sexton.store.annex import Annex, Stored
+from sexton.store.annex import Annex, Stored, annex_name, boot_at
 from sexton.store.escaped import escape, unescape
-from sexton.store.homes import annex_name, boot_at
 from sexton.store.pieces import waiting_stacks
 from sexton.store.recording import Recording
 

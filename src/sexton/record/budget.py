@@ -3,7 +3,7 @@
 The share of one core over the last minute counts everything: our threads, the children, and the
 time the kernel spends on our behalf in probes. Over the limit, the costliest source is first read
 four times less often and, if that was not enough, not at all; below half of it for ten minutes, the
-last one given up comes back. Every step is told in the recording and in the status.
+last one given up comes back. Every step is recorded and in the status.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLOSER_TIMES = 4.0
 
 
 def default_percent() -> float:
-    """The limit where nobody set one.
+    """The default limit.
 
     >>> default_percent() >= LEAST_PERCENT
     True
@@ -125,7 +125,7 @@ class Budget:
 
     def judge_memory(self, now: float, rss: int, heavy: Mapping[str, int]) -> Verdict | None:
         """What to do about memory: reading less frees none, but a companion's child (`heavy`, by
-        its resident bytes) can end. Where there is none it is told, once in ten minutes."""
+        its resident bytes) can end. If there is none, that is noted every ten minutes."""
         if rss <= self.memory_bytes or now - self._changed_s < OVER_S:
             return None
         why = f"{rss >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
@@ -149,14 +149,14 @@ class Budget:
             for name, cost in costs.items()
             if name not in ESSENTIAL and name not in resting
         }
-        dearest = max(moved, key=lambda name: moved[name], default=None)
-        if dearest is None or moved[dearest] <= 0:
+        costliest = max(moved, key=lambda name: moved[name], default=None)
+        if costliest is None or moved[costliest] <= 0:
             return None
-        action = "rest" if ("slow", dearest) in self._given_up else "slow"
-        self._given_up = [each for each in self._given_up if each[1] != dearest]
-        self._given_up.append((action, dearest))
+        action = "rest" if ("slow", costliest) in self._given_up else "slow"
+        self._given_up = [each for each in self._given_up if each[1] != costliest]
+        self._given_up.append((action, costliest))
         self._changed_s = now
-        return Verdict(action, dearest, why)
+        return Verdict(action, costliest, why)
 
 
 def slower(period_s: float) -> float:

@@ -1,7 +1,7 @@
 """Companions: what runs beside the sampling loop, as the recorder sees it.
 
 Companions must not raise. `Guarded` catches one that does (a disk that turned read-only under
-perf's files, a trace instance that somebody removed): the failure is recorded the first time and at
+perf's files, a trace instance that was removed): the failure is recorded the first time and at
 each doubling, and the companion is called again at the next beat.
 """
 
@@ -101,13 +101,13 @@ class Guarded:
 
     def status(self) -> dict[str, Any]:
         nothing: dict[str, Any] = {}
-        told = self._ask(self.within.status, nothing)
-        return {**told, "failures": self.failures} if self.failures else told
+        status = self._ask(self.within.status, nothing)
+        return {**status, "failures": self.failures} if self.failures else status
 
     def _ask(self, function: Callable[[], T], otherwise: T) -> T:
         try:
             return function()
-        except Exception as error:  # noqa: BLE001 - the guard: counted and told
+        except Exception as error:  # noqa: BLE001 - the guard: counted and recorded
             self.failures += 1
             self._last = printable(f"{type(error).__name__}: {error}".split("\n")[0])
             return otherwise

@@ -1,7 +1,7 @@
 """What lives beside the sampling loop: rolling stacks and their decoder, the event ring, shipping.
 
-Each is made after the recording's lock is held, asked once a second, and closed before the last
-flush. One that cannot be had is told and missed; the recorder goes on without it.
+Each is created once the recording's lock is held, called once a second, and closed before the last
+flush. If one is unavailable the recorder notes that and continues without it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sexton.record.stacks import RollingStacks, Rotation, snapshot_kallsyms
 from sexton.sources.tracefs.ring import EventRing
 from sexton.store.pins import Pin
 
-#: How often the ring tells of itself. It is looked after every second, since a flood of packets
-#: pays for it at once; on big machines less often, because looking is a file per core.
+#: How often the ring's state is recorded. It is checked every second, since a packet flood makes
+#: it expensive at once; on big machines less often, because a check reads a file per core.
 _TELL_S = 10.0
 _CORES_A_SECOND = 16
 _POLL_S = 5.0
@@ -38,7 +38,7 @@ Made = Callable[[Place], Companion]
 
 
 def chosen(*, stacks: bool, ring: bool, ship: str | None) -> list[Made]:
-    """The companions a person asked for."""
+    """The companions that the options enable."""
     made: list[Made] = []
     if stacks:
         made += [Stacks, Decoding]
@@ -82,7 +82,7 @@ class Stacks:
         self._pinned = [*others[-_MOST_PINNED:], pin]
 
     def _spared(self) -> set[str]:
-        """Files of pinned minutes: its own bound leaves them to retention's, which knows pins."""
+        """Files of pinned minutes: retention decides about them, which knows pins."""
         return {
             os.path.basename(each.path)
             for each in self._stacks.closed()
@@ -131,23 +131,23 @@ class Ring:
         self._notes: list[str] = []
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
-        told: list[Row] = [RecorderNote("detail", words) for words in self._notes]
+        rows: list[Row] = [RecorderNote("detail", words) for words in self._notes]
         self._notes = []
         if self._dumping is not None and (end := self._dumping.poll()) is not None:
             self._dumping = None
             words = (
                 end.reason or f"event ring captured in {end.seconds:.1f} s: {Path(end.path).name}"
             )
-            told.append(RecorderNote("detail", words))
+            rows.append(RecorderNote("detail", words))
         if now_s - self._tended_s >= self._tend_s:
             self._tended_s = now_s
             before, self._state = self._state.mode, self._ring.tend()
             if self._state.mode != before or now_s - self._told_s >= _TELL_S:
                 self._told_s = now_s
-                told.append(self._state)
+                rows.append(self._state)
         elif alarm and self._state.mode == "paused" and not self._paused:
             self._resume("an alarm is on")
-        return told
+        return rows
 
     def alarmed(self, pin: Pin) -> None:
         now = time.monotonic()
@@ -159,10 +159,10 @@ class Ring:
             return
         self._dumps += 1
         out = self._place.directory / "rings" / f"{pin.id}.parquet"
-        self._dumping = Dumping(self._ring, str(out))  # where it cannot, the recorder tells
+        self._dumping = Dumping(self._ring, str(out))  # a failure is recorded by `Guarded`
 
     def cost(self) -> tuple[float, int]:
-        return 0.0, 0  # what it costs is the kernel's, estimated and bounded by the ring itself
+        return 0.0, 0  # its cost is in the kernel, estimated and bounded by the ring itself
 
     def rest(self) -> None:
         self._paused = True

@@ -41,7 +41,7 @@ _LATER = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _LARGE = -3, -1, 128 << 10
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """One file: its name, its boot ("" where that is not this one), about when it was written
     (monotonic seconds), and whether to wait for a segment that is still open."""
 
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    directory, asked = Path(arguments[0]), json.loads(arguments[1])
+    directory, requests = Path(arguments[0]), json.loads(arguments[1])
     _bound()
     lock = os.open(directory / "stacks", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -62,8 +62,8 @@ def main(arguments: list[str]) -> int:
         print("another one decodes here", file=sys.stderr)
         return 1
     decoder = Decoder(directory, *map(int, arguments[2:]))
-    for each in asked:
-        _say(decoder.told(Asked(*each)))
+    for each in requests:
+        _say(decoder.answer(Request(*each)))
     return 0
 
 
@@ -104,45 +104,45 @@ class Decoder:
         self._cache_bytes = cache_bytes
         self._symbols: dict[str, Symbols] = {}
 
-    def told(self, asked: Asked) -> str:
+    def answer(self, request: Request) -> str:
         """Decode one file, and say how that went."""
         try:
-            words = self.decode(asked)
+            words = self.decode(request)
         except FileNotFoundError as error:
-            if error.filename is None or os.path.basename(str(error.filename)) != asked.name:
-                words = f"failed {asked.name} {_words(error)}"
+            if error.filename is None or os.path.basename(str(error.filename)) != request.name:
+                words = f"failed {request.name} {_words(error)}"
             else:
-                words = f"gone {asked.name}"  # retention was quicker
+                words = f"gone {request.name}"  # retention was quicker
         except MemoryError:
-            words = f"failed {asked.name} takes more than {MEMORY_BYTES >> 20} MB of memory"
+            words = f"failed {request.name} takes more than {MEMORY_BYTES >> 20} MB of memory"
         except (SextonError, OSError) as error:
             later = getattr(error, "errno", None) in _LATER
-            words = f"{'waits' if later else 'failed'} {asked.name} {_words(error)}"
+            words = f"{'waits' if later else 'failed'} {request.name} {_words(error)}"
         gc.collect()
         return words
 
-    def decode(self, asked: Asked) -> str:
-        from sexton.store.homes import Origin, boot_at, home_of, sealed_from
+    def decode(self, request: Request) -> str:
+        from sexton.store.annex import Origin, boot_at, home_of, sealed_from
 
-        path = self.directory / "stacks" / asked.name
+        path = self.directory / "stacks" / request.name
         status = path.lstat()
-        origin = Origin(asked.name, status.st_size, status.st_mtime_ns)
+        origin = Origin(request.name, status.st_size, status.st_mtime_ns)
         if sealed_from(self.directory, origin) is not None:  # one of us was killed right then
             path.unlink()
-            return f"done {asked.name} 0 0"
-        boot_id = asked.boot_id or boot_at(self.directory, status.st_mtime)
-        home = home_of(self.directory, boot_id, (asked.start_s, asked.end_s))
-        if (home.waits or home.path is None) and asked.patient:
-            return f"waits {asked.name}"
+            return f"done {request.name} 0 0"
+        boot_id = request.boot_id or boot_at(self.directory, status.st_mtime)
+        home = home_of(self.directory, boot_id, (request.start_s, request.end_s))
+        if (home.waits or home.path is None) and request.patient:
+            return f"waits {request.name}"
         if home.path is None:
-            return f"failed {asked.name} no segment of its boot is left to seal it into"
+            return f"failed {request.name} no segment of its boot is left to seal it into"
         profile = self._profile(path, boot_id)
         if not len(profile):
             path.unlink()
-            return f"done {asked.name} 0 0"
+            return f"done {request.name} 0 0"
         size = self._seal(profile, boot_id, origin)
         path.unlink()
-        return f"done {asked.name} {len(profile)} {size}"
+        return f"done {request.name} {len(profile)} {size}"
 
     def _profile(self, path: Path, boot_id: str) -> Profile:
         from sexton.profile.decode import decode
@@ -177,8 +177,7 @@ class Decoder:
         pa.set_cpu_count(1)
         pa.set_io_thread_count(1)
         from sexton.profile.recorded import annex_facts, annex_tables
-        from sexton.store.annex import write_annex
-        from sexton.store.homes import free_name, home_of
+        from sexton.store.annex import free_name, home_of, write_annex
 
         if profile.facts.clock.kind not in ("monotonic", "none"):
             raise StoreError(f"its clock is {profile.facts.clock.kind}, not the monotonic one")

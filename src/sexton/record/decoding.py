@@ -1,4 +1,4 @@
-"""perf's closed files, decoded one after the other by a child of the lowest priority.
+"""Decodes the files that perf has closed, in a child process of the lowest priority.
 
 A file that perf has closed waits until the segment of its minutes is sealed. Then
 ``python -m sexton.record.decode_child`` reads it, names its functions, seals heat and stacks into
@@ -7,8 +7,8 @@ that segment (`sexton.store.annex`) and deletes the file. Files that wait togeth
 - One child at a time, nice 19, with a deadline, a bound on its memory (its own, and ours should
   that fail) and on its CPU time; it dies with us. What it was making then is removed by the next
   recorder, which finds the file still there.
-- A file that cannot be decoded stays as it is, is told once, and does not hold up the others. It
-  is tried again by the next recorder.
+- A file that cannot be decoded is kept, reported once, and does not delay the others. The next
+  recorder tries it again.
 - When more wait than one child takes, the newest go first. Their number is in the status; what
   bounds them on disk is what bounds perf's files.
 - What a child costs is counted over the minutes whose samples it decodes, since the budget looks
@@ -36,9 +36,9 @@ from sexton.model.row import Row
 from sexton.model.text import count, printable
 from sexton.record.budget import counted_elsewhere
 from sexton.record.companion import Place
-from sexton.record.decode_child import MEMORY_BYTES, Asked
+from sexton.record.decode_child import MEMORY_BYTES, Request
 from sexton.record.stacks import Closed, Rotation, closed_in
-from sexton.store.homes import annex_name, home_of
+from sexton.store.annex import annex_name, home_of
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin
 
@@ -55,13 +55,13 @@ _LOOK_S = 5.0
 _DEADLINE_S = 600.0
 #: Ours, where the child's own bound did not hold.
 _MOST_BYTES = MEMORY_BYTES + (64 << 20)
-#: Until the next child, where the last one came to grief, and where a segment was open after all.
+#: Until the next child after a failure, and where a segment turned out to be open.
 _LATER_S, _WAIT_S = 300.0, 60.0
 #: What one child is given, within its deadline.
 _MOST_FILES, _MOST_RAW = 12, 384 << 20
-#: A file whose child died over it or was ended so often is not tried again.
+#: After so many failed children a file is not tried again.
 _MOST_TRIES = 3
-#: More than so many files waiting is told.
+#: Past so many waiting files a note is recorded.
 _BEHIND = 20
 
 
@@ -188,8 +188,8 @@ class Decoding:
     def status(self) -> dict[str, Any]:
         busy_s = 0.0 if self._batch is None else time.monotonic() - self._batch.began_s
         cpu_s = self._spent_s + sum(cpu_s for _, _, cpu_s in self._owed)
-        told = {"busy_s": round(busy_s, 1), "cpu_s": round(cpu_s, 2), "resting": self._resting}
-        return {**asdict(self.counts), **told}
+        more = {"busy_s": round(busy_s, 1), "cpu_s": round(cpu_s, 2), "resting": self._resting}
+        return {**asdict(self.counts), **more}
 
     # Which files, and when.
 
@@ -221,12 +221,12 @@ class Decoding:
         return chosen
 
     def _has_home(self, now_s: float, each: Closed) -> bool:
-        """Is its segment sealed? Asked here, since a child that finds it open was dear."""
-        asked = self._asked(now_s, each)
-        if not asked.patient or not asked.boot_id:
+        """Whether its segment is sealed: checked here, since starting a child is expensive."""
+        request = self._request(now_s, each)
+        if not request.patient or not request.boot_id:
             return True
-        span = (asked.start_s, asked.end_s)
-        home = home_of(self._place.directory, asked.boot_id, span)
+        span = (request.start_s, request.end_s)
+        home = home_of(self._place.directory, request.boot_id, span)
         return home.path is not None and not home.waits
 
     def _last(self, now_s: float) -> list[Closed]:
@@ -241,23 +241,23 @@ class Decoding:
     def _begin(self, now_s: float, files: list[Closed]) -> None:
         if not files:
             return
-        asked = [self._asked(now_s, each) for each in files]
+        requests = [self._request(now_s, each) for each in files]
         cache = str(max(self._place.most_bytes // _CACHE_SHARE, _LEAST_CACHE))
         command = [sys.executable, "-I", "-m", _CHILD, str(self._place.directory)]
         try:
-            child = start([*command, json.dumps(asked), cache], _CHILD_OPTIONS)
+            child = start([*command, json.dumps(requests), cache], _CHILD_OPTIONS)
         except SourceError as error:
             self.counts.last_error = printable(str(error))
             self._not_before_s = now_s + 60.0
             return
         self._batch = _Batch(child, {os.path.basename(each.path): each for each in files}, now_s)
 
-    def _asked(self, now_s: float, each: Closed) -> Asked:
+    def _request(self, now_s: float, each: Closed) -> Request:
         name = os.path.basename(each.path)
         patient = now_s - self._known[name].since_s < self._pace.patience_s
         boot_id = "" if each.mono_end_s is None else self._place.boot_id
         end_s = each.mono_end_s or 0.0
-        return Asked(name, boot_id, end_s - self._segment_s, end_s, patient)
+        return Request(name, boot_id, end_s - self._segment_s, end_s, patient)
 
     def _tend(self, now_s: float) -> None:
         batch = self._batch
@@ -282,33 +282,33 @@ class Decoding:
             batch.rss_bytes = int(found[1]) << 10 if found is not None else 0
 
     def _end(self, now_s: float, said: str, why: str) -> None:
-        """Take in what it told of each file; one it died over counts against that file."""
+        """Take in its report on each file; if it died, that counts against the file it was at."""
         batch = self._batch
         assert batch is not None
         batch.child.stop(patience_s=0.5)
         self._batch = None
         self._pay(now_s, batch)
-        told: dict[str, str] = {}
+        reported: dict[str, str] = {}
         disk = False
         for line in said.splitlines():
             word, _, rest = line.partition(" ")
             name, _, detail = rest.partition(" ")
             if word in _WORDS and name in batch.files:
-                told[name] = word
+                reported[name] = word
                 disk = disk or (word == "waits" and bool(detail))
                 self._told(word, batch.files[name], detail)
-        untold = [name for name in batch.files if name not in told]
-        for name in untold:
+        unreported = [name for name in batch.files if name not in reported]
+        for name in unreported:
             shutil.rmtree(f"{self._folder}/{ASIDE}{annex_name(name)}", ignore_errors=True)
-        if why and untold:
+        if why and unreported:
             last = said.strip().rpartition("\n")[2]
             if last and last.partition(" ")[0] not in _WORDS:
                 why = f"{why}: {printable(last)[:200]}"
-            self._blame(untold[0], batch.files[untold[0]], why)
+            self._blame(unreported[0], batch.files[unreported[0]], why)
         self._look(now_s)
         if why or disk:  # a child that dies, a disk that is full: not every minute
             self._not_before_s = now_s + _LATER_S
-        elif "waits" in told.values():
+        elif "waits" in reported.values():
             self._not_before_s = now_s + _WAIT_S
 
     def _told(self, word: str, each: Closed, detail: str) -> None:

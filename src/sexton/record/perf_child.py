@@ -91,7 +91,7 @@ def clear_trials(folder: str) -> None:
 
 
 def last_words(said: str) -> str:
-    """The line of perf's errors that tells most: one with an error in it, else the last.
+    """The most useful line of perf's output: one with an error in it, else the last.
 
     >>> last_words("[ perf record: Dump /x/perf.data.20261115 ]\\nfailed to write: No space\\nx\\n")
     'failed to write: No space'

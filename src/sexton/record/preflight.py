@@ -1,16 +1,20 @@
-"""What a recorder would do on this node, told before it does any of it.
+"""What the recorder would do on this node, before it does any of it.
 
 Every file is read as the recorder would read it, under the same guard and bounds, twice: the first
 reading opens, the second costs what all that follow will. What would change the node is only
 looked at from outside: no trace instance is made, no BPF program loaded, no perf started, no
 directory made, no lock taken for longer than it takes to see that it is free.
 
-How much a recording will take on disk, before there is one: an estimate, and called so.
+Disk use is an estimate. A sealed segment holds one Parquet file per table: about `FILE_BYTES` with
+hardly any rows, and `ROW_BYTES` more for each row. Both were measured on sealed segments of 96
+cores with random increments (`python -m lab.synthetic`) and of a small idle node. Events are not
+included.
 
-Of each table a sealed segment holds a Parquet file: about `FILE_BYTES` of it are there with one row
-or with none to speak of, and each row adds what `ROW_BYTES` says. Both were measured on sealed
-segments: 96 cores with random increments (`python -m lab.synthetic`) and a small idle node. Events
-come when they come and are not in it.
+Capabilities: CAP_SYSLOG, CAP_BPF, CAP_PERFMON, CAP_DAC_OVERRIDE, CAP_SYS_PTRACE and tracefs's
+CAP_SYS_ADMIN were found by removing the capability and by granting it alone (setpriv(1), Linux
+6.18, root and another user). That BPF statistics need CAP_SYS_ADMIN is from the kernel's
+documentation. CAP_NET_ADMIN turned out to be useless (anybody can read ethtool's counters), and so
+did CAP_DAC_OVERRIDE and CAP_SYS_PTRACE for root (group root sees past ``hidepid``).
 
 >>> round(segment_bytes({"core_times": 11_520}) / 1000)
 95
@@ -36,7 +40,6 @@ from sexton.model.window import SourceState
 from sexton.record import budget
 from sexton.record.destination import shown
 from sexton.record.perf_child import AS_ROOT, INSTALL
-from sexton.record.rights import Parts, Right, effective, has, rights
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, TABLES_S, recorded_sources
 from sexton.record.stacks import NICE, Rotation
@@ -48,15 +51,17 @@ from sexton.store.layout import DIRECTORIES, is_locked
 from sexton.store.retention import PINNED_SHARE, Limits
 from sexton.store.writer import SEGMENT_S
 
-#: Resident after some minutes, measured; the budget sheds above its own limit.
-EXPECTED_RSS = 120 << 20
+#: Resident after some minutes beside 1,000 processes and 1,000 cgroups, measured: 48 MB on two
+#: cores without probe and ring; the rest is room for those and more cores, not measured. Sealing in
+#: a child takes up to 150 MB for a few seconds every ten minutes, half of it mapped libraries.
+EXPECTED_RSS = 60 << 20
 #: CPU of flushing (9 to 12 µs) and sealing (5 to 6 µs) a row, measured on Linux 6.18 at 280 rows a
 #: second. What each table costs whatever its rows is in it, so big nodes are overestimated.
 WRITE_S = 15e-6
 _PERF_PAGES = 128 + 1
 _CGROUP_EVENTS = ("cgroup:cgroup_mkdir", "cgroup:cgroup_rmdir", "cgroup:cgroup_release")
 _PROBED = ("irq:softirq_raise", "irq:softirq_entry")
-#: Sources that change the node when they are opened: told of as events, and never opened here.
+#: Sources that change the node when opened: listed as kernel events, never opened here.
 _NOT_OPENED = ("bpf.", "tracefs.")
 _KERNELS_OWN = (("proc",), ("sys",))
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -65,14 +70,157 @@ NOT_READ = (
     "contents of packets",
     "contents of files but /proc, /sys, kmsg, os-release, cloud-init, journal",
 )
-#: Where that is not the whole truth.
+#: The exceptions.
 _BUT = "PID 1's, for container="
 _BUT_PERF = "and perf's own"
 _BUT_NAMES = "but symbols of what ran"
 
 
+#: Their numbers in linux/capability.h.
+BITS = {
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYSLOG": 34,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+
+
+class Right(NamedTuple):
+    """A capability: its purpose, whether it is needed on this node, and whether we have it.
+
+    `held` is `None` if that cannot be read. `without` is what is lost without it.
+    """
+
+    name: str
+    reason: str
+    needed: bool
+    held: bool | None
+    without: str
+
+
+class Parts(NamedTuple):
+    """Optional parts of the recorder that are enabled."""
+
+    probe: bool = True
+    trace: bool = True
+    ring: bool = True
+    stacks: bool = False
+
+
+def effective(host: Host) -> int | None:
+    """This process's effective capabilities, as bits."""
+    try:
+        status = text(host.files, "/proc/self/status") if host.live else ""
+    except SourceError:
+        return None
+    found = [line for line in status.split("\n") if line.startswith("CapEff:")]
+    return int(found[0].split()[1], 16) if found else None
+
+
+def has(capabilities: int | None, *names: str) -> bool | None:
+    """All of these, or CAP_SYS_ADMIN, which was all there was before Linux 5.8.
+
+    >>> has(1 << 39 | 1 << 38, "CAP_BPF", "CAP_PERFMON"), has(1 << 39, "CAP_BPF", "CAP_PERFMON")
+    (True, False)
+    >>> has(1 << 21, "CAP_BPF", "CAP_PERFMON"), has(None, "CAP_BPF")
+    (True, None)
+    """
+    if capabilities is None:
+        return None
+    if capabilities >> BITS["CAP_SYS_ADMIN"] & 1:
+        return True
+    return all(capabilities >> BITS[name] & 1 for name in names)
+
+
+def rights(host: Host, parts: Parts) -> tuple[Right, ...]:
+    """Every capability the recorder may need."""
+    held = effective(host)
+
+    def one(name: str) -> bool | None:
+        return None if held is None else bool(held >> BITS[name] & 1)
+
+    restricted = _number(host, "/proc/sys/kernel/dmesg_restrict") != 0
+    paranoid = _number(host, "/proc/sys/kernel/perf_event_paranoid")
+    traces = parts.trace or parts.ring
+    perf = parts.stacks and (paranoid is None or paranoid >= 0)
+    return (
+        Right(
+            "CAP_SYSLOG",
+            "/dev/kmsg if kernel.dmesg_restrict=1; symbols for stacks",
+            restricted or parts.stacks,
+            one("CAP_SYSLOG"),
+            "kernel messages from the journal or a file, if at all",
+        ),
+        Right(
+            "CAP_BPF",
+            "the softirq probe (before Linux 5.8: CAP_SYS_ADMIN)",
+            parts.probe,
+            has(held, "CAP_BPF"),
+            "no wait times; softirq and softnet counters remain",
+        ),
+        Right(
+            "CAP_PERFMON",
+            "the probe's tracepoints; perf, for stacks",
+            parts.probe or perf,
+            has(held, "CAP_PERFMON"),
+            "no wait times; no stacks if perf_event_paranoid ≥ 0",
+        ),
+        Right(
+            "CAP_SYS_ADMIN",
+            "tracefs if not mounted; the probe's cost, else estimated",
+            traces and not _tracefs_is_mounted(host),
+            one("CAP_SYS_ADMIN"),
+            "no cgroup events, no ring until tracefs is mounted",
+        ),
+        Right(
+            "CAP_DAC_OVERRIDE",
+            "for other users than root: trace instances, debugfs",
+            traces and os.geteuid() != 0,
+            True if os.geteuid() == 0 else one("CAP_DAC_OVERRIDE"),
+            "no cgroup events and no ring",
+        ),
+        Right(
+            "CAP_SYS_PTRACE",
+            "/proc mounted with hidepid, if not in group root",
+            _hides(host) and os.getegid() != 0 and 0 not in os.getgroups(),
+            one("CAP_SYS_PTRACE"),
+            "the process table has our own processes only",
+        ),
+    )
+
+
+def _number(host: Host, path: str) -> int | None:
+    try:
+        return int(text(host.files, path))
+    except (SourceError, ValueError):
+        return None
+
+
+def _tracefs_is_mounted(host: Host) -> bool:
+    try:
+        find_tracefs(host)
+    except SourceError:
+        return False
+    return True
+
+
+def _hides(host: Host) -> bool:
+    """Whether /proc hides processes of other users."""
+    try:
+        lines = text(host.files, f"{host.self_dir}/mountinfo").split("\n")
+    except SourceError:
+        return False
+    options = [
+        line.rpartition(" ")[2] for line in lines if " /proc " in line and " - proc " in line
+    ]
+    hidden = [each for last in options[-1:] for each in last.split(",") if "hidepid=" in each]
+    return any(each not in ("hidepid=0", "hidepid=off") for each in hidden)
+
+
 class Wanted(NamedTuple):
-    """What a person asked of the recorder."""
+    """Options of the recorder."""
 
     directory: Path
     limits: Limits
@@ -147,7 +295,7 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """All of it. `problem` is why the recorder could not start, and empty where it could."""
+    """All of it. `problem` is why the recorder cannot start, empty if it can."""
 
     directory: str
     problem: str
@@ -211,7 +359,7 @@ def preflight(host: Host, wanted: Wanted) -> Preflight:
 
 
 def why_not(host: Host, directory: Path) -> str:
-    """Why a recorder could not start here, in a line; empty where it could."""
+    """Why the recorder cannot start here, in one line; empty if it can."""
     if not host.live:
         return "a recorder records the node it runs on: leave --root away"
     place = _nearest(directory)
@@ -238,10 +386,10 @@ def _refusal(path: Path) -> str:
 
 def _holder(directory: Path) -> str:
     try:
-        told = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
+        holder = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
     except OSError:
-        told = ""
-    return f"process {told}" if told.isdecimal() else "another process"
+        holder = ""
+    return f"process {holder}" if holder.isdecimal() else "another process"
 
 
 def _nearest(directory: Path) -> Path:
@@ -306,7 +454,7 @@ def _kernel(host: Host, parts: Parts, cores: int) -> tuple[KernelUse, ...]:
     used = []
     tracing = _tracing(host) if parts.trace or parts.ring else ("", "")
     if parts.trace:
-        how = f"private trace instance, {BUFFER_KB} kB a core, memory's hierarchy only"
+        how = f"private trace instance, {BUFFER_KB} kB a core, memory hierarchy only"
         size = BUFFER_KB * 1024 * cores
         used.append(KernelUse("cgroup events", _CGROUP_EVENTS, size, how, *tracing))
     if parts.ring:
@@ -363,12 +511,12 @@ def _programs(host: Host, parts: Parts) -> tuple[Program, ...]:
     missing = shutil.which("journalctl", path=_PATH) is None
     problem = "not installed: restarts before the recording stay unknown" if missing else ""
     found = [Program("journalctl", "what units and sessions did, once an hour", problem, "")]
-    own = ["costly files"]
+    own = [f"seals segments every {SEGMENT_S / 60:.0f} min", "reads slow files"]
     if parts.ring:
-        own.append("the ring at an alarm")
+        own.append("captures the ring at an alarm")
     if parts.stacks:
-        own.append("perf's files and names")
-    found.append(Program("this interpreter", f"reads {'; '.join(own)}", "", ""))
+        own.append("decodes stacks")
+    found.append(Program("python", "; ".join(own), "", ""))
     if parts.stacks:
         found.append(
             Program("perf", f"record, without end, nice {NICE}, dies with us", *_perf(host))

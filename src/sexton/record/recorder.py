@@ -1,8 +1,8 @@
-"""The daemon around the sampling loop: what it reads goes to disk, and alarms are raised.
+"""The daemon around the sampling loop: writes readings to disk and raises alarms.
 
 One thread samples and decides, one writes (`sexton.store.writer`), one waits for slow sources
 (`sexton.record.sampler`). Nothing here blocks on the node: not on a disk, not on D-Bus, not on a
-program. Companions (stacks, ring, shipping) live beside the loop and are asked once a second.
+program. Companions (stacks, ring, shipping) run beside the loop and are called once a second.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
 from sexton.record.companion import Companion, Guarded, Place
-from sexton.record.pinning import Pinning
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
 from sexton.record.sealing import ChildSealer
 from sexton.record.side_files import Note, SideFileWriter
-from sexton.record.triggers import Raised, Triggers
+from sexton.record.triggers import Pinning, Raised, Triggers
 from sexton.sources.registry import Source
 from sexton.store.layout import Lock, prepare
 from sexton.store.retention import Limits
@@ -43,7 +42,7 @@ from sexton.store.writer import SEGMENT_S, Writer
 
 FLUSH_S = 5.0
 JUDGE_S = 10.0
-#: For how long an alarm looks closer.
+#: How long tables are read every second after an alarm.
 CLOSER_S = 60.0
 _CLOCK_JUMP_S = 1.0
 _ROWS_A_MINUTE = 50_000
@@ -57,7 +56,7 @@ _PAUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person asked for."""
+    """Options of ``sexton record``."""
 
     directory: Path
     limits: Limits
@@ -72,7 +71,7 @@ class Options:
 
 @dataclass(slots=True)
 class _Clock:
-    """When what is due next (monotonic seconds)."""
+    """Times of the next actions (monotonic seconds)."""
 
     beat: float
     flush: float
@@ -94,7 +93,7 @@ class Recorder:
         self.host = host
         host.lasting = True
         self.stopping = threading.Event()
-        #: Companions that were asked for and cannot be had here, in words.
+        #: Why requested companions are unavailable.
         self.refused: list[str] = []
         prepare(options.directory)
         self._lock: Lock | None = Lock(options.directory)
@@ -133,7 +132,7 @@ class Recorder:
         self.close()
 
     def close(self) -> None:
-        """Stop everything, seal what was read, and let the directory go."""
+        """Stop everything, seal what was read, and release the lock."""
         for each in self._companions:
             if not each.outlasts:
                 each.close()
@@ -151,14 +150,14 @@ class Recorder:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be written now; empty when all is well."""
+        """Why nothing can be written now; empty if it can."""
         return self._writer.written.problem
 
     def run(self, tick: Callable[[dict[str, Any]], None] | None = None) -> None:
-        """Until `stopping` is set, or for as long as asked; `tick` is told the status at times."""
+        """Run until `stopping` is set or the time is over; `tick` gets the status at a flush."""
         gc.collect()
-        gc.freeze()  # what was imported stays: it need not be walked again and again
-        gc.set_threshold(_ROWS_A_MINUTE)  # rows make no cycles; a look now and then is enough
+        gc.freeze()  # imported modules stay: no need to scan them again
+        gc.set_threshold(_ROWS_A_MINUTE)  # rows make no cycles; an occasional collection is enough
         now = time.monotonic()
         end_s = float("inf") if self.options.seconds is None else now + self.options.seconds
         clock = _Clock(now + EVERY_S, now + self.options.flush_s, now + JUDGE_S)
@@ -170,9 +169,9 @@ class Recorder:
             if now >= clock.flush:
                 clock.flush = now + self.options.flush_s
                 self._writer.flush(self._sampler.states())
-                told = self._status("recording")
+                status = self._status("recording")
                 if tick is not None:
-                    tick(told)
+                    tick(status)
             if now >= clock.judge:
                 clock.judge = now + JUDGE_S
                 self._judge()
@@ -187,7 +186,7 @@ class Recorder:
             try:
                 self._companions.append(Guarded(make(place)))
             except (SourceError, OSError) as error:
-                # A source speaks of the command that most people meet it in.
+                # Sources name `diagnose` in their advice.
                 grant = (getattr(error, "grant", "") or "").replace("diagnose", "record")
                 grant = f"; {grant}" if grant else ""
                 self.refused.append(printable(f"{error}{grant}"))
@@ -204,7 +203,7 @@ class Recorder:
         }
 
     def _keep(self, kind: type[Row], batch: Batch[Any]) -> None:
-        """Every reading passes here, on its way from the sampler to the disk."""
+        """Called with every reading of the sampler."""
         if kind is NicQueue:
             self._nic_irqs = frozenset(str(row.irq) for row in batch.rows)
         elif kind is Interrupt and self._nic_irqs:
@@ -226,7 +225,7 @@ class Recorder:
         self._side_files.look()
         for words in self._side_files.problems():
             self._note("disk", words)
-        for pin in self._side_files.pinned():  # whoever ships it looks for its file
+        for pin in self._side_files.pinned():  # shipping looks for its file
             for each in self._companions:
                 each.alarmed(pin)
         self._pass_on()
@@ -244,12 +243,12 @@ class Recorder:
             self._alarm(Raised("mark", mark, mark, now))
 
     def _pass_on(self) -> None:
-        """What the writer has to say goes into the recording like everything else."""
+        """Record the notes of the writer."""
         while self._writer.written.notes:
             self._note(*self._writer.written.notes.popleft())
 
     def _look_closer(self, now: float) -> None:
-        """While an alarm is on, tables every second; afterwards as planned."""
+        """While an alarm is on, read tables every second; afterwards on schedule."""
         wanted = EVERY_S if now < self._alarm_until else None
         given_up = {name for _, name in self._budget.given_up}
         for each in self._sources:
@@ -289,13 +288,14 @@ class Recorder:
                 held_bytes=self._writer.held_bytes,
             )
         )
-        dear = self._sampler.costs()
-        dear.update((name, cpu) for name, (cpu, _) in costs.items())
-        if _PROBE in dear:  # what it costs is the kernel's time
-            dear[_PROBE] += self._kernel_s
+        cpu_by_source = self._sampler.costs()
+        cpu_by_source.update((name, cpu) for name, (cpu, _) in costs.items())
+        if _PROBE in cpu_by_source:  # what it costs is the kernel's time
+            cpu_by_source[_PROBE] += self._kernel_s
         now = time.monotonic()
         closely = now - self._alarm_until < budgets.OVER_S and self._alarms > 0
-        verdict = self._budget.judge(now, spent, dear, budgets.CLOSER_TIMES if closely else 1.0)
+        times = budgets.CLOSER_TIMES if closely else 1.0
+        verdict = self._budget.judge(now, spent, cpu_by_source, times)
         if verdict is None:
             heavy = {name: rss for name, (_, rss) in costs.items()}
             verdict = self._budget.judge_memory(now, spent.rss_bytes, heavy)
@@ -310,12 +310,12 @@ class Recorder:
         about = f"{verdict.source} {words[verdict.action]}"
         if verdict.action == "rest":
             about = _PAUSED.get(verdict.source, about)
-        told = f"{about}: {verdict.why}"
+        said = f"{about}: {verdict.why}"
         kinds = {"restore": "restored", "tell": "detail"}
-        self._note(kinds.get(verdict.action, "shed"), told)
-        self._apply(verdict, told)
+        self._note(kinds.get(verdict.action, "shed"), said)
+        self._apply(verdict, said)
 
-    def _apply(self, verdict: budgets.Verdict, told: str) -> None:
+    def _apply(self, verdict: budgets.Verdict, words: str) -> None:
         for companion in self._companions:
             if companion.name == verdict.source:
                 companion.wake() if verdict.action == "restore" else companion.rest()
@@ -326,7 +326,7 @@ class Recorder:
         if verdict.action == "slow":
             self._sampler.pace(verdict.source, budgets.slower(period))
         elif verdict.action == "rest":
-            self._sampler.rest(verdict.source, told)
+            self._sampler.rest(verdict.source, words)
         else:
             self._sampler.wake(verdict.source)
             self._sampler.pace(verdict.source, period)
@@ -344,7 +344,7 @@ class Recorder:
         states: dict[str, list[str]] = {}
         for each in self._sampler.states():
             states.setdefault(each.state, []).append(each.id)
-        told = {
+        status = {
             "schema": "sexton.recorder/1",
             "state": state,
             "pid": os.getpid(),
@@ -365,5 +365,5 @@ class Recorder:
             "companions": {each.name: each.status() for each in self._companions},
             "notes": [note._asdict() for note in self._recent[-20:]],
         }
-        self._side_files.show(told)
-        return told
+        self._side_files.show(status)
+        return status

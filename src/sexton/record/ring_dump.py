@@ -1,12 +1,12 @@
-"""The event ring, written to a file by a child, so that the recorder never waits for it.
+"""The event ring, written to a file by a child process so that the recorder does not wait.
 
 ``python -m sexton.record.ring_dump INSTANCE OUT SINCE_NS`` reads a held instance core by core,
 merges them by time and writes Parquet (zstd) with a `TraceEvent`'s columns: aside, synced, renamed,
 0600. It holds some thousand events in memory at a time, whatever the size of the ring.
 
-The instance is usually reached through a mount that hangs nowhere, by a descriptor of the recorder:
-``/proc/self/fd/7/instances/…``. The child inherits it under the same number, so the path holds for
-both. Names are kept as the store keeps them (`sexton.store.schema.escape`).
+The instance is usually reached through a detached mount, by a descriptor of the recorder:
+``/proc/self/fd/7/instances/…``. The child inherits it under the same number, so the path works in
+both. Names are stored as in the store (`sexton.store.escaped`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import SextonError
@@ -23,10 +24,11 @@ from sexton.host.runner import ChildOptions, Running, start
 from sexton.model.row import fields_of
 from sexton.model.trace import TraceEvent
 from sexton.sources.tracefs.ring import EventRing, events
+from sexton.store.layout import sync_directory
 
 _BATCH = 16_384
 _PATIENCE_S = 120.0
-#: As the recorder's, and not 19: on a busy node it would never end, and the ring stands still.
+#: As the recorder's, not 19: on a busy node that would take too long, and the ring is paused.
 _NICE = 10
 
 
@@ -39,7 +41,7 @@ class DumpEnd(NamedTuple):
 
 
 class Dumping:
-    """A dump under way; the ring stands still until it ends."""
+    """A dump in progress; the ring is paused until it ends."""
 
     def __init__(self, ring: EventRing, path: str, seconds: float = 10.0) -> None:
         """Hold the ring and begin; raises `SourceError` where no child can be started."""
@@ -123,16 +125,8 @@ def write_dump(instance: str, out: str, since_ns: int) -> int:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(aside)
         raise
-    _sync_folder(os.path.dirname(out) or ".")
+    sync_directory(Path(out).parent)
     return written
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,18 +1,19 @@
 """The one sampling loop: a schedule, and for each source a guard and a deadline.
 
 `diagnose`, `zombies --watch` and `top` run it in memory; the recorder puts its daemon around the
-same loop. A source that fails is written down with its reason and asked again at its next turn; a
-source that does not answer before its deadline is left behind with the thread that waits for it,
-and the others go on.
+same loop. If a source fails, the reason is recorded and it is read again at its next turn. If it
+misses its deadline, it is abandoned with the thread that waits for it, and the others continue.
 """
 
 from __future__ import annotations
 
 import os
+import queue
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sexton.errors import (
@@ -24,12 +25,10 @@ from sexton.errors import (
     SourceTimeout,
 )
 from sexton.host.host import ON_THE_NODE, ONLY_LIVE, Host
-from sexton.host.reader import Files
+from sexton.host.reader import DEFAULT_LIMIT, Files, FileStatus
 from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState, Window
-from sexton.record.moving import MovingFiles
-from sexton.record.worker import Answer, Worker
 from sexton.sources.registry import Reading, Source, enabled_sources
 
 _STATES: tuple[tuple[type[SourceError], str], ...] = (
@@ -39,7 +38,7 @@ _STATES: tuple[tuple[type[SourceError], str], ...] = (
     (SourceTimeout, "timeout"),
     (SourceSkipped, "skipped"),
 )
-#: How much later than asked a source may be read before the tick counts as late, in seconds.
+#: Sources due within so many seconds are read now.
 _SLACK_S = 0.02
 _NEVER_S = 1e18
 _MOST_EVENTS = 500
@@ -57,9 +56,73 @@ def default_sources(*options: str) -> tuple[Source, ...]:
     return enabled_sources(*options)
 
 
+@dataclass(slots=True)
+class Answer:
+    """The result of a call, and when it ended."""
+
+    rows: list[Row] = field(default_factory=list)
+    error: BaseException | None = None
+    moment: tuple[float, float] = (0.0, 0.0)
+    spent_s: float = 0.0
+    cpu_s: float = 0.0
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Worker:
+    """A thread that runs one call at a time, so that the caller can stop waiting for it."""
+
+    def __init__(self) -> None:
+        self._busy: tuple[Answer | None, float] = (None, 0.0)
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], Answer] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._loop, name="sexton-source", daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[], Iterable[Row]]) -> Answer:
+        answer = Answer()
+        self._calls.put((function, answer))
+        return answer
+
+    def busy_s(self, answer: Answer) -> float:
+        """How long this call has been running; 0 if another one is."""
+        busy_with, since_s = self._busy
+        return time.monotonic() - since_s if busy_with is answer else 0.0
+
+    def stop(self, patience_s: float = 0.0) -> None:
+        """End after the current call; wait at most `patience_s` for that."""
+        self._calls.put(None)
+        self._thread.join(patience_s)
+
+    def successor(self) -> Worker:
+        """A new worker with the calls that are still queued; the hanging call stays here."""
+        made = Worker()
+        while True:
+            try:
+                made._calls.put(self._calls.get_nowait())
+            except queue.Empty:
+                break
+        self._calls.put(None)
+        return made
+
+    def _loop(self) -> None:
+        while (item := self._calls.get()) is not None:
+            function, answer = item
+            self._busy = (answer, time.monotonic())
+            began, cpu_began = time.perf_counter(), time.thread_time()
+            try:
+                answer.rows.extend(function())
+            except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
+                answer.error = error
+            answer.spent_s = time.perf_counter() - began
+            answer.cpu_s = time.thread_time() - cpu_began
+            answer.moment = (time.monotonic(), time.time())
+            answer.done.set()
+
+
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """One source's place in the schedule."""
+    """One source in the schedule, with its results so far."""
 
     source: Source
     due_s: float
@@ -77,11 +140,30 @@ class _Seat:
 
 
 def _place(error: BaseException) -> str:
-    """Where a bug of ours struck, so that the report of it is worth something."""
+    """Function and line of an unexpected error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else f" ({trace.tb_frame.f_code.co_name}, line {trace.tb_lineno})"
+
+
+class MovingFiles:
+    """The snapshot being replayed: sources keep this object while the snapshot changes."""
+
+    def __init__(self, now: Files) -> None:
+        self.now = now
+
+    def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
+        return self.now.read(path, limit)
+
+    def names(self, path: str) -> list[str]:
+        return self.now.names(path)
+
+    def link(self, path: str) -> str:
+        return self.now.link(path)
+
+    def status(self, path: str) -> FileStatus:
+        return self.now.status(path)
 
 
 class Sampler:
@@ -90,14 +172,14 @@ class Sampler:
     def __init__(
         self, host: Host, sources: Sequence[Source] | None = None, keep: Keep | None = None
     ) -> None:
-        """`keep` is given every reading instead of the window in memory: a recorder's disk."""
+        """`keep` gets every reading instead of the window in memory: for the recorder."""
         self.host = host
         self._batches: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
         self._give = keep or (lambda kind, batch: self._batches[kind].append(batch))
         chosen = default_sources() if sources is None else sources
         self._seats = [_Seat(source, due_s=0.0) for source in chosen]
         self._worker = Worker()
-        #: In a recorder, a second thread for sources that may take long: nobody waits for them.
+        #: In a recorder, a second thread for slow sources, which are not waited for.
         self._aside = Worker() if keep is not None else None
 
     def __enter__(self) -> Sampler:
@@ -109,8 +191,8 @@ class Sampler:
     def close(self) -> None:
         """Close every source that answered; a stuck one is left to the exit of the process.
 
-        Interrupted, we may be here while a source is being opened: what it opens (a trace
-        instance, a child) must be waited for, or nobody would close it.
+        After an interrupt a source may still be opening something (a trace instance, a child): wait
+        for that, so that it is closed.
         """
         self._worker.stop(_PATIENCE_S)
         if self._aside is not None:
@@ -121,9 +203,9 @@ class Sampler:
                 seat.reading = None
 
     def run(self, seconds: float, tick: Callable[[float], None] | None = None) -> Window:
-        """Watch for so long; every source is read at the start, on its schedule, and at the end.
+        """Sample for `seconds`: read every source at the start, on its schedule, and at the end.
 
-        `tick` is told the seconds gone by, for a progress line.
+        `tick` gets the seconds elapsed, for a progress line.
         """
         began = time.monotonic()
         self.read_due(began)
@@ -174,11 +256,11 @@ class Sampler:
 
     @property
     def next_due_s(self) -> float:
-        """When something wants to be read next (monotonic seconds)."""
+        """When the next source is due (monotonic seconds)."""
         return min((seat.due_s for seat in self._seats), default=_NEVER_S)
 
     def pace(self, source_id: str, period_s: float) -> None:
-        """Read a source so often from now on; if that is sooner than planned, at once."""
+        """Change how often a source is read."""
         for seat in self._seats:
             if seat.source.id == source_id and seat.source.period_s != period_s:
                 seat.source = replace(seat.source, period_s=period_s)
@@ -190,7 +272,7 @@ class Sampler:
         self._read([seat for seat in wanted if not seat.rests])
 
     def rest(self, source_id: str, why: str) -> None:
-        """Read a source no more, and say why, until it is woken."""
+        """Pause a source until `wake`, and say why."""
         for seat in self._seats:
             if seat.source.id == source_id and not seat.rests:
                 seat.rests, seat.due_s = True, _NEVER_S
@@ -215,7 +297,7 @@ class Sampler:
             self._batches[kind] = [*kept, *batches[-1:]]
 
     def drop(self, kinds: Collection[type[Row]]) -> None:
-        """Keep nothing of these so far: for who watches long and asks only of other rows."""
+        """Forget all readings of these kinds so far."""
         for kind in kinds:
             self._batches.pop(kind, None)
 
@@ -225,7 +307,7 @@ class Sampler:
         return Window(self._batches, self.states(), providers)
 
     def states(self) -> tuple[SourceState, ...]:
-        """How every source fared."""
+        """The state of every source."""
         return tuple(
             SourceState(
                 id=seat.source.id,
@@ -241,37 +323,37 @@ class Sampler:
         )
 
     def costs(self) -> dict[str, float]:
-        """Seconds of CPU by source; one that waits for somebody else costs us nothing."""
+        """CPU seconds by source; waiting does not count."""
         return {seat.source.id: seat.cpu_s for seat in self._seats}
 
     def _is_stuck(self, seat: _Seat) -> bool:
         return seat.answer is not None and not seat.answer.done.is_set()
 
     def _read(self, seats: Sequence[_Seat]) -> None:
-        """Ask them all, one after the other, and take in what they answer.
+        """Read them one after the other.
 
-        They are handed to the worker together: waking it for each would cost more than most reads.
+        They are queued together: waking the worker for each would cost more than most reads.
         """
         free = [seat for seat in seats if not self._is_stuck(seat)]
         for seat in free:
             if not seat.taken:  # its answer is there, and an alarm wants the next one already
                 self._take(seat)
         slow = [seat for seat in free if self._aside and seat.source.deadline_s > _PROMPT_S]
-        asked = [seat for seat in free if seat not in slow]
-        for seat in asked:
+        prompt = [seat for seat in free if seat not in slow]
+        for seat in prompt:
             self._ask(seat, self._worker)
-        self._await(asked)
+        self._await(prompt)
         for seat in slow:  # now, so that the two threads do not wake each other all the time
             assert self._aside is not None
             self._ask(seat, self._aside)
-        for seat in asked:
+        for seat in prompt:
             if not seat.taken and not self._is_stuck(seat):
                 self._take(seat)
 
-    def _await(self, asked: Sequence[_Seat]) -> None:
-        """Until each has answered or was given up."""
-        end_s = time.monotonic() + sum(each.source.deadline_s for each in asked) + _PROMPT_S
-        while waiting := [each for each in asked if self._is_waited_for(each)]:
+    def _await(self, prompt: Sequence[_Seat]) -> None:
+        """Wait until each has finished or timed out."""
+        end_s = time.monotonic() + sum(each.source.deadline_s for each in prompt) + _PROMPT_S
+        while waiting := [each for each in prompt if self._is_waited_for(each)]:
             seat = waiting[0]
             assert seat.answer is not None
             left_s = seat.source.deadline_s - self._worker.busy_s(seat.answer)
@@ -279,7 +361,7 @@ class Sampler:
                 self._give_up(seat)
                 self._worker = self._worker.successor()
                 continue
-            last = asked[-1].answer
+            last = prompt[-1].answer
             assert last is not None
             last.done.wait(left_s)
 
@@ -292,7 +374,7 @@ class Sampler:
                 seat.reading = seat.source.open(self.host)
             return seat.reading.collect()
 
-        if seat.state == "timeout":  # it came back since, and gets another chance
+        if seat.state == "timeout":  # it answered since: try again
             seat.state = "absent"
         seat.answer, seat.taken = worker.call(collect), False
 
@@ -304,17 +386,17 @@ class Sampler:
         if seat.answer.error is not None:
             self._failed(seat, seat.answer.error)
             if self._aside is not None and seat.state in ("absent", "denied"):
-                # Over hours, what is not there need not be looked for every second.
+                # A recorder need not look for an absent file every second.
                 seat.due_s = max(seat.due_s, time.monotonic() + _LOOK_AGAIN_S)
         elif not seat.rests:
             self._keep(seat, seat.answer)
 
     def _give_up(self, seat: _Seat) -> None:
         seat.state = "timeout"
-        seat.detail = f"no answer in {seat.source.deadline_s:g} s; left alone"
+        seat.detail = f"no answer in {seat.source.deadline_s:g} s; abandoned"
 
     def _look_aside(self) -> None:
-        """Take in what slow sources answered meanwhile; leave those behind that hang."""
+        """Collect results of slow sources; abandon those that hang."""
         for seat in self._seats:
             if seat.answer is None or seat.taken:
                 continue
@@ -322,7 +404,7 @@ class Sampler:
                 self._take(seat)
             elif self._aside is None or seat.state == "timeout":
                 continue
-            # They stand in line behind each other: only the one being asked can hang.
+            # They are queued: only the one being read can hang.
             elif self._aside.busy_s(seat.answer) > seat.source.deadline_s:
                 self._give_up(seat)
                 self._aside = self._aside.successor()

@@ -1,9 +1,8 @@
 """What a recorder reads, and how often.
 
-A source's own period is what ten seconds of `diagnose` want. Over hours less is enough for some:
-what moves within a second is read every second, walks and tables every ten, what hardly changes
-every two minutes, and what is dear once an hour. While an
-alarm is on, the tables are read every second too.
+A source's own period suits ten seconds of `diagnose`. Over hours, less is enough for some: fast
+counters are read every second, walks and tables every ten, what hardly changes every two minutes,
+and expensive sources once an hour. While an alarm is on, tables are read every second too.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ TABLES_S = 10.0
 #: What hardly changes.
 STEADY_S = 120.0
 HOURLY_S = 3600.0
-#: Once an hour: they ask the journal, or make the kernel walk, however carefully.
-_DEAR = (
+#: Once an hour: they query the journal or make the kernel walk all cgroups.
+_EXPENSIVE = (
     "cgroupfs.walk_cost",
     "cgroupfs.residual",
     "debugfs.lru_gen",
@@ -28,9 +27,9 @@ _DEAR = (
 )
 #: Read every second while an alarm is on, and at once when it is raised.
 CLOSER = ("procfs.tasks", "cgroupfs.census", "procfs.interrupts", "systemd.units")
-#: Never shed: without them nothing else could be explained.
+#: Never paused: without them nothing else could be explained.
 ESSENTIAL = ("procfs.stat", "kmsg.log", "procfs.cgroups", "cgroupfs.root_stat", "procfs.node")
-#: Counted in the kernel's log of a recorder, but with a life of its own there.
+#: Run as a companion instead.
 _NOT_SAMPLED = ("perf.stacks",)
 
 
@@ -45,15 +44,15 @@ def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source,
         if each.id.startswith("tracefs.") and not trace:
             each = disabled(each, "disabled by --no-trace", "sexton record  # without --no-trace")
         period_s = period_of(each)
-        # What is read every second must answer within it, like the others of that second.
+        # All sources read every second must finish within it.
         deadline_s = min(each.deadline_s, EVERY_S) if period_s == EVERY_S else each.deadline_s
         chosen.append(replace(each, period_s=period_s, deadline_s=deadline_s))
     return tuple(chosen)
 
 
 def period_of(source: Source) -> float:
-    """How often a recorder reads a source when all is calm."""
-    if source.id in _DEAR:
+    """How often the recorder reads a source without an alarm."""
+    if source.id in _EXPENSIVE:
         return HOURLY_S
     if source.period_s == 0:
         return STEADY_S

@@ -23,11 +23,13 @@ _CHILD = "sexton.store.sealer"
 _OPTIONS = ChildOptions(nice=19, private=True, keep_stderr=True, dies_with_parent=True)
 #: The lowest priority on a busy node takes its time.
 _DEADLINE_S = 1200.0
-#: At the start and at the end, where somebody waits.
+#: At the start and at the end, where the recorder waits for it.
 _PATIENCE_S = 60.0
 #: Finished hours are compacted once an hour, by the child that seals then.
 _COMPACT_S = 3600.0
-_AGAIN_S = 60.0
+#: Wait after a failed attempt: until the next flush, since the writer has just made room on a full
+#: disk; then twice as long each time, since every attempt starts a process.
+_RETRY_S, _LONGEST_RETRY_S = 5.0, 60.0
 
 
 class ChildSealer:
@@ -43,9 +45,10 @@ class ChildSealer:
         #: The segment up to which to seal; `None` where nothing waits.
         self._last: int | None = None
         self._tried = 0
+        self._retry_s = _RETRY_S
 
     def take_over(self) -> list[str]:
-        """Put in order what a killed recorder left; what was found, a line each."""
+        """Clean up after a killed recorder; one line for each thing found."""
         if not needs_take_over(self._directory):
             return []
         self._begin(ALL, "take-over")
@@ -58,9 +61,11 @@ class ChildSealer:
     def done(self) -> list[Outcome]:
         now_s = time.monotonic()
         found = self._ended(now_s)
-        if any(each.error for each in found):  # a full disk: not at every flush
-            self._not_before_s = now_s + _AGAIN_S
+        if any(each.error for each in found):
             self._last = self._last or self._tried
+            self._postpone(now_s)
+        elif found:
+            self._retry_s = _RETRY_S
         self._start_if_due(now_s)
         return found
 
@@ -91,7 +96,11 @@ class ChildSealer:
         except SourceError:
             self._child = None
             self._last = last
-            self._not_before_s = self._began_s + _AGAIN_S
+            self._postpone(self._began_s)
+
+    def _postpone(self, now_s: float) -> None:
+        self._not_before_s = now_s + self._retry_s
+        self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
 
     def _wait(self) -> list[Outcome]:
         end_s = time.monotonic() + _PATIENCE_S

@@ -31,7 +31,7 @@ from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
-from sexton.store.homes import LONGEST_RAW_S, Reach, annex_name, reach_of
+from sexton.store.annex import LONGEST_RAW_S, Reach, annex_name, reach_of
 from sexton.store.layout import MANIFEST, read_manifest, segments_in
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in
@@ -68,7 +68,7 @@ class _Sent:
 
     files: dict[str, list[int]] = field(default_factory=dict)
     seen: set[tuple[str, int, int]] = field(default_factory=set)
-    told: object = None
+    listed: object = None
 
 
 @dataclass(slots=True)
@@ -236,10 +236,10 @@ class Shipper:
         self._forget_open(root, sent)
         self._forget_raw(root, sent)
         listing = {"schema": SCHEMA, "node": self._node, "pin": pin.id, "whole": settled}
-        if sent.told != (settled, sorted(sent.files.items())):
+        if sent.listed != (settled, sorted(sent.files.items())):
             content = json.dumps({**listing, "files": sent.files}).encode()
             self._to.put(f"{root}/{SHIPPED}", [content])
-            sent.told = (settled, sorted(sent.files.items()))
+            sent.listed = (settled, sorted(sent.files.items()))
         return settled
 
     def _wanted(self, pin: Pin) -> tuple[bool, list[Piece]]:
@@ -370,10 +370,10 @@ def _listing(content: bytes | None) -> _Sent:
     if content is None:
         return sent
     try:
-        told = json.loads(content)
-        for name, (length, checksum) in told["files"].items():
+        stored = json.loads(content)
+        for name, (length, checksum) in stored["files"].items():
             sent.files[str(name)] = [int(length), int(checksum)]
-        sent.told = (bool(told["whole"]), sorted(sent.files.items()))
+        sent.listed = (bool(stored["whole"]), sorted(sent.files.items()))
     except (ValueError, KeyError, TypeError, AttributeError):
         return _Sent()
     return sent

@@ -1,6 +1,6 @@
 """The small files of a recording: pins, marks and the status, off the sampling thread.
 
-They are on the same disk as the recording, and a disk can hang for minutes. So a thread of its own
+They are on the same disk as the recording, and a disk can hang for minutes. So a separate thread
 reads and writes them; the recorder queues what is to be written, collects what was read once a
 second, and never waits. ``status.json`` is the recorder's current cost, size and paused sources.
 """
@@ -72,7 +72,7 @@ class SideFileWriter:
         return _drained(self._problems)
 
     def close(self, patience_s: float = 5.0) -> None:
-        """Write what waits, but do not wait for a disk that hangs for longer than so."""
+        """Write what is queued; wait at most `patience_s` for a disk that hangs."""
         self._closing = True
         self._wake.set()
         self._thread.join(patience_s)
@@ -94,7 +94,7 @@ class SideFileWriter:
                 self._pinned.append(pin)
             except OSError as error:
                 self._problems.append(f"could not pin {pin.kind}: {error.strerror}")
-        if not self._closing:  # nobody comes by for them any more: taken, they would be lost
+        if not self._closing:  # they would not be collected any more and be lost
             self._marks.extend(take_marks(self._directory))
             self._looked.set()
         status, self._status = self._status, None
@@ -110,19 +110,19 @@ NAME = "status.json"
 
 
 class Note(NamedTuple):
-    """One of the last things that the recorder had to say."""
+    """A recent note of the recorder."""
 
     wall_s: float
     kind: str
     detail: str
 
 
-def write_status(directory: Path, told: Mapping[str, Any]) -> None:
+def write_status(directory: Path, status: Mapping[str, Any]) -> None:
     """Replace it. Not synced, since after a crash it is worth nothing; on a full disk the old one
     stays, and the recording itself says why."""
     aside = directory / f"{ASIDE}{NAME}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(OSError):
         with os.fdopen(os.open(aside, flags, 0o600), "wb") as stream:
-            stream.write(json.dumps(told).encode())
+            stream.write(json.dumps(status).encode())
         aside.rename(directory / NAME)

@@ -32,9 +32,8 @@ from sexton.profile.idle import idle_nodes, is_idle_function
 from sexton.profile.recorded import Stacks, ends_of, read_profile, read_seconds
 from sexton.replay.span import Span
 from sexton.series.sums import Readings, Sums
-from sexton.store.annex import Annex
+from sexton.store.annex import LONGEST_RAW_S, Annex
 from sexton.store.arrays import values
-from sexton.store.homes import LONGEST_RAW_S
 from sexton.store.recording import Recording
 
 #: Kernel samples that are taken from one span.

@@ -17,7 +17,6 @@ jump of the wall clock, consecutive numbers. A segment that is damaged stays as 
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +28,8 @@ import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.row import Row
+from sexton.store.annex import annex_names
 from sexton.store.arrays import Array, codes, numbers, whole
-from sexton.store.homes import annex_names
 from sexton.store.journal import READING
 from sexton.store.layout import (
     ASIDE,
@@ -45,7 +44,13 @@ from sexton.store.layout import (
 )
 from sexton.store.retention import Limits
 from sexton.store.schema import tables, texts_of
-from sexton.store.sealed import column_options, open_table, store_file, store_table
+from sexton.store.sealed import (
+    column_options,
+    new_directory,
+    open_table,
+    store_file,
+    store_table,
+)
 
 HOUR_S = 3600.0
 #: An hour is compacted when its end is this old: its pins have been shipped by then and perf's last
@@ -80,7 +85,7 @@ class _Sealed:
 
     @property
     def bytes(self) -> int:
-        return sum(int(told.get("bytes", 0)) for told in self.manifest["tables"].values())
+        return sum(int(entry.get("bytes", 0)) for entry in self.manifest["tables"].values())
 
     @property
     def ahead_s(self) -> float:
@@ -190,14 +195,11 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
     """Write the segment that replaces a group; its bytes."""
     first, last = group[0], group[-1]
     name = segment_name(first.name.sequence, first.manifest["start"][1], last.name.last).text
-    aside = segments / f"{ASIDE}{name}"
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        aside.mkdir(mode=0o700)
+    with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
         described = _merge_tables(aside, group)
         states = [state for each in group for state in each.manifest.get("states", ())]
         counted = Counter((str(state[0]), str(state[2])) for state in states)
-        told = {
+        manifest = {
             **first.header(),
             "sequence": first.name.sequence,
             "schema": SCHEMA,
@@ -211,16 +213,10 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
                 "states": [[*key, number] for key, number in sorted(counted.items())],
             },
         }
-        store_file(aside / MANIFEST, signed(told))
+        store_file(aside / MANIFEST, signed(manifest))
         for each in group:
             for annex in annex_names(each.path):
                 _link(each.path / annex, aside / annex)
-        sync_directory(aside)
-        aside.rename(segments / name)
-        sync_directory(segments)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
     return sum(int(each.get("bytes", 0)) for each in described.values())
 
 
@@ -229,14 +225,14 @@ def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, 
     names = dict.fromkeys(name for each in group for name in each.manifest["tables"])
     for name in names:
         spans = [each.manifest["tables"].get(name, {}) for each in group]
-        told: dict[str, Any] = {"rows": 0}
+        entry: dict[str, Any] = {"rows": 0}
         if any("crc32" in span for span in spans):
-            told = _merge_table(aside, name, group)
+            entry = _merge_table(aside, name, group)
         if batches := sum(span.get("batches", 0) for span in spans):
-            told["batches"] = batches
-            told["first"] = min(span["first"] for span in spans if "first" in span)
-            told["last"] = max(span["last"] for span in spans if "last" in span)
-        described[name] = told
+            entry["batches"] = batches
+            entry["first"] = min(span["first"] for span in spans if "first" in span)
+            entry["last"] = max(span["last"] for span in spans if "last" in span)
+        described[name] = entry
     return described
 
 

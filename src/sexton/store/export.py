@@ -1,10 +1,9 @@
-"""Parts of a recording for others: a file per table, or a smaller recording.
+"""Export parts of a recording: one file per table, or a smaller recording.
 
-Tables come as Parquet (as they are stored, in the order of time), as JSON lines or as CSV. In the
-last two every text is escaped as everything Sexton prints (`sexton.model.text.printable`), and in
-CSV a text that a spreadsheet would take for a formula is led by an apostrophe. Everything streams,
-one table of one segment at a time, is written aside and renamed when it is whole, and is for its
-owner alone.
+Tables are written as Parquet (as stored, in time order), JSON lines or CSV. In the last two, text
+is escaped like everything Sexton prints (`sexton.model.text.printable`), and in CSV text that a
+spreadsheet would take for a formula gets a leading apostrophe. Export streams one table of one
+segment at a time; files are written under a temporary name, renamed when complete, and mode 0600.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def export_tables(
     recording: Recording, out: Path, wanted: Wanted, tick: Tick | None = None
 ) -> list[Exported]:
     """One file per table in the directory `out`. What cannot be read ends in
-    `recording.problems`; `StoreError` where a file is there already, `OSError` from writing."""
+    `recording.problems`; `StoreError` if a file already exists, `OSError` if writing fails."""
     segments = touched(recording, wanted.spans)
     kinds = list(wanted.tables) or [
         kind for _, kind in sorted(tables().items()) if any(each.rows(kind) for each in segments)
@@ -122,7 +121,7 @@ def export_tables(
 
 def _copy(segment: Segment, kind: type[Row], spans: Sequence[Span], writer: _Writer) -> int:
     stored = segment.table(kind)
-    if stored is None:  # damaged, and told
+    if stored is None:  # damaged; reported in `problems`
         return 0
     content = conformed(stored, schema_of(kind))
     if spans:
@@ -175,8 +174,8 @@ class _Lines:
         self._names = schema.names
 
     def write(self, content: pa.Table) -> None:
-        told = pa.table([_finite(_escaped(each)) for each in content.columns], self._names)
-        for batch in told.to_batches(max_chunksize=_ROWS):
+        safe = pa.table([_finite(_escaped(each)) for each in content.columns], self._names)
+        for batch in safe.to_batches(max_chunksize=_ROWS):
             lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in batch.to_pylist())
             self._stream.write("".join(lines).encode())
 
@@ -186,12 +185,12 @@ class _Lines:
 
 class _Csv:
     def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
-        told = [
+        fields = [
             pa.field(field.name, pa.string() if pa.types.is_list(field.type) else field.type)
             for field in schema
         ]
         self._names = schema.names
-        self._writer = pyarrow.csv.CSVWriter(stream, pa.schema(told))
+        self._writer = pyarrow.csv.CSVWriter(stream, pa.schema(fields))
 
     def write(self, content: pa.Table) -> None:
         columns = [_no_formula(_flat(_escaped(each))) for each in content.columns]
@@ -253,10 +252,10 @@ def _no_formula(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def export_recording(
     recording: Recording, out: Path, segments: Sequence[Segment], pins: Sequence[Pin]
 ) -> tuple[int, int]:
-    """Whole segments as a recording of their own, with the pins that hold them and the rings and
+    """Write whole segments as a new recording, with the pins that hold them and the rings and
     stacks of their time; how many files and bytes that was.
 
-    `StoreError` where `out` is there already: a recording is never merged into another.
+    `StoreError` if `out` already exists: a recording is never merged into another.
     """
     _refuse_existing([out])
     aside = out.with_name(f"{ASIDE}{out.name}")
@@ -311,7 +310,7 @@ def _place(root: Path, piece: Piece) -> int:
 def _refuse_existing(paths: Iterable[Path]) -> None:
     for path in paths:
         if os.path.lexists(path):
-            raise StoreError(f"{path}: is there already")
+            raise StoreError(f"{path}: already exists")
 
 
 @contextmanager

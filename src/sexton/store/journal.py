@@ -291,9 +291,9 @@ class OpenSegment:
             if fresh:
                 sync_directory(self.directory)
             line: dict[str, Any] = {"ends": ends}
-            told = [[*state[:5], state.requested] for state in states]
-            if told != self._states:
-                line["states"] = told
+            current = [[*state[:5], state.requested] for state in states]
+            if current != self._states:
+                line["states"] = current
             self._vouch(line)
         except OSError:
             self._rewind()
@@ -301,7 +301,7 @@ class OpenSegment:
         for name, (end, _) in ends.items():
             self.bytes += end - self._streams[name].end
             self._streams[name].end = end
-        self._states = told
+        self._states = current
         self._waiting, self._waiting_rows = {}, 0
         return lost
 

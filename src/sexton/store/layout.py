@@ -288,55 +288,55 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         if int(checksum, 16) != zlib.crc32(text):
             raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
-        told: dict[str, Any] = json.loads(text)
-        newer = _refused(told)
+        manifest: dict[str, Any] = json.loads(text)
+        newer = _refused(manifest)
         if not newer:
-            _check(told)
+            _check(manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreError(f"{directory.name}: {MANIFEST} is not a valid manifest") from None
     if newer:
         raise StoreError(f"{directory.name}: {newer}")
-    return told
+    return manifest
 
 
-def _refused(told: Mapping[str, Any]) -> str:
+def _refused(manifest: Mapping[str, Any]) -> str:
     try:
-        check_format(told["schema"])
+        check_format(manifest["schema"])
     except StoreError as error:
         return str(error)
     return ""
 
 
-def _check(told: Mapping[str, Any]) -> None:
+def _check(manifest: Mapping[str, Any]) -> None:
     """Is it of a manifest's shape? A foreign file may have a checksum too."""
-    for name, described in told["tables"].items():
+    for name, described in manifest["tables"].items():
         if "/" in name or not isinstance(described, dict):
             raise ValueError("not a table")
         if "crc32" in described:
             int(described["bytes"]), int(described["rows"])
-    if any(len(state) < 6 for state in told.get("states", ())):
+    if any(len(state) < 6 for state in manifest.get("states", ())):
         raise ValueError("not a source's state")
     for edge in ("start", "end"):
-        if told[edge] is not None:
-            mono, wall = told[edge]
+        if manifest[edge] is not None:
+            mono, wall = manifest[edge]
             float(mono), float(wall)
 
 
-def signed(told: Mapping[str, Any]) -> bytes:
+def signed(manifest: Mapping[str, Any]) -> bytes:
     """A manifest's bytes: a checksum on the first line, what it vouches for on the second."""
-    text = json.dumps(told, separators=(",", ":")).encode()
+    text = json.dumps(manifest, separators=(",", ":")).encode()
     return b"%08x\n%s" % (zlib.crc32(text), text)
 
 
-def check_format(told: object) -> None:
+def check_format(schema: object) -> None:
     """`ValueError` where this is no recording's name, `StoreError` where a newer Sexton wrote it.
 
     >>> check_format("sexton.recording/9")
     Traceback (most recent call last):
     sexton.errors.StoreError: written by a newer Sexton (sexton.recording/9)
     """
-    name, _, number = str(told).rpartition("/")
+    name, _, number = str(schema).rpartition("/")
     if name != SCHEMA.rpartition("/")[0] or not number.isdecimal():
         raise ValueError("not a recording of ours")
     if int(number) > FORMAT:
-        raise StoreError(f"written by a newer Sexton ({told})")
+        raise StoreError(f"written by a newer Sexton ({schema})")

@@ -1,10 +1,10 @@
-"""The files a part of a recording is made of, in an order in which they can be copied.
+"""The files of a part of a recording, in an order that is safe to copy.
 
-What vouches for others comes last: a segment's manifest after its tables, an open segment's journal
-after its streams. So a copy that was cut short is a recording too, with less in it. Of an open
-segment only what its journal vouches for is copied: the recorder may write on meanwhile.
+A segment's manifest comes after its tables, an open segment's journal after its streams, so an
+interrupted copy is a valid recording with less in it. Of an open segment only what its journal
+covers is copied: the recorder may be writing.
 
-Files are named by the manifest and the journal alone. Whatever else lies there is left behind.
+Only files listed in the manifest or the journal are copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.store.homes import LONGEST_RAW_S, annex_names
+from sexton.store.annex import LONGEST_RAW_S, annex_names
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, stream_path, whole_lines
 from sexton.store.layout import MANIFEST, read_manifest, read_plain
 from sexton.store.pins import Spanned
@@ -27,7 +27,7 @@ _LOOSE = ("rings", "stacks")
 #: perf writes on into it.
 _UNFINISHED = "perf.data"
 _SYMBOLS = "kallsyms-"
-#: A recording may come from anywhere: what is no table's name must not become a path.
+#: Recordings are untrusted: anything else must not become a path.
 _TABLE = re.compile(r"[a-z0-9_]+", re.ASCII)
 CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,10 +41,10 @@ class Piece(NamedTuple):
     length: int
 
     def read(self) -> Iterator[bytes]:
-        """What counts of it; `StoreError` where it has become shorter, or is no plain file."""
+        """Its bytes; `StoreError` if it has become shorter or is not a plain file."""
         left = self.length
         try:
-            # A pipe that bears the name of a table must not hold us.
+            # A pipe with the name of a table must not block us.
             descriptor = os.open(self.path, _READ)
             with os.fdopen(descriptor, "rb") as stream:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -75,8 +75,8 @@ def pieces_of(path: Path) -> list[Piece]:
 def _sealed(place: str, path: Path) -> list[Piece]:
     names = [
         f"{name}.parquet"
-        for name, told in read_manifest(path)["tables"].items()
-        if "crc32" in told and _TABLE.fullmatch(name)
+        for name, entry in read_manifest(path)["tables"].items()
+        if "crc32" in entry and _TABLE.fullmatch(name)
     ]
     sizes = {name: _size(path / name) for name in [*names, MANIFEST]}
     return [
@@ -129,7 +129,7 @@ def loose_pieces(directory: Path, segments: Sequence[Spanned]) -> list[Piece]:
 
 
 def is_raw(name: str) -> bool:
-    """Is this piece one of perf's closed files?"""
+    """Whether this piece is a closed perf file."""
     return name.startswith(f"stacks/{_UNFINISHED}.")
 
 

@@ -93,7 +93,7 @@ def pins_in(directory: Path) -> tuple[list[Pin], list[str]]:
             continue
         try:
             found.append(_pin(directory / "pins" / name))
-        except FileNotFoundError:  # let go just now
+        except FileNotFoundError:  # deleted just now
             continue
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             problems.append(printable(f"pins/{name}: not a pin, skipped"))
@@ -103,16 +103,16 @@ def pins_in(directory: Path) -> tuple[list[Pin], list[str]]:
 def _pin(path: Path) -> Pin:
     if path.suffix != _SUFFIX or _ID.fullmatch(path.stem) is None:
         raise ValueError("not a pin's name")
-    told = json.loads(read_plain(path, _MOST_BYTES))
+    stored = json.loads(read_plain(path, _MOST_BYTES))
     pin = Pin(
         id=path.stem,
-        kind=str(told["kind"]),
-        about=str(told["about"]),
-        detail=str(told["detail"]),
-        boot_id=str(told["boot_id"]),
-        start_s=float(told["start_s"]),
-        end_s=float(told["end_s"]),
-        wall_s=float(told["wall_s"]),
+        kind=str(stored["kind"]),
+        about=str(stored["about"]),
+        detail=str(stored["detail"]),
+        boot_id=str(stored["boot_id"]),
+        start_s=float(stored["start_s"]),
+        end_s=float(stored["end_s"]),
+        wall_s=float(stored["wall_s"]),
     )
     if not all(map(math.isfinite, (pin.start_s, pin.end_s, pin.wall_s))):
         raise ValueError("no span of time")
@@ -127,7 +127,7 @@ _MOST_AT_ONCE = 20
 
 
 class Remark(NamedTuple):
-    """What somebody said, and when; `boot_id` is whose monotonic clock it was."""
+    """The text of a mark and its time; `boot_id` is the boot of its monotonic clock."""
 
     text: str
     mono_s: float
@@ -192,7 +192,7 @@ def take_marks(directory: Path) -> list[str]:
 def _text_of(path: Path) -> str | None:
     """`None` for what is no mark: gone with the rest, so that it is not met again."""
     try:
-        told = json.loads(read_plain(path, _MOST_MARK_BYTES))
-        return shorten(printable(str(told["text"])), MOST_CHARACTERS)
+        stored = json.loads(read_plain(path, _MOST_MARK_BYTES))
+        return shorten(printable(str(stored["text"])), MOST_CHARACTERS)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -19,10 +19,9 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
-from sexton.store.annex import Annex, annexes_of
+from sexton.store.annex import Annex, Reach, annex_names, annexes_of, reach_of
 from sexton.store.arrays import coded as codes_of
 from sexton.store.arrays import numbers
-from sexton.store.homes import Reach, annex_names, reach_of
 from sexton.store.journal import (
     JOURNAL,
     READING,
@@ -116,16 +115,16 @@ class Segment:
     def states(self) -> tuple[SourceState, ...]:
         """How every source fared, as of its last flush."""
         return tuple(
-            SourceState(name, path, state, detail, grant, requested=bool(asked))
-            for name, path, state, detail, grant, asked, *_ in self.manifest.get("states", ())
+            SourceState(name, path, state, detail, grant, requested=bool(wanted))
+            for name, path, state, detail, grant, wanted, *_ in self.manifest.get("states", ())
         )
 
     @property
     def providers(self) -> dict[type[Row], str]:
         """Which source gives which row."""
         kinds = tables()
-        told = self.manifest.get("providers", {})
-        return {kinds[name]: str(source) for name, source in told.items() if name in kinds}
+        providers = self.manifest.get("providers", {})
+        return {kinds[name]: str(source) for name, source in providers.items() if name in kinds}
 
     def table(
         self, kind: type[Row], columns: Sequence[str] | None = None, coded: Sequence[str] = ()
@@ -228,15 +227,15 @@ class Segment:
     def _as_manifest(found: Recovered) -> dict[str, Any]:
         readings = found.tables.get(READING)
         spans = {} if readings is None else spans_of(readings)
-        told: dict[str, Any] = {name: dict(span) for name, span in spans.items()}
+        described: dict[str, Any] = {name: dict(span) for name, span in spans.items()}
         for name, content in found.tables.items():
-            told.setdefault(name, {})["rows"] = content.num_rows
+            described.setdefault(name, {})["rows"] = content.num_rows
         every = list(spans.values())
         return {
             **found.header,
             "start": min((each["first"] for each in every), default=None),
             "end": max((each["last"] for each in every), default=None),
-            "tables": told,
+            "tables": described,
             "states": found.states,
         }
 

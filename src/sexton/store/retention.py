@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
-from sexton.store.homes import LONGEST_RAW_S, Reach, annex_names, reach_of
+from sexton.store.annex import LONGEST_RAW_S, Reach, annex_names, reach_of
 from sexton.store.layout import (
     SegmentName,
     read_manifest,
@@ -71,7 +71,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Loose:
-    """A file of its own, dated by the wall clock."""
+    """A ring or perf file, dated by the wall clock."""
 
     path: Path
     moment_s: float
@@ -93,22 +93,22 @@ class Keeper:
 
     @property
     def bytes(self) -> int:
-        """Sealed segments, as last looked at; asked by the recorder while its writer tidies."""
+        """Bytes of sealed segments, as last counted; read by the recorder's thread."""
         return sum(each.bytes for each in tuple(self._kept.values()))
 
-    def tidy(self, now: tuple[float, float], boot_id: str, elsewhere: int = 0) -> list[str]:
+    def tidy(self, now: tuple[float, float], boot_id: str, other_bytes: int = 0) -> list[str]:
         """Delete what is too old or too much; what was given up though pinned, in words.
 
-        `now` is (monotonic, wall) seconds; `elsewhere` are bytes outside ``segments/`` that count.
+        `now` is (monotonic, wall) seconds; `other_bytes` are bytes outside ``segments/``.
         """
         self._drop_replaced(now[0])
         pins = self._look()
         self._age_out(now, boot_id)
-        given_up = self._bound_pins(pins, elsewhere, boot_id)
+        given_up = self._bound_pins(pins, other_bytes, boot_id)
         left, _ = pins_in(self.directory)
         loose = self._loose(left, boot_id)
         self._age_out_loose(loose, now)
-        self._bound(loose, elsewhere)
+        self._bound(loose, other_bytes)
         for pin in left:
             if not self._is_of_use(pin, now, boot_id):
                 drop_pin(self.directory, pin)
@@ -136,21 +136,21 @@ class Keeper:
             if old and not each.pinned and not each.in_use:
                 self._unlink(each, loose)
 
-    def _bound(self, loose: list[_Loose], elsewhere: int) -> None:
+    def _bound(self, loose: list[_Loose], other_bytes: int) -> None:
         """Oldest first, files beside the segments before the segment they are as old as."""
         waiting = [each for each in loose if not each.pinned and not each.in_use]
         for each in [*self._order(), None]:
             until = float("inf") if each is None else each.end[1]
-            while waiting and waiting[0].moment_s < until and self._over(loose, elsewhere):
+            while waiting and waiting[0].moment_s < until and self._over(loose, other_bytes):
                 self._unlink(waiting.pop(0), loose)
-            if not self._over(loose, elsewhere):
+            if not self._over(loose, other_bytes):
                 return
             if each is not None and not each.pins:
                 self._delete(each)
 
-    def _over(self, loose: list[_Loose], elsewhere: int) -> bool:
+    def _over(self, loose: list[_Loose], other_bytes: int) -> bool:
         beside = sum(each.bytes for each in loose)
-        return self.bytes + elsewhere + beside > self.limits.most_bytes
+        return self.bytes + other_bytes + beside > self.limits.most_bytes
 
     @staticmethod
     def _unlink(each: _Loose, loose: list[_Loose]) -> None:
@@ -184,9 +184,9 @@ class Keeper:
         self._delete(oldest)
         return oldest.path.name
 
-    def _bound_pins(self, pins: list[Pin], elsewhere: int, boot_id: str) -> list[str]:
+    def _bound_pins(self, pins: list[Pin], other_bytes: int, boot_id: str) -> list[str]:
         given_up = []
-        room = self.limits.most_bytes - elsewhere
+        room = self.limits.most_bytes - other_bytes
         most = min(self.limits.most_bytes * PINNED_SHARE, max(room, 0))
         left = list(pins)
         for pin in pins:  # the oldest first
@@ -242,7 +242,7 @@ class Keeper:
                     continue
                 pinned = any(_is_near(pin, status.st_mtime) for pin in pins)
                 symbols = entry.name.startswith(_SYMBOLS) and boot_id in entry.name
-                # The cache of names has a bound of its own.
+                # The cache of names is bounded separately.
                 in_use = entry.name == _UNFINISHED or symbols or place == "symbols"
                 path, room = Path(entry.path), _room(status)
                 found.append(_Loose(path, status.st_mtime, room, pinned and not in_use, in_use))
@@ -278,9 +278,9 @@ def _is_near(pin: Pin, moment_s: float) -> bool:
 
 def _kept(path: Path, name: SegmentName) -> _Kept:
     try:
-        told = read_manifest(path)
-        boot_id = str(told.get("boot_id", ""))
-        (mono, wall), (last_mono, last_wall) = told["start"], told["end"]
+        manifest = read_manifest(path)
+        boot_id = str(manifest.get("boot_id", ""))
+        (mono, wall), (last_mono, last_wall) = manifest["start"], manifest["end"]
         start, end = (float(mono), float(wall)), (float(last_mono), float(last_wall))
     except (StoreError, TypeError):  # `sexton recording verify` names it; it ages like the others
         boot_id, start = _NO_BOOT, (0.0, 0.0)

@@ -139,7 +139,7 @@ def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
 
 def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
     """The list of readings, and those that only their rows tell of, since the list is damaged."""
-    from pyarrow import compute as pc  # dear to load, and seldom of use here
+    from pyarrow import compute as pc  # slow to import, and rarely needed here
 
     every = [readings]
     for name, content in found.items():
@@ -175,20 +175,20 @@ def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> lis
     mappings = _mappings(kind)
     columns: list[list[Any]] = []
     for name in fields_of(kind):
-        told = values(found.column(name), rows) if name in there else [None] * number
+        found_values = values(found.column(name), rows) if name in there else [None] * number
         if name in mappings and name in there:
-            told = [{} if each is None else json.loads(each) for each in told]
-        columns.append(told)
+            found_values = [{} if each is None else json.loads(each) for each in found_values]
+        columns.append(found_values)
     return columns
 
 
 def _mappings(kind: type[Row]) -> frozenset[str]:
     """Fields that are mappings. To work out the types of every row class takes longer than to read
     some of them, hence the look at the annotations."""
-    told = any("Mapping" in str(hint) for hint in kind.__annotations__.values())
+    has_mapping = any("Mapping" in str(hint) for hint in kind.__annotations__.values())
     return (
         frozenset(name for name, each in columns_of(kind).items() if each == "m")
-        if told
+        if has_mapping
         else frozenset()
     )
 
@@ -199,6 +199,6 @@ _texts: dict[type[Row], tuple[str, ...]] = {}
 def texts_of(kind: type[Row]) -> tuple[str, ...]:
     """Its columns of text, which are read fastest as codes."""
     if kind not in _texts:
-        told = kind.__annotations__
-        _texts[kind] = tuple(name for name in fields_of(kind) if told[name] in _TEXT)
+        hints = kind.__annotations__
+        _texts[kind] = tuple(name for name in fields_of(kind) if hints[name] in _TEXT)
     return _texts[kind]

@@ -1,12 +1,12 @@
-"""A sealed segment: Parquet files that never change again, and the manifest that vouches for them.
+"""A sealed segment: Parquet files that never change again, and a manifest with their checksums.
 
-Written aside, synced, renamed: a segment under its own name is whole. Within a file the rows of one
-thing (a core, a process, a counter) stand together in the order of time, so that a counter's
-neighbour is itself one reading earlier: differences are small, and small is what the encoding
-keeps. `read_position` puts a reading together again as it was.
+A segment is written under a temporary name, synced and renamed, so one with a final name is
+complete. Within a file the rows of one thing (a core, a process, a counter) are together in time
+order: neighbouring values of a counter differ little and compress well. `read_position` restores
+the order within a reading.
 
-Files are read whole and compared with the manifest's checksum before Arrow sees them: flipped bits
-and foreign files are named and skipped, never parsed.
+Files are read as a whole and checked against the manifest before Arrow parses them: flipped bits
+and foreign files are reported and skipped, never parsed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import contextlib
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -59,11 +60,8 @@ class Contents(NamedTuple):
 
 
 def write_segment(segments: Path, name: str, contents: Contents) -> Path:
-    """Write one sealed segment; where it ended up. Nothing is left behind where it fails."""
-    aside = segments / f"{ASIDE}{name}"
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
-        aside.mkdir(mode=0o700)
+    """Write one sealed segment; its path. Nothing is left behind if it fails."""
+    with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
         described = {READING: _write(aside, READING, contents.readings)}
         for kind, found in contents.tables.items():
             described[table(kind)] = _write(aside, table(kind), ordered(kind, found))
@@ -72,7 +70,7 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
         spans = spans_of(contents.readings)
         for key, span in spans.items():
             described.setdefault(key, {"rows": 0}).update(span)
-        told = {
+        manifest = {
             **contents.header,
             "schema": SCHEMA,
             "segment": name,
@@ -81,23 +79,32 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
             "tables": described,
             "states": list(contents.states),
         }
-        store_file(aside / MANIFEST, signed(told))
+        store_file(aside / MANIFEST, signed(manifest))
+    return segments / name
+
+
+@contextmanager
+def new_directory(aside: Path, target: Path) -> Iterator[Path]:
+    """A directory to fill under a temporary name; then it is synced and renamed to `target`. It is
+    removed if anything fails."""
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        aside.mkdir(mode=0o700, parents=True)
+        yield aside
         sync_directory(aside)
-        whole = segments / name
-        aside.rename(whole)
-        sync_directory(segments)
-    except (OSError, pa.ArrowException):
+        aside.rename(target)
+        sync_directory(target.parent)
+    except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    return whole
 
 
 def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     """Turn an open segment into a sealed one; `None` where nothing in it can be read.
 
-    Safe to repeat after a crash at any point: what was sealed already is only tidied up. What is
-    there and cannot be read is not deleted: it goes to the sealed ones as it is, where it is named,
-    a Sexton that can read it finds it, and retention bounds it.
+    Safe to repeat after a crash at any point: if already sealed, only the open one is removed.
+    One that cannot be read is not deleted: it is moved to the sealed ones as it is, where it is
+    reported, a Sexton that can read it finds it, and retention bounds it.
     """
     whole = segments / opened.name
     if _is_sealed(whole):
@@ -159,7 +166,7 @@ def ordered(kind: type[Row], found: pa.Table) -> pa.Table:
             column = column.dictionary_encode().indices
         keys[name] = column
     keys[MONO] = found.column(MONO)
-    from pyarrow import compute as pc  # dear to load, and who seals an annex has no use for it
+    from pyarrow import compute as pc  # slow to import, and sealing an annex does not need it
 
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return found.take(order)
@@ -205,7 +212,7 @@ def open_table(
     except OSError as error:
         raise StoreError(f"{directory.name}/{path.name}: {error.strerror}") from None
     if zlib.crc32(content) != described["crc32"]:
-        raise StoreError(f"{directory.name}/{path.name}: damaged, it is not what was sealed")
+        raise StoreError(f"{directory.name}/{path.name}: damaged: checksum differs")
     try:
         try:
             return pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(coded) or None)
@@ -227,10 +234,9 @@ def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[st
     """How a table's columns are encoded, as options of `pyarrow.parquet.ParquetWriter`.
 
     Identifiers repeat or count up, so their differences are almost nothing. Counters jump from
-    thing to thing: in a segment of two minutes every 120 rows, which would widen a whole block of
-    differences. Split into byte streams, the high bytes of neighbours are equal and compress to
-    nothing. In an hour a thing has 3,600 rows in a row; there, differences take a fifth less and
-    decode as fast.
+    thing to thing: with 120 rows per thing that widened almost every block of 128 differences.
+    Split into byte streams, the high bytes of neighbours are equal and compress to nothing. An hour
+    has 3,600 rows per thing; there, differences take a fifth less and decode as fast.
     """
     kind = tables().get(name)
     entity = () if kind is None else kind.entity
@@ -251,14 +257,15 @@ def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[st
 def store_table(
     directory: Path, name: str, groups: Iterable[pa.Table], how: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write a Parquet file of these tables, a row group each, encoded as told (the options of
-    `pyarrow.parquet.ParquetWriter`); what a manifest says of it."""
+    """Write a Parquet file with one row group per table and these options of
+    `pyarrow.parquet.ParquetWriter`; its entry in the manifest."""
     sink = pa.BufferOutputStream()
-    told = {"compression": "zstd", "compression_level": _ZSTD_LEVEL, "store_schema": False, **how}
+    zstd = {"compression": "zstd", "compression_level": _ZSTD_LEVEL}
+    options = {**zstd, "store_schema": False, **how}
     rest = iter(groups)
     first = next(rest)
     rows = 0
-    with pq.ParquetWriter(sink, first.schema, **told) as writer:
+    with pq.ParquetWriter(sink, first.schema, **options) as writer:
         for group in chain([first], rest):
             writer.write_table(group)
             rows += group.num_rows

@@ -206,16 +206,16 @@ def _count(found: Summary, segment: Segment) -> None:
     if segment.boot_id not in found.boots:
         found.boots.append(segment.boot_id)
     known = tables()
-    for name, told in segment.manifest["tables"].items():
+    for name, entry in segment.manifest["tables"].items():
         if name not in known:
             continue
         total = found.tables.setdefault(name, TableSum())
-        total.rows += told.get("rows", 0)
-        total.bytes += told.get("bytes", 0)
-        readings = told.get("batches", 0)
+        total.rows += entry.get("rows", 0)
+        total.bytes += entry.get("bytes", 0)
+        readings = entry.get("batches", 0)
         total.readings += readings
         if readings > 1:
-            total.watched_s += told["last"][0] - told["first"][0]
+            total.watched_s += entry["last"][0] - entry["first"][0]
             total.pairs += readings - 1
 
 
@@ -287,7 +287,7 @@ def _cpu(row: dict[str, Any]) -> int:
 
 def _status(path: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads(read_plain(path / "status.json", _MOST_STATUS))
+        status = json.loads(read_plain(path / "status.json", _MOST_STATUS))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    return status if isinstance(status, dict) else None

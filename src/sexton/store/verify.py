@@ -1,10 +1,10 @@
-"""Is a recording whole? Reads every byte of it and says what is not as it was written.
+"""Verifies a recording: reads every byte and reports what is not as it was written.
 
-Three kinds of trouble are told apart. *Damaged*: a file is not what was sealed or flushed, or is
-missing. *Foreign*: something that no recorder put there; readers skip it. *Torn*: a recorder was
+Three kinds of problem. *Damaged*: a file is not what was sealed or flushed, or is missing.
+*Foreign*: something that no recorder put there; readers skip it. *Torn*: a recorder was
 killed while it wrote; at most its last flush is lost, and that is how a recording is meant to
-end, so it is told and is no error. Counters that go backwards are none either: they are raw, and
-kernels reset them.
+end, so it is reported but is no error. Counters that go backwards are no error either: they are
+raw, and kernels reset them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
-from sexton.store.homes import is_annex
+from sexton.store.annex import is_annex
 from sexton.store.journal import ARROWS, JOURNAL, READING, ROWS, recover, whole_lines
 from sexton.store.layout import (
     ASIDE,
@@ -158,9 +158,9 @@ def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirE
         return []
     found.bytes += plain.stat().st_size
     if manifest.get(kind) != path.name:
-        found.tell(DAMAGED, place, f"its manifest is that of {manifest.get(kind)}")
-    for name, told in manifest["tables"].items():
-        if "crc32" not in told:
+        found.tell(DAMAGED, place, f"its manifest belongs to {manifest.get(kind)}")
+    for name, described in manifest["tables"].items():
+        if "crc32" not in described:
             continue
         file = f"{name}.parquet"
         entry = listing.pop(file, None)
@@ -176,8 +176,10 @@ def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirE
             found.tell(DAMAGED, f"{place}/{file}", _without(str(error), f"{path.name}/{file}"))
             continue
         rows = 0 if content is None else content.num_rows
-        if rows != told.get("rows"):
-            found.tell(DAMAGED, f"{place}/{file}", f"{rows} rows, sealed with {told.get('rows')}")
+        if rows != described.get("rows"):
+            found.tell(
+                DAMAGED, f"{place}/{file}", f"{rows} rows, sealed with {described.get('rows')}"
+            )
         found.rows += rows if name != READING else 0
     return list(listing.values())
 
@@ -284,7 +286,7 @@ def _beside(directory: Path, found: Verified) -> None:
 
 
 def _any(_: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-    """A cache: whoever reads it checks it."""
+    """A cache: its readers check it."""
     yield from ()
 
 
@@ -331,5 +333,5 @@ def _stacks(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
 
 
 def _without(text: str, prefix: str) -> str:
-    """The place is told beside it already."""
+    """The detail without the place, which is printed already."""
     return text.removeprefix(f"{prefix}: ")

@@ -1,8 +1,8 @@
 """The writing side of a recording: a thread between the sampler and the disk.
 
 The sampler must not wait for a disk, which may be full, read-only, or asleep. So readings are
-handed over every few seconds and written by a thread of their own; what cannot be written waits in
-memory, bounded, and goes out when it can. What had to be dropped is counted and told.
+handed over every few seconds and written by a separate thread; what cannot be written waits in
+memory, bounded, and is written later. Dropped rows are counted and reported.
 
 Per segment: flushes go to the open segment; when it is full it is sealed, then retention looks
 after age and bytes. When the disk is full the oldest unpinned segment makes room for the newest
@@ -29,7 +29,7 @@ from sexton.store.layout import segment_name, segments_in
 from sexton.store.retention import Keeper, Limits
 from sexton.store.sealer import HereSealer, Outcome, Sealer
 
-#: Sealing starts a process, which takes as long as the sealing of some minutes.
+#: Starting the sealing process costs as much as sealing some minutes.
 SEGMENT_S = 600.0
 #: What may wait in memory for a disk that refuses, as rows not yet encoded and as bytes that are.
 MOST_WAITING_ROWS = 200_000
@@ -127,8 +127,7 @@ class Writer:
         self._flushes.put(flush)
 
     def _bound_queue(self) -> None:
-        """A disk that hangs holds the writer's thread for as long as it likes: the oldest that
-        stands in line gives way."""
+        """A disk that hangs blocks the writer's thread: drop the oldest flushes in the queue."""
         while self._handed - self._taken > MOST_WAITING_ROWS:
             try:
                 dropped = self._flushes.get_nowait()
@@ -155,7 +154,7 @@ class Writer:
                 self.written.problem = ""
             except OSError as error:
                 self._refused(error, flush)
-            except Exception as error:  # noqa: BLE001 - the thread must live: told, and counted
+            except Exception as error:  # noqa: BLE001 - the thread must live: reported and counted
                 self._broken(error)
             if flush.last:
                 self._end(flush)
@@ -177,8 +176,8 @@ class Writer:
             self.written.bytes += self._open.bytes - before
 
     def _refused_rows(self, rows: int) -> None:
-        """Values that no column can hold, from a source that lies: told first, then at doublings,
-        since it may do so every second."""
+        """Values that fit no column, from a malformed source: noted the first time and at each
+        doubling, since it may happen every second."""
         self.written.refused_rows += rows
         if self.written.refused_rows >= max(1, 2 * self._told_refused):
             self._told_refused = self.written.refused_rows
@@ -218,8 +217,8 @@ class Writer:
                 raise OSError(each.error, each.why)
 
     def _tidy(self, now: _Flush) -> None:
-        elsewhere = self._open.bytes if self._open is not None else 0
-        for words in self._keeper.tidy(now.moment, self._boot_id, elsewhere):
+        open_bytes = self._open.bytes if self._open is not None else 0
+        for words in self._keeper.tidy(now.moment, self._boot_id, open_bytes):
             self.written.notes.append(("disk", words))
 
     def _refused(self, error: OSError, now: _Flush) -> None:
@@ -269,7 +268,7 @@ class Writer:
             self._note_sealed(self._sealer.finish(), now)
         except OSError as error:
             self.written.problem = error.strerror or str(error)
-        except Exception as error:  # noqa: BLE001 - as above: it must be told, and not vanish
+        except Exception as error:  # noqa: BLE001 - as above: reported
             self.written.problem = _first_line(error)
         finally:
             if self._open is not None:  # not sealed: the next recorder will

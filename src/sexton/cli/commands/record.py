@@ -1,18 +1,18 @@
-"""Record this node: twelve hours of it, at hand when it fails.
+"""Record this node, so that the last twelve hours are there when it fails.
 
 Keeps cores, softirqs, the network, pressure, cgroups, units, processes (names only, no
-arguments), kernel messages and cgroup deaths, every second or ten, in DIR. An alarm (a
-core held in the kernel, a NIC reset, a soft lockup, zombies past the live ones, a mark)
-pins the minutes around it and looks closer for a while.
+arguments), kernel messages and cgroup deaths in DIR, every second or every ten. An alarm
+(a core held in the kernel, a NIC reset, a soft lockup, many dying cgroups, a mark) pins
+the minutes around it, and tables are read every second for a minute.
 
   sudo sexton record /var/lib/sexton                until Ctrl-C or SIGTERM
-  sexton record DIR --preflight                     what it would read, and what that costs
-  sexton recording info DIR                         what is in there
+  sexton record DIR --preflight                     what it would read, and the cost
+  sexton recording info DIR                         what it holds
   sexton recording mark DIR "job 17 died"           pin the minutes around now
-  sexton diagnose --from DIR --around 02:14         the verdict on then
+  sexton diagnose --from DIR --around 02:14         diagnose that moment
 
-It measures itself, gives up the costliest source when it is over its budget, and says so.
-The directory is bounded by --retain and --size whatever happens.
+The recorder measures its own cost. Above its budget it pauses the most expensive source
+and says so. The directory never exceeds --retain and --size.
 """
 
 from __future__ import annotations
@@ -25,35 +25,43 @@ _YEAR_S = 366 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where to; made if it is not there")
+    parser.add_argument("directory", metavar="DIR", help="where to record; created if missing")
     parser.add_argument(
         "--preflight",
         action="store_true",
         help="list every file, event, capability and cost, and start nothing",
     )
     parser.add_argument(
-        "--seconds", type=_seconds, metavar="N", help="stop by itself (default: go on)"
+        "--seconds", type=_seconds, metavar="N", help="stop after N seconds (default: never)"
     )
     parser.add_argument(
-        "--retain", type=_age, default=12 * 3600.0, metavar="AGE", help="how far back (default 12h)"
+        "--retain",
+        type=_age,
+        default=12 * 3600.0,
+        metavar="AGE",
+        help="maximum age (default 12h)",
     )
     parser.add_argument(
-        "--size", type=_bytes, default=2 << 30, metavar="BYTES", help="how much room (default 2G)"
+        "--size",
+        type=_bytes,
+        default=2 << 30,
+        metavar="BYTES",
+        help="maximum size (default 2G)",
     )
     parser.add_argument(
-        "--stacks", action="store_true", help="kernel and user stacks of every core by perf"
+        "--stacks", action="store_true", help="sample kernel and user stacks with perf"
     )
     parser.add_argument(
-        "--no-probe", action="store_true", help="measure no softirq waits through BPF"
+        "--no-probe", action="store_true", help="do not measure softirq waits with BPF"
     )
     parser.add_argument(
-        "--no-ring", action="store_true", help="keep no ring of scheduler and network events"
+        "--no-ring", action="store_true", help="do not keep a ring of scheduler and network events"
     )
     parser.add_argument(
-        "--no-trace", action="store_true", help="follow no cgroup events through tracefs"
+        "--no-trace", action="store_true", help="do not trace cgroup events with tracefs"
     )
     parser.add_argument(
-        "--ship", metavar="URL", help="copy pinned minutes to a directory or s3://, gs://… at once"
+        "--ship", metavar="URL", help="copy pinned minutes to a directory or s3://, gs://…"
     )
     parser.add_argument(
         "--cpu",

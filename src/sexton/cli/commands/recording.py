@@ -1,7 +1,7 @@
-"""Look at a recording, check it, take parts of it elsewhere, mark a moment.
+"""Show, verify or export a recording, or mark a moment.
 
   sexton recording info DIR                     what it holds: span, alarms, tables, cost
-  sexton recording verify DIR                   read every byte: is it whole?
+  sexton recording verify DIR                   read every byte: is it intact?
   sexton recording mark DIR "job 17 died"       keep the minutes around now
   sexton recording export DIR --out PATH        a file per table, or a smaller recording
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 _INFO = """\
 What a recording holds, from its manifests: node and span, gaps and boots, alarms and
-marks, tables with their periods and sizes, sources that were not seen and why, what
-the recorder cost, and what readers have to skip. Fast on any size. Exit: 0.
+marks, tables with their periods and sizes, missing sources and why, the recorder's cost,
+and what readers must skip. Fast on any size. Exit: 0.
 """
 _VERIFY = """\
-Read every byte and say what is not as it was written.
+Read every byte and report what is not as it was written.
 
   damaged   a file is not what was sealed or flushed, or is missing
-  foreign   something no recorder put there; readers skip it
+  foreign   not written by a recorder; readers skip it
   torn      a recorder was killed while it wrote: at most its last flush is lost.
-            This is told and is no error
+            Reported, but no error
 
-Exit: 0 whole, 1 something is damaged or foreign, 2 not a recording.
+Exit: 0 intact, 1 something is damaged or foreign, 2 not a recording.
 """
 _EXPORT = """\
-Parts of a recording for other programs and other people.
+Write parts of a recording to files for other programs and other people.
 
   sexton recording export DIR --out night                       a Parquet file per table
   sexton recording export DIR --out cores --table core_times --format csv
@@ -47,15 +47,15 @@ Parts of a recording for other programs and other people.
   sexton recording export DIR --out it --pin PIN --format recording
 
 `--format recording` copies whole segments, with the rings and stacks of their time, into
-a new directory that every command reads like any other recording: for "the ten minutes
-around the reset" in a mail. In jsonl and csv every text is escaped (docs/json.md); csv
-leads what a spreadsheet would take for a formula with an apostrophe. All files are 0600.
-Exit: 0 all of it, 1 without what is damaged, 2 failed.
+a new directory that every command can read, for example to send "the ten minutes around
+the reset". In jsonl and csv text is escaped (docs/json.md); csv puts an apostrophe before
+what a spreadsheet would take for a formula. All files are 0600.
+Exit: 0 all of it, 1 all but what is damaged, 2 failed.
 """
 _MARK = """\
-Say that something happened. A running recorder takes it in within a second, pins the
-minutes around it beyond retention and looks closer for a while. Where none runs, the
-five minutes before and the two after are pinned at once.
+Record that something happened. A running recorder notices within a second, pins the
+minutes around it beyond retention and reads tables every second for a minute. If no
+recorder runs, the five minutes before and the two after are pinned at once.
 """
 
 
@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return child
 
     add_json(add("info", _INFO, "what it holds"))
-    add_json(add("verify", _VERIFY, "is it whole?"))
+    add_json(add("verify", _VERIFY, "is it intact?"))
     mark = add("mark", _MARK, "keep the minutes around now")
     mark.add_argument("text", metavar="TEXT", help="what happened, at most 500 characters")
-    _add_export(add("export", _EXPORT, "parts of it for others"))
+    _add_export(add("export", _EXPORT, "write parts of it to files"))
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.errors import CommandError
 
     if "\0" in args.directory:
-        raise CommandError("a path has no NUL in it")
+        raise CommandError("a path cannot contain NUL")
     if args.what == "mark":  # works where the store's own extra is not installed
         return _mark(args)
     from sexton.cli.options import need_recorder
@@ -165,12 +165,12 @@ def _mark(args: argparse.Namespace) -> int:
     try:
         if is_locked(directory):
             leave_mark(directory, remark)
-            print(f"marked: {remark.text}; the recorder keeps the minutes around it")
+            print(f"marked: {remark.text}; the recorder will pin the minutes around it")
         else:
             pin = pin_mark(directory, remark)
             print(
-                f"marked: {remark.text}; no recorder runs here, so what was recorded in the "
-                f"5 minutes before is pinned as {pin.id}"
+                f"marked: {remark.text}; no recorder is running, so the last 5 minutes "
+                f"recorded are pinned as {pin.id}"
             )
     except OSError as error:
         raise CommandError(f"{directory}: {error.strerror}") from None
@@ -197,15 +197,15 @@ def _export(args: argparse.Namespace) -> int:
 
     out = Path(args.out)
     if out.resolve().is_relative_to(Path(args.directory).resolve()):
-        raise CommandError(f"--out {args.out} is inside the recording: what is there is its own")
+        raise CommandError(f"--out {args.out} is inside the recording")
     recording = Recording(Path(args.directory))
     pins, _ = pins_in(recording.path)
     spans = _spans(args, recording, pins)
     whole = args.format == "recording"
     if whole and (args.table or args.force):
-        raise CommandError("--format recording takes whole segments, and never replaces anything")
+        raise CommandError("--format recording copies whole segments: no --table, no --force")
     if spans and not touched(recording, spans):
-        raise CommandError(f"{recording.path}: nothing was recorded then")
+        raise CommandError(f"{recording.path}: nothing was recorded at that time")
     try:
         with steps("exporting") as tick:
             if whole:
@@ -241,10 +241,10 @@ def _spans(args: argparse.Namespace, recording: Recording, pins: Sequence[Pin]) 
     from sexton.replay.span import edges
     from sexton.store.export import Span, span_of
 
-    asked = None
+    span = None
     if args.around is not None or args.window is not None:
-        asked = parse_span(args, edges(recording))
-    found = [] if asked is None else [Span(*asked)]
+        span = parse_span(args, edges(recording))
+    found = [] if span is None else [Span(*span)]
     by_id = {pin.id: pin for pin in pins}
     for name in args.pin or ():
         if name not in by_id:

@@ -27,7 +27,7 @@ from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Lane, Marked, Strip, Tab
 from sexton.model.node import Node
 from sexton.model.row import Row
 from sexton.replay.span import moment, unbroken
-from sexton.store.homes import annex_names
+from sexton.store.annex import annex_names
 from sexton.store.recording import Recording
 
 SCHEMA = "sexton.view/1"

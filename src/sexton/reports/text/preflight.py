@@ -1,4 +1,4 @@
-"""What a recorder would do here, as text and as `sexton.preflight/1`."""
+"""What the recorder would do on this node, as text and as `sexton.preflight/1`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from sexton.record.budget import memory_limit
 from sexton.record.preflight import (
     EXPECTED_RSS,
     KernelUse,
+    Parts,
     Planned,
     Preflight,
     Program,
+    Right,
     Wanted,
     preflight,
 )
-from sexton.record.rights import Parts, Right
 from sexton.store.retention import Limits
 
 SCHEMA = "sexton.preflight/1"
@@ -32,7 +33,7 @@ _EVERY = "{:>6}{:>10}{:>11}"
 
 
 def run_preflight(args: argparse.Namespace) -> int:
-    """What ``sexton record --preflight`` does: 0 where a recorder could start, 2 where not."""
+    """What ``sexton record --preflight`` does: exit 0 if the recorder can start, else 2."""
     parts = Parts(
         probe=not args.no_probe,
         trace=not args.no_trace,
@@ -64,14 +65,14 @@ def preflight_text(found: Preflight, width: int = 88, colour: bool = False) -> s
     lines += [_read(each, width) for each in seen]
     lost = [each for each in reads if each.read_s is None]
     if lost:
-        lines += [_title("CANNOT READ HERE", colour), *_lost(lost, width)]
+        lines += [_title("NOT READABLE HERE", colour), *_lost(lost, width)]
     lines += [_title("KERNEL EVENTS AND THEIR BUFFERS", colour)]
     lines += [line for each in found.kernel for line in _kernel(each, width)] or [" none"]
     lines += [_title("PROGRAMS STARTED", colour)]
     lines += [_program(each, width) for each in found.programs]
     lines += [_title("CAPABILITIES", colour), *_rights(found.rights, width)]
-    lines += [_title("COST, ESTIMATED", colour), *_cost(found)]
-    sent = f"pinned minutes to {found.ship}, at each alarm" if found.ship else "nothing, nowhere"
+    lines += [_title("ESTIMATED COST", colour), *_cost(found)]
+    sent = f"pinned minutes to {found.ship}, at each alarm" if found.ship else "nothing"
     lines += [_cut(f"SENDS: {sent}", width)]
     lines += _wrapped(f"NEVER READ: {'; '.join(found.not_read)}", "", width)
     return "\n".join(lines) + "\n"
@@ -83,11 +84,11 @@ def _title(text: str, colour: bool) -> str:
 
 def _headline(found: Preflight) -> str:
     if found.problem:
-        return f"could not start: {printable(found.problem)}"
+        return f"cannot start: {printable(found.problem)}"
     seen = sum(1 for each in found.reads if each.read_s is not None)
     return (
-        f"could start: {printable(found.directory)}; {seen} of "
-        f"{count(len(found.reads), 'source')} can be read; nothing was started or changed"
+        f"ready to record into {printable(found.directory)}: {seen} of "
+        f"{count(len(found.reads), 'source')} readable; nothing was started or changed"
     )
 
 
@@ -114,7 +115,7 @@ def _period(period_s: float) -> str:
 
 
 def _lost(lost: Sequence[Planned], width: int) -> Iterator[str]:
-    """Those with one reason together."""
+    """Sources grouped by reason."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for each in lost:
         reasons.setdefault((each.state, each.detail, each.grant), []).append(each.id)
@@ -126,7 +127,7 @@ def _lost(lost: Sequence[Planned], width: int) -> Iterator[str]:
 def _kernel(each: KernelUse, width: int) -> Iterator[str]:
     head = f" {each.what:13} "
     if each.problem:
-        yield _cut(f"{head}NOT: {each.problem} → {each.grant}", width)
+        yield _cut(f"{head}unavailable: {each.problem} → {each.grant}", width)
         return
     names = ", ".join(name.rpartition(":")[2] for name in each.events)
     text = f"{size(each.buffer_bytes)}: {each.how}: {names}"
@@ -138,12 +139,12 @@ def _wrapped(text: str, head: str, width: int) -> list[str]:
 
 
 def _program(each: Program, width: int) -> str:
-    words = f"NOT: {each.problem} → {each.grant}" if each.problem else each.what
+    words = f"unavailable: {each.problem} → {each.grant}" if each.problem else each.what
     return _cut(f" {each.name:17} {words.removesuffix(' → ')}", width)
 
 
 def _rights(rights: Sequence[Right], width: int) -> Iterator[str]:
-    """Those this node asks for, each with its reason; the others by name."""
+    """Capabilities needed on this node, each with its reason; the others by name."""
     for each in rights:
         if each.needed and each.held:
             yield _cut(f" {each.name:17} held     {each.reason}", width)
@@ -157,11 +158,11 @@ def _rights(rights: Sequence[Right], width: int) -> Iterator[str]:
 def _cost(found: Preflight) -> Iterator[str]:
     room = found.room
     yield (
-        f" CPU      {found.share:.1%} of one core of {found.cores}; "
-        f"above {found.cpu_percent:g} % it sheds its costliest source"
+        f" CPU      {found.share:.1%} of one core of {found.cores} "
+        f"(limit {found.cpu_percent:g} %: above it sources are paused)"
     )
     yield (
-        f" memory   about {size(EXPECTED_RSS)}, sheds above {size(found.memory_bytes)}; "
+        f" memory   about {size(EXPECTED_RSS)} (limit {size(found.memory_bytes)}); "
         f"{size(found.kernel_bytes)} of kernel buffers"
     )
     stacks = f", stacks up to {size(room.stacks_an_hour)}" if room.stacks_an_hour else ""
@@ -170,7 +171,7 @@ def _cost(found: Preflight) -> Iterator[str]:
     tight = room.free_bytes is not None and room.free_bytes < room.full
     yield (
         f"          --retain {_period(room.limits.age_s)} and --size "
-        f"{size(room.limits.most_bytes)} come to {size(room.full)}"
+        f"{size(room.limits.most_bytes)}: {size(room.full)} when full"
         f"{', MORE THAN IS FREE' if tight else ''}; {free} free"
     )
 

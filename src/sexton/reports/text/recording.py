@@ -1,4 +1,4 @@
-"""What a recording holds, and whether it is whole: as text, and as `sexton.recording.info/1` and
+"""What a recording holds, and whether it is intact: as text, and as `sexton.recording.info/1` and
 `sexton.recording.verify/1`."""
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MOST_TROUBLES = 50
 
 
 def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
-    """At most some forty lines: who, when, how much, what happened, what is missing."""
+    """About forty lines: node, span, size, alarms, tables, missing sources, cost."""
     width = min(max(width, 60), 120)
     lines = [*_head(found)]
     for title, part in (
-        ("WHAT HAPPENED", _happened(found)),
+        ("ALARMS, MARKS AND GAPS", _happened(found)),
         (f"{'TABLE':26}{'EVERY':>9}{'ROWS':>16}{'BYTES':>12}", _tables(found.tables)),
-        ("NOT SEEN, OR NOT ALWAYS", _lost(found.sources)),
-        ("THE RECORDER ON ITSELF", _itself(found)),
-        ("SKIPPED: sexton recording verify tells more", _problems(found.problems)),
+        ("SOURCES MISSING SOME OR ALL OF THE TIME", _lost(found.sources)),
+        ("COST AND NOTES OF THE RECORDER", _itself(found)),
+        ("SKIPPED (details: sexton recording verify)", _problems(found.problems)),
     ):
         shown = list(part)
         if shown:
@@ -45,24 +45,24 @@ def _cut(line: str, width: int) -> str:
 
 def _head(found: Summary) -> Iterator[str]:
     node = found.node
-    name = (node.hostname if node else "") or found.host or "a node that did not tell its name"
+    name = (node.hostname if node else "") or found.host or "unknown host"
     who = printable(name)
     if node is not None:
         who += f", Linux {printable(node.kernel)}"
         who += f", {count(node.cores, 'core')}" if node.cores else ""
-    yield f"{who}; {'a recorder writes here now' if found.recording_now else 'no recorder runs'}"
+    yield f"{who}; {'being recorded now' if found.recording_now else 'not being recorded now'}"
     if found.start is None or found.end is None:
-        yield "Nothing was recorded yet."
+        yield "Nothing recorded yet."
         return
     zone = time.strftime("%Z", time.localtime(min(max(found.end[1], 0.0), 2e11)))
     span = f"{moment(found.start[1])} to {moment(found.end[1])} {zone}"
     yield f"{span}: {seconds(found.watched_s)} recorded"
     parts = [count(len(found.boots), "boot")]
     gone = sum(gap.seconds or 0.0 for gap in found.gaps)
-    gaps = f"{count(len(found.gaps), 'gap')} of {seconds(gone)} in all" if found.gaps else "no gap"
+    gaps = f"{count(len(found.gaps), 'gap')} of {seconds(gone)} in all" if found.gaps else "no gaps"
     parts.append(gaps)
     if found.jumps:
-        parts.append(f"the clock was moved {count(len(found.jumps), 'time')}")
+        parts.append(count(len(found.jumps), "clock jump"))
     yield ", ".join(parts)
     rate = "" if found.bytes_an_hour is None else f", {size(found.bytes_an_hour)} an hour"
     held = f", {size(found.pinned_bytes)} of it pinned" if found.pins else ""
@@ -78,22 +78,22 @@ def _profiles(found: ProfileSum) -> Iterator[str]:
         span = f"{moment(found.start[1])} to {moment(found.end[1])}"
         parts.append(f"{found.samples:,} samples{lost} from {span}, {size(found.bytes)}")
     if found.waiting:
-        waiting = f"{count(found.waiting, 'file')} of perf's not decoded"
+        waiting = f"{count(found.waiting, 'file')} waiting to be decoded"
         parts.append(f"{waiting}, {size(found.waiting_bytes)}")
     if parts:
         yield f"Stacks: {'; '.join(parts)}"
 
 
 def _happened(found: Summary) -> Iterator[str]:
-    alarms = [told for told in found.alarms if told.row.kind != "mark"]  # the mark itself is told
-    events = [(told.wall_s, _words(told)) for told in (*alarms, *found.marks)]
+    alarms = [each for each in found.alarms if each.row.kind != "mark"]  # the mark itself is listed
+    events = [(each.wall_s, _words(each)) for each in (*alarms, *found.marks)]
     for gap in found.gaps:
         what = "reboot" if gap.reboot else "gap"
         span = "" if gap.seconds is None else f" of {seconds(gap.seconds)}"
         events.append((gap.start, f"{what}{'; nothing recorded' if gap.reboot else ''}{span}"))
     for jump in found.jumps:
-        events.append((jump.at, f"the clock moved by {seconds(jump.seconds)}"))
-    alarmed = {(told.row.kind, told.row.about) for told in found.alarms}
+        events.append((jump.at, f"clock jumped by {seconds(jump.seconds)}"))
+    alarmed = {(each.row.kind, each.row.about) for each in found.alarms}
     for pin in found.pins:  # one that a mark made while no recorder ran, or whose alarm has aged
         if (pin.kind, pin.about) not in alarmed:
             more = "" if pin.detail in ("", pin.about) else f": {pin.detail}"
@@ -109,10 +109,11 @@ def _happened(found: Summary) -> Iterator[str]:
         yield f"   {count(len(found.pins), 'pin')} kept beyond retention, the last: {last}"
 
 
-def _words(told: Told) -> str:
-    row = told.row
+def _words(each: Told) -> str:
+    row = each.row
     if isinstance(row, Alarm):
-        return printable(f"{row.kind.replace('_', ' ')} {row.about}: {row.detail}")
+        about = "" if row.about in row.detail else f" {row.about}"
+        return printable(f"{row.kind.replace('_', ' ')}{about}: {row.detail}")
     if isinstance(row, Mark):
         return printable(f"mark: {row.text}")
     return printable(f"{row.kind}: {row.detail}")
@@ -153,14 +154,14 @@ def _itself(found: Summary) -> Iterator[str]:
             parts.append(f"{cost.cpu_share:.2%} of one core")
         if cost.kernel_share is not None:
             parts.append(f"{cost.kernel_share:.2%} in kernel probes")
-        parts.append(f"{size(cost.most_bytes)} at most")
+        parts.append(f"{size(cost.most_bytes)} peak memory")
         parts.append(f"{size(cost.written_bytes)} written")
         yield f"   {', '.join(parts)}"
     if len(found.notes) > _MOST_NOTES:
         earlier = len(found.notes) - _MOST_NOTES
         yield f"   {count(earlier, 'earlier note')}: --json lists them"
-    for told in found.notes[-_MOST_NOTES:]:
-        yield f"   {moment(told.wall_s)}  {_words(told)}"
+    for each in found.notes[-_MOST_NOTES:]:
+        yield f"   {moment(each.wall_s)}  {_words(each)}"
 
 
 def _problems(problems: Sequence[str]) -> Iterator[str]:
@@ -210,9 +211,9 @@ def info_json(found: Summary) -> dict[str, Any]:
             }
             for each in found.sources
         ],
-        "alarms": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.alarms],
-        "marks": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.marks],
-        "notes": [_plain(told.row, {"wall_s": told.wall_s}) for told in found.notes],
+        "alarms": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.alarms],
+        "marks": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.marks],
+        "notes": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.notes],
         "pins": [
             _safe({name: getattr(pin, name) for name in type(pin).__slots__}) for pin in found.pins
         ],
@@ -236,7 +237,7 @@ def _plain(row: Any, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _safe(value: Any) -> Any:
-    """JSON from a file that anybody may have written, safe to print."""
+    """Untrusted JSON, made safe to print."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
@@ -249,12 +250,12 @@ def _pair(pair: tuple[float, float] | None) -> dict[str, float] | None:
 
 
 def verify_text(found: Verified) -> str:
-    """The verdict first, then what is wrong, place by place."""
+    """The verdict first, then each problem with its place."""
     read = (
         f"{count(found.segments, 'segment')}, {count(found.files, 'file')}, "
         f"{count(found.rows, 'row')}, {size(found.bytes)} read"
     )
-    lines = [f"{'whole' if found.whole else _numbers(found.troubles)}: {read}"]
+    lines = [f"{'intact' if found.whole else _numbers(found.troubles)}: {read}"]
     for trouble in found.troubles[:_MOST_TROUBLES]:
         lines.append(f"   {trouble.kind:8} {trouble.place}: {trouble.detail}")
     if len(found.troubles) > _MOST_TROUBLES:
