@@ -3,7 +3,7 @@
 BIN := .venv/bin
 # Compiled tests are kept whatever the environment says: to compile them all takes half a minute.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
-# One worker a core. A worker takes whole files, so that what the tests of a file share is set up once.
+# One worker more than cores, since many tests wait. A worker takes whole files, so that what the tests of a file share is set up once.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 help: ## this list
@@ -40,7 +40,7 @@ test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all
 
 # Nothing may be left out here: a skipped test is a failure.
 check: export SEXTON_NOTHING_LEFT_OUT = 1
-check: lint test test-whole diagnose lab ## what CI runs: style, types, imports, every test, a verdict, the lab
+check: lint test test-whole diagnose lab ## everything: style, types, imports, every test, a verdict, the lab
 
 lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check src tests bench lab

@@ -52,7 +52,8 @@ def main(url: str) -> int:
 
 def _make(directory: Path) -> list[str]:
     """A recording of twelve minutes, and the names of the segments that its pin holds."""
-    write(directory, Plan(cores=8, hours=0.2, processes=50, cgroups=50, queues=4, units=40))
+    plan = Plan(cores=8, hours=0.2, processes=50, cgroups=50, queues=4, units=40)
+    write(directory, plan, compacted=False)  # several segments, of which a pin holds some
     segments = Recording(directory).segments
     first, last = segments[1], segments[4]
     span = (first.start[0], last.end[0])

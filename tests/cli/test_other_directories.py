@@ -187,7 +187,7 @@ def test_a_container_is_told_what_was_judged_and_what_to_type_on_the_node(
     assert "sexton runs in a cgroup namespace" in text
     assert "directory are not comparable" in text
     assert "saturated core no core held" in text, "what was judged"
-    assert "nic resets unknown" in text, "no interface in here says nothing of the node's"
+    assert "NIC resets unknown" in text, "no interface in here says nothing of the node's"
     assert ended.stdout.count(NODE_LINE) == 1, "one line to type, not nine"
 
 

@@ -81,6 +81,6 @@ def test_a_cable_that_is_pulled_cuts_connections_off():
             cut = loss(left, 16)
             pulled.join()
     assert (cut["verdict"], cut["severity"]) == ("present", "warning"), cut["summary"]
-    given_up = [each["value"] for each in cut["evidence"] if "given up" in each["what"]]
+    given_up = [each["value"] for each in cut["evidence"] if "aborted" in each["what"]]
     assert given_up
     assert given_up[0] >= 5

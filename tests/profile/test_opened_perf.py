@@ -82,6 +82,7 @@ def opened(path: Path) -> Opened:
     return open_profile([path], SymbolOptions(cache=""))
 
 
+@pytest.mark.alone  # other tests start processes with names that perf does not decode
 def test_a_rotated_set_counts_what_perf_script_counts(rotated):
     said = said_by_perf(sorted(rotated.iterdir()))
     found = opened(rotated)

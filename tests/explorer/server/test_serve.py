@@ -121,7 +121,7 @@ def test_why_answers_for_a_thing_and_for_a_moment(incident: Running) -> None:
     assert incident.get(f"/api/why?what=@{moment:.3f}").json["about"]["kind"] == "moment"
     nothing = incident.get("/api/why?what=no-such-thing-at-all")
     assert nothing.status == 422
-    assert "nothing here is called" in nothing.json["error"]
+    assert "no such name" in nothing.json["error"]
 
 
 def test_the_next_reset_is_found_and_there_is_none_after_the_last(incident: Running) -> None:
@@ -184,7 +184,8 @@ def test_a_token_file_locks_loopback_too(tmp_path: Path) -> None:
 def test_a_token_that_is_none_is_one_line(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(content)
-    assert "a token" in failed(str(INCIDENT), "--token-file", str(file))
+    said = failed(str(INCIDENT), "--token-file", str(file))
+    assert "token must be" in said or "token cannot contain" in said
 
 
 def test_a_token_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import LiveFiles
 from sexton.model.memory import VmCounter
 from sexton.model.row import Row
-from sexton.record import worker
+from sexton.record import sampler as sampling
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import Reading, Source
 
@@ -53,8 +53,8 @@ def test_what_is_being_opened_when_we_are_interrupted_is_closed(
 ) -> None:
     source = Source("test.slow", "/slow", (VmCounter,), 1.0, 5.0, "", Slow)
     sampler = Sampler(HOST, [source])
-    plain = worker.Answer
-    monkeypatch.setattr(worker, "Answer", lambda: plain(done=Interrupted()))
+    plain = sampling.Answer
+    monkeypatch.setattr(sampling, "Answer", lambda: plain(done=Interrupted()))
     with pytest.raises(KeyboardInterrupt):
         sampler.run(1)
     assert OPENED[0].open
