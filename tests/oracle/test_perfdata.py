@@ -216,6 +216,7 @@ def test_one_program_without_cores(tmp_path):
     agree(perf_record(tmp_path / "perf.data", *FAST, "-g", IDS), cpu=False)
 
 
+@pytest.mark.alone  # perf reports files that another perf has open at the same time
 def test_build_ids_that_perf_looked_for_at_the_end(tmp_path):
     dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=512", "count=400000"]
     for _ in range(5):
