@@ -143,11 +143,14 @@ def _headline(finding: Finding) -> str:
 
 
 def _settle(sampler: Sampler, before: Finding) -> Finding:
-    """The kernel frees the last ones from a worker: look again for a moment."""
-    for _ in range(20):
+    """The kernel frees the last ones from a worker: look again until their number stays."""
+    last = float("inf")
+    for _ in range(60):
         after = _look(sampler)
-        if after.is_problem == before.is_problem:
+        number = next((each.number for each in after.evidence if each.number is not None), 0.0)
+        if after.is_problem == before.is_problem and number >= last:
             break
+        last = number
         time.sleep(0.25)
     return after
 

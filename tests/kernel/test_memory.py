@@ -134,7 +134,7 @@ def test_many_of_them_wait_for_memory_and_the_machine_itself_is_not_short(
     assert "the machine itself is not short" in finding.summary
     reclaim = direct_reclaim.detect(window)
     assert reclaim.severity is Severity.WARNING, reclaim.summary
-    assert "memory was waited for" in reclaim.summary
+    assert "tasks waited for memory" in reclaim.summary
     same_replayed(window, tmp_path / "recording")
 
 
