@@ -92,8 +92,19 @@ def _note(row: RecorderNote, read: float, _clock: Clock) -> Marked:
 
 
 def _restart(row: RestartMark, _read: float, _clock: Clock) -> Marked:
-    text = f"{row.unit} restarted, the {row.counter:,}. time"
+    text = f"{row.unit} restarted ({_ordinal(row.counter)} time)"
     return _made(row.wall_s, "restart", text, "info", row.unit)
+
+
+def _ordinal(number: int) -> str:
+    """As a word counts.
+
+    >>> [_ordinal(each) for each in (1, 2, 3, 11, 44, 1_012, 1_021)]
+    ['1st', '2nd', '3rd', '11th', '44th', '1,012th', '1,021st']
+    """
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = "th" if number % 100 in (11, 12, 13) else endings.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 _TABLES: tuple[tuple[type[Row], Callable[[Any, float, Clock], Marked]], ...] = (
