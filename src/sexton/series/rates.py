@@ -21,7 +21,7 @@ Unknown is NaN in arrays and `None` in single numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -290,14 +290,6 @@ class Series(NamedTuple):
     def seconds(self) -> F64:
         return self.end - self.start
 
-    def row(self, *key: Hashable) -> Floats | None:
-        """The values of one thing; `None` where it was never there."""
-        return self.values[self.things.index(key)] if key in self.things else None
-
-    def runs(self, limit: float, lasting: float = 0.0) -> list[Run]:
-        """Stretches at or above a limit, thing by thing, that last so many seconds."""
-        return [run for run in runs(self, self.values >= limit) if run.lasts(lasting)]
-
     def inside(self, start: float, end: float) -> slice:
         """The steps that touch a span, from the one it begins in to the one it ends in."""
         first = int(np.searchsorted(self.end, start, "right"))
@@ -317,12 +309,3 @@ def runs(times: Series | Steps, above: npt.NDArray[np.bool_]) -> Iterator[Run]:
     found = zip(rows.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
     for row, first, last in found:
         yield Run(row, first, last, float(times.start[first]), float(times.end[last]))
-
-
-def total(values: Floats) -> float | None:
-    """The sum of what is known; `None` where nothing is."""
-    known = values[~np.isnan(values)]
-    return float(known.sum()) if len(known) else None
-
-
-Derive = Callable[[Steps], Floats]
