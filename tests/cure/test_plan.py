@@ -17,6 +17,7 @@ from sexton.cure.remedies import remove_empty_cgroups
 from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
 from sexton.cure.units import UnitSnapshot, UnitStatus
 from sexton.cure.writer import LiveWriter
+from sexton.detect.detectors import crash_looping_unit
 from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.host.host import open_host
@@ -25,6 +26,7 @@ from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, OfflineMem
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.unit import ServiceManager, Unit
 from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm
 from tests.detect.detectors.test_cgroup_churn import life
@@ -240,6 +242,21 @@ def test_only_the_unit_that_leaves_zombies_is_stopped_where_that_is_known(monkey
     assert any("other.service crash-loops too" in each for each in plan.notes)
     both = make_plan(diagnosis(LOOP), make_window([]), PlanContext(open_host()))
     assert {each.target for each in both.automatic} == {"leak.service", "other.service"}
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_plan_says_if_a_unit_exits_cleanly_between_its_restarts(monkeypatch, status: int):
+    Units(monkeypatch)
+    result = "success" if status == 0 else "exit-code"
+    unit = Unit(
+        "leak.service", "loaded", "activating", "auto-restart", "enabled", 500, "always", 100_000,
+        99_000_000, 99_500_000, 99_000_000, result, status, "/system.slice/leak.service", "systemd",
+    )  # fmt: skip
+    rows = [ServiceManager("systemd", "252", "bus"), unit]
+    finding = crash_looping_unit.detect(make_window([(100.0, rows)]))
+    plan = make_plan(diagnosis(finding), make_window([]), PlanContext(open_host()))
+    said = "it exits cleanly, so this may be intended" in str(plan.steps[0])
+    assert said is (status == 0)
 
 
 @pytest.mark.parametrize(

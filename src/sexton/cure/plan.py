@@ -244,8 +244,8 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
     for each in finding.evidence:
         if each.what == f"restarts of {unit}":
             parts.append(f"restarts: {each.value}")
-            if "in a loop" in each.wrong_if:
-                parts.append("it exits cleanly, so this may be intended")
+    if crash_looping_unit.exits_cleanly(finding, unit):
+        parts.append("it exits cleanly, so this may be intended")
     subject = draft.context.needs.get(unit)
     if subject is not None and subject.verdict is Need.UNNEEDED:
         reasons = "; ".join(f"{each.what}: {each.value}" for each in subject.reasons[:2])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.detect.detectors.crash_looping_unit import detect
+from sexton.detect.detectors.crash_looping_unit import detect, exits_cleanly
 from sexton.detect.protected import protected
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.unit import RestartMark, ServiceManager, Unit
@@ -171,6 +171,8 @@ def test_a_unit_that_ends_cleanly_may_be_meant_so():
     finding = look(failing(5_000, END_S - 1, exit_status=0, result="success"))
     assert finding.severity is Severity.WARNING
     assert "ending cleanly" in finding.summary
+    assert exits_cleanly(finding, "a.service")
+    assert not exits_cleanly(look(failing(5_000, END_S - 1)), "a.service")
 
 
 def test_a_start_between_two_properties_does_not_make_an_end_a_clean_one():

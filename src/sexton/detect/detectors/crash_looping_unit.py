@@ -43,7 +43,7 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.text import count, seconds
+from sexton.model.text import count, printable, seconds
 from sexton.model.unit import RestartMark, ServiceManager, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
@@ -311,6 +311,18 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             "it is meant to run in a loop" if loop.clean else "it is being deployed right now",
         )
     ]
+    if loop.clean:
+        told.append(
+            Evidence(
+                _exit_of(unit.name),
+                "status 0, result success",
+                "not restarted after it",
+                "exit status",
+                "systemd ExecMainStatus, Result",
+                0.0,
+                "runs that were not seen ended with a fault",
+            )
+        )
     if loop.period_s is not None:
         made = ""
         delay, ran = loop.delay_s, loop.run_s
@@ -352,6 +364,15 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             )
         )
     return told
+
+
+def exits_cleanly(finding: Finding, unit: str) -> bool:
+    """Was this unit of the finding seen to end without a fault?"""
+    return any(evidence.what == _exit_of(unit) for evidence in finding.evidence)
+
+
+def _exit_of(unit: str) -> str:
+    return printable(f"clean exit of {unit}")
 
 
 def _calm(seen: list[_Loop]) -> Finding:
