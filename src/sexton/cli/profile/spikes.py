@@ -104,7 +104,7 @@ def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
     moments = [*args.at, *([] if args.events is None else _listed(args.events))]
     start_ns, end_ns = range_of(args, found)
     options = SpikeOptions(
-        at=tuple(moment_ns(each, found) for each in moments) or None,
+        at=tuple(moment_ns(moment, found) for moment in moments) or None,
         cpus=None if args.cpu is None else parse_numbers(args.cpu, "--cpu"),
         event=event_of(args, found),
         most=args.most,
