@@ -64,11 +64,11 @@ def scene_of(view: View, injected: Sequence[str] = ()) -> Scene:
     """All of a recording."""
     view.warm()  # only then every lane knows its rows
     about = view.about()
-    lanes = [each["id"] for each in about["lanes"] if each["series"] or each["kind"] == "marks"]
+    lanes = [lane["id"] for lane in about["lanes"] if lane["series"] or lane["kind"] == "marks"]
     diagnosis = view.diagnosis(about["start"], about["end"])
     minutes = _minutes(view, diagnosis) if AVERAGE in lanes else ()
-    lines = [each["id"] for each in about["lanes"] if each["kind"] == "lines"]
-    quiet = [each for each in lines if each in lanes and _is_quiet(view, each, diagnosis)]
+    lines = [lane["id"] for lane in about["lanes"] if lane["kind"] == "lines"]
+    quiet = [line for line in lines if line in lanes and _is_quiet(view, line, diagnosis)]
     return Scene(diagnosis, lanes, minutes, injected, quiet)
 
 
@@ -80,7 +80,7 @@ def _is_quiet(view: View, lane: str, diagnosis: Diagnosis) -> bool:
 def _minutes(view: View, diagnosis: Diagnosis) -> list[float | None]:
     """The machine's average as the page draws it, in columns of a minute."""
     busy = _coarse(view, AVERAGE, diagnosis).planes["mean"][0].sum(axis=0)
-    return [None if each != each else float(each) for each in busy.tolist()]
+    return [None if share != share else float(share) for share in busy.tolist()]
 
 
 def _coarse(view: View, lane: str, diagnosis: Diagnosis) -> Strip:
@@ -141,17 +141,17 @@ def _whose(diagnosis: Diagnosis) -> str:
 
 def _average(scene: Scene, chain: Chain) -> dict[str, Any]:
     diagnosis = scene.diagnosis
-    said = [each for each in scene.minutes if each is not None]
-    told = "Its average, a point a minute, as a dashboard draws it, tells nothing."
+    said = [minute for minute in scene.minutes if minute is not None]
+    text = "Its average, a point a minute, as a dashboard draws it, tells nothing."
     if said:
         low, high = f"{min(said):.0f}", f"{max(said):.0f}"
         between = f"{low} %" if low == high else f"between {low} and {high} %"
-        told = f"A point a minute, as a dashboard draws it: the machine was {between} busy."
+        text = f"A point a minute, as a dashboard draws it: the machine was {between} busy."
     symptom = diagnosis.by_id[chain.symptom]
     return {
         "id": "average",
         "title": "The average tells nothing",
-        "text": [f"{_sentence(symptom.summary)} What happened?", told],
+        "text": [f"{_sentence(symptom.summary)} What happened?", text],
         "next": "Press → to unfold the average into its cores.",
         "facts": [],
         "view": {
@@ -198,7 +198,7 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
     text.append(_why(chain.links[at - 1]) if at else _beginning(chain))
     facts = _facts(finding, text)
     if scene.injected and _rests_on_the_log(finding):
-        later = [diagnosis.by_id[each] for each in chain.findings[at + 1 :]]
+        later = [diagnosis.by_id[item] for item in chain.findings[at + 1 :]]
         text.append(_injected(scene, any(map(_rests_on_the_log, later))))
     title = f"{name}: the cause" if at == 0 else name
     step = _step(finding.id, title, text, facts)
@@ -212,7 +212,7 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
 
 
 def _rests_on_the_log(finding: Finding) -> bool:
-    return any(each.source in _KERNEL_LOG for each in finding.evidence)
+    return any(evidence.source in _KERNEL_LOG for evidence in finding.evidence)
 
 
 def _injected(scene: Scene, again: bool) -> str:
@@ -247,8 +247,8 @@ def _lasts(diagnosis: Diagnosis, finding: Finding) -> bool:
 
 def _why(link: Link) -> str:
     against = f" Against it: {'; '.join(link.against)}." if link.against else ""
-    told = f"Why ({_SURE[link.strength]}): {link.sentence}."
-    return shorten(told + against, 2 * _LONG)
+    text = f"Why ({_SURE[link.strength]}): {link.sentence}."
+    return shorten(text + against, 2 * _LONG)
 
 
 def _cured(scene: Scene, cure: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,8 +271,8 @@ def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
     """Both sides in words, and as numbers where they are some."""
     after, before = (_number(row[side], row["unit"]) for side in ("after", "before"))
     both = [row["before"], row["after"]]
-    told: dict[str, Any] = _said(row["what"], after, before)
-    return told if any(isinstance(each, str) for each in both) else {**told, "numbers": both}
+    fact: dict[str, Any] = _said(row["what"], after, before)
+    return fact if any(isinstance(side, str) for side in both) else {**fact, "numbers": both}
 
 
 def _stopping(diagnosis: Diagnosis) -> str:
@@ -309,8 +309,8 @@ def _view(
     first, last = diagnosis.start, diagnosis.end
     chosen = _moment(diagnosis, finding)
     if chosen is not None:
-        moments = [each for each in (chosen, _moment(diagnosis, cause)) if each is not None]
-        start, end = min(each[0] for each in moments), max(each[1] for each in moments)
+        moments = [span for span in (chosen, _moment(diagnosis, cause)) if span is not None]
+        start, end = min(moment[0] for moment in moments), max(moment[1] for moment in moments)
         room = _AROUND_S + (chosen[1] - chosen[0])
         first, last = max(first, start - room), min(last, end + room)
     opened = _open(scene, lanes)
@@ -339,16 +339,16 @@ def _moment(diagnosis: Diagnosis, finding: Finding | None) -> list[float] | None
 
 def _open(scene: Scene, lanes: Sequence[str]) -> list[str]:
     """Of these the ones that the recording has, and in which anything is to be seen."""
-    return [each for each in lanes if each in scene.lanes and each not in scene.quiet]
+    return [lane for lane in lanes if lane in scene.lanes and lane not in scene.quiet]
 
 
 def _facts(finding: Finding, text: Sequence[str]) -> list[dict[str, str]]:
     """The first ones that say where things are, each thing but once, and none that was told."""
     firsts: dict[str, Evidence] = {}
-    for each in finding.evidence:
-        if not each.outlook and not any(each.value in told for told in text):
-            firsts.setdefault(each.what, each)
-    return [_fact(each) for each in list(firsts.values())[:_MOST_FACTS]]
+    for evidence in finding.evidence:
+        if not evidence.outlook and not any(evidence.value in sentence for sentence in text):
+            firsts.setdefault(evidence.what, evidence)
+    return [_fact(first) for first in list(firsts.values())[:_MOST_FACTS]]
 
 
 def _fact(evidence: Evidence) -> dict[str, str]:

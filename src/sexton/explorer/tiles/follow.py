@@ -27,7 +27,7 @@ class GrowingRecording:
     def refresh(self) -> bool:
         """Look again; has anything changed?"""
         path = self.recording.path
-        known = {each.name: each for each in self.recording.segments}
+        known = {segment.name: segment for segment in self.recording.segments}
         self.live = is_locked(path)
         found: dict[str, Segment] = {}
         problems = list(self.recording.problems)
@@ -50,10 +50,12 @@ class GrowingRecording:
         retired = tuple(known.keys() - found.keys())
         made = Recording.__new__(Recording)
         made.path = path
-        made.problems = problems = [each for each in problems if not each.startswith(retired)]
-        made.segments = sorted(found.values(), key=lambda each: each.sequence)
-        for each in made.segments:
-            each.tell_to(problems)
+        made.problems = problems = [
+            problem for problem in problems if not problem.startswith(retired)
+        ]
+        made.segments = sorted(found.values(), key=lambda segment: segment.sequence)
+        for segment in made.segments:
+            segment.tell_to(problems)
         self.recording = made
         return changed
 
@@ -80,16 +82,16 @@ def _names(place: Path) -> list[str]:
         names = [parse_name(name) for name in os.listdir(place)]
     except OSError:
         return []
-    return [each.text for each in current(filter(None, names))]
+    return [name.text for name in current(filter(None, names))]
 
 
 def _opened(path: Path, problems: list[str]) -> Segment | None:
     name = parse_name(path.name)
     if name is None or path.is_symlink() or not path.is_dir():
         return None
-    told: list[str] = []
+    lines: list[str] = []
     try:
-        return Segment(path, name, told)
+        return Segment(path, name, lines)
     except Unborn:
         return None
     except StoreError as error:

@@ -121,7 +121,7 @@ class ForkServer:
                 raise Gone("whoever answers such questions is gone") from None
             raise Unanswered("whoever worked on it was ended; is there enough memory?") from None
         known = self._work.problems_so_far
-        known += [each for each in problems if each not in known]
+        known += [problem for problem in problems if problem not in known]
         if how == _ANSWERED:
             return what
         raise {_REFUSED: CommandError, _NOT_THERE: StoreError}.get(how, RuntimeError)(what)
@@ -162,13 +162,13 @@ def _heard(end: int, stop: Stop | None) -> bytes:
         parts.append(part)
 
 
-def _fork_for_each(asked: socket.socket, work: Work) -> NoReturn:
+def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
     us = os.getpid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # for whoever started us; we end with them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
-        question, ends, *_ = socket.recv_fds(asked, _MOST_BYTES, 1)
+        question, ends, *_ = socket.recv_fds(requests, _MOST_BYTES, 1)
         if not question:
             os._exit(0)
         if not ends:  # too many files are open: whoever asked hears that their end was closed
@@ -182,7 +182,7 @@ def _fork_for_each(asked: socket.socket, work: Work) -> NoReturn:
         if not pid:
             try:
                 end_with(us)
-                asked.close()
+                requests.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 _answer(question, ends[0], work)
             finally:
@@ -197,7 +197,7 @@ def _answer(question: bytes, end: int, work: Work) -> None:
     signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
     os.nice(_NICE)
-    told = len(work.problems_so_far)
+    known = len(work.problems_so_far)
     name, arguments = pickle.loads(question)
     try:
         answer: tuple[str, Any] = _ANSWERED, work.answer(name, arguments)
@@ -209,6 +209,6 @@ def _answer(question: bytes, end: int, work: Work) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} in {last.filename} line {last.lineno}"
         answer = _BROKEN, printable(what)
-    left = memoryview(pickle.dumps((*answer, work.problems_so_far[told:]), protocol=5))
+    left = memoryview(pickle.dumps((*answer, work.problems_so_far[known:]), protocol=5))
     while left:
         left = left[os.write(end, left) :]

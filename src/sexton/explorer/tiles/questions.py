@@ -124,18 +124,18 @@ def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
     """Present findings that have a moment, as marks."""
     found = [
         Marked(
-            each.start,
-            each.end if each.end is not None and each.end > each.start else None,
+            finding.start,
+            finding.end if finding.end is not None and finding.end > finding.start else None,
             "finding",
-            each.summary,
-            each.severity.value,
-            _entity(each),
-            _lane(each.id),
+            finding.summary,
+            finding.severity.value,
+            _entity(finding),
+            _lane(finding.id),
         )
-        for each in diagnosis.findings
-        if each.verdict is Verdict.PRESENT and each.start is not None
+        for finding in diagnosis.findings
+        if finding.verdict is Verdict.PRESENT and finding.start is not None
     ]
-    return sorted(found, key=lambda each: each.time)
+    return sorted(found, key=lambda marked: marked.time)
 
 
 def _lane(name: str) -> str:

@@ -141,4 +141,4 @@ def all_lanes() -> tuple[Declared, ...]:
     """Every lane there is, by walking the folder; in the order of the page."""
     for module in pkgutil.iter_modules(sexton.explorer.lanes.__path__, _PACKAGE):
         importlib.import_module(module.name)
-    return tuple(sorted(_found.values(), key=lambda each: (each.order, each.id)))
+    return tuple(sorted(_found.values(), key=lambda item: (item.order, item.id)))
