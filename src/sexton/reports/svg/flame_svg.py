@@ -101,14 +101,14 @@ def _boxes(boxes: Sequence[Box], words: Words, deepest: int, icicle: bool) -> It
         yield _drawn(box, (PAD + x * room, y, width), _told(box, sides, words))
 
 
-def _drawn(box: Box, at: tuple[float, int, float], told: str) -> str:
+def _drawn(box: Box, at: tuple[float, int, float], title: str) -> str:
     x, y, width = at
     hidden = "" if width >= _LEAST else ' display="none"'
     counts = ",".join(str(count) for count in box.counts)
     drawn = max(width - (0.6 if width > 3 else 0), 0.3)
     return (
         f'<g class="{box.shade}" data-d="{box.depth}" data-n="{counts}"{hidden}>'
-        f"<title>{escaped(box.name)}\n{escaped(told)}</title>"
+        f"<title>{escaped(box.name)}\n{escaped(title)}</title>"
         f'<rect x="{x:.2f}" y="{y}" width="{drawn:.2f}" height="{ROW - 1}" rx="1.5"/>'
         f'<text x="{x + 3:.2f}" y="{y + 12}">{escaped(fitted(box.name, width - 5))}</text></g>'
     )
