@@ -128,7 +128,7 @@ def time_stat_reads(host: Host, parent: Parent) -> tuple[StatRead, ...]:
         return tuple(StatRead(file, None, False, f"not read: {ONLY_LIVE}") for file in FILES)
     fresh = replace(host, memo={})  # no cached timings from before the round
     try:
-        guesses = {each.file: each for each in estimates(fresh, parent.layout)}
+        guesses = {estimate.file: estimate for estimate in estimates(fresh, parent.layout)}
     except SourceError as error:
         return tuple(StatRead(file, None, False, f"not read: {error.detail}") for file in FILES)
     cores = off_the_nic(fresh)
@@ -159,7 +159,7 @@ def _read(
         spent = [float(line) for line in ended.output.split()]
     except (SourceError, ValueError):
         return {}
-    return {file: each for file, each in zip(files, spent, strict=False) if each >= 0}
+    return {file: value for file, value in zip(files, spent, strict=False) if value >= 0}
 
 
 def us_saved_per_zombie(
@@ -173,11 +173,11 @@ def us_saved_per_zombie(
     """
     if freed <= 0:
         return {}
-    later = {each.file: each.seconds for each in after if each.measured}
+    later = {read.file: read.seconds for read in after if read.measured}
     return {
-        each.file: (each.seconds - last) * 1e6 / freed
-        for each in before
-        if each.measured and each.seconds is not None and (last := later.get(each.file)) is not None
+        read.file: (read.seconds - last) * 1e6 / freed
+        for read in before
+        if read.measured and read.seconds is not None and (last := later.get(read.file)) is not None
     }
 
 
