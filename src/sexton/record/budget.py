@@ -153,7 +153,7 @@ class Budget:
         if costliest is None or moved[costliest] <= 0:
             return None
         action = "rest" if ("slow", costliest) in self._given_up else "slow"
-        self._given_up = [each for each in self._given_up if each[1] != costliest]
+        self._given_up = [pair for pair in self._given_up if pair[1] != costliest]
         self._given_up.append((action, costliest))
         self._changed_s = now
         return Verdict(action, costliest, why)

@@ -78,17 +78,17 @@ class Stacks:
         return ()
 
     def alarmed(self, pin: Pin) -> None:
-        others = [each for each in self._pinned if each.id != pin.id]
+        others = [other for other in self._pinned if other.id != pin.id]
         self._pinned = [*others[-_MOST_PINNED:], pin]
 
     def _spared(self) -> set[str]:
         """Files of pinned minutes: retention decides about them, which knows pins."""
         return {
-            os.path.basename(each.path)
-            for each in self._stacks.closed()
+            os.path.basename(file.path)
+            for file in self._stacks.closed()
             for pin in self._pinned
-            if each.mono_end_s is not None
-            and pin.start_s <= each.mono_end_s <= pin.end_s + self._rotation.segment_s
+            if file.mono_end_s is not None
+            and pin.start_s <= file.mono_end_s <= pin.end_s + self._rotation.segment_s
         }
 
     def cost(self) -> tuple[float, int]:

@@ -97,7 +97,7 @@ def _opened(url: str, recording: Path) -> Destination:
             raise StoreError(f"--ship {shown(url)}: lies within the recording itself")
         return Directory(path)
     if scheme not in SCHEMES:
-        known = ", ".join(f"{each}://" for each in SCHEMES)
+        known = ", ".join(f"{item}://" for item in SCHEMES)
         raise StoreError(f"--ship {shown(url)}: neither a directory nor one of {known}")
     return Objects(url)
 
@@ -171,9 +171,12 @@ class Directory:
             shutil.rmtree(self.path / place)
 
     def _prepare(self, place: Path) -> None:
-        for each in [*reversed(place.relative_to(self.path).parents), place.relative_to(self.path)]:
+        for parent in [
+            *reversed(place.relative_to(self.path).parents),
+            place.relative_to(self.path),
+        ]:
             with contextlib.suppress(FileExistsError):
-                (self.path / each).mkdir(mode=0o700)
+                (self.path / parent).mkdir(mode=0o700)
 
 
 class Objects:

@@ -45,7 +45,7 @@ def flags(hertz: int, segment_s: int, keep_files: int, folder: str) -> list[str]
     """The richest command that works here, but for its ``-o``; `folder` is for the trials."""
     extras = list(_EXTRAS)
     while True:
-        chosen = [f"{each}={keep_files}" if "max-files" in each else each for each in extras]
+        chosen = [f"{extra}={keep_files}" if "max-files" in extra else extra for extra in extras]
         plain = [] if "--buildid-mmap" in extras else ["-B"]
         command = [
             *("perf", "record", "-F", str(hertz), "-e", "cpu-clock", "-a", "-g"),
@@ -142,7 +142,7 @@ def _writes_into(host: Host, pid: int, folder: str) -> bool:
         open_files = host.files.names(f"/proc/{pid}/fd")
     except SourceError:  # it went away, or is none of ours
         return False
-    return any(_leads_into(host, f"/proc/{pid}/fd/{each}", folder) for each in open_files)
+    return any(_leads_into(host, f"/proc/{pid}/fd/{file}", folder) for file in open_files)
 
 
 def _arguments(host: Host, pid: int) -> list[bytes]:

@@ -244,8 +244,8 @@ class Shipper:
 
     def _wanted(self, pin: Pin) -> tuple[bool, list[Piece]]:
         """Whether the pin's minutes are over and sealed, and the files it holds now."""
-        held = {text: each.reach for text, each in self._held.items() if pin.holds(each.reach)}
-        ends = [each.end_s for each in self._held.values() if each.boot_id == pin.boot_id]
+        held = {text: value.reach for text, value in self._held.items() if pin.holds(value.reach)}
+        ends = [upload.end_s for upload in self._held.values() if upload.boot_id == pin.boot_id]
         opened = [] if pin.end_s < max(ends, default=pin.end_s) else self._opened(pin)
         spans: list[Reach] = list(held.values())
         if opened:
@@ -311,7 +311,7 @@ class Shipper:
             if f"segments/{segment}/manifest.json" in sent.files:
                 with contextlib.suppress(OSError):  # readers take the sealed one anyhow
                     self._to.delete_all(f"{root}/open/{segment}")
-                for name in [each for each in sent.files if each.startswith(f"open/{segment}/")]:
+                for name in [file for file in sent.files if file.startswith(f"open/{segment}/")]:
                     del sent.files[name]
 
     def _forget_raw(self, root: str, sent: _Sent) -> None:
@@ -321,7 +321,7 @@ class Shipper:
             for name in sent.files
             if name.startswith("segments/") and name.count("/") == 3 and name.endswith(MANIFEST)
         }
-        for name in [each for each in sent.files if is_raw(each)]:
+        for name in [file for file in sent.files if is_raw(file)]:
             gone = not (self._directory / name).exists()
             if gone and annex_name(name.removeprefix("stacks/")) in annexes:
                 with contextlib.suppress(OSError):  # a reader tells them apart
