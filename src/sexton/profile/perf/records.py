@@ -64,9 +64,9 @@ class CompressedFound(Exception):
 class SideRecords:
     """Collects everything except samples, piece by piece."""
 
-    def __init__(self, attrs: Sequence[Attr], told: Features) -> None:
+    def __init__(self, attrs: Sequence[Attr], features: Features) -> None:
         self.attrs = list(attrs)
-        self.told = told
+        self.told = features
         #: Lost samples as reported by the kernel during the capture; in hardware buffers; and as
         #: read by perf at the end, which includes the first kind since perf started.
         self.lost = 0
@@ -172,7 +172,7 @@ class SideRecords:
             rows["exec"] = misc & EXEC != 0
             if kind == COMM:
                 rows["tid"] = _gather(fields.raw, at + 12, "<i4")
-                rows["comm"] = [self._comm(view, each) for each in at.tolist()]
+                rows["comm"] = [self._comm(view, offset) for offset in at.tolist()]
             else:
                 rows["ppid"] = _gather(fields.raw, at + 12, "<i4")
                 rows["tid"] = _gather(fields.raw, at + 16, "<i4")

@@ -156,8 +156,8 @@ class Plan(NamedTuple):
 
 def _read_step(read_format: int) -> Step:
     times = (read_format & 1) + (read_format >> 1 & 1)
-    each = 1 + (read_format >> 2 & 1) + (read_format >> 4 & 1)
-    return Step(8, 8 * times, 8 * each) if read_format & 8 else Step(0, 8 * (times + each))
+    words = 1 + (read_format >> 2 & 1) + (read_format >> 4 & 1)
+    return Step(8, 8 * times, 8 * words) if read_format & 8 else Step(0, 8 * (times + words))
 
 
 def _tail(layout: Layout) -> tuple[Step, ...]:
