@@ -172,7 +172,7 @@ class Segment:
             found = self._recovered.tables.get(name)
             if found is None or columns is None:
                 return found
-            return found.select([each for each in columns if each in found.column_names])
+            return found.select([column for column in columns if column in found.column_names])
         try:
             return read_table(self.path, name, self.manifest, columns, coded)
         except StoreError as error:
@@ -211,7 +211,7 @@ class Segment:
         return (
             found
             if columns is None
-            else found.select([each for each in columns if each in found.column_names])
+            else found.select([column for column in columns if column in found.column_names])
         )
 
     def tell_to(self, problems: list[str]) -> None:
@@ -233,8 +233,8 @@ class Segment:
         every = list(spans.values())
         return {
             **found.header,
-            "start": min((each["first"] for each in every), default=None),
-            "end": max((each["last"] for each in every), default=None),
+            "start": min((part["first"] for part in every), default=None),
+            "end": max((part["last"] for part in every), default=None),
             "tables": described,
             "states": found.states,
         }
@@ -264,7 +264,7 @@ class Recording:
                     found[segment.name] = segment
             if not self._changed:
                 break
-        self.segments = sorted(found.values(), key=lambda each: each.sequence)
+        self.segments = sorted(found.values(), key=lambda segment: segment.sequence)
 
     def _in(self, place: str) -> Iterator[Segment]:
         self._changed = False
@@ -294,7 +294,7 @@ class Recording:
             if not _is_there(path):
                 self._changed = True  # sealed, compacted or deleted meanwhile
                 continue
-            self.problems += [each for each in problems if each not in self.problems]
+            self.problems += [problem for problem in problems if problem not in self.problems]
             if segment is not None:
                 segment.tell_to(self.problems)
                 yield segment

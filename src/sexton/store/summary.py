@@ -174,12 +174,12 @@ def summarise(recording: Recording) -> Summary:
     found.alarms = _told(recording.segments, Alarm)
     found.marks = _told(recording.segments, Mark)
     found.notes = _told(recording.segments, RecorderNote)
-    nodes = _told([each for each in recording.segments if each.rows(Node)][-1:], Node)
+    nodes = _told([segment for segment in recording.segments if segment.rows(Node)][-1:], Node)
     found.node = nodes[-1].row if nodes else None
     found.cost = _cost(recording.segments)
     waiting = waiting_stacks(recording.path)
     found.profiles.waiting = len(waiting)
-    found.profiles.waiting_bytes = sum(each.length for each in waiting)
+    found.profiles.waiting_bytes = sum(stack.length for stack in waiting)
     found.problems = [*recording.problems, *not_pins]
     return found
 
@@ -254,7 +254,7 @@ def _cost(segments: Sequence[Segment]) -> CostSum | None:
     most = written = 0
     for rows in _costs(segments, columns):
         first, last = rows[0], rows[-1]
-        most = max(most, *(each["rss_bytes"] + each["children_rss_bytes"] for each in rows))
+        most = max(most, *(row["rss_bytes"] + row["children_rss_bytes"] for row in rows))
         written += max(last["written_bytes"] - first["written_bytes"], 0)
         gone = last["read_mono_s"] - first["read_mono_s"]
         used = _cpu(last) - _cpu(first)

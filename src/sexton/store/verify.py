@@ -68,7 +68,7 @@ class Verified:
 
     @property
     def whole(self) -> bool:
-        return all(each.kind == TORN for each in self.troubles)
+        return all(trouble.kind == TORN for trouble in self.troubles)
 
     def tell(self, kind: str, place: str, detail: str) -> None:
         self.troubles.append(Trouble(kind, printable(place), printable(detail)))
@@ -210,7 +210,7 @@ def _opened(path: Path, found: Verified) -> None:
         where, _, detail = problem.partition(": ")
         found.tell(DAMAGED, f"open/{where}", detail)
     found.files += len(recovered.tables)
-    found.rows += sum(each.num_rows for name, each in recovered.tables.items() if name != READING)
+    found.rows += sum(table.num_rows for name, table in recovered.tables.items() if name != READING)
     ends = {name: end for line in lines for name, (end, _) in line.get("ends", {}).items()}
     found.bytes += length + sum(ends.values())
     _tail(found, place, content[length:], _behind(listing, ends))
