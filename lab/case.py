@@ -35,10 +35,10 @@ class Said(NamedTuple):
     def told(self) -> dict[str, Any]:
         """Its JSON; empty where it printed none."""
         try:
-            told = json.loads(self.text)
+            document = json.loads(self.text)
         except ValueError:
             return {}
-        return told if isinstance(told, dict) else {}
+        return document if isinstance(document, dict) else {}
 
 
 @dataclass
@@ -118,10 +118,10 @@ class Case:
     def let_loop(self, plan: dict[str, Any]) -> None:
         """Until as many restarts are counted as the plan rests on, without zombies meanwhile."""
         wanted = [
-            int(each["expected"])
+            int(precondition["expected"])
             for step in plan["steps"]
-            for each in step["preconditions"]
-            if each["probe"] == f"unit.restarts {ECS}"
+            for precondition in step["preconditions"]
+            if precondition["probe"] == f"unit.restarts {ECS}"
         ]
         self.sick.agent.work(0)
         self.stage.until(

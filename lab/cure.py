@@ -128,20 +128,20 @@ def image(case: Case) -> None:
 def gated(said: Said) -> dict[str, Any]:
     """Exit, and what became of each rule."""
     rules = said.told.get("rules", [])
-    outcomes = {each["id"]: each["outcome"] for each in rules}
-    named = {each["id"]: violated(said, each["id"]) for each in rules if each["violations"]}
-    missing = [lack["what"] for each in rules for lack in each.get("missing", [])]
-    told = {"exit": said.status, "rules": outcomes, "violations": named, "missing": missing}
-    return {**told, "seconds": said.seconds}
+    outcomes = {rule["id"]: rule["outcome"] for rule in rules}
+    named = {rule["id"]: violated(said, rule["id"]) for rule in rules if rule["violations"]}
+    missing = [lack["what"] for rule in rules for lack in rule.get("missing", [])]
+    result = {"exit": said.status, "rules": outcomes, "violations": named, "missing": missing}
+    return {**result, "seconds": said.seconds}
 
 
 def violated(said: Said, rule: str) -> list[str]:
     """Who broke a rule."""
     return [
         broken["subject"]
-        for each in said.told.get("rules", [])
-        if each["id"] == rule
-        for broken in each["violations"]
+        for other in said.told.get("rules", [])
+        if other["id"] == rule
+        for broken in other["violations"]
     ]
 
 
@@ -166,9 +166,9 @@ def illness(case: Case) -> None:
 def found(case: Case) -> None:
     said = case.sexton("diagnose", "--json", "--seconds", str(WATCH_S))
     present = {
-        each["id"]: each
-        for each in said.told.get("findings", [])
-        if each["verdict"] == "present" and each["severity"] != "info"
+        finding["id"]: finding
+        for finding in said.told.get("findings", [])
+        if finding["verdict"] == "present" and finding["severity"] != "info"
     }
     loop = present.get("crash_looping_unit", {})
     case.claims.settle(
@@ -177,18 +177,18 @@ def found(case: Case) -> None:
         and ECS in loop.get("entities", {}).get("unit", ())
         and "zombie_memcgs" in present,
         exit=said.status, seconds=said.seconds,
-        found={name: each["summary"] for name, each in present.items()},
+        found={name: value["summary"] for name, value in present.items()},
         root=(said.told.get("chains") or [{}])[0].get("root"),
     )  # fmt: skip
     audited = case.sexton("audit", "--json", "--seconds", str(LOOK_S))
-    subjects = {each["unit"]: each for each in audited.told.get("subjects", [])}
+    subjects = {subject["unit"]: subject for subject in audited.told.get("subjects", [])}
     about = subjects.get(ECS, {})
     case.claims.settle(
         "audited", "audit says that nothing needs it, and that it loops",
         about.get("verdict") == "unneeded"
-        and "crash-loop" in [each["id"] for each in about.get("faults", [])],
+        and "crash-loop" in [fault["id"] for fault in about.get("faults", [])],
         exit=audited.status, seconds=audited.seconds, verdict=about.get("verdict"),
-        reasons=[f"{each['what']}: {each['value']}" for each in about.get("reasons", [])],
+        reasons=[f"{reason['what']}: {reason['value']}" for reason in about.get("reasons", [])],
         unseen=audited.told.get("unseen"),
     )  # fmt: skip
 
@@ -217,18 +217,18 @@ def cured(case: Case) -> None:
     before, living, pid = sick.dead(), sick.neighbour(), sick.neighbour_pid()
     kept = picture()
     applied = _apply(case, plan)
-    told = applied.told
+    result = applied.told
     stopped = sick.show(ECS, "LoadState") == "masked" and not sick.runs()
     case.claims.settle(
         "applied", "every step is done and proven, and the unit is stopped and masked",
-        applied.status == 0 and told.get("how") == "complete" and stopped,
-        exit=applied.status, seconds=applied.seconds, why=told.get("why"),
-        steps=[f"{each['id']}: {each['state']}: {each['said']}" for each in told.get("steps", [])],
-        thorough=[each["parameters"].get("thorough") for each in plan.get("steps", [])],
-        changed=changes(kept, picture()), watched=told.get("watched"),
+        applied.status == 0 and result.get("how") == "complete" and stopped,
+        exit=applied.status, seconds=applied.seconds, why=result.get("why"),
+        steps=[f"{one['id']}: {one['state']}: {one['said']}" for one in result.get("steps", [])],
+        thorough=[step["parameters"].get("thorough") for step in plan.get("steps", [])],
+        changed=changes(kept, picture()), watched=result.get("watched"),
     )  # fmt: skip
     after = sick.dead_at_most(case.allowed)
-    outcome = freed(case.state, str(told.get("run")))
+    outcome = freed(case.state, str(result.get("run")))
     case.claims.settle(
         "freed", "the zombies fall to what there were before, without a reboot",
         after <= case.allowed < before,
@@ -263,12 +263,14 @@ def freed(state: Path, run: str) -> dict[str, Any]:
     lines = path.read_bytes().split(b"\n") if path.is_file() else []
     wanted = ("freed", "seconds", "order_s", "why_stopped", "walk_us_per_zombie", "experiment")
     outcomes = [
-        told["outcome"] for line in lines if line and (told := json.loads(line))["kind"] == "done"
+        document["outcome"]
+        for line in lines
+        if line and (document := json.loads(line))["kind"] == "done"
     ]
-    freeing = [each for each in outcomes if "freed" in each]
+    freeing = [outcome for outcome in outcomes if "freed" in outcome]
     if not freeing:
         return {}
-    most = max(freeing, key=lambda each: each["freed"] or 0)
+    most = max(freeing, key=lambda outcome: outcome["freed"] or 0)
     return {**{name: most[name] for name in wanted}, "siblings": most["siblings"]}
 
 
@@ -279,8 +281,8 @@ def verified(case: Case) -> None:
         "verified", "every criterion is met, and it counts as few dead as there are",
         said.status == 0 and now is not None and now <= case.allowed,
         exit=said.status, verdict=said.told.get("verdict"), zombies=said.told.get("zombies"),
-        criteria={each["what"]: [each["before"], each["now"], each["met"]]
-                  for each in said.told.get("criteria", [])},
+        criteria={criterion["what"]: [criterion["before"], criterion["now"], criterion["met"]]
+                  for criterion in said.told.get("criteria", [])},
     )  # fmt: skip
 
 
@@ -296,14 +298,14 @@ def refused(case: Case) -> None:
     case.sick.loop_protected(PROTECTED)
     before = picture()
     plan = case.make_plan("--accept-collateral")
-    reasons = [each for each in plan.get("refusals", []) if each["target"] == PROTECTED]
+    reasons = [refusal for refusal in plan.get("refusals", []) if refusal["target"] == PROTECTED]
     case.claims.settle(
         "refused", "a protected unit that loops is refused with the reason, whatever one accepts",
         len(reasons) == 1 and "protected" in reasons[0]["reason"] and not reasons[0]["override"]
-        and all(each["target"] != PROTECTED for each in plan["steps"])
+        and all(step["target"] != PROTECTED for step in plan["steps"])
         and case.sick.runs(PROTECTED) and picture() == before,
         refusals=plan.get("refusals"),
-        steps=[each["title"] for each in plan.get("steps", [])],
+        steps=[step["title"] for step in plan.get("steps", [])],
     )  # fmt: skip
     case.sick.forget(PROTECTED)
 

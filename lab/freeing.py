@@ -80,12 +80,12 @@ def main(argv: list[str] | None = None) -> int:
         whole = {
             "schema": "sexton.check/1",
             "kernel": platform.release(),
-            "experiments": {each.name: each.numbers for each in outcomes},
-            "failed": {each.name: each.failed for each in outcomes if each.failed},
+            "experiments": {outcome.name: outcome.numbers for outcome in outcomes},
+            "failed": {outcome.name: outcome.failed for outcome in outcomes if outcome.failed},
         }
         args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "freeing.json").write_text(json.dumps(whole, indent=1, default=str) + "\n")
-    return 1 if any(each.failed for each in outcomes) else 0
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
 class NoZombies(Exception):
@@ -114,9 +114,9 @@ def ours(number: int, thorough: bool = False) -> Outcome:
     outcome = Outcome("thorough" if thorough else "ours")
     with dug(number, "page cache") as (yard, there), neighbour(yard.parent, CACHE, ANON) as home:
         before = memory_of(home)
-        told: list[str] = []
+        lines: list[str] = []
         limits = Limits(seconds=120, thorough=thorough)
-        done = free(open_host(), yard.path, limits, LiveWriter(open_host()), told.append)
+        done = free(open_host(), yard.path, limits, LiveWriter(open_host()), lines.append)
         after = memory_of(home)
         freed = done.freed or 0
         outcome.numbers = {
@@ -124,7 +124,7 @@ def ours(number: int, thorough: bool = False) -> Outcome:
             "zombies": there,
             "neighbour_before_bytes": before,
             "neighbour_after_bytes": after,
-            "said": [done.sentence, *told, *done.experiment],
+            "said": [done.sentence, *lines, *done.experiment],
             "estimate": done.estimate._asdict(),
         }
         most = 0.95 if thorough else 0.5

@@ -205,7 +205,7 @@ def environment() -> dict[str, str]:
 def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict[str, Any]) -> None:
     """What was really done, beside the recording of it."""
     began, ended = span
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema": FORMAT,
         "id": scene.ID,
         "title": scene.TITLE,
@@ -222,7 +222,7 @@ def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict
         "moments": [{"at": round(at, 3), "what": what} for at, what in stage.moments],
         **more,
     }
-    text = json.dumps(told, indent=1, ensure_ascii=False)
+    text = json.dumps(document, indent=1, ensure_ascii=False)
     (stage.out / "scene.json").write_text(text + "\n")
 
 

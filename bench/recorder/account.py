@@ -84,7 +84,7 @@ class Account:
         return usage_of((self.directory / "cpu.stat").read_text())
 
     def pids(self) -> list[int]:
-        return [int(each) for each in self._procs.read_text().split()]
+        return [int(part) for part in self._procs.read_text().split()]
 
     def peak_bytes(self) -> int:
         return sum(high_water(_read(f"/proc/{pid}/status")) for pid in self.pids())
@@ -129,7 +129,7 @@ def size_of(path: Path) -> int:
     """Bytes kept in a file or in all files under a directory."""
     if path.is_file():
         return path.stat().st_size
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def hierarchy() -> Path:
@@ -235,9 +235,9 @@ def _look_on(program: Program, ours: Account, run: tuple[int, float, float]) -> 
     return looks
 
 
-def _failure(program: Program, status: int, asked: bool, ended: float) -> str:
+def _failure(program: Program, status: int, expected: bool, ended: float) -> str:
     code = os.waitstatus_to_exitcode(status)
-    if program.ends_itself and asked:
+    if program.ends_itself and expected:
         return f"did not end by itself within {ended:.0f} s"
     if ended < program.seconds * 0.9:
         return f"ended after {ended:.1f} s of {program.seconds:.0f} with {code}"
@@ -264,8 +264,8 @@ def _spawn(program: Program, ours: Account, errors: IO[bytes]) -> int:
         os.close(reading)
         return child
     try:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         ours.enter()
         if program.cores:
             os.sched_setaffinity(0, program.cores)

@@ -32,16 +32,16 @@ def replay(plan: Plan) -> list[Measured]:
     what = f"synthetic recording of {plan.hours:g} h × {plan.cores} cores"
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
         directory = Path(scratch) / "recording"
-        told = generate(directory, plan)
-        reason = told if isinstance(told, str) else ""
+        plant = generate(directory, plan)
+        reason = plant if isinstance(plant, str) else ""
         size = None if reason else size_of(directory) / 1e6
         lines = [against_limit(f"{what}, size", size, 300, "MB", reason)]
-        asked = {
+        commands = {
             "diagnose --from, all of it": ("diagnose",),
             "why eth0 --from": ("why", "eth0"),
-            "why TIME --from": ("why", "" if isinstance(told, str) else _moment(told)),
+            "why TIME --from": ("why", "" if isinstance(plant, str) else _moment(plant)),
         }
-        for name, words in asked.items():
+        for name, words in commands.items():
             argv = (plan.sexton, *words, "--from", str(directory))
             lines += _taken(name, argv, reason)
     return lines
@@ -69,9 +69,9 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
     ]
 
 
-def _moment(told: dict[str, Any]) -> str:
+def _moment(plant: dict[str, Any]) -> str:
     """When the NIC was reset for the first time, as `why` takes it."""
-    found = min(each["start"][1] for each in told["planted"] if each["cause"] == "nic_reset")
+    found = min(fault["start"][1] for fault in plant["planted"] if fault["cause"] == "nic_reset")
     return f"@{found:.3f}"
 
 
@@ -91,5 +91,5 @@ def generate(directory: Path, plan: Plan, more: Sequence[str] = ()) -> dict[str,
     if made.returncode:
         return f"lab.synthetic failed: {' '.join(made.stderr.split()[-20:])}"
     tell(f"  generated in {time.monotonic() - began:.0f} s")
-    told: dict[str, Any] = json.loads(made.stdout)
-    return told
+    document: dict[str, Any] = json.loads(made.stdout)
+    return document

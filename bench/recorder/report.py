@@ -87,7 +87,7 @@ def promises(watched: list[Watched]) -> list[Measured]:
             full.reason,
         ),
     ]
-    atop = next((each.share for each in watched if each.peer.name.startswith("atop")), None)
+    atop = next((peer.share for peer in watched if peer.peer.name.startswith("atop")), None)
     if atop and plain.share is not None:
         # A share of a core depends on the core and on who else is on it; this hardly does.
         here, there = f"{plain.share:.2f} %", f"{atop:.2f} %"
@@ -174,9 +174,9 @@ def _slower(plan: Plan) -> tuple[float | None, list[Measured]]:
         taken = found or {}
     names = {"stacks": "record --stacks", "full": "record with everything"}
     noise = f"two rounds of nothing differ by {taken['nothing'].told()}" if taken else ""
-    for name, told in names.items():
+    for name, value in names.items():
         here = taken[name].told() if taken else f"not run: {reason}"
-        what = f"fixed work on a core beside {told}, slower by"
+        what = f"fixed work on a core beside {value}, slower by"
         lines.append(Measured(what, here, noise, None, None, "for comparison"))
     return (priced.percent if priced else None), lines
 
@@ -189,7 +189,7 @@ def _tried(work: Callable[[], Result]) -> tuple[Result | None, str]:
 
 
 def _of(watched: list[Watched], name: str) -> Watched:
-    return next(each for each in watched if each.peer.name == name)
+    return next(peer for peer in watched if peer.peer.name == name)
 
 
 def _megabytes(watched: Watched) -> float | None:

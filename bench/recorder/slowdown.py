@@ -57,7 +57,10 @@ class Slower:
 def slowdowns(plan: Plan) -> dict[str, Slower]:
     """One entry per condition, and `nothing`: how far two rounds of nothing lie apart."""
     beside, core = cores()
-    percents: dict[str, list[float]] = {"nothing": [], **{each: [] for each in CONDITIONS}}
+    percents: dict[str, list[float]] = {
+        "nothing": [],
+        **{condition: [] for condition in CONDITIONS},
+    }
     before = in_child(lambda: rate(core, plan.slice_s))
     for _ in range(plan.rounds):
         for name, chosen in CONDITIONS.items():
@@ -69,7 +72,7 @@ def slowdowns(plan: Plan) -> dict[str, Slower]:
             percents["nothing"].append(slower(after, (before,)))
             tell(f"  fixed work under {name}: {percents[name][-1]:+.2f} % slower")
             before = after
-    return {name: Slower(name, tuple(each)) for name, each in percents.items()}
+    return {name: Slower(name, tuple(percent)) for name, percent in percents.items()}
 
 
 def sampling(plan: Plan) -> Slower:
@@ -166,16 +169,16 @@ def in_child(work: Callable[[], Any]) -> Any:
     child = os.fork()
     if child == 0:
         try:
-            with os.fdopen(writing, "wb") as told:
-                pickle.dump(work(), told)
+            with os.fdopen(writing, "wb") as reader:
+                pickle.dump(work(), reader)
         except BaseException:
             traceback.print_exc()
             raise
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        given = told.read()
+    with os.fdopen(reading, "rb") as reader:
+        given = reader.read()
     os.waitpid(child, 0)
     if not given:
         raise RuntimeError("the child that was to measure failed")

@@ -31,9 +31,9 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> None:
 
 
 def _drawn(directory: Path, plan: Plan) -> list[Measured]:
-    told = generate(directory, plan)
-    if isinstance(told, str):
-        return [against_limit(_PICTURE, None, 1.5, "s", told)]
+    plant = generate(directory, plan)
+    if isinstance(plant, str):
+        return [against_limit(_PICTURE, None, 1.5, "s", plant)]
     found = lanes.rows(lanes.rounds(directory))
     reason = _without_browser()
     if reason:
@@ -46,10 +46,10 @@ def _drawn(directory: Path, plan: Plan) -> list[Measured]:
 
 def _flame(directory: Path, plan: Plan) -> list[Measured]:
     """Out of a recording that has stacks."""
-    told = generate(directory, replace(plan, hours=plan.hours / _SHARE), _STACKS)
-    if isinstance(told, str):
-        return [against_limit(lanes.FLAME, None, 0.3, "s", told)]
-    return [each for each in lanes.rows(lanes.rounds(directory)) if each.what == lanes.FLAME]
+    plant = generate(directory, replace(plan, hours=plan.hours / _SHARE), _STACKS)
+    if isinstance(plant, str):
+        return [against_limit(lanes.FLAME, None, 0.3, "s", plant)]
+    return [row for row in lanes.rows(lanes.rounds(directory)) if row.what == lanes.FLAME]
 
 
 def _without_browser() -> str:

@@ -53,9 +53,9 @@ def mirror_in(targets: str) -> str | None:
 
 
 def mirror() -> str:
-    told = os.environ.get(MIRROR)
-    if told:
-        return told.rstrip("/")
+    address = os.environ.get(MIRROR)
+    if address:
+        return address.rstrip("/")
     require("apt-get")
     found = mirror_in(run(["apt-get", "indextargets", "--format", _FORMAT]))
     if found is None:
@@ -73,8 +73,8 @@ def keyring() -> Path:
 
 def proxies() -> dict[str, str]:
     """apt's own proxy, for debootstrap, which does not ask apt."""
-    told = run(["apt-config", "shell", "proxy", "Acquire::http::Proxy"]).strip()
-    value = told.partition("=")[2].strip("'\"")
+    result = run(["apt-config", "shell", "proxy", "Acquire::http::Proxy"]).strip()
+    value = result.partition("=")[2].strip("'\"")
     return {"http_proxy": value} if value and value != "DIRECT" else {}
 
 

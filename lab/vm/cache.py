@@ -17,8 +17,8 @@ VARIABLE = "SEXTON_LAB_CACHE"
 
 
 def cache_folder() -> Path:
-    told = os.environ.get(VARIABLE)
-    folder = Path(told) if told else Path.home() / ".cache" / "sexton-lab"
+    folder_name = os.environ.get(VARIABLE)
+    folder = Path(folder_name) if folder_name else Path.home() / ".cache" / "sexton-lab"
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
