@@ -32,7 +32,7 @@ class Said(NamedTuple):
     seconds: float
 
     @property
-    def told(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Its JSON; empty where it printed none."""
         try:
             document = json.loads(self.text)
@@ -106,7 +106,7 @@ class Case:
     def make_plan(self, *more: str) -> dict[str, Any]:
         """`fix plan`, kept in `plan`; its JSON."""
         words = ("--json", "--out", str(self.plan), "--seconds", str(WATCH_S), *more)
-        return self.sexton("fix", "plan", *words).told
+        return self.sexton("fix", "plan", *words).document
 
     def plan_for_loop(self, *more: str) -> dict[str, Any]:
         """The same, with a restart counter that is low: a plan rests on it, and every apply after a

@@ -261,7 +261,7 @@ def keep(source: Path, into: Path, window: tuple[float, float] | None, accept: b
         shutil.rmtree(place / RECORDING, ignore_errors=True)
         place.mkdir(parents=True, exist_ok=True)
         out.rename(place / RECORDING)
-    text = json.dumps(_told(scene), indent=2, ensure_ascii=False)
+    text = json.dumps(_scrubbed_scene(scene), indent=2, ensure_ascii=False)
     scrub = Scrub(_host(Recording(source)), release=str(scene["kernel"]))
     (place / SCENE).write_text(scrub(text) + "\n", "utf-8")
     for path in [place, *place.rglob("*")]:  # git keeps no modes: let a checkout look like this
@@ -269,7 +269,7 @@ def keep(source: Path, into: Path, window: tuple[float, float] | None, accept: b
     return []
 
 
-def _told(scene: dict[str, Any]) -> dict[str, Any]:
+def _scrubbed_scene(scene: dict[str, Any]) -> dict[str, Any]:
     """What is committed of a scene: not where it was played."""
     wanted = ("id", "title", "kernel", "hierarchy", "seconds", "injected", "substitutes", "adapted",
               "moments", "expected", "why", "cast")  # fmt: skip

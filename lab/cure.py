@@ -105,7 +105,7 @@ def image(case: Case) -> None:
     healthy = case.sexton(*words)
     case.claims.settle(
         "image_passes", "an image that is well passes the gate, unbooted",
-        healthy.status == 0 and healthy.told.get("booted") is False, **gated(healthy),
+        healthy.status == 0 and healthy.document.get("booted") is False, **gated(healthy),
     )  # fmt: skip
     case.swap = case.sick.swap_on()
     case.sick.start()
@@ -113,7 +113,7 @@ def image(case: Case) -> None:
     running = case.gate()
     case.claims.settle(
         "healthy_passes", "the same image passes when it is booted, with kubelet on it",
-        running.status == 0 and running.told.get("booted") is True,
+        running.status == 0 and running.document.get("booted") is True,
         dead=case.baseline, **gated(running),
     )  # fmt: skip
     case.sick.plant_ecs()
@@ -127,7 +127,7 @@ def image(case: Case) -> None:
 
 def gated(said: Said) -> dict[str, Any]:
     """Exit, and what became of each rule."""
-    rules = said.told.get("rules", [])
+    rules = said.document.get("rules", [])
     outcomes = {rule["id"]: rule["outcome"] for rule in rules}
     named = {rule["id"]: violated(said, rule["id"]) for rule in rules if rule["violations"]}
     missing = [lack["what"] for rule in rules for lack in rule.get("missing", [])]
@@ -139,7 +139,7 @@ def violated(said: Said, rule: str) -> list[str]:
     """Who broke a rule."""
     return [
         broken["subject"]
-        for other in said.told.get("rules", [])
+        for other in said.document.get("rules", [])
         if other["id"] == rule
         for broken in other["violations"]
     ]
@@ -167,7 +167,7 @@ def found(case: Case) -> None:
     said = case.sexton("diagnose", "--json", "--seconds", str(WATCH_S))
     present = {
         finding["id"]: finding
-        for finding in said.told.get("findings", [])
+        for finding in said.document.get("findings", [])
         if finding["verdict"] == "present" and finding["severity"] != "info"
     }
     loop = present.get("crash_looping_unit", {})
@@ -178,10 +178,10 @@ def found(case: Case) -> None:
         and "zombie_memcgs" in present,
         exit=said.status, seconds=said.seconds,
         found={name: value["summary"] for name, value in present.items()},
-        root=(said.told.get("chains") or [{}])[0].get("root"),
+        root=(said.document.get("chains") or [{}])[0].get("root"),
     )  # fmt: skip
     audited = case.sexton("audit", "--json", "--seconds", str(LOOK_S))
-    subjects = {subject["unit"]: subject for subject in audited.told.get("subjects", [])}
+    subjects = {subject["unit"]: subject for subject in audited.document.get("subjects", [])}
     about = subjects.get(ECS, {})
     case.claims.settle(
         "audited", "audit says that nothing needs it, and that it loops",
@@ -189,7 +189,7 @@ def found(case: Case) -> None:
         and "crash-loop" in [fault["id"] for fault in about.get("faults", [])],
         exit=audited.status, seconds=audited.seconds, verdict=about.get("verdict"),
         reasons=[f"{reason['what']}: {reason['value']}" for reason in about.get("reasons", [])],
-        unseen=audited.told.get("unseen"),
+        unseen=audited.document.get("unseen"),
     )  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def gate_fails(case: Case) -> None:
     case.claims.settle(
         "booted_fails", "the gate fails the booted sick node",
         said.status == 1
-        and said.told.get("booted") is True
+        and said.document.get("booted") is True
         and ECS in violated(said, "crash_loops")
         and ECS in violated(said, "restart_without_backoff"),
         dead=case.sick.dead(), **gated(said),
@@ -217,7 +217,7 @@ def cured(case: Case) -> None:
     before, living, pid = sick.dead(), sick.neighbour(), sick.neighbour_pid()
     kept = picture()
     applied = _apply(case, plan)
-    result = applied.told
+    result = applied.document
     stopped = sick.show(ECS, "LoadState") == "masked" and not sick.runs()
     case.claims.settle(
         "applied", "every step is done and proven, and the unit is stopped and masked",
@@ -249,8 +249,8 @@ def _apply(case: Case, plan: dict[str, Any]) -> Said:
     """As a person would: where it stopped because the node was under pressure, undo, and again."""
     words = ("apply", str(case.plan), "--confirm", plan["hash"])
     applied = case.fix(*words)
-    if applied.status == 1 and "pressure is" in str(applied.told.get("why")):
-        case.stage.moment(f"once more: {applied.told['why']}")
+    if applied.status == 1 and "pressure is" in str(applied.document.get("why")):
+        case.stage.moment(f"once more: {applied.document['why']}")
         case.fix("rollback")
         case.let_loop(plan)
         applied = case.fix(*words)
@@ -276,13 +276,14 @@ def freed(state: Path, run: str) -> dict[str, Any]:
 
 def verified(case: Case) -> None:
     said = case.fix("verify", "--seconds", str(WATCH_S))
-    now = (said.told.get("zombies") or {}).get("now")
+    now = (said.document.get("zombies") or {}).get("now")
     case.claims.settle(
         "verified", "every criterion is met, and it counts as few dead as there are",
         said.status == 0 and now is not None and now <= case.allowed,
-        exit=said.status, verdict=said.told.get("verdict"), zombies=said.told.get("zombies"),
+        exit=said.status, verdict=said.document.get("verdict"),
+        zombies=said.document.get("zombies"),
         criteria={criterion["what"]: [criterion["before"], criterion["now"], criterion["met"]]
-                  for criterion in said.told.get("criteria", [])},
+                  for criterion in said.document.get("criteria", [])},
     )  # fmt: skip
 
 
@@ -290,7 +291,8 @@ def gate_passes(case: Case) -> None:
     said = case.gate()
     case.claims.settle(
         "booted_passes", "after the cure the same node passes the gate, without a reboot",
-        said.status == 0 and said.told.get("booted") is True, dead=case.sick.dead(), **gated(said),
+        said.status == 0 and said.document.get("booted") is True,
+        dead=case.sick.dead(), **gated(said),
     )  # fmt: skip
 
 
@@ -325,7 +327,7 @@ def rolled_back(case: Case) -> None:
         and masked != after,
         exit=back.status, unit_file_state=state, tree=tree_hash(after), tree_before=case.tree,
         cured_tree=tree_hash(masked), changed_by_it=changes(masked, after),
-        cannot_undo=back.told.get("cannot_undo"), runs=case.sick.runs(),
+        cannot_undo=back.document.get("cannot_undo"), runs=case.sick.runs(),
     )  # fmt: skip
 
 

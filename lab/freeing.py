@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"lab.freeing: {reason}\n")
         return UNFIT
     for outcome in outcomes:
-        print(told(outcome))
+        print(report(outcome))
     if args.out is not None:
         whole = {
             "schema": "sexton.check/1",
@@ -174,7 +174,7 @@ def stuck(number: int) -> Outcome:
     return outcome
 
 
-def told(outcome: Outcome) -> str:
+def report(outcome: Outcome) -> str:
     numbers = outcome.numbers
     before, after = numbers["neighbour_before_bytes"], numbers["neighbour_after_bytes"]
     lines = [

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.programs import SEXTON
-from bench.table import Measured, against_limit, spread, tell
+from bench.table import Measured, against_limit, log, spread
 from lab.synthetic.perf_data import Capture, write_perf_data
 
 _CORES = 96
@@ -78,7 +78,7 @@ def _decoded(directory: Path, manifest: Mapping[str, Any]) -> tuple[Ran, list[st
     request = [[_NAME, manifest["boot_id"], manifest["start"][0], manifest["end"][0], False]]
     child = [sys.executable, "-I", "-m", "sexton.record.decode_child"]
     ran = run([*child, str(directory), json.dumps(request), str(_CACHE_BYTES)])
-    tell(f"  decoded in {ran.wall_s:.1f} s: {ran.said.strip()[:80]}")
+    log(f"  decoded in {ran.wall_s:.1f} s: {ran.said.strip()[:80]}")
     return ran, ran.said.split()
 
 
@@ -94,7 +94,7 @@ def _hours(scratch: Path) -> list[Measured]:
         built = _synthetic(directory, hours, 97)
         samples = hours * 3600 * _CORES * 97
         costs.append((samples, built))
-        tell(f"  {samples / 1e6:.0f} million samples built in {built.wall_s:.0f} s")
+        log(f"  {samples / 1e6:.0f} million samples built in {built.wall_s:.0f} s")
     (few, small), (many, large) = costs
     drawn = [_drawn(directory, scratch) for _ in range(2)]
     looked = [_looked(directory, scratch) for _ in range(2)]

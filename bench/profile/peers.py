@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.table import tell
+from bench.table import log
 
 _RUNNER = Path(__file__).parent / "flamescope_run.py"
 #: FlameScope looks for a child among all its brothers: wide trees take it very long.
@@ -49,7 +49,7 @@ def flamescope(text: Path) -> FlameScope:
         return FlameScope(None, None, reason="FLAMESCOPE_DIR is not set")
     if not Path(checkout, "app", "perf", "heatmap.py").is_file():
         return FlameScope(None, None, reason="FLAMESCOPE_DIR is no checkout of FlameScope")
-    tell(f"  FlameScope reads {text.stat().st_size / 1e6:.0f} MB (at most {MOST_S:.0f} s)")
+    log(f"  FlameScope reads {text.stat().st_size / 1e6:.0f} MB (at most {MOST_S:.0f} s)")
     began = time.perf_counter()
     try:
         ended = subprocess.run(

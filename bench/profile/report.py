@@ -14,7 +14,7 @@ from typing import Any
 from bench.profile import kept
 from bench.profile.capture import captured, scratch_directory
 from bench.profile.peers import FlameScope, flamescope, perf_script
-from bench.table import Measured, against_limit, spread, tell
+from bench.table import Measured, against_limit, log, spread
 
 _ROUNDS = 3
 _LEAST_STACKS = 300_000
@@ -33,7 +33,7 @@ def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
         for _ in range(_ROUNDS):  # in turn, so that a machine that slows down hits both
             peer.append(perf_script(capture.path, text))
             ours.append(run_ours(capture.path, Path(scratch), {}))
-            tell(f"  perf script {peer[-1]:.1f} s, ours {ours[-1]['wall_s']:.2f} s")
+            log(f"  perf script {peer[-1]:.1f} s, ours {ours[-1]['wall_s']:.2f} s")
         first = ours[0]
         size = capture.path.stat().st_size
         beside.append(
@@ -59,7 +59,7 @@ def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
                 "for comparison",
             )
         )
-        tell("profile: stacks within a recording")
+        log("profile: stacks within a recording")
         kept.measure(Path(scratch), capture.path, take)
     return beside
 

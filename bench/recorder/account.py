@@ -183,7 +183,7 @@ class _Looks:
     written_bytes: int = 0
     start_at: float = 0
     start_cpu_s: float = 0
-    asked: bool = False
+    stopping: bool = False
 
 
 def cost(program: Program, warm_up_s: float) -> Cost:
@@ -199,7 +199,7 @@ def cost(program: Program, warm_up_s: float) -> Cost:
         ended = time.monotonic() - began
         # Before exec the child was a copy of us, and the kernel remembers that peak too.
         known = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > own_peak * 1.05 else 0
-        failure = _failure(program, status, looks.asked, ended)
+        failure = _failure(program, status, looks.stopping, ended)
         return Cost(
             window_s=ended - looks.start_at,
             cpu_s=ours.cpu_s() - looks.start_cpu_s,
@@ -222,15 +222,15 @@ def _look_on(program: Program, ours: Account, run: tuple[int, float, float]) -> 
         now = time.monotonic() - began
         if not warm and now >= warm_up_s:
             warm, looks.start_at, looks.start_cpu_s = True, now, ours.cpu_s()
-        if program.tick and now >= ticked + 1 and not looks.asked:
+        if program.tick and now >= ticked + 1 and not looks.stopping:
             ticked = int(now)
             program.tick()
         looks.peak_bytes = max(looks.peak_bytes, ours.peak_bytes())
         looks.written_bytes = max(looks.written_bytes, ours.written_bytes())
-        if not looks.asked and now >= program.seconds + late:
-            looks.asked = True
+        if not looks.stopping and now >= program.seconds + late:
+            looks.stopping = True
             os.kill(child, signal.SIGTERM)
-        elif looks.asked and now >= program.seconds + late + _GRACE_S:
+        elif looks.stopping and now >= program.seconds + late + _GRACE_S:
             os.kill(child, signal.SIGKILL)
     return looks
 

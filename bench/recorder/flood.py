@@ -23,7 +23,7 @@ from bench.recorder import ours
 from bench.recorder.account import EndedEarly, Program, account, running
 from bench.recorder.plan import Plan
 from bench.recorder.slowdown import in_child, recording, undisturbed
-from bench.table import Measured, spread, tell
+from bench.table import Measured, log, spread
 
 _CLONE_NEWNET = 0x40000000
 _PORT = 9
@@ -98,7 +98,7 @@ def flood(plan: Plan) -> list[Measured]:
                     continue
                 after = _packets(spaces, plan.flood_s)
                 taken.setdefault(name, []).append((during, statistics.fmean((before, after))))
-                tell(f"  packet flood under {name}: {during:,.0f} a second, {after:,.0f} after")
+                log(f"  packet flood under {name}: {during:,.0f} a second, {after:,.0f} after")
                 before = after
     lines = [
         Flooded(name, *(tuple(column) for column in zip(*rounds, strict=True))).line()

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.recorder.account import Program, cost, size_of
 from bench.recorder.plan import Plan
-from bench.table import Measured, against_limit, spread, tell
+from bench.table import Measured, against_limit, log, spread
 
 _ROUNDS = 2
 _CHAIN = ("crash_loop", "zombie_walk", "nic_reset")
@@ -58,7 +58,7 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
         walls.append(taken.window_s)
         processor.append(taken.cpu_s)
         peaks.append(taken.peak_bytes / 1e6)
-        tell(f"  {name}: {walls[-1]:.1f} s ({processor[-1]:.1f} s of CPU)")
+        log(f"  {name}: {walls[-1]:.1f} s ({processor[-1]:.1f} s of CPU)")
     # The slower and the larger of them: a promise holds for every run.
     wall, peak = (None, None) if reason else (max(walls), max(peaks))
     # How far the clock and the CPU lie apart shows how busy the machine was.
@@ -90,6 +90,6 @@ def generate(directory: Path, plan: Plan, more: Sequence[str] = ()) -> dict[str,
     )
     if made.returncode:
         return f"lab.synthetic failed: {' '.join(made.stderr.split()[-20:])}"
-    tell(f"  generated in {time.monotonic() - began:.0f} s")
+    log(f"  generated in {time.monotonic() - began:.0f} s")
     document: dict[str, Any] = json.loads(made.stdout)
     return document

@@ -29,7 +29,7 @@ from typing import Any
 from bench.recorder import ours
 from bench.recorder.account import EndedEarly, Program, account, running, size_of
 from bench.recorder.plan import Plan
-from bench.table import spread, tell
+from bench.table import log, spread
 from sexton.record.perf_child import flags
 
 _PIECE_S = 0.02
@@ -50,7 +50,7 @@ class Slower:
     def percent(self) -> float:
         return statistics.median(self.percents)
 
-    def told(self) -> str:
+    def text(self) -> str:
         return f"{spread(self.percents)} %"
 
 
@@ -70,7 +70,7 @@ def slowdowns(plan: Plan) -> dict[str, Slower]:
             after = in_child(lambda: rate(core, plan.slice_s))
             percents[name].append(slower(during, (before, after)))
             percents["nothing"].append(slower(after, (before,)))
-            tell(f"  fixed work under {name}: {percents[name][-1]:+.2f} % slower")
+            log(f"  fixed work under {name}: {percents[name][-1]:+.2f} % slower")
             before = after
     return {name: Slower(name, tuple(percent)) for name, percent in percents.items()}
 
@@ -98,9 +98,9 @@ def sampling(plan: Plan) -> Slower:
             after = in_child(lambda: rate(core, plan.slice_s))
             if enough:
                 percents.append(slower(during, (before, after)) / _TIMES)
-                tell(f"  samples at {HERTZ} Hz: {percents[-1]:.3f} % of a busy core")
+                log(f"  samples at {HERTZ} Hz: {percents[-1]:.3f} % of a busy core")
             else:
-                tell(f"  samples at {HERTZ} Hz: perf wrote only {grown:,} bytes, not counted")
+                log(f"  samples at {HERTZ} Hz: perf wrote only {grown:,} bytes, not counted")
             before = after
     if not percents:
         raise EndedEarly("perf took too few samples on this busy machine")

@@ -15,7 +15,7 @@ from bench.recorder.account import Cost, cost, size_of
 from bench.recorder.ours import FULL_NAME, PLAIN_NAME, STACKS_NAME, variants
 from bench.recorder.peers import PEERS, Bed, Peer, unified_root
 from bench.recorder.plan import Plan
-from bench.table import escaped, spread, tell
+from bench.table import escaped, log, spread
 
 HEAD = """\
 | program | watches | CPU of one core | to start | peak memory | kept | written | ours ÷ its CPU |
@@ -85,7 +85,7 @@ def watch(plan: Plan) -> list[Watched]:
                 FULL_NAME: plan.ours_s // 4,  # of which only the memory is promised
             }.get(peer.name, plan.peer_s)
             one = _once(peer, seconds + plan.warm_up_s, plan.warm_up_s)
-            tell(f"  {one.row(None)}")
+            log(f"  {one.row(None)}")
             runs.setdefault(peer.name, []).append(one)
     return [_joined(run) for run in runs.values()]
 

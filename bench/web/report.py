@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.recorder.plan import Plan
 from bench.recorder.replay import generate
-from bench.table import Measured, against_limit, tell
+from bench.table import Measured, against_limit, log
 from bench.web import lanes
 
 #: The recorder's own rate, for a tenth of the time: twelve hours of samples would take an hour to
@@ -25,7 +25,7 @@ _PICTURE = "explorer: first picture and frames"
 def measure(plan: Plan, take: Callable[[Measured], None]) -> None:
     """Each line is handed to `take` as soon as it is known."""
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
-        tell(f"web: a recording of {plan.hours:g} h × {plan.cores} cores")
+        log(f"web: a recording of {plan.hours:g} h × {plan.cores} cores")
         for line in (*_drawn(Path(scratch, "hours"), plan), *_flame(Path(scratch, "stacks"), plan)):
             take(line)
 
@@ -40,7 +40,7 @@ def _drawn(directory: Path, plan: Plan) -> list[Measured]:
         return [*found, against_limit(_PICTURE, None, 1.5, "s", reason)]
     from bench.web import frames
 
-    tell("web: a real Chromium pans and zooms")
+    log("web: a real Chromium pans and zooms")
     return [*found, *frames.rows(frames.served(str(directory), cores=True))]
 
 

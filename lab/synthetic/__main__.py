@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.synthetic.plan import CAUSES, TWINS, Plan
-from lab.synthetic.writing import Told, write
+from lab.synthetic.writing import Generated, write
 
 _DEFAULT = Plan()
 
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _text(summary: Told) -> str:
+def _text(summary: Generated) -> str:
     whole = sum(summary.bytes.values())
     lines = [f"{summary.directory}: {summary.segments} segments, {whole:,} bytes"]
     for name, size in sorted(summary.bytes.items(), key=lambda key: -key[1]):

@@ -173,7 +173,7 @@ class Schedule:
                 self.resets.append(Reset(moment, queue, 0.0))
             if "flood" in names:
                 self.holds.append(Hold(moment, moment + _FLOOD_S, core, queue, "softirq"))
-        self.alarms = list(_told_once(sorted(self._alarms())))
+        self.alarms = list(_mark_news(sorted(self._alarms())))
 
     def _moments(self, rng: np.random.Generator) -> list[float]:
         plan = self.plan
@@ -277,7 +277,7 @@ class Schedule:
         return tuple(sorted(planted, key=lambda item: (item.start[1], item.cause)))
 
 
-def _told_once(alarms: Iterable[Raised]) -> Iterator[Raised]:
+def _mark_news(alarms: Iterable[Raised]) -> Iterator[Raised]:
     last: dict[tuple[str, str], int] = {}
     for alarm in alarms:
         before = last.get((alarm.kind, alarm.about))

@@ -41,7 +41,7 @@ _NO_LIMITS = Limits(age_s=1e12, most_bytes=1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Generated:
     """What was made: where, how much of each table, and everything that was planted."""
 
     directory: Path
@@ -59,7 +59,7 @@ class Told:
         return json.dumps({**asdict(self), "directory": str(self.directory)}, indent=1)
 
 
-def write(directory: Path, plan: Plan, compacted: bool = True) -> Told:
+def write(directory: Path, plan: Plan, compacted: bool = True) -> Generated:
     """Make up a recording there; the directory must hold none yet.
 
     `compacted` merges the segments of every hour, as the recorder does when an hour is over.
@@ -104,7 +104,7 @@ def write(directory: Path, plan: Plan, compacted: bool = True) -> Told:
             raise OSError("; ".join(done.problems))
         drop_replaced(segments)
     boots = tuple(node.services.boot_id(boot) for boot in sorted({part.boot for part in every}))
-    return Told(
+    return Generated(
         directory, len(segments_in(segments)), dict(rows), dict(size), schedule.planted(), boots
     )
 

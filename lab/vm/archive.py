@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.vm.telling import LabError, require, run, tell
+from lab.vm.tools import LabError, log, require, run
 
 #: Names another archive, for a machine whose apt knows none of Debian's.
 MIRROR = "SEXTON_LAB_MIRROR"
@@ -86,7 +86,7 @@ class Suite:
     folder: Path
 
     def update(self, url: str) -> None:
-        tell(f"reading the package lists of {self.name}")
+        log(f"reading the package lists of {self.name}")
         for part in ("lists/partial", "cache/archives/partial"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         (self.folder / "status").touch()
@@ -101,7 +101,7 @@ class Suite:
     def download(self, packages: Sequence[str]) -> list[Path]:
         debs = self.folder / "debs"
         debs.mkdir(exist_ok=True)
-        tell(f"downloading {' '.join(packages)}")
+        log(f"downloading {' '.join(packages)}")
         self._apt(["apt-get", "download", "-qq", *packages], debs)
         return sorted(debs.glob("*.deb"))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.vm.telling import tell
+from lab.vm.tools import log
 
 VARIABLE = "SEXTON_LAB_CACHE"
 
@@ -63,7 +63,7 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            tell(f"waiting for another build in {folder}")
+            log(f"waiting for another build in {folder}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         sweep(folder)
         yield

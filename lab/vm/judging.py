@@ -15,7 +15,7 @@ from typing import Any
 from lab.incident import SCENE, Expected, false_alarms, replayed, top_cause, wrongs
 from lab.incident import judged as diagnosed
 from lab.vm.results import CHECK, Outcome
-from lab.vm.telling import tell
+from lab.vm.tools import log
 from sexton.errors import StoreError
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Severity, Verdict
@@ -38,7 +38,7 @@ def judged(outcome: Outcome) -> Outcome:
         return replace(outcome, wrong=(words,))
     found = replace(outcome, top=top, live=live, wrong=(*wrong, *wrong_live))
     place = f"{outcome.kernel}-{outcome.hierarchy}"
-    tell(f"{place}: {outcome.scene}: {top}, {'wrong' if found.wrong else 'right'}")
+    log(f"{place}: {outcome.scene}: {top}, {'wrong' if found.wrong else 'right'}")
     return found
 
 
@@ -59,7 +59,7 @@ def _checked(outcome: Outcome) -> Outcome:
     wrong = tuple(printable(f"{name}: {why}") for name in failed for why in failed[name])
     top = f"{number - len(failed)} of {number} hold"
     place = f"{outcome.kernel}-{outcome.hierarchy}"
-    tell(f"{place}: {outcome.scene}: {top}")
+    log(f"{place}: {outcome.scene}: {top}")
     return replace(outcome, top=top, wrong=wrong)
 
 

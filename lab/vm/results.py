@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 MEGABYTE = 1024**2
 #: How the names of experiments begin that are no scenes.

@@ -39,7 +39,7 @@ print(json.dumps({{
     "json": diagnosis_json(diagnosis),
     "marks": [mark._asdict() for mark in finding_marks(diagnosis)],
     "why": why_text(why),
-    "asked": why.asked,
+    "asked": why.detectors,
 }}))
 """
 

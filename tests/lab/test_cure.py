@@ -20,7 +20,7 @@ from lab.sick import Sick, changes, number_of, picture, tree_hash
 from lab.stage import SceneFailed
 from lab.vm import judging, playing
 from lab.vm.payload import Job
-from lab.vm.telling import search_path
+from lab.vm.tools import search_path
 
 CLAIMS = (
     "image_passes", "healthy_passes", "image_fails", "diagnosed", "audited", "booted_fails",
@@ -100,8 +100,8 @@ def test_a_number_is_found_by_the_whole_of_its_name(tmp_path: Path):
 
 
 def test_what_a_command_said_is_its_json_or_nothing():
-    assert Said(0, '{"a": 1}', 0.1).told == {"a": 1}
-    assert Said(2, "sexton: no", 0.1).told == Said(0, "[]", 0.1).told == {}
+    assert Said(0, '{"a": 1}', 0.1).document == {"a": 1}
+    assert Said(2, "sexton: no", 0.1).document == Said(0, "[]", 0.1).document == {}
 
 
 def test_no_claim_is_not_a_success_and_one_that_fails_is_told(tmp_path: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.vm import archive
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 DEBIAN = """http://mirror.test/debian-security|bookworm-security|main|Packages
 http://mirror.test/debian|bookworm-updates|main|Packages

@@ -13,7 +13,7 @@ from lab.vm import playing, results
 from lab.vm.__main__ import main
 from lab.vm.machine import Machine, Silent
 from lab.vm.payload import Job
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 SLOT_MB = 1
 
@@ -273,7 +273,7 @@ def test_a_wrong_kernel_is_one_line_and_status_2(tmp_path: Path, capsys):
 
 
 def test_without_qemu_a_run_builds_nothing_and_tells_the_apt_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("lab.vm.telling.search_path", lambda: "/nonexistent")
+    monkeypatch.setattr("lab.vm.tools.search_path", lambda: "/nonexistent")
     monkeypatch.setenv("SEXTON_LAB_CACHE", str(tmp_path / "cache"))
     assert main(["run", "6.1", "v2", "idle", "--out", str(tmp_path / "out")]) == 2
     assert "apt-get install --no-install-recommends qemu-system-x86" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from sexton.explain.diagnosis import diagnose
 from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.reports.text.telling import untold
+from sexton.reports.text.narrative import new_links
 from sexton.reports.text.verdict import verdict_text
 from tests.support.incident import incident
 
@@ -119,7 +119,7 @@ def test_of_a_second_chain_only_what_is_new_is_told():
     first = Chain((link("a", "b"), link("b", "c")))
     other_root = Chain((link("x", "b"), link("b", "c")))
     other_end = Chain((link("a", "b"), link("b", "z")))
-    told = [chain.findings for chain in untold((first, other_root, other_end, first))]
+    told = [chain.findings for chain in new_links((first, other_root, other_end, first))]
     assert told == [("a", "b", "c"), ("x", "b"), ("b", "z")]
 
 

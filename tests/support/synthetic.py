@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lab.synthetic import Plan, Told, write
+from lab.synthetic import Generated, Plan, write
 from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.row import Row
@@ -50,7 +50,7 @@ def window_of(segments: Iterable[Segment]) -> Window:
 class Made:
     """A recording, what was told of it, and what comes out of the whole of it."""
 
-    def __init__(self, told: Told, recording: Recording) -> None:
+    def __init__(self, told: Generated, recording: Recording) -> None:
         self.told, self.recording = told, recording
         self.window = window_of(recording.segments)
         self.diagnosis: Diagnosis = diagnose(self.window)

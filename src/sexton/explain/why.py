@@ -54,7 +54,7 @@ def answer(
         about=subject,
         diagnosis=diagnosis,
         findings=names,
-        asked=asked,
+        detectors=asked,
         decisive=essentials() if subject.kind == "moment" else asked[:1],
         chains=chains,
         story=tell(chains[0], diagnosis.by_id, window) if chains else (),

@@ -34,7 +34,7 @@ from sexton.host.runner import ChildOptions, Running, start
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import count, printable
-from sexton.record.budget import counted_elsewhere
+from sexton.record.budget import exclude_child_cpu
 from sexton.record.companion import Place
 from sexton.record.decode_child import MEMORY_BYTES, Request
 from sexton.record.stacks import Closed, Rotation, closed_in
@@ -128,7 +128,7 @@ class Decoding:
         self._notes: list[str] = []
         self._looked_s = 0.0
         self._not_before_s = 0.0
-        self._resting = self._told_behind = False
+        self._resting = self._behind_noted = False
         #: (from, to, CPU seconds): counted evenly between the two.
         self._owed: list[tuple[float, float, float]] = []
         self._spent_s = 0.0
@@ -202,11 +202,11 @@ class Decoding:
         waiting = [value for name, value in found.items() if not self._known[name].failed]
         self.counts.waiting = len(waiting)
         self.counts.waiting_bytes = sum(value.bytes for value in waiting)
-        if len(waiting) > _BEHIND and not self._told_behind:
-            self._told_behind = True
+        if len(waiting) > _BEHIND and not self._behind_noted:
+            self._behind_noted = True
             self._notes.append(f"{count(len(waiting), 'file')} waiting to be decoded, newest first")
         elif len(waiting) <= _BEHIND // 2:
-            self._told_behind = False
+            self._behind_noted = False
         return waiting[::-1]
 
     def _due(self, now_s: float, waiting: list[Closed]) -> list[Closed]:
@@ -296,7 +296,7 @@ class Decoding:
             if word in _WORDS and name in batch.files:
                 reported[name] = word
                 disk = disk or (word == "waits" and bool(detail))
-                self._told(word, batch.files[name], detail)
+                self._count(word, batch.files[name], detail)
         unreported = [name for name in batch.files if name not in reported]
         for name in unreported:
             shutil.rmtree(f"{self._folder}/{ASIDE}{annex_name(name)}", ignore_errors=True)
@@ -311,7 +311,7 @@ class Decoding:
         elif "waits" in reported.values():
             self._not_before_s = now_s + _WAIT_S
 
-    def _told(self, word: str, file: Closed, detail: str) -> None:
+    def _count(self, word: str, file: Closed, detail: str) -> None:
         name = os.path.basename(file.path)
         if word == "done":
             samples, _, size = detail.partition(" ")
@@ -338,7 +338,7 @@ class Decoding:
         self._notes.append(f"{name} not decoded, kept as perf wrote it: {printable(why)}")
 
     def _pay(self, now_s: float, batch: _Batch) -> None:
-        counted_elsewhere(batch.cpu_s)
+        exclude_child_cpu(batch.cpu_s)
         span_s = self._segment_s * max(len(batch.files), 1)
         self._owed.append((now_s, now_s + span_s, batch.cpu_s))
 

@@ -237,11 +237,11 @@ class Recorder:
                 if isinstance(row, RecorderNote):
                     self._note(row.kind, row.detail)
                 else:
-                    self._tell(row)
+                    self._append(row)
 
     def _take(self, marks: Sequence[str], now: float) -> None:
         for mark in marks:
-            self._tell(Mark(mark))
+            self._append(Mark(mark))
             self._alarm(Raised("mark", mark, mark, now))
 
     def _pass_on(self) -> None:
@@ -265,7 +265,7 @@ class Recorder:
         pin = placed.pin
         if placed.is_news:
             self._alarms += 1
-            self._tell(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
+            self._append(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
         if placed.is_first:
             self._sampler.read_now(CLOSER)
         if placed.is_moved:
@@ -279,7 +279,7 @@ class Recorder:
         rss = budgets.own_rss() + sum(rss for _, rss in costs.values())
         spent = Spent(budgets.own_cpu_s(), children_s, self._kernel_s, rss)
         written = self._writer.written
-        self._tell(
+        self._append(
             RecorderCost(
                 cpu_ms=round(spent.own_s * 1000),
                 children_cpu_ms=round(spent.children_s * 1000),
@@ -335,11 +335,11 @@ class Recorder:
             self._sampler.wake(verdict.source)
             self._sampler.pace(verdict.source, period)
 
-    def _tell(self, row: Row) -> None:
+    def _append(self, row: Row) -> None:
         self._writer.append(type(row), Batch(time.monotonic(), time.time(), (row,)))
 
     def _note(self, kind: str, words: str) -> None:
-        self._tell(RecorderNote(kind, words))
+        self._append(RecorderNote(kind, words))
         self._recent = [*self._recent[-49:], Note(time.time(), kind, printable(words))]
 
     def _status(self, state: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Shipper:
         self._resting = False
         self._busy_since: float | None = None
         self._notes: list[str] = []
-        self._told_stuck = False
+        self._stuck_noted = False
         self._thread = threading.Thread(target=self._run, name="sexton-ship", daemon=True)
         self._thread.start()
 
@@ -125,11 +125,11 @@ class Shipper:
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:  # noqa: ARG002 - a companion's
         """What became of it since the last beat."""
         since = self._busy_since
-        if since is not None and now_s - since > _STUCK_S and not self._told_stuck:
-            self._told_stuck = True
+        if since is not None and now_s - since > _STUCK_S and not self._stuck_noted:
+            self._stuck_noted = True
             self._notes.append(f"{self.url} has not responded for {seconds(now_s - since)}")
         elif since is None:
-            self._told_stuck = False
+            self._stuck_noted = False
         notes, self._notes = self._notes, []
         return [RecorderNote("ship", words) for words in notes]
 

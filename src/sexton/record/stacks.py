@@ -46,7 +46,7 @@ from sexton.errors import SourceDenied, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, start
-from sexton.record.budget import counted_elsewhere
+from sexton.record.budget import exclude_child_cpu
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
@@ -277,7 +277,7 @@ class RollingStacks:
 
     def _retire(self) -> None:
         self._spent_s += self._last.cpu_s
-        counted_elsewhere(self._last.cpu_s)
+        exclude_child_cpu(self._last.cpu_s)
         self._last = ChildCost(0.0, 0)
 
     def _open_bytes(self) -> int:

@@ -212,7 +212,7 @@ _WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], _Writer]] = {
 
 def _escaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(column.type):
-        return _each(column, lambda text: printable(unescape(text)))
+        return _mapped(column, lambda text: printable(unescape(text)))
     if column.type == pa.list_(pa.string()):
         values = [
             None if value is None else [printable(unescape(text)) for text in value]
@@ -222,7 +222,7 @@ def _escaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _each(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.ChunkedArray:
+def _mapped(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.ChunkedArray:
     """Texts changed, each distinct one once: names repeat with every reading."""
     coded = column.combine_chunks().dictionary_encode()
     if isinstance(coded, pa.ChunkedArray):
@@ -248,7 +248,7 @@ def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _no_formula(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_string(column.type):
         return column
-    return _each(column, lambda text: f"'{text}" if text.startswith(_FORMULA) else text)
+    return _mapped(column, lambda text: f"'{text}" if text.startswith(_FORMULA) else text)
 
 
 def export_recording(

@@ -85,8 +85,8 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
         if freed.before.swap_free_bytes == 0:
             assert after[1] >= before[1] * 0.95, "anonymous memory cannot go without swap"
         assert told == [each.sentence for each in freed.rounds]
-        assert freed.rounds[0].us_each is not None
-        assert freed.rounds[0].us_each > 0
+        assert freed.rounds[0].us_per_zombie is not None
+        assert freed.rounds[0].us_per_zombie > 0
         # Timed on both sides, or told why not: on a loaded node nothing may answer in time.
         first, last = freed.rounds[0].reads_before[0], freed.rounds[-1].reads_after[0]
         assert all(

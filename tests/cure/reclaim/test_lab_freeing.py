@@ -11,7 +11,7 @@ import pytest
 from lab import freeing
 from lab.vm import playing
 from lab.vm.payload import Job
-from lab.vm.telling import search_path
+from lab.vm.tools import search_path
 
 
 @pytest.mark.alone

@@ -35,7 +35,7 @@ def test_small_bites_grow_until_none_is_left(kernel: FakeKernel):
     assert max(sizes(kernel)) <= 5000 * 4096 / 2
     assert all(bite.endswith(" swappiness=0") for bite in kernel.bites)
     assert freed.before.dying.scope == "below the parent"
-    assert freed.rounds[0].us_each == pytest.approx(20)
+    assert freed.rounds[0].us_per_zombie == pytest.approx(20)
 
 
 def test_a_kernel_that_knows_no_swappiness_is_asked_without(kernel: FakeKernel):

@@ -181,7 +181,7 @@ def us_saved_per_zombie(
     }
 
 
-def describe_reads(before: StatRead, after: StatRead, us_each: float | None) -> str:
+def describe_reads(before: StatRead, after: StatRead, us_per_zombie: float | None) -> str:
     """The effect on read times in words.
 
     >>> file = "memory.numa_stat"
@@ -193,11 +193,11 @@ def describe_reads(before: StatRead, after: StatRead, us_each: float | None) -> 
     if before.seconds is None or after.seconds is None:
         return f"{before.file}: {before.note or after.note}"
     times = f"{_spent(before)} before, {_spent(after)} after"
-    if us_each is None:
+    if us_per_zombie is None:
         return f"one read of {before.file}: {times}"
-    if abs(us_each) < FLAT_US or abs(before.seconds - after.seconds) < JITTER_S:
+    if abs(us_per_zombie) < FLAT_US or abs(before.seconds - after.seconds) < JITTER_S:
         return f"one read of {before.file}: {times}: unaffected by zombies"
-    return f"one read of {before.file}: {times}, {us_each:.1f} µs saved per zombie"
+    return f"one read of {before.file}: {times}, {us_per_zombie:.1f} µs saved per zombie"
 
 
 def _spent(walk: StatRead) -> str:

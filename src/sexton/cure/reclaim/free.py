@@ -154,7 +154,7 @@ class Round:
         return max(0, self.before.bytes - self.after.bytes)
 
     @property
-    def us_each(self) -> float | None:
+    def us_per_zombie(self) -> float | None:
         """Microseconds of one core per zombie freed."""
         return self.cpu_s * 1e6 / self.freed if self.freed else None
 
@@ -173,7 +173,7 @@ class Round:
             done = f"zombies hold {size(self.freed_bytes)} less"
         else:
             done = f"{self.freed:,} freed, {self.after.number:,} left {self.after.scope}"
-        text = f", {self.us_each:.0f} µs each" if self.us_each is not None else ""
+        text = f", {self.us_per_zombie:.0f} µs each" if self.us_per_zombie is not None else ""
         return f"round {self.number}: {done} in {seconds(self.seconds)}{text} ({what})"
 
 
@@ -311,7 +311,7 @@ def _round_json(reclaim_pass: Round) -> dict[str, Any]:
         "dying_after": reclaim_pass.after.number,
         "seconds": reclaim_pass.seconds,
         "cpu_s": reclaim_pass.cpu_s,
-        "us_per_freed": reclaim_pass.us_each,
+        "us_per_freed": reclaim_pass.us_per_zombie,
         "us_per_walked": reclaim_pass.us_walked,
         "walk_before_s": {
             read.file: read.seconds for read in reclaim_pass.reads_before if read.measured

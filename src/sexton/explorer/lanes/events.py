@@ -126,7 +126,7 @@ class Builder:
     def __init__(self) -> None:
         self._boot = ""
         self._last: dict[type[Row], float] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._seen: set[tuple[str, int]] = set()
         self._near = 0
         self._found: list[Marked] = []
         self._number: dict[type[Row], int] = {}
@@ -180,15 +180,15 @@ class Builder:
         # A recorder that was started anew reads again what the log still holds: it was said once.
         tenth = round(made.time * 10)
         near = range(tenth - self._near, tenth + self._near + 1)
-        if not any((made.text, index) in self._told for index in near):
+        if not any((made.text, index) in self._seen for index in near):
             self._found.append(made)
-            self._told.add((made.text, tenth))
+            self._seen.add((made.text, tenth))
             self._sorted = False
 
     def forget(self, before: float) -> None:
         """Of the log too: a ring holds lines of weeks."""
         self._found = [mark for mark in self._found if mark.time >= before]
-        self._told = {key for key in self._told if key[1] >= before * 10}
+        self._seen = {key for key in self._seen if key[1] >= before * 10}
 
     def settle(self) -> None:
         if not self._sorted:

@@ -32,7 +32,7 @@ class GrowingRecording:
         found: dict[str, Segment] = {}
         problems = list(self.recording.problems)
         if known and not path.is_dir():  # unmounted, or moved: what was drawn of it stays
-            self._tell(f"{printable(str(path))}: is not there any more")
+            self._report(f"{printable(str(path))}: is not there any more")
             return False
         changed = False
         for place in ("open", "segments"):
@@ -55,11 +55,11 @@ class GrowingRecording:
         ]
         made.segments = sorted(found.values(), key=lambda segment: segment.sequence)
         for segment in made.segments:
-            segment.tell_to(problems)
+            segment.report_to(problems)
         self.recording = made
         return changed
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem not in self.recording.problems:
             self.recording.problems.append(problem)
 

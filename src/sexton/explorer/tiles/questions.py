@@ -95,7 +95,7 @@ AROUND_S = 300.0
 def diagnosis_of(recording: Recording, start: float, end: float) -> Diagnosis:
     """What was wrong between two wall times; `StoreError` where nothing was recorded."""
     found = window(recording, between(recording, start, end))
-    return _told(recording, diagnose(found.window), found)
+    return _with_replay(recording, diagnose(found.window), found)
 
 
 def why_of(recording: Recording, what: str, span: tuple[float, float] | None) -> Why:
@@ -117,7 +117,7 @@ def why_then(recording: Recording, wall_s: float) -> Why:
 
 def _why(recording: Recording, question: Question) -> Why:
     why, found = why_in(recording, question)
-    return replace(why, diagnosis=_told(recording, why.diagnosis, found))
+    return replace(why, diagnosis=_with_replay(recording, why.diagnosis, found))
 
 
 def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
@@ -150,7 +150,7 @@ def _entity(finding: Finding) -> str:
     return ""
 
 
-def _told(recording: Recording, diagnosis: Diagnosis, found: Replay) -> Diagnosis:
+def _with_replay(recording: Recording, diagnosis: Diagnosis, found: Replay) -> Diagnosis:
     return replace(diagnosis, replayed=Replayed(str(recording.path), found.notes))
 
 
@@ -189,7 +189,7 @@ class Questions:
         """The same, with what there is to know of it."""
         key, span = ("flame", who, start, end), (start, end)
         found: Seen = self._flames.answer(
-            self.recording, key, lambda: self._asked("flame", (span, who), stop), stop
+            self.recording, key, lambda: self._run("flame", (span, who), stop), stop
         )
         return found
 
@@ -208,7 +208,7 @@ class Questions:
         found: FlameDifference = self._flames.answer(
             self.recording,
             key,
-            lambda: self._asked("difference", (span, baseline, who), stop),
+            lambda: self._run("difference", (span, baseline, who), stop),
             stop,
         )
         return found
@@ -217,7 +217,7 @@ class Questions:
         """As `sexton diagnose --from` judges that span; `StoreError` where nothing is there."""
         key = ("diagnosis", start, end)
         found: Diagnosis = self._stories.answer(
-            self.recording, key, lambda: self._asked("diagnosis", (start, end), stop), stop
+            self.recording, key, lambda: self._run("diagnosis", (start, end), stop), stop
         )
         return found
 
@@ -227,7 +227,7 @@ class Questions:
         found: Why = self._stories.answer(
             self.recording,
             ("why", what, span, end),
-            lambda: self._asked("why", (what, span), stop),
+            lambda: self._run("why", (what, span), stop),
             stop,
         )
         return found
@@ -255,7 +255,7 @@ class Questions:
         self._followed.refresh()
         self._samples.follow(self.recording)
 
-    def _asked(self, name: str, arguments: tuple[Any, ...], stop: Stop | None) -> Any:
+    def _run(self, name: str, arguments: tuple[Any, ...], stop: Stop | None) -> Any:
         processes = self._processes
         if processes is not None:
             try:

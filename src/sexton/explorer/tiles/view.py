@@ -177,7 +177,7 @@ class View(Questions):
         if kind == "spike":
             every = self._spikes()
         else:
-            every = happenings(self._ready("events").marks(), kind)
+            every = merged_marks(self._ready("events").marks(), kind)
         times = [part.time for part in every]
         at = bisect_left(times, after) - 1 if backwards else bisect_right(times, after)
         return every[at] if 0 <= at < len(every) else None
@@ -246,7 +246,7 @@ class View(Questions):
         return self._node[1]
 
 
-def happenings(marks: list[Marked], kind: str) -> list[Marked]:
+def merged_marks(marks: list[Marked], kind: str) -> list[Marked]:
     """Marks of a kind. Those that follow one another at once are one: it begins with the first and
     says what the gravest says."""
     kinds = _RESETS if kind == "reset" else (kind,)

@@ -156,7 +156,7 @@ def _read_samples(path: str, whole: list[Part], attrs: list[Attr], lines: Timeli
 
 
 def _assemble(read: _Read, columns: Columns) -> Raw:
-    side, features, capture = read.side, read.side.told, read.capture
+    side, features, capture = read.side, read.side.features, read.capture
     timed = any(attr.timed for attr in side.attrs)
     columns = _by_time(_possible(columns))
     columns, comms = _named(columns, read.lines)
@@ -291,7 +291,9 @@ def _with_build_ids(mapper: Mapper, features: Features) -> list[MappedFile]:
 
 def _kernel(read: _Read) -> KernelFacts:
     """Kernel text and modules, from the maps perf wrote for them."""
-    build_ids = {entry.path: entry.build_id for entry in read.side.told.build_ids if entry.kernel}
+    build_ids = {
+        entry.path: entry.build_id for entry in read.side.features.build_ids if entry.kernel
+    }
     facts = KernelFacts(ksymbols=sorted(read.side.ksymbols.values()))
     modules: dict[int, Module] = {}
     rows = read.maps[read.maps["kernel"]][:_MOST_MODULES]

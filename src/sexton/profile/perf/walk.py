@@ -120,12 +120,12 @@ class Walker(Protocol):
 
 
 class Step(NamedTuple):
-    """A count of `counted` bytes (0, 4 or 8), then `always` bytes, then `each` bytes per count,
+    """A count of `counted` bytes (0, 4 or 8), then `always` bytes, then `per_item` bytes per count,
     then `some` bytes unless the count was 0."""
 
     counted: int = 0
     always: int = 0
-    each: int = 0
+    per_item: int = 0
     some: int = 0
 
 

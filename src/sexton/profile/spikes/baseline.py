@@ -96,7 +96,7 @@ class Scored:
     #: The largest possible t here: could any spike have been found?
     best_t: float
 
-    def each_p(self) -> Floats:
+    def p_values(self) -> Floats:
         """A p per second, 1 for those not in `near`."""
         result = np.ones(len(self.usual))
         result[self.near] = self.p

@@ -83,7 +83,7 @@ def find_outliers(grid: Grid, fdr: float) -> Outliers:
             continue
         if min(one.p.min(initial=1), two.p.min(initial=1)) * 2 > largest:
             continue
-        signals = _Signal(one.extra, one.each_p()), _Signal(two.extra, two.each_p())
+        signals = _Signal(one.extra, one.p_values()), _Signal(two.extra, two.p_values())
         runs += [
             _run(core, (start, end), signals)
             for start, end in _neighbours(loud[core])

@@ -40,7 +40,7 @@ def why_json(why: Why) -> dict[str, Any]:
         "replayed": whole["replayed"],
         "concerned": list(why.findings),
         "findings": [findings[name] for name in names],
-        "asked": [{"id": name, "verdict": _verdict(findings, name)} for name in why.asked],
+        "asked": [{"id": name, "verdict": _verdict(findings, name)} for name in why.detectors],
         "chain": whole["chains"][0] if chains else None,
         "chains": whole["chains"],
         "story": [printable(sentence) for sentence in why.story],

@@ -98,7 +98,7 @@ def _boxes(boxes: Sequence[Box], words: Words, deepest: int, icicle: bool) -> It
         nexts.append(x)
         width = share * room
         y = HEAD + (box.depth if icicle else deepest - box.depth) * ROW
-        yield _drawn(box, (PAD + x * room, y, width), _told(box, sides, words))
+        yield _drawn(box, (PAD + x * room, y, width), _title(box, sides, words))
 
 
 def _drawn(box: Box, at: tuple[float, int, float], title: str) -> str:
@@ -114,7 +114,7 @@ def _drawn(box: Box, at: tuple[float, int, float], title: str) -> str:
     )
 
 
-def _told(box: Box, sides: Sequence[int], words: Words) -> str:
+def _title(box: Box, sides: Sequence[int], words: Words) -> str:
     module = f"{box.module} · " if box.module else ""
     if len(sides) == 1:
         total = box.counts[0]

@@ -11,7 +11,7 @@ from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import fields_of
 from sexton.model.text import count, printable, seconds, size
 from sexton.replay.span import moment
-from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, Told
+from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, TimedRow
 from sexton.store.verify import TORN, Trouble, Verified
 
 INFO = "sexton.recording.info/1"
@@ -27,7 +27,7 @@ def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
     width = min(max(width, 60), 120)
     lines = [*_head(found)]
     for title, part in (
-        ("ALARMS, MARKS AND GAPS", _happened(found)),
+        ("ALARMS, MARKS AND GAPS", _events(found)),
         (f"{'TABLE':26}{'EVERY':>9}{'ROWS':>16}{'BYTES':>12}", _tables(found.tables)),
         ("SOURCES MISSING SOME OR ALL OF THE TIME", _lost(found.sources)),
         ("COST AND NOTES OF THE RECORDER", _itself(found)),
@@ -84,7 +84,7 @@ def _profiles(found: ProfileSum) -> Iterator[str]:
         yield f"Stacks: {'; '.join(parts)}"
 
 
-def _happened(found: Summary) -> Iterator[str]:
+def _events(found: Summary) -> Iterator[str]:
     alarms = [
         alarm for alarm in found.alarms if alarm.row.kind != "mark"
     ]  # the mark itself is listed
@@ -111,8 +111,8 @@ def _happened(found: Summary) -> Iterator[str]:
         yield f"   {count(len(found.pins), 'pin')} kept beyond retention, the last: {last}"
 
 
-def _words(summary: Told) -> str:
-    row = summary.row
+def _words(timed: TimedRow) -> str:
+    row = timed.row
     if isinstance(row, Alarm):
         about = "" if row.about in row.detail else f" {row.about}"
         return printable(f"{row.kind.replace('_', ' ')}{about}: {row.detail}")

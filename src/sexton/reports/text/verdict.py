@@ -26,15 +26,15 @@ from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
 from sexton.reports.text.blocks import block, labelled, typed
-from sexton.reports.text.telling import (
+from sexton.reports.text.narrative import (
     chain_title,
     coincidences,
     died,
     lead,
+    new_links,
     rivals,
     shown,
     story,
-    untold,
 )
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
@@ -130,7 +130,7 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     known = diagnosis.by_id
     yield from block(lead(diagnosis), width, " ")
     yield ""
-    for number, chain in enumerate(untold(shown(diagnosis)[:3])):
+    for number, chain in enumerate(new_links(shown(diagnosis)[:3])):
         yield from _chain(chain, known, width, chain_title(chain, number))
         yield ""
     if diagnosis.unexplained:

@@ -17,7 +17,7 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why
 from sexton.reports.text.blocks import LABEL, block, labelled, typed
-from sexton.reports.text.telling import chain_title, is_twin, untold
+from sexton.reports.text.narrative import chain_title, is_twin, new_links
 
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -71,7 +71,7 @@ def _said(why: Why) -> str:
     """What it comes to, in sentences."""
     known, about = why.by_id, shorten(why.about.words, 80)
     if why.findings:
-        return " ".join([*_found(why), *_standing(why), *_unexplained(why)])
+        return " ".join([*_found(why), *_unchanged(why), *_unexplained(why)])
     here = why.diagnosis
     watched = seconds(max(here.end - here.start, 0.0))
     if why.exit is Exit.CANNOT_TELL:
@@ -104,7 +104,7 @@ def _found(why: Why) -> Iterator[str]:
         yield f"It led to ({_sure(chain.links[at:])}): {known[chain.symptom].summary}."
 
 
-def _standing(why: Why) -> Iterator[str]:
+def _unchanged(why: Why) -> Iterator[str]:
     """That nothing happened at a moment itself, where all that was so then was always so."""
     here = why.diagnosis
     found = [why.by_id[name] for name in why.findings]
@@ -129,7 +129,7 @@ def _foremost(why: Why, chain: Chain) -> str | None:
     inside = [name for name in chain.findings if name in why.findings]
     if why.about.kind == "moment":
         return min(inside, key=lambda name: _length(why.by_id[name]), default=None)
-    return next((name for name in why.asked if name in inside), inside[0] if inside else None)
+    return next((name for name in why.detectors if name in inside), inside[0] if inside else None)
 
 
 def _length(finding: Finding) -> float:
@@ -176,7 +176,7 @@ def times_of(moments: Sequence[Moment]) -> str:
 
 
 def _chains(why: Why, width: int) -> Iterator[str]:
-    parts = [chain for chain in untold(why.chains) if {*chain.findings} & {*why.findings}]
+    parts = [chain for chain in new_links(why.chains) if {*chain.findings} & {*why.findings}]
     for number, chain in enumerate(parts[:_MOST_CHAINS]):
         if number:
             yield ""
@@ -233,7 +233,7 @@ def _facts(why: Why, width: int) -> Iterator[str]:
     """What was measured of it, or, where nothing was wrong, what was looked at."""
     known = why.by_id
     if not why.findings:
-        some = why.asked[:6] if why.about.kind != "symptom" else ()
+        some = why.detectors[:6] if why.about.kind != "symptom" else ()
         findings = [known[name] for name in some if name in known]
         texts = [f"{title_of(finding.id)}: {_verdict(finding)}" for finding in findings]
         yield from labelled("CHECKED", texts, width)

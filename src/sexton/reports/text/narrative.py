@@ -72,7 +72,7 @@ def chain_title(chain: Chain, number: int) -> str:
     return f"{'ALSO' if number else 'CAUSE CHAIN'} ({sure})"
 
 
-def untold(chains: Sequence[Chain]) -> Iterator[Chain]:
+def new_links(chains: Sequence[Chain]) -> Iterator[Chain]:
     """Of each chain, the links that no earlier chain has shown."""
     covered: set[str] = set()
     for chain in chains:
