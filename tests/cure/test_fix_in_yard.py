@@ -232,7 +232,7 @@ def test_a_plan_of_somebody_elses_making_does_not_get_past_the_protection(place:
     )
     done = apply(place, place.run(sys.executable, "-B", "-c", code).strip())
     assert done.returncode == 1
-    assert "never changed, whatever a plan says" in " ".join(done.stdout.split())
+    assert "no plan may change it" in " ".join(done.stdout.split())
     assert running(place, "kubelet.service")
 
 

@@ -145,7 +145,7 @@ def _same_boot(diagnosis: Diagnosis, boot_id: str) -> None:
         raise CommandError("the diagnosis has no boot ID: cannot make a plan")
     if node.boot_id != boot_id:
         raise CommandError(
-            f"the diagnosis is of another node or boot ({printable(node.hostname)}, boot"
+            f"the diagnosis is from another node or boot ({printable(node.hostname)}, boot"
             f" {node.boot_id[:8]}; this is boot {boot_id[:8]}): make the plan on that node"
         )
 

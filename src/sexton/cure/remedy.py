@@ -81,7 +81,7 @@ def unprotected_unit(step: Step, context: StepContext) -> str:
     name = text_parameter(step, "unit")
     why = context.probes.unit(name).protection(context.probes.rules)
     if why:
-        raise CommandError(f"{why}; never changed, whatever a plan says")
+        raise CommandError(f"{why}; no plan may change it")
     return name
 
 

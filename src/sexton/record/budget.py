@@ -173,13 +173,13 @@ _counted_by_companions: list[float] = [0.0]
 
 
 def waited_children_s() -> float:
-    """Children that ended, but those a companion tells the cost of."""
+    """CPU seconds of exited children, except those a companion accounts for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime - _counted_by_companions[0]
 
 
 def exclude_child_cpu(cpu_s: float) -> None:
-    """A child that ended used so much, and a companion's `cost` has it already."""
+    """Exclude an exited child's CPU time that a companion's `cost` already includes."""
     _counted_by_companions[0] += cpu_s
 
 

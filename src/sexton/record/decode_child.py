@@ -1,7 +1,7 @@
 """The child that decodes: ``python -m sexton.record.decode_child DIR FILES [CACHE-BYTES]``.
 
 For each of perf's files: read, name, seal into the segment of its minutes, delete; one line on
-standard error tells how that went (``done NAME SAMPLES BYTES``, ``waits NAME [WHY]``, ``gone
+standard error reports the result (``done NAME SAMPLES BYTES``, ``waits NAME [WHY]``, ``gone
 NAME``, ``failed NAME WHY``). `sexton.record.decoding` starts it and listens.
 
 It may be killed at any point. Until the annex is renamed into its segment the file is all there is;

@@ -113,7 +113,7 @@ def _needs(detector: Detector) -> str:
         for kind in detector.needs
     )
     return (
-        "Without these it is *unknown*; what else it uses where it is there stands above.\n\n"
+        "Without these it is *unknown*; optional inputs are described above.\n\n"
         f"| row | read from | source |\n|---|---|---|\n{rows}"
     )
 

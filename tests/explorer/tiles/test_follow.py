@@ -32,8 +32,8 @@ def test_what_was_drawn_of_a_directory_that_vanished_stays_and_it_says_so(place:
     about = view.about()
     assert (about["start"], about["end"]) == (before["start"], before["end"])
     assert about["lanes"] == before["lanes"]
-    assert [each for each in about["problems"] if "is not there any more" in each] == [
-        f"{place}: is not there any more"
+    assert [each for each in about["problems"] if "no longer exists" in each] == [
+        f"{place}: no longer exists"
     ]
     assert (view.strip("cores", 0, first, 1).planes["peak"] == drawn).all()
     place.with_name("elsewhere").rename(place)

@@ -133,7 +133,7 @@ def test_when_nobody_waits_any_more_it_ends(elsewhere: ForkServer, tmp_path: Pat
     assert is_there(pid)
     stopped.set()
     asking.join(20)
-    assert raised == ["nobody waits for this any more"]
+    assert raised == ["cancelled: the client has disconnected"]
     assert soon(lambda: not is_there(pid))
 
 

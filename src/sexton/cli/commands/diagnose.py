@@ -90,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
 
     check_html(args)
     if args.recording is None and (args.around is not None or args.window is not None):
-        raise CommandError("--around and --window speak of a recording: --from DIR names it")
+        raise CommandError("--around and --window require --from DIR")
     if args.recording is not None:
         if args.archive is not None:
             raise CommandError("a recording and an archive exclude each other")

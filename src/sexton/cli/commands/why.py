@@ -78,9 +78,9 @@ def _live(args: argparse.Namespace, said: str) -> Why:
     from sexton.explain.why import explain
 
     if args.window is not None:
-        raise CommandError("--window speaks of a recording: --from DIR names it")
+        raise CommandError("--window requires --from DIR")
     if _moment(said, (0.0, 0.0)) is not None:
-        raise CommandError(f"{said!r} is a time, and that speaks of a recording: --from DIR")
+        raise CommandError(f"{said!r} is a time: times require --from DIR")
     window, cost = watch(args, "why")
     return replace(
         explain(said, diagnose(window, cost), window),
@@ -115,7 +115,7 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
 
 
 def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None) -> Span:
-    """What is judged: the window asked for, else minutes around a moment, else all of it."""
+    """The requested window, else minutes around a moment, else the whole recording."""
     from sexton.cli.window import AROUND_S, requested_span
     from sexton.errors import CommandError
     from sexton.replay.span import around

@@ -203,7 +203,7 @@ def _known_scopes(host: Host, names: list[str]) -> frozenset[str]:
         finally:
             bus.close()
     except SourceError as error:
-        raise CommandError(f"systemd did not say which scopes it knows: {error}") from None
+        raise CommandError(f"could not list systemd's scopes: {error}") from None
     return frozenset(
         name
         for name, answer in zip(scopes, answers, strict=True)

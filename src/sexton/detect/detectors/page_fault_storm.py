@@ -1,30 +1,29 @@
-"""Page faults come so fast that the kernel does little else.
+"""Page faults are so frequent that the kernel does little else.
 
 **What is seen.** Faults a second from `/proc/vmstat` (`pgfault`, and `pgmajfault` for those that
-waited for a disk), against the number of cores; which processes took them, by their own counters
-(`/proc/PID/stat`); and, with stacks, on which cores the functions that handle a fault were caught,
-and whether such a core was held in the kernel. A held core that is mostly in faults is a storm at
-any rate, counted or not: what one costs differs a hundredfold between machines, and under software
-emulation a tenth of the rate fills a core.
+waited for a disk), per core; the processes that caused them (`/proc/PID/stat`); and, with stacks,
+the cores on which fault handlers were sampled, and whether such a core was held in the kernel. A
+held core that mostly handles faults is a storm at any rate: the cost of a fault differs a
+hundredfold between machines, and under software emulation a tenth of the rate fills a core.
 
-**Why it hurts.** A minor fault costs about a microsecond in the kernel, more where threads fight
+**Why it hurts.** A minor fault costs about a microsecond in the kernel, more if threads contend
 for the lock of one address space: at hundreds of thousands a second a core does nothing else, and
-what is bound to it waits. A major fault stops its task until the disk has answered.
+work bound to it waits. A major fault blocks its task until the disk read completes.
 
-**What would make it wrong.** Every program faults as it starts and grows: a compiler at work takes
-tens of thousands a second and core and is healthy, so a rate alone is only noted. It is a warning
-where a core was held by them (stacks and `/proc/stat` together), or where major faults came with
-memory pressure: pages were thrown out that were still needed. Major faults alone are a cold start.
-Faults inside reclaim count as *direct_reclaim*. Without stacks one process on a large machine hides
-in the average; if it also held a core, that is noted: it may have been its faults. In the incident
-faults were noticed and misled.
+**What would make it wrong.** Every program faults as it starts and grows: a healthy compiler causes
+tens of thousands per second and core, so a high rate alone is only *info*. It is a warning if
+faults held a core (stacks and `/proc/stat` agree), or if major faults came with memory pressure: pages
+that were still needed had been evicted. Major faults alone are a cold start. Faults inside reclaim
+count as *direct_reclaim*. Without stacks, one process on a large machine disappears in the average;
+if it also held a core, that is noted, since its faults may be the reason. In the original incident,
+page faults were a red herring.
 
 **Check by hand.** ``sar -B 1 10`` (fault/s, majflt/s); ``pidstat -r 1``; ``sudo perf trace -F all
 --no-syscalls sleep 2``.
 
-**What to do.** Find out why that process maps and unmaps: an allocator that gives memory back at
+**What to do.** Find out why that process maps and unmaps: an allocator that returns memory at
 once (``MALLOC_TRIM_THRESHOLD_``, jemalloc's ``dirty_decay_ms``), a loop of short-lived processes, a
-garbage collector. Huge pages make fewer faults of the same memory. With pressure: see
+garbage collector. Huge pages need fewer faults for the same memory. With pressure: see
 *memory_pressure*.
 """
 
@@ -153,13 +152,13 @@ MOSTLY = Threshold(
     "of a held core", 50, "% of its kernel samples", "less, and something else held it"
 )
 CAUGHT = Threshold(
-    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer tell of nothing"
+    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer prove nothing"
 )
 HOLDER = Threshold(
     "of a held core's task",
     10_000,
     "faults a second",
-    "at 0.1 ms each, as under emulation, they fill a core; it takes stacks to tell",
+    "at 0.1 ms each, as under emulation, they fill a core; only stacks can confirm it",
 )
 BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
 
@@ -479,7 +478,7 @@ def _share(counted: Tally, who: Faulting, *, is_major: bool) -> Evidence:
         f"a second over {duration(seconds)}",
         "/proc/PID/stat",
         faults / seconds,
-        "processes that ended meanwhile took their counts with them",
+        "processes that exited in this time are not counted",
     )
 
 

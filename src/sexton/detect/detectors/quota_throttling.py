@@ -1,31 +1,29 @@
 """A cgroup runs into its CPU quota and is stopped until its next period begins.
 
-**What is seen.** Per cgroup with a quota (`cpu.stat`): how many of the periods in which it ran
-ended with the quota used up (`nr_throttled` of `nr_periods`, 100 ms each unless set otherwise), and
-how long its cores waited for the next period, all of them together, in the worst stretch of up to
-half a minute. Named with its unit.
+**What is seen.** Per cgroup with a quota (`cpu.stat`): the share of its periods that were throttled
+(`nr_throttled` of `nr_periods`, 100 ms each by default), and its throttled time summed over cores,
+in the worst stretch of up to 30 s. Reported with its unit.
 
-**Why it hurts.** All of its threads stand still for the rest of every such period, those that hold
-a lock or answer a heartbeat too: a job that waits for it seems to hang, while the node's cores are
-idle. That is also how it is told from a burnt core: no core is at 100 % system time, and nothing
-outside that cgroup waits.
+**Why it hurts.** All its threads stop for the rest of every throttled period, including those that
+hold a lock or answer a heartbeat: a job that waits for it seems to hang while the node's cores are
+idle. This distinguishes it from a burnt core: no core is at 100 % system time, and nothing outside
+that cgroup waits.
 
-**What would make it wrong.** A quota is somebody's decision, and a batch job that is stopped all
-day may be meant to be. A few throttled periods are ordinary, and so are many while a program
-starts: they are absent, or *info*. The time is the sum over the cores on which the cgroup was
-stopped, so one with many threads waits longer than the clock; how often is what compares. Counters
-start again when a cgroup is made anew. One that lived for less than the time between two readings
-is judged by what it has counted since the reading before; one that was gone before a second reading
-cannot have been stopped for long. A parent's quota stops its children, and only the parent counts
-it.
+**What would make it wrong.** Quotas are set on purpose, and a batch job may be throttled all day by
+design. A few throttled periods are normal, and so are many while a program starts: these are absent
+or *info*. Throttled time is summed over cores, so with many threads it exceeds wall time; compare
+the share of periods instead. Counters restart when a cgroup is recreated. A cgroup that lived for
+less than the interval between two readings is judged by its counters since the previous reading;
+one that was removed before its second reading cannot have been throttled for long. A parent's quota
+throttles its children, and only the parent counts it.
 
 **Check by hand.** ``cat /sys/fs/cgroup/PATH/cpu.stat`` twice (v1: ``/sys/fs/cgroup/cpu/PATH``) and
 ``cpu.max`` (v1: ``cpu.cfs_quota_us``); ``systemctl show -p CPUQuotaPerSecUSec UNIT``.
 
 **What to do.** Raise or remove the limit (``systemctl set-property UNIT CPUQuota=``, a pod's
 ``resources.limits.cpu``), or give it fewer threads: a runtime that counts the node's 96 cores
-starts 96 workers on a quota of two. Reclaim and page faults do not cause throttling; where they
-rise together, something else makes them.
+starts 96 workers on a quota of two. Reclaim and page faults do not cause throttling; if they
+rise together, they have a common cause.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ from sexton.series.rates import (
 NAME = "quota_throttling"
 
 OFTEN = Threshold(
-    "often", 10, "throttled periods in a stretch", "a second's worth; fewer go unnoticed"
+    "often", 10, "throttled periods in a stretch", "one second in total; fewer are not noticed"
 )
 NOTED = Threshold(
     "noted", 10, "% of its periods", "below this only the slowest requests take longer"
@@ -81,16 +79,14 @@ STOPPED = Threshold(
     "stopped",
     25,
     "% of the time, its cores together",
-    "a sidecar that wakes up, bursts and is cut short waits far less than that",
+    "a sidecar that wakes up, bursts and is throttled waits far less",
 )
-LASTING = Threshold(
-    "lasting", 10, "s in a row", "a program that starts runs into its quota for some seconds"
-)
+LASTING = Threshold("lasting", 10, "s in a row", "a starting program is throttled for some seconds")
 STRETCH = Threshold(
     "stretch",
     30,
     "s",
-    "long enough to tell throttling from a start, short enough not to average it away",
+    "longer than a program start, short enough not to average throttling away",
 )
 _COUNTERS = ("periods", "throttled", "throttled_us")
 #: Cgroups that are looked at closely: those stopped longest.

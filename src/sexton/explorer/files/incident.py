@@ -226,7 +226,7 @@ def shortfall(data: Mapping[str, Any]) -> Sequence[str]:
     if not data["finest"]:
         return ()
     column = column_s(data["finest"])
-    return (f"Around the event the charts have 1 s columns; elsewhere a column is {column:.0f} s.",)
+    return (f"Around the event a chart column is 1 s; outside it is {column:.0f} s.",)
 
 
 def incident_html(

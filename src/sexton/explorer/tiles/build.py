@@ -79,8 +79,8 @@ class Part(NamedTuple):
 class Taken(NamedTuple):
     """What the readings of one segment say: a row per thing, a column per reading.
 
-    `start` and `end` are wall seconds: of what time each reading tells. A reading that follows a
-    gap tells of its last second at most, where it is a level, and of nothing where it is a rate.
+    `start` and `end` are wall seconds: the time each reading covers. A reading after a gap
+    covers at most its last second if it is a level, and nothing if it is a rate.
     """
 
     start: F64
@@ -89,7 +89,7 @@ class Taken(NamedTuple):
     values: dict[str, F32]
 
     def at_most(self, seconds: float) -> Taken:
-        """The same where no reading tells of more than so many seconds: nothing that happens is
+        """The same, with no reading covering more than so many seconds: nothing that happens is
         written down where nothing does, and the reading before is not the row before."""
         return self._replace(start=np.maximum(self.start, self.end - seconds))
 
@@ -203,7 +203,7 @@ class Place(NamedTuple):
 
 
 def places(start: F64, end: F64) -> Iterator[Place]:
-    """Where readings go that tell of the time from `start` to `end`, wall seconds."""
+    """Columns of the readings that cover `start` to `end` (wall seconds)."""
     fine = np.isfinite(end) & (np.abs(end) < MOST_S)
     turns = np.flatnonzero(np.diff(end) <= 0) + 1  # the clock was set back: what follows is later
     for run in np.split(np.arange(len(end)), turns):
@@ -235,7 +235,7 @@ def _in_order(start: F64, end: F64, run: Ints) -> Iterator[Place]:
 
 
 def put(pyramid: Pyramid, taken: Taken, values: Array, rows: Ints | None = None) -> None:
-    """Write a lane's values (channels, rows, readings) into the seconds they tell of."""
+    """Write a lane's values (channels, rows, readings) into the seconds they cover."""
     put_at(pyramid, places(taken.start, taken.end), values, rows)
 
 

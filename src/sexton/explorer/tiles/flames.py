@@ -42,7 +42,7 @@ SLICES, SLICE_S = 24, 15.0
 
 
 class Reach(NamedTuple):
-    """From when to when there are stacks, and of how many samples; `None` if nobody counted."""
+    """Start and end of the stacks, and their samples; `None` if not counted."""
 
     start: float
     end: float
@@ -50,7 +50,7 @@ class Reach(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is looked at; `note` tells what it is of, empty where it is all there is."""
+    """What is looked at; `note` says which part is shown, empty if all of it is."""
 
     windows: list[Window]
     note: str
@@ -164,8 +164,8 @@ class Who(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A flame graph, and what whoever sees it should know: `note` is empty where it is all there is
-    of its span, and what is not `settled` can be had in more detail."""
+    """A flame graph. `note` says which part of the span it shows, empty if all of it; if it is not
+    `settled`, a more detailed one can be requested."""
 
     flame: Flame
     note: str = ""
@@ -188,7 +188,7 @@ class _Boot(NamedTuple):
 
 
 class Samples:
-    """All stacks of a recording. One at a time is read, whoever asks."""
+    """All stacks of a recording. Requests are served one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -206,7 +206,7 @@ class Samples:
             return self._seen_in(span, who, quick)
 
     def follow(self, recording: Recording) -> None:
-        """Know what there is, so that whoever asks first need not wait for that too."""
+        """Index the stacks now, so that the first request is faster."""
         with self._lock:
             self._follow(recording)
 
@@ -293,7 +293,7 @@ class Samples:
 def _side(boot: _Boot, span: Window, who: Who) -> Side:
     bounds = [boot.opened.time_ns(value) for value in span]
     if bounds[0] is None or bounds[1] is None:
-        raise StoreError("these stacks tell no wall time")
+        raise StoreError("these stacks have no wall-clock times")
     return Side(boot.opened, who.choice(bounds[0], max(bounds[1], bounds[0] + 1)))
 
 

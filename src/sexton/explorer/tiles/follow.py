@@ -17,7 +17,7 @@ from sexton.store.recording import Recording, Segment
 
 
 class GrowingRecording:
-    """`recording` is made anew whenever something changed: who reads keeps the one they have."""
+    """`recording` is replaced when something changed; readers keep the one they have."""
 
     def __init__(self, path: Path) -> None:
         self.recording = Recording(path)
@@ -32,7 +32,7 @@ class GrowingRecording:
         found: dict[str, Segment] = {}
         problems = list(self.recording.problems)
         if known and not path.is_dir():  # unmounted, or moved: what was drawn of it stays
-            self._report(f"{printable(str(path))}: is not there any more")
+            self._report(f"{printable(str(path))}: no longer exists")
             return False
         changed = False
         for place in ("open", "segments"):

@@ -167,7 +167,7 @@ class Pyramid:
             dirty = {index >> 1 for index in dirty}
 
     def forget(self, before: float) -> None:
-        """Let go of tiles that end before a wall time."""
+        """Drop tiles that end before a wall time."""
         for level, tiles in enumerate(self._tiles):
             for index in [tile for tile in tiles if (tile + 1) * COLUMNS << level <= before]:
                 del tiles[index]

@@ -48,7 +48,7 @@ class AnswerCache:
         self._of: Recording | None = None
 
     def known(self, recording: Recording, key: Key) -> Any | None:
-        """What was answered before, if that still holds."""
+        """The cached answer, if it is still valid."""
         with self._lock:
             if self._of is not recording:
                 self._forget()
@@ -60,13 +60,13 @@ class AnswerCache:
     def answer(
         self, recording: Recording, key: Key, ask: Callable[[], T], stop: Stop | None = None
     ) -> T:
-        """The same, or what is answered now; `Unanswered` when `stop` says so before its turn."""
+        """The cached or a new answer; `Unanswered` if `stop` returns true first."""
         found = self.known(recording, key)
         if found is not None:
             return cast("T", found)
         while not self._working.acquire(timeout=_LOOK_S):
             if stop is not None and stop():
-                raise Unanswered("nobody waits for this any more")
+                raise Unanswered("cancelled: the client has disconnected")
         try:
             found = self.known(recording, key)
             if found is None:
@@ -161,7 +161,7 @@ _STORIES, _FLAMES = 8, 4
 
 
 class Questions:
-    """May be asked by any number of threads. `stop` tells that nobody waits any more."""
+    """Thread-safe. `stop` returns true when the client no longer waits."""
 
     def __init__(self, followed: GrowingRecording) -> None:
         self._followed = followed
@@ -178,7 +178,7 @@ class Questions:
 
     @property
     def live(self) -> bool:
-        """Was somebody recording when it was last looked at?"""
+        """Was a recorder running at the last check?"""
         return self._followed.live
 
     def flame(self, start: float, end: float, who: Who = EVERYONE) -> Flame:
@@ -222,7 +222,7 @@ class Questions:
         return found
 
     def why(self, what: str | float, span: Window | None = None, stop: Stop | None = None) -> Why:
-        """As `sexton why` answers: of a name, in a span or in all of it; or of a moment."""
+        """The answer of `sexton why`, for a name (in a span or all of it) or for a moment."""
         end = span[1] if span else what + AROUND_S if isinstance(what, float) else None
         found: Why = self._stories.answer(
             self.recording,
@@ -237,21 +237,21 @@ class Questions:
         return finding_marks(diagnosis)
 
     def fork(self) -> None:
-        """Have long questions answered by processes of their own; before there are threads."""
+        """Run expensive queries in child processes; call before starting threads."""
         self._processes = ForkServer(self)
 
     def close(self) -> None:
-        """Let those processes go."""
+        """Stop the child processes."""
         if self._processes is not None:
             self._processes.close()
 
     @property
     def problems_so_far(self) -> list[str]:
-        """Of the recording, to which more may be added."""
+        """Problems of the recording so far; the list may grow."""
         return self.recording.problems
 
     def prepare(self) -> None:
-        """Know what was recorded meanwhile."""
+        """Read what was recorded since the last query."""
         self._followed.refresh()
         self._samples.follow(self.recording)
 
@@ -260,13 +260,13 @@ class Questions:
         if processes is not None:
             try:
                 return processes.ask(name, arguments, stop)
-            except Gone:  # somebody has ended it: then it is up to us
+            except Gone:  # it was killed: answer in this process
                 self._processes = None
                 processes.close()
         return self.answer(name, arguments)
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Work on it here."""
+        """Answer in this process."""
         if name == "flame":
             return self._samples.flame(self.recording, *arguments)
         if name == "difference":

@@ -59,7 +59,7 @@ class TableColumns:
         self.first, self.number, self.level = first, number, level
 
     def mean_and_peak(self, parts: Sequence[tuple[Taken, Array]]) -> tuple[F64, F64]:
-        """Of one line, out of everything that tells of it; NaN where nothing is known."""
+        """The value of one line from all its parts; NaN if unknown."""
         total, known = np.zeros(self.number), np.zeros(self.number)
         peak = np.full(self.number, -np.inf)
         for taken, values in parts:

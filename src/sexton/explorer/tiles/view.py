@@ -1,7 +1,7 @@
 """A recording as the explorer sees it: lanes, marks, tables, flame graphs, answers.
 
-Opening one reads manifests only. Each lane is built when it is first asked for, or by `warm`, which
-whoever serves it runs in a thread; from then on tiles come from memory. Everything is by wall time,
+Opening one reads manifests only. Each lane is built on first use, or by `warm`, which the
+server runs in a thread; from then on tiles come from memory. Everything is by wall time,
 over all boots: `span` explains what happens where the clock was set or the node was started again.
 """
 
@@ -37,7 +37,7 @@ Window = tuple[float, float]
 _MOST_TOLD_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
 #: Lanes that a page shows first.
 _FIRST = ("cores", "events")
-#: Lines of one happening follow one another within this.
+#: Lines of one event follow one another within this.
 _ONE_S = 10.0
 _RESETS = ("nic_reset", "nic_watchdog", "nic_starved")
 _RANK = ("critical", "warning", "info").index
@@ -60,7 +60,7 @@ class View(Questions):
 
     @classmethod
     def open(cls, path: str | Path, progress: Tell | None = None) -> View:
-        """`StoreError` where it is no recording. `progress` is told what is being built."""
+        """`StoreError` if it is no recording. `progress` is called with what is being built."""
         return cls(Path(path), progress)
 
     @property
@@ -183,7 +183,7 @@ class View(Questions):
         return every[at] if 0 <= at < len(every) else None
 
     def refresh(self) -> bool:
-        """Look for what was recorded since; has the end moved?"""
+        """Read what was recorded since; has the end moved?"""
         with self._lock:
             before = self.span
             self._followed.refresh()
@@ -216,7 +216,7 @@ class View(Questions):
     def _known(self, lane: str) -> Declared:
         found = self._lanes.get(lane)
         if found is None:
-            raise CommandError(f"there is no such lane; there are {', '.join(self._lanes)}")
+            raise CommandError(f"unknown lane; there are {', '.join(self._lanes)}")
         return found
 
     def _is_there(self, lane: Declared) -> bool:

@@ -319,7 +319,7 @@ def _failed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
-    """What is missing by what would grant it: what the verdict hangs on first, each but once."""
+    """Missing evidence by the command that would provide it; decisive evidence first."""
     asking = [finding for finding in diagnosis.findings if finding.verdict in _ASKING]
     asking.sort(key=lambda finding: not finding.essential or finding.verdict is Verdict.PRESENT)
     if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
@@ -372,7 +372,7 @@ def _from(diagnosis: Diagnosis) -> str:
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """What more rights would add, where this user's are all that stands in the way."""
+    """What root would add, if permissions are the only obstacle."""
     denied = [source for source in diagnosis.sources if source.state == "denied"]
     names = [source.id for source in denied if "on the node" not in source.grant]
     if names:

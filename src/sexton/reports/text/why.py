@@ -87,7 +87,7 @@ def _said(why: Why) -> str:
 
 
 def _found(why: Why) -> Iterator[str]:
-    """What is so with it; then where the chain through it begins, and where that leads."""
+    """Its findings; then the root cause of the chain through it, and where the chain leads."""
     known = why.by_id
     chain = why.chains[0] if why.chains else None
     linked = {name for item in why.chains for name in item.findings}
@@ -105,7 +105,7 @@ def _found(why: Why) -> Iterator[str]:
 
 
 def _unchanged(why: Why) -> Iterator[str]:
-    """That nothing happened at a moment itself, where all that was so then was always so."""
+    """That nothing began or ended at this moment, if every finding lasted throughout."""
     here = why.diagnosis
     found = [why.by_id[name] for name in why.findings]
     always = all(
@@ -119,13 +119,13 @@ def _unchanged(why: Why) -> Iterator[str]:
 
 
 def _unexplained(why: Why) -> Iterator[str]:
-    """Of a job's death: that this node has nothing to tell of it."""
+    """For a job's death: nothing on this node explains it."""
     if why.about.kind == "job" and not why.chains:
         yield "Nothing recorded on this node explains it."
 
 
 def _foremost(why: Why, chain: Chain) -> str | None:
-    """Of what the chain says of it, what was asked for: of a moment the shortest that was then."""
+    """The finding of the chain that answers the question; for a moment, the shortest one."""
     inside = [name for name in chain.findings if name in why.findings]
     if why.about.kind == "moment":
         return min(inside, key=lambda name: _length(why.by_id[name]), default=None)
@@ -230,7 +230,7 @@ def _contest(contest: Contest, width: int) -> Iterator[str]:
 
 
 def _facts(why: Why, width: int) -> Iterator[str]:
-    """What was measured of it, or, where nothing was wrong, what was looked at."""
+    """Its measurements, or what was checked if nothing was wrong."""
     known = why.by_id
     if not why.findings:
         some = why.detectors[:6] if why.about.kind != "symptom" else ()
