@@ -321,7 +321,7 @@ def test_of_what_is_too_long_the_finest_columns_are_kept_around_the_event():
     seconds = [key for key in tiles if key.startswith("0/")]
     assert len(seconds) <= 5  # of fifty-seven
     assert data["finest"] > 0
-    assert "a column is" in shortfall(data)[0]
+    assert "column is" in shortfall(data)[0]
     assert len(json.dumps(data)) < MOST_BYTES
     assert shortfall({**data, "finest": 0}) == ()
 

@@ -143,7 +143,7 @@ def test_one_that_is_killed_is_told_of_and_the_next_is_answered(
     asking, raised = asleep(elsewhere, tmp_path, lambda: False)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     asking.join(20)
-    assert raised == ["whoever worked on it was ended; is there enough memory?"]
+    assert raised == ["the worker process was killed; is there enough memory?"]
     assert elsewhere.ask("name", ())[1] == "name"
 
 
@@ -175,7 +175,7 @@ def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.
 
     monkeypatch.setattr(os, "fork", fork)
     made = ForkServer(Worker())
-    with pytest.raises(Unanswered, match="was ended"):
+    with pytest.raises(Unanswered, match="was killed"):
         made.ask("name", ())
     assert made.ask("name", ())[1] == "name"
     made.close()

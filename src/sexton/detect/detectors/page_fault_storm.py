@@ -12,11 +12,11 @@ work bound to it waits. A major fault blocks its task until the disk read comple
 
 **What would make it wrong.** Every program faults as it starts and grows: a healthy compiler causes
 tens of thousands per second and core, so a high rate alone is only *info*. It is a warning if
-faults held a core (stacks and `/proc/stat` agree), or if major faults came with memory pressure: pages
-that were still needed had been evicted. Major faults alone are a cold start. Faults inside reclaim
-count as *direct_reclaim*. Without stacks, one process on a large machine disappears in the average;
-if it also held a core, that is noted, since its faults may be the reason. In the original incident,
-page faults were a red herring.
+faults held a core (stacks and `/proc/stat` agree), or if major faults came with memory pressure:
+pages that were still needed had been evicted. Major faults alone are a cold start. Faults inside
+reclaim count as *direct_reclaim*. Without stacks, one process on a large machine disappears in the
+average; if it also held a core, that is noted, since its faults may be the reason. In the original
+incident, page faults were a red herring.
 
 **Check by hand.** ``sar -B 1 10`` (fault/s, majflt/s); ``pidstat -r 1``; ``sudo perf trace -F all
 --no-syscalls sleep 2``.
