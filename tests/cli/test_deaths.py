@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
@@ -196,21 +195,22 @@ def test_real_deaths_are_told_and_the_instance_is_gone(tracefs, yard, end: signa
 
 
 def _die_until_told(child: subprocess.Popen[str], yard: tuple[Path, Path]) -> dict[str, str]:
-    """Die again where the trace lost it: other tests may kill thousands at the same time."""
+    """Die again where the command says that events were lost: other tests may remove thousands of
+    cgroups at the same time."""
     told: dict[str, str] = {}
     lines = queue.SimpleQueue[str]()
     assert child.stdout is not None
     threading.Thread(target=lambda: [*map(lines.put, child.stdout)], daemon=True).start()
-    for attempt in range(5):
-        for kind in {"kept", "clean"} - told.keys():
-            _die(yard, f"{kind}{attempt}", hold=kind == "kept")
-        with contextlib.suppress(queue.Empty):
-            while len(told) < 2:
-                fact = json.loads(lines.get(timeout=10))
-                if yard[0].name in fact.get("path", "") and fact["state"] != "doubtful":
-                    told[Path(fact["path"]).name.rstrip("0123456789")] = fact["state"]
-        if len(told) == 2:
-            break
+    is_lost, deaths = True, 0
+    while len(told) < 2:
+        if is_lost:
+            deaths += 1
+            for kind in ("kept", "clean"):
+                _die(yard, f"{kind}{deaths}", hold=kind == "kept")
+        fact = json.loads(lines.get(timeout=60))
+        is_lost = fact["state"] == "lost"
+        if yard[0].name in fact.get("path", "") and fact["state"] != "doubtful":
+            told[Path(fact["path"]).name.rstrip("0123456789")] = fact["state"]
     return told
 
 

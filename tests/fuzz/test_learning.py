@@ -1,7 +1,8 @@
 """Every target: `LEAST_INPUTS` each in `make test`, for 20 seconds in `make test-whole`.
 
 `SEXTON_FUZZ_S` is the number of seconds; where it is not set, inputs are counted, since a busy
-machine tries few in a second. As many run at a time as there are cores. ``make fuzz`` gives each ten minutes.
+machine tries few in a second. As many run at a time as there are cores. ``make fuzz`` gives each
+ten minutes.
 """
 
 from __future__ import annotations

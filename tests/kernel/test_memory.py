@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -138,8 +139,21 @@ def test_many_of_them_wait_for_memory_and_the_machine_itself_is_not_short(
     same_replayed(window, tmp_path / "recording")
 
 
-#: How often a core may turn out to have been somebody else's before that is a failure.
-TRIES = 4
+def watched_while_it_runs(pid: int, seconds: float) -> Window:
+    """A window in which this process had its core for 90 % of the time: it has priority, but the
+    host of a virtual machine may take the core away."""
+    deadline = time.monotonic() + 180
+    while True:
+        before_s, began_s = ran_s(pid), time.monotonic()
+        window = watched(seconds)
+        share = (ran_s(pid) - before_s) / (time.monotonic() - began_s)
+        if share >= 0.9:
+            return window
+        assert time.monotonic() < deadline, f"it never has the core, only {share:.0%} of it"
+
+
+def ran_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
@@ -149,11 +163,8 @@ def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
         "first" if len(cores) > 1 else "last"
     )  # before all others, where the recorder has a core too
     with running(FAULT, str(cores[-1]), rank) as pid:
-        for _ in range(TRIES):
-            window = watched(8.0)
-            finding = page_fault_storm.detect(window)
-            if finding.is_problem:
-                break
+        window = watched_while_it_runs(pid, 8.0)
+    finding = page_fault_storm.detect(window)
     ours = f"{NAME}[{pid}]"
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING), finding
     assert finding.entities["core"] == (str(cores[-1]),)

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -93,11 +94,13 @@ def test_ss_knows_the_same_listeners():
         return {int(found) for found in re.findall(r":(\d+)\s+\S+:\*", told)}
 
     with socket.create_server(("127.0.0.1", 0)):
-        for _ in range(5):  # other programs' sockets come and go
+        before, after, mine = theirs(), None, set[int]()
+        deadline = time.monotonic() + 60
+        while before != after:  # other programs' sockets come and go: one opened or closed between
+            assert time.monotonic() < deadline, "the machine's listeners never stay the same"
             before = theirs()
             mine = {each.port for each in ours().inet if each.state == LISTEN}
-            if before == theirs() == mine:
-                return
+            after = theirs()
         assert mine == before
 
 
