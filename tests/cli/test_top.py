@@ -39,7 +39,7 @@ def test_piped_it_prints_plain_screens_and_ends():
     assert max(len(line) for line in ended.stdout.splitlines()) <= 90
 
 
-def test_the_first_piped_screen_tells_how_zombies_move():
+def test_the_first_piped_screen_shows_how_the_number_of_zombies_changes():
     if "?" in _zombies(["--interval", "0.3"]):
         pytest.skip("zombies cannot be counted here")
     assert re.search(r"steady for|[+-][0-9,]+ in ", _zombies(["--interval", "1"]))

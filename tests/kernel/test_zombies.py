@@ -58,7 +58,7 @@ class Deaths:
 
 
 @pytest.mark.parametrize("pin", ["tmpfs", "page cache"])
-def test_zombies_are_counted_named_weighed_and_laid_to_rest(pin, tracefs):
+def test_zombies_are_counted_named_and_measured_until_they_are_freed(pin, tracefs):
     host = open_host()
     with CgroupTrace(host, buffer_kb=ROOMY_KB) as trace, graveyard(NUMBER, pin) as yard:
         deaths = Deaths(trace)
@@ -120,7 +120,7 @@ def test_growth_shows_between_two_readings(tracefs):
         assert until(lambda: residual(host, yard) >= 50 * 4096)
 
 
-def test_the_source_tells_deaths_or_that_it_lost_some(tracefs):
+def test_the_source_reports_deaths_or_a_gap(tracefs):
     source = CgroupEvents(open_host())
     try:
         list(source.collect())

@@ -124,7 +124,7 @@ def test_a_list_may_have_holes():
     assert possible("0,2-3,64\n") == (0, 2, 3, 64)
 
 
-def test_it_is_read_only_where_asked_for():
+def test_the_probe_is_opt_in():
     (found,) = [each for each in all_sources() if each.id == "bpf.softirq_wait"]
     assert found.opt_in == "--probe"
     assert "--probe" in found.grant
