@@ -30,7 +30,7 @@ while True:
 
 
 @pytest.mark.root
-def test_a_full_table_is_told_by_its_fill_its_drops_and_the_kernels_own_words():
+def test_a_full_table_is_found_by_its_fill_its_drops_and_the_kernel_log():
     if not MAXIMUM.exists():
         pytest.skip("connections are not tracked here")
     maximum = int(MAXIMUM.read_text())

@@ -26,7 +26,7 @@ DIAGNOSE = [sys.executable, "-m", "sexton", "diagnose", "--json", "--seconds", "
 def test_stacks_prove_that_the_walk_over_the_dead_holds_the_core():
     need("perf", package="linux-perf")
     core = str(max(os.sched_getaffinity(0)))
-    with graveyard(3_000) as yard:
+    with graveyard(1_500) as yard:
         if yard.layout.version != 1:
             pytest.skip("the substitute walker is v1's memory.force_empty")
         order = f"while :; do echo 0 > {yard.parent}/memory.force_empty; done"

@@ -43,7 +43,7 @@ def test_over_a_span_the_nearest_readings_are_taken():
     assert step is not None
     assert (step.start, step.end, step.rate("faults")) == (2.0, 6.0, 10.0)
     assert paging.over(found, 3.0, 3.1) is None
-    assert paging.over([], 0.0, 9.0) is None
+    assert paging.over(paging.readings(make_window([])), 0.0, 9.0) is None
     level = pressure.over(pressure.levels(machine.window()), 2.4, 5.6)
     assert level is not None
     assert (level.start, level.end, level.some) == (2.0, 6.0, 0.0)
@@ -56,9 +56,9 @@ class Step:
 
 def test_steps_that_do_not_touch_are_two_stretches():
     steps = [Step(0, 1, True), Step(1, 2, True), Step(5, 6, True), Step(6, 7, False)]
-    found = runs(steps, lambda each: each.high)
+    found = runs(steps, [step.high for step in steps])
     assert [(run.start, run.end) for run in found] == [(0, 2), (5, 6)]
-    assert runs([], lambda each: True) == []
+    assert runs([], []) == []
 
 
 def test_a_stretch_lasts_as_long_as_readings_can_tell():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from sexton.series.rates import SLACK
 
@@ -57,22 +60,22 @@ class Run(Generic[S]):
         return max(0.0, min(self.end, other.end) - max(self.start, other.start))
 
 
-def runs(steps: Iterable[S], above: Callable[[S], bool]) -> list[Run[S]]:
-    """Every stretch of steps, in order, that are above.
+def runs(steps: Sequence[S], above: Sequence[bool] | npt.NDArray[np.bool_]) -> list[Run[S]]:
+    """Every stretch of steps, in order, that are marked as above; only those are looked at.
 
     >>> from collections import namedtuple
     >>> made = [namedtuple("Step", "start end rate")(at, at + 1, rate)
     ...         for at, rate in enumerate((0, 9, 9, 0, 9))]
-    >>> [(run.start, run.end) for run in runs(made, lambda step: step.rate > 5)]
+    >>> [(run.start, run.end) for run in runs(made, [step.rate > 5 for step in made])]
     [(1, 3), (4, 5)]
     """
-    found: list[Run[S]] = []
-    going: list[S] = []
-    for step in steps:
-        high = above(step)
-        if going and not (high and step.start == going[-1].end):
-            found.append(Run(tuple(going)))
-            going = []
-        if high:
-            going.append(step)
-    return [*found, Run(tuple(going))] if going else found
+    found: list[list[S]] = []
+    before = -1
+    for at in np.flatnonzero(above).tolist():
+        step = steps[at]
+        if found and at == before + 1 and step.start == found[-1][-1].end:
+            found[-1].append(step)
+        else:
+            found.append([step])
+        before = at
+    return [Run(tuple(stretch)) for stretch in found]

@@ -21,7 +21,8 @@ SHORTAGE = "shortage of memory or CPU"
 
 def stalled(window: Window) -> list[Run[Stall]]:
     """Stretches in which tasks stood still for memory, for long enough to hurt."""
-    found = runs(levels(window).stalls, lambda each: each.some >= HURTS.value)
+    every = levels(window).stalls
+    found = runs(every, every.some >= HURTS.value)
     return [run for run in found if run.lasts(LASTS.value)]
 
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from sexton.detect import kernel_log, nics
+from sexton.detect.counters import moved
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import Threshold
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
@@ -32,7 +33,7 @@ from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Key, Window
 from sexton.series.cores import CoreSeries, core_series
-from sexton.series.rates import F32, F64, Run, Steps, runs, steps_of, totals
+from sexton.series.rates import F32, F64, Run, Steps, runs, steps_of
 from sexton.series.steps import Step, delta, steps
 
 _FIELDS = ("longest_us", "pending_us")
@@ -404,19 +405,21 @@ def _is_inside(step: Step[Any], run: Run) -> bool:
     return step.start_mono >= run.start and step.end_mono <= run.end
 
 
+#: What `/proc/net/softnet_stat` counts of packets that were lost or had to wait.
+LOSSES = ("dropped", "time_squeeze")
+
+
 def backlog(window: Window) -> Iterator[Evidence]:
     """Drops and cut-short polls of the queues' cores: shown, and no sign of starving."""
     cores = nics.serving_cores(window)
-    read = window.columns(
-        SoftnetCpu, ("dropped", "time_squeeze"), lambda key: not cores or key[0] in cores
-    )
-    moved = totals(read)
+    every = moved(window, SoftnetCpu, *LOSSES) or {}
+    backlogs = [found for (core,), found in every.items() if not cores or core in cores]
     for field, what, normal in (
         ("dropped", "packets dropped from the backlog", "0"),
         ("time_squeeze", "polls cut short (busy, not starved)", "a few a second"),
     ):
-        total = int(sum(each[field] for each in moved.values()))
-        if moved and (total or field == "dropped"):
+        total = int(sum(counters.get(field, 0.0) for counters in backlogs))
+        if backlogs and (total or field == "dropped"):
             yield Evidence(
                 what,
                 f"{total:,}",

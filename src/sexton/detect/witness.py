@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sexton.model.finding import Rows
 from sexton.model.row import Row, table
@@ -82,6 +82,10 @@ class Witness(Window):
     def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
         self.note({kind: True})
         return self._window.changes(kind, fields)
+
+    def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        self.note({kind: True})
+        return self._window.distinct(kind, fields)
 
     def read(self, kind: type[Row]) -> bool:
         self.note({kind: True})

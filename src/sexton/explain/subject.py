@@ -68,21 +68,19 @@ def _named(window: Window) -> Iterator[tuple[str, str]]:
         ("core", CoreTimes, "cpu"), ("nic", Nic, "name"), ("nic", NetDevice, "name"),
         ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
         ("unit", RestartMark, "unit"), ("cgroup", CgroupDir, "path"),
-        ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"), ("job", Mark, "text"),
+        ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"),
     )  # fmt: skip
     for kind, table, field in columns:
-        values = {getattr(row, field): None for row in window.changes(table, (field,))}
-        yield from ((kind, str(value)) for value in values)
-    for queue in window.changes(NicQueue, ("queue",)):
-        if queue.queue is not None:
-            yield "queue", f"{queue.nic}:{queue.queue}"
+        yield from ((kind, str(value)) for (value,) in window.distinct(table, (field,)))
+    yield from (("job", mark.text) for mark in window.all(Mark) or ())
+    for nic, queue in window.distinct(NicQueue, ("nic", "queue")):
+        if queue is not None:
+            yield "queue", f"{nic}:{queue}"
     called = {row.frames: None for row in window.latest(StackCount) or ()}
     yield from (("function", name) for name in {name for each in called for name in each})
-    threads = {(row.comm, row.pid, row.tid): None for row in window.changes(Thread, ("comm",))}
-    processes = {(row.comm, row.pid): None for row in window.changes(Process, ("comm",))}
-    for comm, pid in processes:
+    for comm, pid in window.distinct(Process, ("comm", "pid")):
         yield "task", f"{comm}[{pid}]"
-    for comm, pid, tid in threads:
+    for comm, pid, tid in window.distinct(Thread, ("comm", "pid", "tid")):
         if pid != tid:
             yield "task", f"{comm}[{pid}/{tid}]"
 

@@ -162,14 +162,13 @@ class Window:
 
         In the order of time; all fields count where none are named.
         """
-        key_of, values_of = values_getter(kind.entity), values_getter(fields or fields_of(kind))
-        last: dict[Key, tuple[Any, ...]] = {}
-        for batch in self.batches(kind) or ():
-            for row in batch.rows:
-                key, values = key_of(row), values_of(row)
-                if last.get(key) != values:
-                    last[key] = values
-                    yield row
+        rows = (row for batch in self.batches(kind) or () for row in batch.rows)
+        return changed(rows, kind, fields)
+
+    def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Every combination of these fields' values that was read, once each."""
+        rows = (row for batch in self.batches(kind) or () for row in batch.rows)
+        return list(dict.fromkeys(map(values_getter(fields), rows)))
 
     def read(self, kind: type[Row]) -> bool:
         """Was it read at all, with or without rows?"""
@@ -230,6 +229,17 @@ class Window:
         for moment, wall in sorted(chain(read, self._clock)):
             first.setdefault(moment, wall)
         return list(first.items()), sorted((wall, mono) for mono, wall in first.items())
+
+
+def changed(rows: Iterable[R], kind: type[R], fields: Sequence[str] | None) -> Iterator[R]:
+    """Rows of things that are new, or that differ in these fields from when last seen."""
+    key_of, values_of = values_getter(kind.entity), values_getter(fields or fields_of(kind))
+    last: dict[Key, tuple[Any, ...]] = {}
+    for row in rows:
+        key, values = key_of(row), values_of(row)
+        if last.get(key) != values:
+            last[key] = values
+            yield row
 
 
 def columns_of(

@@ -181,10 +181,13 @@ class RollingStacks:
         now_s = time.monotonic()
         self._tend(now_s)
         found = self.closed()
+        listed_s = time.monotonic()  # a busy node may take its time up to here
         fresh = [file for file in found if os.path.basename(file.path) not in self._seen]
         if self._polled_s is not None:
             earliest_s = self._polled_s
-            fresh = [file._replace(mono_end_s=_within(file, earliest_s, now_s)) for file in fresh]
+            fresh = [
+                file._replace(mono_end_s=_within(file, earliest_s, listed_s)) for file in fresh
+            ]
         if fresh:
             self._rotated_s = now_s
         self._watch(now_s)

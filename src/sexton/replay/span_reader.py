@@ -300,9 +300,10 @@ class SpanReader:
                 yield coming.popleft().result()
 
     def batches(
-        self, kind: type[Row], start: float = -inf, end: float = inf
+        self, kind: type[Row], start: float = -inf, end: float = inf, *, every: bool = True
     ) -> Iterator[Batch[Any]]:
-        """Readings of a table from one moment to another, oldest first."""
+        """Readings of a table from one moment to another, oldest first. Without `every`, of those
+        that had no rows only what shows where readings begin and end."""
         near = ((start, end),)
         places = [at for at in self._places(kind) if self._touches(at, kind, near)]
         joins = _Joins(self, kind)
@@ -318,8 +319,7 @@ class SpanReader:
             mono = np.empty(0) if found is None else np.unique(numbers(found.column(MONO)))
             times, kept = joins.add(at, _times(each, kind, mono), near)
             if len(kept):
-                inside = (times[0][0], times[0][-1])
-                yield from _batches(kind, found, times, inside)
+                yield from _batches(kind, found, times, every)
 
     def _table(self, each: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
         """All columns of a table in a segment, of readings in an interval at least. Small tables
@@ -390,7 +390,27 @@ class SpanReader:
             place = {key: at for at, key in enumerate(dict.fromkeys(things))}
             thing = np.repeat(np.array([place[key] for key in things], np.int64), length)
             rows = rows[np.lexsort((mono[rows], thing[rows]))]
-            yield from _changed(kind, found.take(pa.array(rows)), fields, (thing[rows], last))
+            if not np.array_equal(rows, np.arange(found.num_rows)):  # sealed, it is in this order
+                found, thing = found.take(pa.array(rows)), thing[rows]
+            yield from _changed(kind, found, fields, (thing, last))
+
+    def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Every combination of these columns' values in the span, once each."""
+        known = [name for name in fields if name in texts_of(kind)]
+
+        def read(each: SegmentReader) -> pa.Table | None:
+            if not each.segment.rows(kind):
+                return None
+            if all(map(self.span.holds, each.bounds(kind))):
+                return each.segment.table(kind, fields, known)
+            found = each.segment.table(kind, (MONO, *fields), known)
+            if found is None:
+                return None
+            rows = np.flatnonzero(inside(numbers(found.column(MONO)), self.span, None))
+            return found.take(pa.array(rows))
+
+        found = (part for part in self.each(kind, None, read) if part is not None)
+        return list(dict.fromkeys(key for part in found for key in runs_of(part, fields)[1]))
 
     def longest_step(self, kind: type[Row], mono: F64) -> float:
         """Longer between two readings of a table is a gap; `mono` are those of one segment."""
@@ -486,15 +506,19 @@ def _from_rows(each: SegmentReader, kind: type[Row]) -> Readings:
 
 
 def _batches(
-    kind: type[Row], found: pa.Table | None, times: tuple[F64, F64, Bools], inside: Interval
+    kind: type[Row], found: pa.Table | None, times: tuple[F64, F64, Bools], every: bool
 ) -> Iterator[Batch[Any]]:
     places: dict[float, tuple[int, int]] = {}
     rows: list[Row] = []
     if found is not None:
         mono = numbers(found.column(MONO))
-        chosen = np.flatnonzero((mono >= inside[0]) & (mono <= inside[1]))
+        chosen = np.flatnonzero((mono >= times[0][0]) & (mono <= times[0][-1]))
         places, columns = grouped(kind, found, chosen)
         rows = rows_of(kind, columns)
+    if not every:
+        kept = np.isin(times[0], list(places)) | ~times[2]
+        kept[[0, -1]] = True
+        times = times[0][kept], times[1][kept], times[2][kept]
     for mono_s, wall_s, follows in zip(*(each.tolist() for each in times), strict=True):
         start, end = places.get(mono_s, (0, 0))
         yield Batch(mono_s, wall_s, tuple(rows[start:end]), follows)

@@ -12,8 +12,9 @@ has none: the hourly ones, and the kernel's and the services' lines, which are t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import inf, nextafter
 from typing import Any, TypeVar, cast
 
@@ -30,7 +31,7 @@ from sexton.model.stack import StackCount
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.unit import RestartMark
-from sexton.model.window import Batch, Bounds, Columns, Wanted, Window, columns_of
+from sexton.model.window import Batch, Bounds, Columns, Wanted, Window, changed, columns_of
 from sexton.replay.span import Span
 from sexton.replay.span_reader import SegmentReader, SpanReader
 from sexton.replay.stacks import stacks_in
@@ -42,6 +43,8 @@ _Batches = tuple[Batch[Any], ...]
 #: What a node remembers of the time before the span, and how many rows of that are read.
 _MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent)
 _MOST_REMEMBERED = 100_000
+#: Rows that are there when something happened: most of their readings are empty, and tell nothing.
+_EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap)
 #: Rows about a moment, which say nothing about a later one.
 _OF_A_MOMENT: tuple[type[Row], ...] = (
     CoreTimes, Thread, CgroupEvent, CgroupEventGap, SoftirqWait, ProbeCost, StackCount,
@@ -111,11 +114,15 @@ class RecordedWindow(Window):
         return cast("tuple[Batch[R], ...] | None", found)
 
     def _made(self, kind: type[Row]) -> _Batches | None:
-        found = list(self._reader.batches(kind))
+        found = list(self._reader.batches(kind, every=kind not in _EVENTS))
         if kind in _MEMORY:
             found = _once([*self._older_events(kind), *found])
         elif kind is KernelLog:
-            found = list(self._reaching([*self._older_edges(kind), *found]))
+            reaching = self._reaching()
+            found = [
+                replace(batch, rows=tuple(map(reaching, batch.rows)))
+                for batch in (*self._older_edges(kind), *found)
+            ]
         elif not found and (older := self._stand_in(kind)) is not None:
             found = [older]
         return tuple(found) or None
@@ -147,9 +154,18 @@ class RecordedWindow(Window):
         return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
 
     def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
+        if kind is KernelLog:
+            older = (row for batch in self._older_edges(kind) for row in batch.rows)
+            every = chain(older, self._reader.changes(kind, fields_of(kind)))
+            return cast("Iterator[R]", changed(map(self._reaching(), every), kind, fields))
         if self._held(kind):
             return super().changes(kind, fields)
         return cast("Iterator[R]", self._reader.changes(kind, fields or fields_of(kind)))
+
+    def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        if self._held(kind):
+            return super().distinct(kind, fields)
+        return self._reader.distinct(kind, fields)
 
     def read(self, kind: type[Row]) -> bool:
         return bool(self._reader.having(kind)) or self.batches(kind) is not None
@@ -157,12 +173,18 @@ class RecordedWindow(Window):
     def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
         if not self._held(kind):
             return self._reader.bounds(kind)
+        if kind is KernelLog and (edges := self._reader.bounds(kind)) is not None:
+            older = self._before and self._before.bounds(kind)
+            return (older or edges)[0], edges[1]
         items = self.batches(kind)
         return (items[0].mono_s, items[-1].mono_s) if items else None
 
     def row_count(self, kind: type[Row]) -> int:
         if not self._held(kind):
             return self._reader.row_count(kind)
+        if kind is KernelLog:
+            older = sum(len(batch.rows) for batch in self._older_edges(kind))
+            return older + self._reader.row_count(kind)
         return sum(len(batch.rows) for batch in self.batches(kind) or ())
 
     def latest(self, kind: type[R]) -> tuple[R, ...] | None:
@@ -230,25 +252,23 @@ class RecordedWindow(Window):
             return None
         return self._before.latest(kind)
 
-    def _reaching(self, batches: Iterable[Batch[KernelLog]]) -> Iterator[Batch[KernelLog]]:
-        """The log reaches back to where its lines were read; those segments may be deleted now."""
+    def _reaching(self) -> Callable[[Any], KernelLog]:
+        """For rows in order: the log reaches back to where its lines were read, and those segments
+        may be deleted by now."""
         begins = _begins(self._recording, self._reader.segments[-1].segment)
         lines = 0
-        for batch in batches:
-            for row in batch.rows:
-                if row.lines < lines:
-                    begins = None  # a new recorder has read the ring again, all of it
-                lines = row.lines
-            if begins is not None:
-                floor = int(begins * 1e6)
-                rows = tuple(
-                    row
-                    if row.oldest_mono_us is None or row.oldest_mono_us >= floor
-                    else replace(row, oldest_mono_us=floor)
-                    for row in batch.rows
-                )
-                batch = replace(batch, rows=rows)
-            yield batch
+
+        def reaching(row: KernelLog) -> KernelLog:
+            nonlocal begins, lines
+            if row.lines < lines:
+                begins = None  # a new recorder has read the ring again, all of it
+            lines = row.lines
+            floor = 0 if begins is None else int(begins * 1e6)
+            if row.oldest_mono_us is None or row.oldest_mono_us >= floor:
+                return row
+            return replace(row, oldest_mono_us=floor)
+
+        return reaching
 
 
 def _before(recording: Recording, span: Span) -> SpanReader | None:

@@ -14,7 +14,7 @@ cgroups' share.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from sexton.model.memory import VmCounter
 from sexton.model.window import Key, Window
-from sexton.series.rates import F64, Bools, Ints
+from sexton.series.rates import F64, Bools, Ints, Lazy, nearest
 from sexton.series.steps import delta
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
@@ -121,29 +121,60 @@ class _Sums(Mapping[str, int]):
         return sum(1 for _ in self)
 
 
-class Readings(list[Reading]):
+class PagingSteps(Lazy[PagingStep]):
+    """Steps between neighbouring readings, oldest first; -1 in `moved` is unknown."""
+
+    def __init__(self, start: F64, end: F64, moved: Ints) -> None:
+        super().__init__(len(start))
+        self.start, self.end, self._moved = start, end, moved
+        threads = np.maximum(self.moved("kswapd"), 0) + np.maximum(self.moved("other"), 0)
+        every = self.moved("every")
+        #: Pages that tasks scanned themselves, -1 where it is unknown.
+        self.by_tasks: Ints = np.where(
+            every >= 0, np.maximum(every - threads, 0), self.moved("direct")
+        )
+
+    def moved(self, group: str) -> Ints:
+        """By step, how much a group moved; -1 where it is unknown."""
+        made: Ints = self._moved[_PLACE[group]]
+        return made
+
+    def rate(self, group: str) -> F64:
+        """By step, a second; below zero where it is unknown."""
+        made: F64 = self.moved(group) / (self.end - self.start)
+        return made
+
+    def total(self, group: str) -> int | None:
+        """What is known of all steps together; `None` where nothing is."""
+        known = self.moved(group)
+        known = known[known >= 0]
+        return int(known.sum()) if len(known) else None
+
+    def make(self, at: int) -> PagingStep:
+        tasks = int(self.by_tasks[at])
+        moved = _Sums(self._moved, at)
+        return PagingStep(
+            float(self.start[at]), float(self.end[at]), moved, tasks if tasks >= 0 else None
+        )
+
+
+class Readings(Lazy[Reading]):
     """Readings, oldest first, with the steps between neighbours."""
 
     def __init__(self, mono: F64, follows: Bools, sums: Ints) -> None:
-        times = zip(mono.tolist(), follows.tolist(), strict=True)
-        super().__init__(Reading(*each, _Sums(sums, at)) for at, each in enumerate(times))
-        self._mono, self._follows, self._sums = mono, follows, sums
+        super().__init__(len(mono))
+        self.mono, self._follows, self._sums = mono, follows, sums
+
+    def make(self, at: int) -> Reading:
+        return Reading(float(self.mono[at]), bool(self._follows[at]), _Sums(self._sums, at))
 
     @cached_property
-    def steps(self) -> list[PagingStep]:
-        """Made once: several detectors go through a night of them."""
+    def steps(self) -> PagingSteps:
         sums = self._sums
         moved = np.diff(sums, axis=1)
         moved[(moved < 0) | (sums[:, 1:] < 0) | (sums[:, :-1] < 0)] = -1
-        at = {group: moved[place] for group, place in _PLACE.items()}
-        threads = np.maximum(at["kswapd"], 0) + np.maximum(at["other"], 0)
-        every = np.maximum(at["every"] - threads, 0)
-        tasks = np.where(at["every"] >= 0, every, at["direct"]).tolist()
-        start, end = self._mono[:-1].tolist(), self._mono[1:].tolist()
-        return [
-            PagingStep(start[k], end[k], _Sums(moved, k), tasks[k] if tasks[k] >= 0 else None)
-            for k in np.flatnonzero(self._follows[1:]).tolist()
-        ]
+        kept = np.flatnonzero(self._follows[1:])
+        return PagingSteps(self.mono[:-1][kept], self.mono[1:][kept], moved[:, kept])
 
 
 def readings(window: Window) -> Readings:
@@ -174,11 +205,6 @@ def _readings(window: Window) -> Readings:
     return Readings(np.concatenate(mono), np.concatenate(follows), np.concatenate(sums, axis=1))
 
 
-def steps(found: Readings) -> list[PagingStep]:
-    """What moved between neighbours."""
-    return found.steps
-
-
 def between(before: Reading, after: Reading) -> PagingStep:
     """What moved between two readings, neighbours or not."""
     moved = {
@@ -189,11 +215,9 @@ def between(before: Reading, after: Reading) -> PagingStep:
     return PagingStep(before.mono_s, after.mono_s, moved, _by_tasks(moved, ""))
 
 
-def over(found: Sequence[Reading], start: float, end: float) -> PagingStep | None:
+def over(found: Readings, start: float, end: float) -> PagingStep | None:
     """What moved between the readings nearest to two moments; `None` where none is near."""
-    if not found:
+    first, last = nearest(found.mono, start, NEAR_S), nearest(found.mono, end, NEAR_S)
+    if first is None or last is None or first >= last:
         return None
-    first = min(found, key=lambda each: abs(each.mono_s - start))
-    last = min(found, key=lambda each: abs(each.mono_s - end))
-    away = max(abs(first.mono_s - start), abs(last.mono_s - end))
-    return between(first, last) if last.mono_s > first.mono_s and away <= NEAR_S else None
+    return between(found[first], found[last])

@@ -7,9 +7,8 @@ low one may still be all of one task's time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,10 @@ import numpy as np
 from sexton.model.memory import Pressure
 from sexton.model.window import Window
 from sexton.series.paging import NEAR_S
+from sexton.series.rates import F64, Bools, Lazy, nearest
 from sexton.series.steps import delta
+
+_NOTHING = np.empty(0), np.empty(0)
 
 
 class Level(NamedTuple):
@@ -42,43 +44,64 @@ class Stall(NamedTuple):
         return self.end - self.start
 
 
-class Levels(list[Level]):
+class Stalls(Lazy[Stall]):
+    """Shares between neighbouring readings, oldest first; NaN is unknown."""
+
+    def __init__(self, start: F64, end: F64, some: F64, full: F64) -> None:
+        super().__init__(len(start))
+        self.start, self.end, self.some, self.full = start, end, some, full
+
+    def make(self, at: int) -> Stall:
+        full = float(self.full[at])
+        return Stall(
+            float(self.start[at]),
+            float(self.end[at]),
+            float(self.some[at]),
+            None if isnan(full) else full,
+        )
+
+
+class Levels(Lazy[Level]):
     """Readings, oldest first, with the shares between neighbours."""
 
+    def __init__(self, mono: F64, follows: Bools, some: F64, full: F64) -> None:
+        super().__init__(len(mono))
+        self.mono, self._follows, self._some, self._full = mono, follows, some, full
+
+    def make(self, at: int) -> Level:
+        mono, follows = float(self.mono[at]), bool(self._follows[at])
+        return Level(mono, follows, _known(self._some[at]), _known(self._full[at]))
+
     @cached_property
-    def stalls(self) -> list[Stall]:
-        """Made once: several detectors go through a night of them."""
-        made = (
-            between(before, after)
-            for before, after in pairwise(self)
-            if after.follows and after.mono_s > before.mono_s
-        )
-        return [each for each in made if each is not None]
+    def stalls(self) -> Stalls:
+        seconds = np.diff(self.mono)
+        some, full = np.diff(self._some), np.diff(self._full)
+        full[full < 0] = np.nan
+        kept = np.flatnonzero(self._follows[1:] & (seconds > 0) & (some >= 0))
+        part = 10_000 * seconds[kept]
+        start, end = self.mono[:-1][kept], self.mono[1:][kept]
+        return Stalls(start, end, some[kept] / part, full[kept] / part)
 
 
 def levels(window: Window) -> Levels:
     """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
-    return window.keep("memory pressure", lambda: Levels(_levels(window)))
+    return window.keep("memory pressure", lambda: _levels(window))
 
 
-def _levels(window: Window) -> Iterator[Level]:
+def _levels(window: Window) -> Levels:
+    parts: list[tuple[F64, Bools, F64, F64]] = [(np.empty(0), np.empty(0, np.bool_), *_NOTHING)]
     for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == "memory"):
         rows = {kind: piece.values["total_us"][at] for at, (_, kind) in enumerate(piece.things)}
         nothing = np.full(len(piece.mono), np.nan)
-        kinds = (rows.get("some", nothing).tolist(), rows.get("full", nothing).tolist())
-        times = zip(piece.mono.tolist(), piece.follows.tolist(), *kinds, strict=True)
-        for mono, follows, some, full in times:
-            if some == some or full == full:  # not NaN
-                yield Level(mono, follows, _known(some), _known(full))
+        some, full = rows.get("some", nothing), rows.get("full", nothing)
+        kept = np.flatnonzero(~(np.isnan(some) & np.isnan(full)))
+        parts.append((piece.mono[kept], piece.follows[kept], some[kept], full[kept]))
+    mono, follows, some, full = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Levels(mono, follows, some, full)
 
 
 def _known(value: float) -> int | None:
-    return int(value) if value == value else None
-
-
-def stalls(found: Levels) -> list[Stall]:
-    """The shares between neighbours."""
-    return found.stalls
+    return None if isnan(value) else int(value)
 
 
 def between(before: Level, after: Level) -> Stall | None:
@@ -96,11 +119,9 @@ def between(before: Level, after: Level) -> Stall | None:
     )
 
 
-def over(found: Sequence[Level], start: float, end: float) -> Stall | None:
+def over(found: Levels, start: float, end: float) -> Stall | None:
     """The shares between the readings nearest to two moments; `None` where none is near."""
-    if not found:
+    first, last = nearest(found.mono, start, NEAR_S), nearest(found.mono, end, NEAR_S)
+    if first is None or last is None or first >= last:
         return None
-    first = min(found, key=lambda each: abs(each.mono_s - start))
-    last = min(found, key=lambda each: abs(each.mono_s - end))
-    away = max(abs(first.mono_s - start), abs(last.mono_s - end))
-    return between(first, last) if last.mono_s > first.mono_s and away <= NEAR_S else None
+    return between(found[first], found[last])

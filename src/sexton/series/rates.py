@@ -22,13 +22,14 @@ Unknown is NaN in arrays and `None` in single numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from sexton.model.window import Columns, Key
 
+T = TypeVar("T")
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
@@ -309,3 +310,38 @@ def runs(times: Series | Steps, above: npt.NDArray[np.bool_]) -> Iterator[Run]:
     found = zip(rows.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
     for row, first, last in found:
         yield Run(row, first, last, float(times.start[first]), float(times.end[last]))
+
+
+class Lazy(Sequence[T]):
+    """So many elements, each made when somebody looks at it: a night of steps is 43,200."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def make(self, at: int) -> T:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self._number
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        chosen = range(self._number)[at]
+        return self.make(chosen) if isinstance(chosen, int) else list(map(self.make, chosen))
+
+
+def nearest(mono: F64, moment: float, within: float) -> int | None:
+    """The place of the reading nearest to a moment; `None` where none is so near.
+
+    >>> [nearest(np.array([0.0, 1.0, 2.0]), moment, 2.0) for moment in (-9.0, -1.0, 1.2, 1.9, 3.0)]
+    [None, 0, 1, 2, 2]
+    """
+    after = int(np.searchsorted(mono, moment))
+    places = [at for at in (after - 1, after) if 0 <= at < len(mono)]
+    at = min(places, key=lambda place: abs(mono[place] - moment), default=None)
+    return None if at is None or abs(mono[at] - moment) > within else at

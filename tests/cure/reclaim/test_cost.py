@@ -80,11 +80,11 @@ def test_the_slope_needs_two_measurements_and_somebody_freed():
         (Dying(None, None, None, NODE, ""), Dying(None, None, None, NODE, ""), False),
     ],
 )
-def test_whether_a_bite_freed_some(before: Dying, after: Dying, fell: bool):
+def test_whether_a_pass_freed_some(before: Dying, after: Dying, fell: bool):
     assert _fell(before, after) is fell
 
 
-def test_a_zombie_is_not_worth_a_megabyte_of_the_living():
+def test_a_zombie_is_not_worth_a_megabyte_of_running_cgroups():
     before = Dying(100, 0, 100 << 20, PARENT, "")
     assert _worth(before, Dying(90, 0, 98 << 20, PARENT, ""))
     assert not _worth(before, Dying(99, 0, 98 << 20, PARENT, ""))

@@ -79,7 +79,9 @@ V1 = "cache 9\nrss 5\n{}total_cache 4096\ntotal_rss 8192\ntotal_shmem 0\n{}"
 @pytest.mark.parametrize(
     ("own", "whole", "swap"), [("swap 7\n", "total_swap 20480\n", 20487), ("", "", None)]
 )
-def test_on_v1_a_parents_own_is_told_from_its_childrens(tmp_path: Path, own, whole, swap):
+def test_on_v1_a_parents_own_pages_are_kept_apart_from_its_childrens(
+    tmp_path: Path, own, whole, swap
+):
     memory = tmp_path / "sys/fs/cgroup/memory"
     for path, content in {
         "proc/1/mountinfo": "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",

@@ -298,7 +298,7 @@ def test_a_running_recorder_is_followed_until_it_ends(tmp_path: Path) -> None:
                 connection.request("GET", "/api/live")
                 events = connection.getresponse()
                 seen: list[dict[str, Any]] = []
-                while len(seen) < 4:
+                while len(seen) < 2:
                     line = events.readline()
                     if line.startswith(b"data: "):
                         seen.append(json.loads(line[6:]))

@@ -25,7 +25,7 @@ from sexton.host.reader import LiveFiles
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.program import VALUE_BYTES, read_tally
+from sexton.sources.bpf.program import VALUE_BYTES, bucket, read_tally
 from sexton.sources.bpf.softirq_wait import (
     ALARM,
     ONLINE,
@@ -59,6 +59,16 @@ def on(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def in_real_time() -> Iterator[None]:
+    """Before all that has no priority of its own, so that a busy machine leaves us the core."""
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def send(packets: int) -> None:
@@ -124,7 +134,7 @@ def test_a_list_may_have_holes():
     assert possible("0,2-3,64\n") == (0, 2, 3, 64)
 
 
-def test_it_is_read_only_where_asked_for():
+def test_the_probe_is_opt_in():
     (found,) = [each for each in all_sources() if each.id == "bpf.softirq_wait"]
     assert found.opt_in == "--probe"
     assert "--probe" in found.grant
@@ -172,7 +182,13 @@ def test_it_counts_about_as_the_kernel_counts(waits: SoftirqWaits):
     assert row.raises >= row.waits
     assert sum(row.buckets) == row.waits
     assert row.buckets[-1] > 0
-    assert 0 <= row.longest_us <= row.total_us + 1  # a wait may be shorter than a microsecond
+    # All waits ended since the first reading: the longest is in the last bucket that is filled.
+    # On a quick core that may be the first one, below a microsecond.
+    assert bucket(row.longest_us) == len(row.buckets) - 1
+    assert row.longest_us <= row.total_us
+    assert sum(number << max(0, at - 1) for at, number in enumerate(row.buckets) if at) <= (
+        row.total_us
+    ), "each wait is at least as long as its bucket says"
     assert cost(rows).watched is True
 
 
@@ -214,7 +230,7 @@ def test_a_starved_core_is_found_there_while_it_waits_and_after(waits: SoftirqWa
 def test_a_flood_throttles_it_and_a_trigger_brings_it_back(waits: SoftirqWaits):
     waits.collect()
     began = time.monotonic()
-    with on(CORES[-1]):
+    with on(CORES[-1]), in_real_time():
         while time.monotonic() - began <= SHORTEST_SAMPLE_S:
             send(5000)
     told = cost(list(waits.collect()))

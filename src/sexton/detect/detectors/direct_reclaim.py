@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
-from sexton.detect.counters import counted
 from sexton.detect.detectors import saturated_core
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
@@ -49,7 +49,8 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
-from sexton.series.paging import PagingStep, Reading
+from sexton.series.paging import PagingStep, PagingSteps, Reading, Readings
+from sexton.series.rates import nearest
 
 NAME = "direct_reclaim"
 
@@ -113,7 +114,7 @@ def _most_first(each: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int,
 
 
 def _ruled_out(window: Window) -> str:
-    pages = counted(window, VmCounter, "value", "pgscan_direct")
+    pages = paging.readings(window).steps.total("direct")
     if pages is None:
         return ""
     return f"direct reclaim ({pages:,.0f} pages scanned)" if pages else "direct reclaim"
@@ -136,8 +137,8 @@ def _ruled_out(window: Window) -> str:
 def detect(window: Window) -> Finding:
     """The stretch that cost tasks most, by the counters; by stacks where those show more."""
     found = paging.readings(window)
-    moved = paging.steps(found)
-    counts = any(step.by_tasks is not None for step in moved)
+    moved = found.steps
+    counts = bool((moved.by_tasks >= 0).any())
     ordered = _on_order(window)
     run, stalled = worst(moved, stalled_runs(window), ordered)
     stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
@@ -174,7 +175,7 @@ def _on_order(window: Window) -> _Skip:
 
 
 def worst(
-    moved: Sequence[PagingStep],
+    moved: PagingSteps,
     stalls: Sequence[Run[pressure.Stall]],
     aside: _Skip = lambda _: False,
 ) -> tuple[Run[PagingStep] | None, float]:
@@ -183,7 +184,7 @@ def worst(
     Fewer of them than a stall must last to hurt are none; some stretches may be left aside.
     """
     best: tuple[float, int, Run[PagingStep]] | None = None
-    for run in runs(moved, _is_high):
+    for run in runs(moved, moved.by_tasks >= NOTED.value * (moved.end - moved.start)):
         if not run.lasts(LASTING.value) or aside(run):
             continue
         stalled = sum(run.overlap(each) for each in stalls)
@@ -192,10 +193,6 @@ def worst(
         if best is None or (stalled, pages) > best[:2]:
             best = stalled, pages, run
     return (best[2], best[0]) if best else (None, 0.0)
-
-
-def _is_high(step: PagingStep) -> bool:
-    return step.by_tasks is not None and step.by_tasks / step.seconds >= NOTED.value
 
 
 def _cannot_tell(found: Sequence[Reading]) -> Finding:
@@ -225,7 +222,7 @@ def _cgroups_uncounted() -> Missing:
     return Missing("this kernel does not count what cgroups at their limit scan", WITH_STACKS)
 
 
-def _reclaiming(seen: _Seen, found: Sequence[Reading]) -> Finding:
+def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     window, stacks = seen.window, seen.stacks
     start, end = seen.span
     evidence = []
@@ -264,8 +261,10 @@ def _reclaiming(seen: _Seen, found: Sequence[Reading]) -> Finding:
     )
 
 
-def _at(found: Sequence[Reading], mono_s: float) -> Reading:
-    return min(found, key=lambda each: abs(each.mono_s - mono_s))
+def _at(found: Readings, mono_s: float) -> Reading:
+    at = nearest(found.mono, mono_s, inf)
+    assert at is not None
+    return found[at]
 
 
 def _summary(seen: _Seen, level: pressure.Stall | None) -> str:

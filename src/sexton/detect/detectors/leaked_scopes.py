@@ -167,8 +167,8 @@ def _deserted(window: Window) -> list[str]:
         return []
     key = identity(*edges)
     first = {key(row) for row in edges[0].rows}
-    lived = window.changes(ProcessCgroup, ("path", "deleted"))
-    occupied = {row.path for row in lived if not row.deleted}
+    lived = window.distinct(ProcessCgroup, ("path", "deleted"))
+    occupied = {path for path, deleted in lived if not deleted}
     return [
         row.path
         for row in edges[1].rows

@@ -31,6 +31,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect.families import is_reclaim, is_shortage
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
@@ -42,8 +44,8 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
-from sexton.series.paging import PagingStep, Reading
-from sexton.series.pressure import Level, Levels, Stall
+from sexton.series.paging import PagingStep, Reading, Readings
+from sexton.series.pressure import Level, Levels, Stall, Stalls
 
 NAME = "memory_pressure"
 
@@ -104,7 +106,7 @@ def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""
     counted = paging.readings(window)
     found = pressure.levels(window)
-    steps = pressure.stalls(found)
+    steps = found.stalls
     killed = _killed(counted)
     if not steps:
         return _without_pressure(window, counted, found)
@@ -114,16 +116,14 @@ def detect(window: Window) -> Finding:
     return _pressed(window, worst, counted, found)
 
 
-def worst_of(steps: Sequence[Stall]) -> Worst | None:
+def worst_of(steps: Stalls) -> Worst | None:
     """By limit, the gravest first; of its stretches the one with most time lost."""
 
     def full(limit: float, lasting: float) -> list[Run[Stall]]:
-        return _lasting(
-            runs(steps, lambda each: each.full is not None and each.full >= limit), lasting
-        )
+        return _lasting(runs(steps, steps.full >= limit), lasting)
 
     def some(limit: float, lasting: float) -> list[Run[Stall]]:
-        return _lasting(runs(steps, lambda each: each.some >= limit), lasting)
+        return _lasting(runs(steps, steps.some >= limit), lasting)
 
     for severity, candidates in (
         (Severity.CRITICAL, full(GRAVE.value, GRAVE_FOR.value)),
@@ -181,9 +181,9 @@ def _without_pressure(
 
 
 def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
-    steps = pressure.stalls(found)
+    steps = found.stalls
     # A total that went back leaves its parts.
-    whole = pressure.between(found[0], found[-1]) or max(steps, key=lambda each: each.some)
+    whole = pressure.between(found[0], found[-1]) or steps[int(steps.some.argmax())]
     evidence = list(_levels(whole))
     if len(counted) > 1:
         evidence += _signs(paging.between(counted[0], counted[-1]), every=False)
@@ -199,9 +199,7 @@ def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
     )
 
 
-def _pressed(
-    window: Window, worst: Worst | None, counted: Sequence[Reading], found: Sequence[Level]
-) -> Finding:
+def _pressed(window: Window, worst: Worst | None, counted: Readings, found: Levels) -> Finding:
     evidence: list[Evidence] = []
     whole = paging.between(counted[0], counted[-1]) if len(counted) > 1 else None
     over = level = None
@@ -253,9 +251,9 @@ def _machine_reclaims(window: Window, run: Run[Stall]) -> bool:
     return 100 * short >= _MACHINES * stacks.samples
 
 
-def _edges(found: Sequence[Level], run: Run[Stall]) -> tuple[Level, Level]:
-    at = {level.mono_s: level for level in found}
-    return at[run.start], at[run.end]
+def _edges(found: Levels, run: Run[Stall]) -> tuple[Level, Level]:
+    first, last = np.searchsorted(found.mono, (run.start, run.end)).tolist()
+    return found[first], found[last]
 
 
 def _found(

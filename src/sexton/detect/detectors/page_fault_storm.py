@@ -34,7 +34,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.counters import counted
 from sexton.detect.detectors import saturated_core
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_fault
@@ -51,7 +50,7 @@ from sexton.model.task import Process
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Window
 from sexton.series import paging
-from sexton.series.paging import PagingStep, Reading
+from sexton.series.paging import PagingStep, PagingSteps, Readings
 from sexton.series.pressure import Stall
 from sexton.series.rates import SLACK
 from sexton.series.steps import delta
@@ -205,7 +204,7 @@ _LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BL
 
 
 def _ruled_out(window: Window) -> str:
-    faults = counted(window, VmCounter, "value", "pgmajfault")
+    faults = paging.readings(window).steps.total("major")
     edges = window.bounds_of(VmCounter)
     if faults is None or edges is None:
         return ""
@@ -239,7 +238,7 @@ def _is_major(finding: Finding) -> bool:
 def detect(window: Window) -> Finding:
     """Major faults with pressure, a core that was held by faults, or the highest rate."""
     found = paging.readings(window)
-    moved = paging.steps(found)
+    moved = found.steps
     cores = cores_of(window)
     storm = worst(moved, cores, stalled(window))
     burnt = None if storm is not None and storm.stalled else _burnt(window)
@@ -270,16 +269,14 @@ def cores_of(window: Window) -> int | None:
     return window.node.cores if window.node else None
 
 
-def worst(
-    moved: Sequence[PagingStep], cores: int | None, stalls: Sequence[Run[Stall]]
-) -> Storm | None:
+def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -> Storm | None:
     """Major faults under pressure, else whichever kind is furthest above its limit."""
     best: tuple[float, float, Storm] | None = None
     for is_major, limit in ((True, MAJOR.value), (False, MINOR.value * cores if cores else None)):
         if limit is None:
             continue
         group = "major" if is_major else "faults"
-        for run in runs(moved, lambda step: (step.rate(group) or 0.0) >= limit):  # noqa: B023
+        for run in runs(moved, moved.rate(group) >= limit):
             if not run.lasts(LASTING.value):
                 continue
             stalled = sum(run.overlap(each) for each in stalls) if is_major else 0.0
@@ -307,7 +304,7 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
         if samples >= CAUGHT.value and 100 * samples >= MOSTLY.value * every[core, second]:
             made = _Second(float(second), float(second + 1), core, samples)
             mostly.setdefault(core, []).append(made)
-    found = [run for each in mostly.values() for run in runs(each, lambda _: True)]
+    found = [run for each in mostly.values() for run in runs(each, [True] * len(each))]
     long = sorted((run for run in found if run.lasts(LASTING.value)), key=_heaviest)
     for run in long[:_SHOWN]:
         together = {each.steps[0].core for each in long if each.overlap(run) >= LASTING.value}
@@ -350,8 +347,8 @@ def _by_the_holder(window: Window) -> Finding | None:
     )
 
 
-def _calm(window: Window, found: Sequence[Reading], cores: int | None) -> Finding:
-    if not any("faults" in step.moved for step in paging.steps(paging.readings(window))):
+def _calm(window: Window, found: Readings, cores: int | None) -> Finding:
+    if found.steps.total("faults") is None:
         lack = Missing("two readings of /proc/vmstat", AGAIN)
         if not window.read(VmCounter):
             lack = missing(window.why_missing(VmCounter))

@@ -133,9 +133,10 @@ class _Stretch(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    throttled = moved(window, CgroupThrottle, "throttled")
-    if throttled is None:
+    counters = moved(window, CgroupThrottle, "throttled")
+    if counters is None:
         return ""
+    throttled = {thing: counter["throttled"] for thing, counter in counters.items()}
     worst = max(throttled, key=lambda thing: throttled[thing], default=None)
     if worst is None or not throttled[worst]:
         return "CPU quota"

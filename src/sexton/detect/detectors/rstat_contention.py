@@ -96,11 +96,9 @@ def detect(window: Window) -> Finding:
     stacks = caught(window, is_rstat)
     if stacks is None:
         return _without_stacks(window)
-    found = [
-        run
-        for run in runs(_seconds(stacks), lambda each: len(each.cores) >= SEVERAL.value)
-        if run.lasts(LASTING.value)
-    ]
+    every = _seconds(stacks)
+    several = [len(second.cores) >= SEVERAL.value for second in every]
+    found = [run for run in runs(every, several) if run.lasts(LASTING.value)]
     if not found:
         return _none(stacks)
     return _contended(window, max(found, key=_samples_of))

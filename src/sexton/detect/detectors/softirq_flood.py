@@ -39,6 +39,7 @@ from sexton.detect import nics
 from sexton.detect.counters import moved
 from sexton.detect.detectors import saturated_core
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.waits import LOSSES
 from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -69,7 +70,7 @@ BROUGHT = Threshold(
 #: Tables are read every ten seconds at the least often: around a flood is at most this far.
 AROUND_S = 10.5
 _SHOWN = 8
-_BACKLOG = ("processed", "dropped", "time_squeeze")
+_BACKLOG = ("processed", *LOSSES)
 
 
 class _Net(NamedTuple):
@@ -110,10 +111,10 @@ class _Flood(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    dropped, squeezed = (moved(window, SoftnetCpu, name) for name in ("dropped", "time_squeeze"))
-    if dropped is None or squeezed is None:
+    backlogs = moved(window, SoftnetCpu, *LOSSES)
+    if backlogs is None:
         return ""
-    lost, cut = sum(dropped.values()), sum(squeezed.values())
+    lost, cut = (sum(counters.get(name, 0.0) for counters in backlogs.values()) for name in LOSSES)
     if not lost and not cut:
         return "packet flood"
     return f"packet flood (backlog dropped {lost:,.0f}, squeezed {cut:,.0f} times)"
@@ -189,6 +190,8 @@ def _flood(series: CoreSeries, run: Run, net: Steps) -> _Flood | None:
 
 def _backlog(window: Window, cores: Collection[int]) -> Steps:
     """What the network stack counted on these cores."""
+    if not cores:
+        return steps_of(())
     return steps_of(window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores))
 
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.counters import counted
+from sexton.detect.counters import moved
 from sexton.detect.registry import Threshold, detector, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import TcpCounters
@@ -114,11 +114,11 @@ class _Stretch(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    sent = counted(window, TcpCounters, "out_segments")
-    again = counted(window, TcpCounters, "retransmitted_segments")
-    return (
-        f"TCP loss ({100 * again / sent:.1f} % retransmits)" if sent and again is not None else ""
-    )
+    counters = (moved(window, TcpCounters, "out_segments", "retransmitted_segments") or {}).get(())
+    if counters is None or not (sent := counters.get("out_segments")):
+        return ""
+    again = counters.get("retransmitted_segments")
+    return "" if again is None else f"TCP loss ({100 * again / sent:.1f} % retransmits)"
 
 
 @detector(
