@@ -58,7 +58,9 @@ def test_a_zombie_is_reported_once_and_after_five_seconds():
 
 def test_a_late_release_read_in_one_go_was_a_zombie_first():
     ledger = Ledger()
-    kinds = [told.kind for told in ledger.feed([event("rmdir", 1, 1), event("release", 1, 9)], 10)]
+    kinds = [
+        value.kind for value in ledger.feed([event("rmdir", 1, 1), event("release", 1, 9)], 10)
+    ]
     assert kinds == ["zombie", "freed"]
     assert ledger.zombies == {}
 
@@ -68,8 +70,8 @@ def test_printed_times_never_run_backwards():
     events = [event("rmdir", 1, 1), event("rmdir", 2, 4), event("release", 2, 4.5)]
     events += [event("rmdir", 3, 7), event("release", 3, 7.2), event("release", 1, 8)]
     told = list(ledger.feed(events, 9.0))
-    assert [each.kind for each in told] == ["released", "zombie", "released", "freed"]
-    assert [each.at_s for each in told] == pytest.approx([4.5, 7.2, 7.2, 8.0])
+    assert [entry.kind for entry in told] == ["released", "zombie", "released", "freed"]
+    assert [entry.at_s for entry in told] == pytest.approx([4.5, 7.2, 7.2, 8.0])
 
 
 @pytest.mark.parametrize("kind", ["released", "zombie", "doubtful", "freed"])
@@ -188,23 +190,23 @@ def test_watch_prints_real_deaths_and_removes_its_trace_instance(
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not _armed(tracefs, mine):
         time.sleep(0.05)
-    told = _die_until_told(child, yard)
+    document = _die_until_told(child, yard)
     child.send_signal(end)
     child.communicate(timeout=90)
-    assert told == {"kept": "zombie", "clean": "released"}
+    assert document == {"kept": "zombie", "clean": "released"}
     assert child.returncode == 0
-    assert not [each for each in (tracefs / "instances").iterdir() if each.name.startswith(mine)]
+    assert not [path for path in (tracefs / "instances").iterdir() if path.name.startswith(mine)]
 
 
 def _die_until_told(child: subprocess.Popen[str], yard: tuple[Path, Path]) -> dict[str, str]:
     """Die again where the command says that events were lost: other tests may remove thousands of
     cgroups at the same time."""
-    told: dict[str, str] = {}
+    document: dict[str, str] = {}
     lines = queue.SimpleQueue[str]()
     assert child.stdout is not None
     threading.Thread(target=lambda: [*map(lines.put, child.stdout)], daemon=True).start()
     is_lost, deaths = True, 0
-    while len(told) < 2:
+    while len(document) < 2:
         if is_lost:
             deaths += 1
             for kind in ("kept", "clean"):
@@ -212,13 +214,13 @@ def _die_until_told(child: subprocess.Popen[str], yard: tuple[Path, Path]) -> di
         fact = json.loads(lines.get(timeout=60))
         is_lost = fact["state"] == "lost"
         if yard[0].name in fact.get("path", "") and fact["state"] != "doubtful":
-            told[Path(fact["path"]).name.rstrip("0123456789")] = fact["state"]
-    return told
+            document[Path(fact["path"]).name.rstrip("0123456789")] = fact["state"]
+    return document
 
 
 def _armed(tracefs: Path, name: str) -> bool:
     return any(
-        each.name.startswith(name)
-        and (each / "events/cgroup/cgroup_release/enable").read_text().strip() == "1"
-        for each in (tracefs / "instances").iterdir()
+        path.name.startswith(name)
+        and (path / "events/cgroup/cgroup_release/enable").read_text().strip() == "1"
+        for path in (tracefs / "instances").iterdir()
     )

@@ -70,11 +70,11 @@ def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from (name, *strings(each))
+        for name, other in value.items():
+            yield from (name, *strings(other))
     elif isinstance(value, list):
-        for each in value:
-            yield from strings(each)
+        for element in value:
+            yield from strings(element)
 
 
 def test_nothing_raw_reaches_a_terminal_or_a_program(hostile: Path) -> None:
@@ -154,6 +154,6 @@ def test_processes_that_vanish_while_they_are_read_do_no_harm() -> None:
         os.kill(storm, signal.SIGKILL)
         os.waitpid(storm, 0)
     quiet(ended)
-    states = {each["id"]: each for each in json.loads(ended.stdout)["sources"]}
+    states = {source["id"]: source for source in json.loads(ended.stdout)["sources"]}
     assert states["procfs.tasks"]["state"] == "ok"
     assert states["procfs.process_cgroup"]["state"] == "ok"

@@ -54,7 +54,7 @@ def made_up(layouts: list[Layout], chance: random.Random) -> tuple[Plan, bytes]:
     stream = b""
     for _ in range(60):
         event = chance.randrange(len(layouts))
-        told = cases.Told(
+        summary = cases.Told(
             event=event,
             id=chance.choice(layouts[event].ids or (0,)),
             mode=chance.randrange(6),
@@ -65,7 +65,7 @@ def made_up(layouts: list[Layout], chance: random.Random) -> tuple[Plan, bytes]:
             cgroup=chance.randrange(4),
             filler=chance.randrange(4),
         )
-        stream += cases.record(9, told.mode, cases.body(layouts[event], told))
+        stream += cases.record(9, summary.mode, cases.body(layouts[event], summary))
         if not chance.randrange(5):
             stream += cases.record(chance.choice([3, 10, 68]), 0, bytes(8 * chance.randrange(9)))
     rows = [(key, 500 * key, key) for key in range(5)]

@@ -48,10 +48,10 @@ def loss(place: Place, seconds: int) -> dict[str, Any]:
     """`tcp_loss` by a whole diagnosis inside the namespace."""
     ended = place.diagnosed(seconds)
     assert ended.returncode in (0, 1, 3), ended.stderr
-    found = {each["id"]: each for each in json.loads(ended.stdout)["findings"]}["tcp_loss"]
+    found = {finding["id"]: finding for finding in json.loads(ended.stdout)["findings"]}["tcp_loss"]
     print(found["verdict"], found["severity"], found["summary"])
-    for each in found["evidence"]:
-        print(f"  {each['what']}: {each['value']}")
+    for item in found["evidence"]:
+        print(f"  {item['what']}: {item['value']}")
     return found
 
 
@@ -65,7 +65,7 @@ def test_a_cable_that_loses_a_tenth_is_lossy_and_a_sound_one_is_not():
             lossy = loss(left, 8)
     assert sound["verdict"] == "absent", sound["summary"]
     assert (lossy["verdict"], lossy["severity"]) == ("present", "warning"), lossy["summary"]
-    share = next(each["value"] for each in lossy["evidence"] if "worst stretch" in each["what"])
+    share = next(item["value"] for item in lossy["evidence"] if "worst stretch" in item["what"])
     assert 3 < share < 40
 
 
@@ -80,6 +80,6 @@ def test_a_cable_that_is_pulled_cuts_connections_off():
             cut = loss(left, 11)
             pulled.join()
     assert (cut["verdict"], cut["severity"]) == ("present", "warning"), cut["summary"]
-    given_up = [each["value"] for each in cut["evidence"] if "aborted" in each["what"]]
+    given_up = [item["value"] for item in cut["evidence"] if "aborted" in item["what"]]
     assert given_up
     assert given_up[0] >= 5

@@ -155,13 +155,15 @@ def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
     assert finding.entities["core"] == (str(cores[-1]),)
     assert finding.entities["task"] == (ours,)
     (share,) = [
-        each for each in finding.evidence if each.what.startswith(f"core {cores[-1]} held by")
+        evidence
+        for evidence in finding.evidence
+        if evidence.what.startswith(f"core {cores[-1]} held by")
     ]
     assert share.number is not None
     assert share.number >= page_fault_storm.HELD.value * 0.9
     counted = tally(window, (window.start_mono, window.end_mono))
     assert counted is not None
-    assert max(counted.processes, key=lambda each: each.minor).pid == pid
+    assert max(counted.processes, key=lambda process: process.minor).pid == pid
     same_replayed(window, tmp_path / "recording")
 
 

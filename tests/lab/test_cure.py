@@ -112,11 +112,11 @@ def test_no_claim_is_not_a_success_and_one_that_fails_is_told(tmp_path: Path):
     assert not claims.settle("verified", "it is", False, why="one core is held")
     assert not claims.holds
     claims.write(tmp_path)
-    told = json.loads((tmp_path / "cure.json").read_text())
-    assert (told["schema"], told["hierarchy"]) == ("sexton.check/1", "v2")
-    assert [each["holds"] for each in told["claims"]] == [True, False]
-    assert told["claims"][0]["numbers"] == {"before": 520, "after": 3}
-    assert told["failed"] == {"verified": ["not so: it is (one core is held)"]}
+    document = json.loads((tmp_path / "cure.json").read_text())
+    assert (document["schema"], document["hierarchy"]) == ("sexton.check/1", "v2")
+    assert [claim["holds"] for claim in document["claims"]] == [True, False]
+    assert document["claims"][0]["numbers"] == {"before": 520, "after": 3}
+    assert document["failed"] == {"verified": ["not so: it is (one core is held)"]}
 
 
 def case(tmp_path: Path) -> Case:
@@ -133,7 +133,7 @@ def test_a_phase_that_breaks_is_a_claim_that_fails_and_the_next_has_its_try(tmp_
     monkeypatch.setattr(cure, "PHASES", (breaks, goes_on))
     one = case(tmp_path)
     cure.play(one)
-    assert [each["id"] for each in one.claims.settled] == ["breaks", "on"]
+    assert [item["id"] for item in one.claims.settled] == ["breaks", "on"]
     assert "not within 60 s" in one.claims.failed["breaks"][0]
     late = case(tmp_path)
     late.began_s -= cure.LIMIT_S + 1
@@ -215,6 +215,6 @@ def test_a_sick_node_is_cured_and_put_back_in_a_machine(
     (outcome,) = (judging.judged(one) for one in playing.play(run))
     assert outcome.good, (outcome.said, outcome.wrong)
     assert outcome.wrong == ()
-    told = json.loads((tmp_path / f"check_cure-{kernel}-{hierarchy}/cure.json").read_text())
-    assert told["kernel"].startswith(f"{kernel}.")
-    assert [each["id"] for each in told["claims"]] == [*CLAIMS]
+    document = json.loads((tmp_path / f"check_cure-{kernel}-{hierarchy}/cure.json").read_text())
+    assert document["kernel"].startswith(f"{kernel}.")
+    assert [claim["id"] for claim in document["claims"]] == [*CLAIMS]

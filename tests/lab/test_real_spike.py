@@ -43,7 +43,7 @@ def captured(parent: Path, out: Path) -> tuple[int, float, float]:
     perf = subprocess.Popen([*PERF, "-o", out, "--", "sleep", str(WATCH_S)])
     before = idle_ticks()
     time.sleep(BEFORE_S)
-    core = max(before, key=lambda each: idle_ticks()[each] - before[each])
+    core = max(before, key=lambda tick: idle_ticks()[tick] - before[tick])
     order = f"while :; do echo 0 > {parent}/memory.force_empty; done"
     began = time.time()
     walker = subprocess.Popen(
@@ -66,7 +66,7 @@ def walks(out: Path) -> list[dict[str, Any]]:
     ended = sexton("profile", "spikes", out, "--json")
     spikes = json.loads(ended.stdout)["spikes"]
     assert ended.returncode == bool(spikes), ended.stderr.decode()
-    return [each for each in spikes if WALK in {function["name"] for function in each["grew"]}]
+    return [spike for spike in spikes if WALK in {function["name"] for function in spike["grew"]}]
 
 
 @pytest.mark.alone

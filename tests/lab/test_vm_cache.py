@@ -104,8 +104,8 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
             (tmp_path / "first").touch()
         os._exit(0)
     os.read(ready[0], 1)
-    told: list[str] = []
-    original, cache.tell = cache.tell, lambda text: (told.append(text), os.write(go[1], b"x"))
+    lines: list[str] = []
+    original, cache.tell = cache.tell, lambda text: (lines.append(text), os.write(go[1], b"x"))
     try:
         with cache.alone(tmp_path):
             assert (tmp_path / "first").exists()
@@ -114,7 +114,7 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
         os.waitpid(child, 0)
         for end in (*ready, *go):
             os.close(end)
-    assert len(told) == 1
+    assert len(lines) == 1
 
 
 def test_a_missing_tool_is_told_with_the_line_that_installs_it(monkeypatch):

@@ -58,8 +58,8 @@ def rolling(tmp_path, perf, monkeypatch):
         return made[-1]
 
     yield make
-    for each in made:
-        each.stop()
+    for part in made:
+        part.stop()
 
 
 def gather(stacks, count):
@@ -83,7 +83,7 @@ def of_one_perf(stacks, count):
     files = []
 
     def ours():
-        return [each for each in files if each.mono_end_s > stacks._began_s]
+        return [file for file in files if file.mono_end_s > stacks._began_s]
 
     def enough():
         files.extend(stacks.poll())
@@ -106,11 +106,11 @@ def test_files_follow_each_other_without_a_gap_and_each_stands_alone(rolling, pe
         burner.kill()
         burner.wait()
     assert len(files) >= 4
-    assert all(each.whole for each in files), files
-    assert sorted(each.mono_end_s for each in files) == [each.mono_end_s for each in files]
+    assert all(file.whole for file in files), files
+    assert sorted(file.mono_end_s for file in files) == [file.mono_end_s for file in files]
     times = []
-    for each in files:
-        command = [perf, "script", "-i", each.path, "-F", "time,cpu"]
+    for file in files:
+        command = [perf, "script", "-i", file.path, "-F", "time,cpu"]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         found = re.findall(rf"^\[0*{core}\]\s+(\d+\.\d+):", shown, re.MULTILINE)
         times.append([float(one) for one in found])
@@ -159,7 +159,7 @@ def test_the_bound_deletes_the_oldest_counts_them_and_spares_the_pinned(rolling)
         made.write_bytes(b"x" * 100)
         os.utime(made, (number, number))
     first, second, third = stacks.closed()[:3]
-    stacks._rotation = SHORT._replace(keep_bytes=sum(each.bytes for each in stacks.closed()) - 1)
+    stacks._rotation = SHORT._replace(keep_bytes=sum(item.bytes for item in stacks.closed()) - 1)
     stacks.poll(spare={os.path.basename(first.path)})
     assert os.path.exists(first.path)
     assert not os.path.exists(second.path)
@@ -187,7 +187,7 @@ def test_a_perf_that_is_killed_comes_back_after_a_wait_and_its_file_is_kept_as_t
     assert until(lambda: stacks._open_bytes() > 0)
     os.kill(killed, signal.SIGKILL)
     assert until(lambda: stacks._running.status() is not None)
-    torn = [each for each in stacks.poll() if not each.whole]
+    torn = [item for item in stacks.poll() if not item.whole]
     assert len(torn) == 1
     assert torn[0].mono_end_s <= time.monotonic()
     # perf empties its buffers when they are half full: what is there for sure are the names.
@@ -301,12 +301,12 @@ def test_a_perf_that_outlived_its_recorder_is_ended_at_the_next_start(tmp_path, 
         assert stranger.poll() is None
         assert stacks.state().taken_over == 2
         assert not (folder / ".trial-1").exists()
-        assert [each.whole for each in stacks.poll()][:1] == [False], "its open file was set aside"
+        assert [item.whole for item in stacks.poll()][:1] == [False], "its open file was set aside"
         assert stacks.is_alive()
     finally:
-        for each in (orphan, by_descriptor, stranger):
-            each.kill()
-            each.wait()
+        for item in (orphan, by_descriptor, stranger):
+            item.kill()
+            item.wait()
 
 
 def test_leftovers_are_given_by_the_first_poll_and_empty_ones_removed(tmp_path, monkeypatch):
@@ -344,8 +344,8 @@ def test_a_clock_that_jumps_moves_no_file_out_of_the_time_it_was_closed_in(tmp_p
             path.touch()
             moved_s = time.time() + hours * 3600
             os.utime(path, (moved_s, moved_s))
-        for each in stacks.poll():
-            assert before_s <= each.mono_end_s <= time.monotonic()
+        for item in stacks.poll():
+            assert before_s <= item.mono_end_s <= time.monotonic()
     finally:
         stacks.stop()
 

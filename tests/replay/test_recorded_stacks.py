@@ -34,7 +34,7 @@ def perf() -> str:
 
 
 def annexes(place: Path) -> list[str]:
-    return [each.name for segment in Recording(place).segments for each in segment.annexes]
+    return [annex.name for segment in Recording(place).segments for annex in segment.annexes]
 
 
 def raw_files(place: Path) -> list[str]:
@@ -50,7 +50,9 @@ def test_files_become_annexes_of_their_segments_while_it_records(tmp_path, perf,
     calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
     made = [Stacks, Decoding]
     with recording(options(place, segment_s=4.0), [calm], made) as recorder:
-        decoder = next(each for each in recorder._companions if each.name == "perf.decode")
+        decoder = next(
+            companion for companion in recorder._companions if companion.name == "perf.decode"
+        )
         assert until(lambda: decoder.status()["decoded"] >= 2, 240)
         assert len(annexes(place)) >= 2
     assert decoder.status()["failed"] == 0
@@ -78,9 +80,9 @@ def test_sigterm_decodes_the_last_file_and_info_counts_its_samples(tmp_path, per
     child.terminate()
     assert child.wait(60) == 0
     assert raw_files(place) == []
-    told = json.loads(sexton("recording", "info", place, "--json").stdout)["profiles"]
-    assert (told["annexes"], told["waiting"]) == (1, 0)
-    assert told["samples"] > 100
+    profiles = json.loads(sexton("recording", "info", place, "--json").stdout)["profiles"]
+    assert (profiles["annexes"], profiles["waiting"]) == (1, 0)
+    assert profiles["samples"] > 100
     assert b"samples" in sexton("recording", "info", place).stdout
     assert verify(place).whole
     names = set()

@@ -23,7 +23,7 @@ def link(cause: str, effect: str) -> Link:
 
 
 def lines(diagnosis: Diagnosis, label: str, width: int = 110) -> list[str]:
-    return [each for each in verdict_text(diagnosis, width).splitlines() if f" {label} " in each]
+    return [line for line in verdict_text(diagnosis, width).splitlines() if f" {label} " in line]
 
 
 def test_rivals_are_told_in_a_line_with_what_speaks_against_the_loser():
@@ -46,7 +46,7 @@ DEATH = Finding(
 
 
 def marked(diagnosis: Diagnosis, *chains: Chain) -> Diagnosis:
-    others = tuple(each for each in diagnosis.findings if each.id != "job_deaths")
+    others = tuple(finding for finding in diagnosis.findings if finding.id != "job_deaths")
     left = () if chains else ("job_deaths",)
     return replace(
         diagnosis, findings=(*others, DEATH), unexplained=left, chains=(*diagnosis.chains, *chains)
@@ -101,7 +101,7 @@ def test_a_crash_loop_seen_by_its_cgroups_is_not_told_twice(unit, shown):
     churn = Finding(
         "cgroup_churn", Verdict.PRESENT, Severity.WARNING, "9 died", entities={"unit": (unit,)}
     )
-    kept = [each for each in SICK.findings if each.id != "cgroup_churn"]
+    kept = [finding for finding in SICK.findings if finding.id != "cgroup_churn"]
     chain = Chain((link("cgroup_churn", "zombie_memcgs"), *SICK.chains[0].links[1:]))
     rival = Rival("cgroup_churn", Strength.PROVEN, False, "so")
     first = Rival("crash_looping_unit", Strength.LIKELY, True, "so")
@@ -135,12 +135,12 @@ def test_a_healthy_node_with_much_to_note_still_fits_fifteen_lines():
     text = verdict_text(replace(HEALTHY, findings=(*HEALTHY.findings, *noted, *clean)), 88)
     assert text.startswith("HEALTHY")
     assert len(text.splitlines()) <= 15
-    assert "and 2" in next(each for each in text.splitlines() if "also clean" in each)
+    assert "and 2" in next(line for line in text.splitlines() if "also clean" in line)
 
 
 def test_a_share_is_shown_as_one():
     loss = Evidence("sent again", "8,591 to 41,952 sent (20 %)", "< 1 %", "", "snmp", 20.48)
     finding = Finding("tcp_loss", Verdict.PRESENT, Severity.WARNING, "lost", evidence=(loss,))
     diagnosis = replace(SICK, findings=(finding,), chains=(), unexplained=("tcp_loss",), story=())
-    (line,) = [each for each in verdict_text(diagnosis).splitlines() if "sent again" in each]
+    (line,) = [item for item in verdict_text(diagnosis).splitlines() if "sent again" in item]
     assert " 20 % " in line

@@ -94,8 +94,8 @@ def test_on_v1_it_is_the_cpu_controllers_cgroup(tmp_path: Path):
         "cpu,cpuacct/m/cpu.cfs_quota_us": "1000\n",
         "cpu,cpuacct/m/cpu.cfs_period_us": "100000\n",
     }
-    told = "9:memory:/m\n3:cpuset:/m\n2:cpu,cpuacct:/a/b\n0::/\n"
-    assert own_quotas(tmp_path, V1, told, files) == [0.5]
+    text = "9:memory:/m\n3:cpuset:/m\n2:cpu,cpuacct:/a/b\n0::/\n"
+    assert own_quotas(tmp_path, V1, text, files) == [0.5]
 
 
 @pytest.mark.parametrize("root", [POD, "/somewhere/else"])
@@ -117,8 +117,8 @@ def test_without_cgroups_there_is_no_quota(tmp_path: Path):
 
 
 @pytest.mark.parametrize("told", ["", "max", "5", "0 100000", "100000 0", "a b", "-1 100000"])
-def test_what_is_no_quota_is_none(told: str):
-    assert quota_cores(told) is None
+def test_what_is_no_quota_is_none(text: str):
+    assert quota_cores(text) is None
 
 
 def test_a_part_of_a_core_is_one_and_more_than_there_are_is_none_more(

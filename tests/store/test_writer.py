@@ -49,7 +49,9 @@ def test_a_disk_that_does_not_come_back_fills_no_memory_and_the_newest_survive(
     finally:
         hanging.set()
     assert writer.close(STATES)
-    kept = [batch.mono_s for each in Recording(tmp_path).segments for batch in each.batches(MARK)]
+    kept = [
+        batch.mono_s for segment in Recording(tmp_path).segments for batch in segment.batches(MARK)
+    ]
     assert kept[0] == 0.0
     assert kept[-10:] == [float(second) for second in range(40, 50)]
 
@@ -88,6 +90,6 @@ def test_a_segment_whose_sealing_failed_is_sealed_with_the_next(
     assert list((tmp_path / "open").iterdir()) == []
     found = Recording(tmp_path)
     assert found.problems == []
-    assert [b.mono_s for each in found.segments for b in each.batches(MARK)] == [
+    assert [b.mono_s for segment in found.segments for b in segment.batches(MARK)] == [
         float(second) for second in range(2 * times + 1)
     ]

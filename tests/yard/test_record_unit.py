@@ -55,8 +55,8 @@ def install(yard: Yard, **changed: str) -> None:
 
 def state_of(yard: Yard) -> dict[str, object]:
     """status.json; empty before there is one."""
-    told = yard.run("cat", f"{STATE}/status.json", check=False)
-    return json.loads(told) if told else {}
+    result = yard.run("cat", f"{STATE}/status.json", check=False)
+    return json.loads(result) if result else {}
 
 
 def ring(yard: Yard) -> dict[str, object]:
@@ -183,7 +183,9 @@ def test_stacks_and_the_event_ring_work_in_the_sandbox_and_perf_ends_with_the_un
     assert int(address, 16) != 0  # CAP_SYSLOG: without it every address is 0
     # The ring's first state, before a busy machine's events may pause it.
     found = Recording(Path(f"/proc/{place.pid}/root{STATE}"))
-    states = [row for each in found.segments for b in each.batches(RingState) for row in b.rows]
+    states = [
+        row for segment in found.segments for b in segment.batches(RingState) for row in b.rows
+    ]
     assert states[0].mode == "on", states
 
 

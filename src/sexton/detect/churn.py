@@ -131,4 +131,4 @@ def _cut_short(window: Window) -> bool:
 
 
 def _busiest(families: Iterable[Family]) -> tuple[Family, ...]:
-    return tuple(sorted(families, key=lambda each: (-each.kept, -each.deaths, each.path)))
+    return tuple(sorted(families, key=lambda family: (-family.kept, -family.deaths, family.path)))

@@ -73,9 +73,9 @@ def _apart(windows: Sequence[Window]) -> list[Window]:
 def recorded_in(recording: Recording, span: Span) -> tuple[Window, ...]:
     """Stretches of the span, on the monotonic clock, in which the recorder ran."""
     found: list[Window] = []
-    for each in SpanReader(recording, span).segments:
-        start = max(each.segment.start[0], span.start[0])
-        end = min(each.segment.end[0], span.end[0])
+    for segment in SpanReader(recording, span).segments:
+        start = max(segment.segment.start[0], span.start[0])
+        end = min(segment.segment.end[0], span.end[0])
         if found and start - found[-1][1] <= GAP_S:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
@@ -92,7 +92,7 @@ def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
     """
     reader = SpanReader(recording, span)
     if kind in _MARKED:
-        return sorted({each.mono_s for each in _batches(reader, Mark) if each.rows})
+        return sorted({batch.mono_s for batch in _batches(reader, Mark) if batch.rows})
     families = _FAMILIES.get(kind, (kind,))
     said = {
         row.mono_us / 1e6
@@ -100,9 +100,9 @@ def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
         for row in batch.rows
         if row.family in families and row.mono_us is not None
     }
-    told = _each_once(each for each in said if span.holds(each))
-    if told:
-        return told
+    events = _each_once(moment for moment in said if span.holds(moment))
+    if events:
+        return events
     alarms = {
         batch.mono_s for batch in _batches(reader, Alarm) for row in batch.rows if row.kind == kind
     }
@@ -120,17 +120,17 @@ def aligned_in(
 
 def _batches(reader: SpanReader, kind: type[Row]) -> Iterator[Batch[Any]]:
     """Readings that brought something."""
-    rows = sum(each.segment.rows(kind) for each in reader.having(kind))
+    rows = sum(segment_reader.segment.rows(kind) for segment_reader in reader.having(kind))
     return reader.batches(kind) if rows else iter(())
 
 
 def _each_once(moments: Iterable[float]) -> list[float]:
     found: list[float] = []
     last = float("-inf")
-    for each in sorted(moments):
-        if each - last > _ONE_S:
-            found.append(each)
-        last = each
+    for moment in sorted(moments):
+        if moment - last > _ONE_S:
+            found.append(moment)
+        last = moment
     return found
 
 
@@ -153,9 +153,9 @@ def log_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
             yield Signal("kernel_log", printable(about), "lines", "/s", mono, value)
 
 
-def _deaths(each: SegmentReader) -> _Happened:
+def _deaths(reader: SegmentReader) -> _Happened:
     names = ("kind", "path")
-    found = each.segment.table(CgroupEvent, (MONO, *names), coded=names)
+    found = reader.segment.table(CgroupEvent, (MONO, *names), coded=names)
     if found is None:
         return np.empty(0), []
     died = np.array([kind == "rmdir" for kind in values(found.column("kind"))], np.bool_)
@@ -163,8 +163,8 @@ def _deaths(each: SegmentReader) -> _Happened:
     return numbers(found.column(MONO))[died], [path.rpartition("/")[0] or "/" for path in paths]
 
 
-def _lines(each: SegmentReader) -> _Happened:
-    found = each.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
+def _lines(reader: SegmentReader) -> _Happened:
+    found = reader.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
     if found is None:
         return np.empty(0), []
     # By the kernel's own time: a recorder that starts reads lines that are hours old.
@@ -179,14 +179,14 @@ def _counted(
     codes: dict[str, int] = {_ALL: 0}
     sums = Sums()
     last: float | None = None
-    for each in reader.each(kind, near, lambda each: each):
-        moments = _moments(each, kind)
+    for segment in reader.each(kind, near, lambda segment_reader: segment_reader):
+        moments = _moments(segment, kind)
         moments = moments[inside(moments, reader.span, near)]
         if not len(moments):
             continue
-        when = _watched(each, readings(moments, last), kind)
+        when = _watched(segment, readings(moments, last), kind)
         last = float(moments[-1])
-        times, names = happened(each) if each.segment.rows(kind) else (np.empty(0), [])
+        times, names = happened(segment) if segment.segment.rows(kind) else (np.empty(0), [])
         at = np.searchsorted(moments, times)
         first = moments[0] - when.spent[0] if when.known[0] else moments[0]
         these = (times > first) & (at < len(moments))
@@ -200,20 +200,20 @@ def _counted(
         yield called[code], mono, value
 
 
-def _moments(each: SegmentReader, kind: type[Row]) -> F64:
+def _moments(reader: SegmentReader, kind: type[Row]) -> F64:
     """When the table was read. Where nothing was found all the time, to about a second: that is
     told by the manifest, and no file has to be opened for it."""
-    told = each.segment.manifest["tables"].get(table(kind), {})
-    if each.segment.rows(kind) or "first" not in told:
-        return np.asarray(each.readings(kind).mono, np.float64)
-    return np.linspace(told["first"][0], told["last"][0], int(told["batches"]))
+    entry = reader.segment.manifest["tables"].get(table(kind), {})
+    if reader.segment.rows(kind) or "first" not in entry:
+        return np.asarray(reader.readings(kind).mono, np.float64)
+    return np.linspace(entry["first"][0], entry["last"][0], int(entry["batches"]))
 
 
-def _watched(each: SegmentReader, when: Readings, kind: type[Row]) -> Readings:
+def _watched(reader: SegmentReader, when: Readings, kind: type[Row]) -> Readings:
     """Steps in which the trace lost events are not known."""
-    if kind is not CgroupEvent or not each.segment.rows(CgroupEventGap):
+    if kind is not CgroupEvent or not reader.segment.rows(CgroupEventGap):
         return when
-    found = each.segment.table(CgroupEventGap, (MONO, "lost"))
+    found = reader.segment.table(CgroupEventGap, (MONO, "lost"))
     if found is None:
         return when
     lost = numbers(found.column(MONO))[numbers(found.column("lost")) > 0]

@@ -50,10 +50,10 @@ def test_where_nothing_was_done_nothing_is_said_to_be_lost(kernel: FakeKernel):
 
 def test_the_plan_shows_what_is_out_on_swap_and_how_much_is_free(kernel: FakeKernel):
     kernel.swapped = 3 << 20
-    told = risk(kernel.build().host)
-    assert "8 live" not in told
-    assert "could lose 64.0 MiB of cache, 5.0 MiB anonymous" in told
-    assert "3.0 MiB already in swap, 800.0 KiB of swap free" in told
+    text = risk(kernel.build().host)
+    assert "8 live" not in text
+    assert "could lose 64.0 MiB of cache, 5.0 MiB anonymous" in text
+    assert "3.0 MiB already in swap, 800.0 KiB of swap free" in text
 
 
 def test_swap_that_is_full_is_not_called_none(kernel: FakeKernel):

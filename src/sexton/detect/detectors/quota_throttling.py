@@ -149,9 +149,9 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     if units:
         return [Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, READS)]
     path = next(iter(finding.entities.get("cgroup", ())), "")
-    first = [each for each in window.latest(Mount) or () if "cpu" in each.super_options]
+    first = [mount for mount in window.latest(Mount) or () if "cpu" in mount.super_options]
     if first:
-        top = min((each.mount_point for each in first), key=len)
+        top = min((mount.mount_point for mount in first), key=len)
         return [Step(f"cat {quote(printable(f'{top}{path}/cpu.cfs_quota_us'))}", why, READS)]
     return [Step(f"cat {quote(f'/sys/fs/cgroup{path}/cpu.max')}", why, READS)]
 
@@ -176,8 +176,8 @@ def detect(window: Window) -> Finding:
     if not worst:
         return _seen_once(window)
     noted = sorted(
-        (each for each in worst if each.is_noted),
-        key=lambda each: (not each.hurts, -each.stopped, each.path),
+        (stretch for stretch in worst if stretch.is_noted),
+        key=lambda stretch: (not stretch.hurts, -stretch.stopped, stretch.path),
     )
     if not noted:
         return _free(window, worst)
@@ -219,7 +219,7 @@ def _worst_of_each(window: Window) -> Iterator[_Stretch]:
 
 def _worst(moved: Steps, row: int, path: str) -> _Stretch:
     # A counter that went back is of a cgroup made anew under the same path: it counts nothing.
-    known = ~np.isnan(np.stack([each[row] for each in moved.moved.values()])).all(axis=0)
+    known = ~np.isnan(np.stack([array[row] for array in moved.moved.values()])).all(axis=0)
     start, end = moved.start[known], moved.end[known]
     first = stretches(start, end, STRETCH.value)
     periods, throttled, stopped_us = (
@@ -238,7 +238,7 @@ def _worst(moved: Steps, row: int, path: str) -> _Stretch:
         )
         for at in sorted(set(some))
     )
-    return max(made, key=lambda each: (each.hurts, each.stopped_s))
+    return max(made, key=lambda part: (part.hurts, part.stopped_s))
 
 
 def _seen_once(window: Window) -> Finding:
@@ -250,13 +250,13 @@ def _seen_once(window: Window) -> Finding:
     rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
     most = max(rows.values(), key=lambda row: (row.throttled, row.path))
     share = 100 * most.throttled / most.periods
-    told = "in one reading only: too short-lived to be throttled for long"
+    text = "in one reading only: too short-lived to be throttled for long"
     return Finding(
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"{count(len(rows), 'cgroup')} with a CPU quota, "
-        + (told if most.throttled else "none ever throttled"),
+        + (text if most.throttled else "none ever throttled"),
         evidence=(
             Evidence(
                 f"throttled periods of {most.path}",
@@ -285,7 +285,7 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
     unit = _unit(window, worst.path)
     whose = f" ({unit})" if unit is not None and not worst.path.endswith(unit) else ""
     others = f" (and {count(len(noted) - 1, 'more cgroup')})" if len(noted) > 1 else ""
-    units = dict.fromkeys(_unit(window, each.path) for each in noted)
+    units = dict.fromkeys(_unit(window, stretch.path) for stretch in noted)
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -294,12 +294,12 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
         f" periods for {duration(worst.seconds)}; its cores waited"
         f" {duration(worst.stopped_s)} for it, all together",
         entities={
-            "cgroup": tuple(each.path for each in noted),
-            "unit": tuple(each for each in units if each is not None),
+            "cgroup": tuple(stretch.path for stretch in noted),
+            "unit": tuple(item for item in units if item is not None),
         },
         start=window.wall(span[0]),
         end=window.wall(span[1]),
-        evidence=tuple(line for each in noted[:_SHOWN] for line in _evidence(each)),
+        evidence=tuple(line for stretch in noted[:_SHOWN] for line in _evidence(stretch)),
     )
 
 
@@ -311,29 +311,29 @@ def _unit(window: Window, path: str) -> str | None:
     return unit_of(path)
 
 
-def _evidence(each: _Stretch) -> Iterable[Evidence]:
+def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
     yield Evidence(
-        f"throttled periods of {each.path}",
-        f"{each.share:.0f} % ({each.throttled:,} of {each.periods:,})",
+        f"throttled periods of {stretch.path}",
+        f"{stretch.share:.0f} % ({stretch.throttled:,} of {stretch.periods:,})",
         f"< {NOTED.value:.0f} %",
-        f"periods in {duration(each.seconds)}",
+        f"periods in {duration(stretch.seconds)}",
         "cpu.stat",
-        each.share,
+        stretch.share,
         "the quota is meant to limit it",
     )
     yield Evidence(
-        f"time that cores of {each.path} waited for its next period",
-        f"{each.stopped_s:.1f} s",
+        f"time that cores of {stretch.path} waited for its next period",
+        f"{stretch.stopped_s:.1f} s",
         f"< {STOPPED.value:.0f} % of the time",
-        f"s, all cores together, in {duration(each.seconds)}",
+        f"s, all cores together, in {duration(stretch.seconds)}",
         "cpu.stat",
-        each.stopped_s,
+        stretch.stopped_s,
         "many threads were throttled at once: the time is summed over their cores",
     )
 
 
 def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
-    most = max(worst, key=lambda each: (each.share, each.path))
+    most = max(worst, key=lambda stretch: (stretch.share, stretch.path))
     text = f"{count(len(worst), 'cgroup')} with a CPU quota"
     if most.throttled:
         text += (

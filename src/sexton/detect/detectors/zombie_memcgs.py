@@ -78,7 +78,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     census = window.latest(CgroupCensus)
     if not census or census[0].mount_point is None:
         return []
-    known = [each for each in owners(window) if each.strength is not Strength.POSSIBLE]
+    known = [owner for owner in owners(window) if owner.strength is not Strength.POSSIBLE]
     path = known[0].path if known else "/"
     parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
     if path == "/":

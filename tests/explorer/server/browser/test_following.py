@@ -212,7 +212,7 @@ def test_the_overview_has_the_marks_outside_of_a_pasted_view(opened):
     ("count", "words"), [(1, "1 part could not be read"), (3, "3 parts could not be read")]
 )
 def test_what_could_not_be_read_is_seen_and_listed(count, words, opened):
-    problems = tuple(f"<b>segment {each}</b>: cut short" for each in range(count))
+    problems = tuple(f"<b>segment {index}</b>: cut short" for index in range(count))
     with served(Machine(problems=problems)) as at:
         page = drawn(opened(at))
         button = page.get_by_role("button", name=words)

@@ -232,7 +232,9 @@ def test_axe_finds_no_serious_fault_in_any_step(opened: Opened, demo: str, schem
     page = begun(opened, demo, color_scheme=scheme)
     for _ in range(3):
         found = Axe().run(page, context="#tour").response["violations"]
-        serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+        serious = [
+            violation["id"] for violation in found if violation["impact"] in ("serious", "critical")
+        ]
         assert serious == []
         go(page, 4)
 
