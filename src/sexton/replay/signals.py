@@ -1,4 +1,4 @@
-"""A recording as signals, and the events in it: what `sexton.explain.aligned` compares.
+"""A recording as signals: what `sexton.explain.aligned` compares.
 
 Everything is by the monotonic clock of one boot: a wall clock that is set moves nothing. Tables are
 gone through one after the other, segment by segment, and only those columns and segments are read
@@ -7,8 +7,7 @@ that are asked for; a table's rates are in memory while its signals are taken, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from sexton.explain.aligned import Plan, compare, lay_out, prepare
 from sexton.model.aligned import F64, Aligned, Signal
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.event import KernelEvent
-from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import Row, table
 from sexton.model.text import printable
-from sexton.model.window import Batch
 from sexton.replay.signal_tables import TABLES, device_signals, table_signals
 from sexton.replay.signal_tasks import core_task_signals, task_signals
 from sexton.replay.span import Span
@@ -35,14 +32,6 @@ Window = tuple[float, float]
 #: Around a window, so that its first step has a reading before it: some tables are read every 10 s.
 _BEFORE_S = 12.0
 _AFTER_S = 11.0
-#: Lines of one happening follow one another within this.
-_ONE_S = 10.0
-#: What tells of an event, where its name alone does not.
-_FAMILIES = {
-    "nic_reset": ("nic_reset", "nic_watchdog", "nic_starved"),
-    "soft_lockup": ("soft_lockup", "hard_lockup", "rcu_stall"),
-}
-_MARKED = ("job", "mark")
 
 
 def signals_of(
@@ -83,32 +72,6 @@ def recorded_in(recording: Recording, span: Span) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
-    """When something happened, on the monotonic clock, oldest first; each happening once.
-
-    `kind` is "job" (somebody marked one), a family of kernel log lines ("nic_reset",
-    "soft_lockup", …) or an alarm of the recorder ("held_core", "zombie_memcgs", …). Where the log
-    tells of something, the alarm that was raised for it says nothing more.
-    """
-    reader = SpanReader(recording, span)
-    if kind in _MARKED:
-        return sorted({batch.mono_s for batch in _batches(reader, Mark) if batch.rows})
-    families = _FAMILIES.get(kind, (kind,))
-    said = {
-        row.mono_us / 1e6
-        for batch in _batches(reader, KernelEvent)
-        for row in batch.rows
-        if row.family in families and row.mono_us is not None
-    }
-    events = _each_once(moment for moment in said if span.holds(moment))
-    if events:
-        return events
-    alarms = {
-        batch.mono_s for batch in _batches(reader, Alarm) for row in batch.rows if row.kind == kind
-    }
-    return sorted(alarms)
-
-
 def aligned_in(
     recording: Recording, span: Span, events_mono_s: Sequence[float], plan: Plan | None = None
 ) -> Aligned:
@@ -116,22 +79,6 @@ def aligned_in(
     plan = plan or Plan()
     layout = lay_out(events_mono_s, plan.recorded or recorded_in(recording, span), plan)
     return compare(prepare(signals_of(recording, span, layout.windows), layout), plan, layout)
-
-
-def _batches(reader: SpanReader, kind: type[Row]) -> Iterator[Batch[Any]]:
-    """Readings that brought something."""
-    rows = sum(segment_reader.segment.rows(kind) for segment_reader in reader.having(kind))
-    return reader.batches(kind) if rows else iter(())
-
-
-def _each_once(moments: Iterable[float]) -> list[float]:
-    found: list[float] = []
-    last = float("-inf")
-    for moment in sorted(moments):
-        if moment - last > _ONE_S:
-            found.append(moment)
-        last = moment
-    return found
 
 
 _MOST_MARKS = 200
