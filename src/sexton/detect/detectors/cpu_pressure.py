@@ -50,7 +50,7 @@ from sexton.series.catalogue import PRESSURE
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.load import Stretch, Waiting, high, highest, waiting
 from sexton.series.meter import series
-from sexton.series.rates import SLACK
+from sexton.series.rates import SLACK, Born, steps_of
 from sexton.series.steps import steps
 
 NAME = "cpu_pressure"
@@ -126,7 +126,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     story="Tasks waited for a core",
     lanes=("run_queue", "pressure", "cores"),
     about=("core", "task", "unit", "cgroup"),
-    answers={"core": 3, "task": 3, "unit": 5, "cgroup": 5},
+    answers={"core": 5, "task": 5, "unit": 6, "cgroup": 6},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
@@ -285,47 +285,60 @@ def _programs(tasks: Sequence[_Task]) -> list[_User]:
 
 def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
     """Units, and cgroups that are in none, by the time they used; none where that is not read."""
-    used, spent = _moved(window, span, "used_us")
-    leaves = _leaves(used)
+    used, covered = _moved(window, span, "used_us")
     total = sum(amount for path, amount in used.items() if split(path)[0] == "/")
+    seconds = covered[1] - covered[0]
+    if not total or seconds <= 0:
+        return []
     by_name: dict[str, float] = defaultdict(float)
     places: dict[str, str] = {}
-    for path in leaves:
+    for path in _leaves(used):
         name = unit_of(path) or path
         by_name[name] += used[path]
         places.setdefault(name, path)
-    if not total or not spent:
-        return []
-    made = []
-    for name, amount in by_name.items():
-        unit = unit_of(places[name])
-        percent = amount / spent / 1e4
-        made.append(_User(name, percent, min(100 * amount / total, 100.0), places[name], unit))
-    outside = _outside(window, span, total)
-    kept = [each._replace(share=each.share * (1 - outside)) for each in made if each.percent >= 1.0]
-    return sorted(kept, key=lambda each: -each.percent)
+    inside = _inside(window, covered, total)
+    made = [
+        _User(
+            name,
+            amount / seconds / 1e4,
+            min(100 * amount / total, 100.0) * inside,
+            places[name],
+            unit_of(places[name]),
+        )
+        for name, amount in by_name.items()
+    ]
+    return sorted((each for each in made if each.percent >= 1), key=lambda each: -each.percent)
 
 
-def _outside(window: Window, span: tuple[float, float], total_us: float) -> float:
-    """The part of the node's CPU time that no cgroup below the root used."""
+def _inside(window: Window, span: tuple[float, float], total_us: float) -> float:
+    """The part of the node's CPU time that cgroups below the root used."""
     cores = core_series(window)
     if cores is None:
-        return 0.0
+        return 1.0
     seconds = sum(each.busy / 100 * each.given_s for each in cores.over(*span).values())
-    return max(0.0, 1 - total_us / 1e6 / seconds) if seconds > 0 else 0.0
+    return min(total_us / 1e6 / seconds, 1.0) if seconds > 0 else 1.0
 
 
 def _moved(
     window: Window, span: tuple[float, float], field: str
-) -> tuple[Mapping[str, float], float]:
-    """By cgroup, what a counter moved by over a span, and the seconds between its readings."""
-    read = window.between(CgroupCpu, *span) if window.read(CgroupCpu) else ()
-    found: dict[str, float] = defaultdict(float)
-    for _, step in steps(read, lambda row: row.path):
-        moved = step.delta(field)
-        if moved is not None:
-            found[step.after.path] += moved
-    return found, read[-1].mono_s - read[0].mono_s if len(read) > 1 else 0.0
+) -> tuple[Mapping[str, float], tuple[float, float]]:
+    """By cgroup, what a counter moved by around a span, and from when to when that was.
+
+    A cgroup that is new since the reading before has counted from zero.
+    """
+    cores = core_series(window)
+    born = Born("used_us", 1e6 * len(cores.cores)) if cores is not None else None
+    found = window.keep(
+        "cgroup cpu", lambda: steps_of(window.columns(CgroupCpu, ("used_us", "waited_us")), born)
+    )
+    touching = np.flatnonzero((found.start < span[1]) & (found.end > span[0]))
+    if not len(touching):
+        return {}, (0.0, 0.0)
+    moved = found.moved[field][:, touching]
+    known = ~np.isnan(moved).all(axis=1)
+    sums = np.nansum(moved, axis=1)
+    made = {str(found.things[row][0]): float(sums[row]) for row in np.flatnonzero(known).tolist()}
+    return made, (float(found.start[touching[0]]), float(found.end[touching[-1]]))
 
 
 def _leaves(paths: Mapping[str, float]) -> list[str]:
@@ -335,8 +348,9 @@ def _leaves(paths: Mapping[str, float]) -> list[str]:
 
 def _stalled(window: Window, span: tuple[float, float]) -> list[tuple[str, float]]:
     """Cgroups in which tasks waited (v2), per cent of the time, the worst first."""
-    waits, spent = _moved(window, span, "waited_us")
-    if not spent:
+    waits, covered = _moved(window, span, "waited_us")
+    spent = covered[1] - covered[0]
+    if spent <= 0:
         return []
     found = [(path, min(waits[path] / spent / 1e4, 100.0)) for path in _leaves(waits)]
     return sorted((each for each in found if each[1] >= READY.value), key=lambda each: -each[1])

@@ -66,7 +66,7 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     story="The hypervisor took the cores away",
     lanes=("cores", "run_queue"),
     about=("core",),
-    answers={"core": 4},
+    answers={"core": 6},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )

@@ -127,7 +127,7 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     story="Processes were killed for memory",
     lanes=("events", "pressure"),
     about=("cgroup", "unit", "task"),
-    answers={"unit": 3, "cgroup": 3, "task": 4, "job": 3},
+    answers={"unit": 5, "cgroup": 5, "task": 6, "job": 4},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
