@@ -27,6 +27,11 @@ NAMES = (
     "idle",
     "busy",
     "not_recorded",
+    "oom_loop",
+    "oom_node",
+    "full_limit",
+    "cpu_starved",
+    "full_cores",
 )
 FOLDER = Path(__file__).parent
 

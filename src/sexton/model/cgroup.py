@@ -101,6 +101,35 @@ class CgroupThrottle(Row):
 
 
 @row
+class CgroupCpu(Row):
+    """CPU time one cgroup and all below it used; `waited_us` is the time in which one of its tasks
+    waited for a core (`cpu.pressure`, v2), `None` where the kernel does not tell."""
+
+    entity = ("path",)
+
+    path: str
+    used_us: int
+    waited_us: int | None
+
+
+@row
+class CgroupMemory(Row):
+    """Limit and use of one cgroup that has a limit of its own, and what happened at that limit.
+
+    `hits` is how often it was reached, `killed` how many processes the OOM killer ended in it; both
+    count since it was created.
+    """
+
+    entity = ("path",)
+
+    path: str
+    limit_bytes: int
+    used_bytes: int
+    hits: int | None
+    killed: int | None
+
+
+@row
 class CgroupResidual(Row):
     """Bytes that the dead children of a live directory still hold."""
 

@@ -23,6 +23,15 @@ class CoreTimes(Row):
 
 
 @row
+class ReadyTasks(Row):
+    """Tasks of the whole node at one moment (`/proc/stat`): `running` are on a core or ready for
+    one, `blocked` wait for I/O."""
+
+    running: int
+    blocked: int | None
+
+
+@row
 class SoftirqCount(Row):
     """How often one core ran each softirq since boot (`/proc/softirqs`)."""
 

@@ -20,8 +20,8 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from sexton.model.cgroup import CgroupCensus, CgroupThrottle, Controller
-from sexton.model.cpu import CoreTimes, RunQueue, SoftnetCpu
+from sexton.model.cgroup import CgroupCensus, CgroupCpu, CgroupMemory, CgroupThrottle, Controller
+from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue, SoftnetCpu
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.net import Conntrack, NetDevice, NicCounter, TcpCounters
 from sexton.model.row import Row
@@ -128,6 +128,14 @@ RUN_QUEUE_WAIT = Metric(
     "core_run_queue_wait_percent", RunQueue, ("wait_ns",), Kind.COUNTER, _CORE,
     "tasks waiting to run", "core", scale=1e-7, worst=True, about="core {0}",
 )  # fmt: skip
+READY_TASKS = Metric("ready_tasks", ReadyTasks, ("running",), Kind.GAUGE, "tasks",
+                     "tasks running or ready to run", "core", about="node")  # fmt: skip
+BLOCKED_TASKS = Metric("blocked_tasks", ReadyTasks, ("blocked",), Kind.GAUGE, "tasks",
+                       "tasks waiting for I/O", "core", about="node")  # fmt: skip
+CORE_STEAL = Metric(
+    "core_steal_percent", CoreTimes, ("steal_ms",), Kind.COUNTER, _CORE,
+    "taken by the hypervisor", "core", "< 5 %", 0.1, worst=True, about="core {0}",
+)  # fmt: skip
 SOFTIRQ_WAIT = Metric(
     "softirq_wait_percent", SoftirqWait, ("total_us",), Kind.COUNTER, _TIME,
     "{1} waiting", "softirq", "< 1 %", 1e-4, worst=True, about="core {0}",
@@ -165,6 +173,16 @@ CONNTRACK_ENTRIES = Metric("conntrack_entries", Conntrack, ("count",), Kind.GAUG
 #: `NRestarts` may move for a start that never came to be (`sexton.series.restarts`).
 UNIT_RESTARTS = Metric("unit_restarts", Unit, ("restarts",), Kind.COUNTER, "/min", "restarts",
                        "unit", "0", 60.0, witness="main_start_us")  # fmt: skip
+CGROUP_CPU = Metric("cgroup_cpu_percent", CgroupCpu, ("used_us",), Kind.COUNTER, _CORE,
+                    "CPU time used", "cgroup", scale=1e-4)  # fmt: skip
+CGROUP_CPU_WAIT = Metric(
+    "cgroup_cpu_wait_percent", CgroupCpu, ("waited_us",), Kind.COUNTER, _TIME,
+    "waiting for a core", "cgroup", "< 50 %", 1e-4,
+)  # fmt: skip
+CGROUP_MEMORY = Metric("cgroup_memory_bytes", CgroupMemory, ("used_bytes",), Kind.GAUGE, "bytes",
+                       "memory of a cgroup with a limit", "cgroup")  # fmt: skip
+CGROUP_OOM_KILLS = Metric("cgroup_oom_kills", CgroupMemory, ("killed",), Kind.COUNTER, "/min",
+                          "OOM kills", "cgroup", "0", 60.0)  # fmt: skip
 THROTTLED = Metric(
     "cgroup_throttled_percent", CgroupThrottle, ("throttled_us",), Kind.COUNTER, _TIME,
     "stopped by its quota", "cgroup", scale=1e-4,
@@ -181,7 +199,8 @@ LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "", "live memo
               "cgroup", compared=False)  # fmt: skip
 
 METRICS: tuple[Metric, ...] = (
-    CORE_KERNEL, CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT, RUN_QUEUE_WAIT,
+    CORE_KERNEL, CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT, CORE_STEAL, RUN_QUEUE_WAIT,
+    READY_TASKS, BLOCKED_TASKS,
     *_counters(SoftnetCpu, "softnet", ("softirq", "core {0}"),
                "processed", "dropped", "time_squeeze"),
     SOFTIRQ_WAIT, SOFTIRQ_PENDING, SOFTIRQ_LONGEST, SOFTIRQ_WAITS, PROBE_WATCHED, PRESSURE,
@@ -197,7 +216,8 @@ METRICS: tuple[Metric, ...] = (
     CONNTRACK_ENTRIES,
     *_counters(Conntrack, "conntrack", ("tcp", "conntrack"),
                "drops", "early_drops", "insert_failed"),
-    UNIT_RESTARTS, THROTTLED, CGROUPS, CGROUPS_CHANGE, DYING, LIVE,
+    UNIT_RESTARTS, CGROUP_CPU, CGROUP_CPU_WAIT, CGROUP_MEMORY, CGROUP_OOM_KILLS, THROTTLED,
+    CGROUPS, CGROUPS_CHANGE, DYING, LIVE,
 )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 **What is seen.** Pressure stall information of the machine (`/proc/pressure/memory`), between
 readings: the share of time in which *some* task waited for memory and in which *all* of them did
 (*full*). Beside it, over the same seconds, what the memory manager did: pages kswapd scanned, pages
-that were evicted and had to be read back (refaults), pages swapped in, free pages, and how many
-processes the OOM killer killed.
+that were evicted and had to be read back (refaults), pages swapped in and free pages. Processes
+killed for memory are `oom_kills`.
 
 **Why it hurts.** Nothing computes while it waits for a page. Thrashing takes a machine down long
 before it runs out: every program's code is evicted and read back, over and over.
@@ -19,7 +19,7 @@ task scanned, stacks may show it (reclaim in the page allocator, kswapd); where 
 the wait is noted and no more. Without PSI only the absence of all reclaim can be shown.
 
 **Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
-so, free); ``grep -E 'workingset_refault|pgscan_kswapd|oom_kill' /proc/vmstat``.
+so, free); ``grep -E 'workingset_refault|pgscan_kswapd|swpin' /proc/vmstat``.
 
 **What to do.** Find what uses the memory: ``ps -eo rss,comm --sort -rss | head``, or by cgroup
 ``systemd-cgtop -m``. Cap or move it. A machine without swap that thrashes has only file pages left
@@ -40,7 +40,6 @@ from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
-from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
@@ -107,11 +106,10 @@ def detect(window: Window) -> Finding:
     counted = paging.readings(window)
     found = pressure.levels(window)
     steps = found.stalls
-    killed = _killed(counted)
     if not steps:
         return _without_pressure(window, counted, found)
     worst = worst_of(steps)
-    if worst is None and not killed:
+    if worst is None:
         return _calm(window, counted, found)
     return _pressed(window, worst, counted, found)
 
@@ -144,12 +142,6 @@ def _lost(run: Run[Stall]) -> int:
     return round(sum(step.some * step.seconds * 10 for step in run.steps))
 
 
-def _killed(counted: Sequence[Reading]) -> int:
-    if len(counted) < 2:
-        return 0
-    return paging.between(counted[0], counted[-1]).moved.get("killed", 0)
-
-
 def _without_pressure(
     window: Window, counted: Sequence[Reading], found: Sequence[Level]
 ) -> Finding:
@@ -162,9 +154,6 @@ def _without_pressure(
             lacking += (missing(window.why_missing(VmCounter)),)
         return unknown(NAME, "whether tasks waited for memory is unknown", lacking)
     whole = paging.between(counted[0], counted[-1])
-    killed = whole.moved.get("killed", 0)
-    if killed:
-        return _found(window, None, (whole, None), [_kills(whole)], lacking)
     moved = {name: whole.moved[name] for name in _SIGNS if whole.moved.get(name)}
     if not moved and "kswapd" in whole.moved:
         return Finding(
@@ -199,27 +188,33 @@ def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
     )
 
 
-def _pressed(window: Window, worst: Worst | None, counted: Readings, found: Levels) -> Finding:
+def _pressed(window: Window, worst: Worst, counted: Readings, found: Levels) -> Finding:
     evidence: list[Evidence] = []
-    whole = paging.between(counted[0], counted[-1]) if len(counted) > 1 else None
-    over = level = None
-    if worst is not None:
-        level = pressure.between(*_edges(found, worst.run))
-        over = paging.over(counted, worst.run.start, worst.run.end)
+    level = pressure.between(*_edges(found, worst.run))
+    over = paging.over(counted, worst.run.start, worst.run.end)
     if level is not None:
         evidence += _levels(level)
     if over is not None:
         evidence += _signs(over, every=False)
     evidence += _free(counted)
-    if whole is not None and whole.moved.get("killed"):
-        evidence.append(_kills(whole))
-    lacking = () if counted else (missing(window.why_missing(VmCounter)),)
-    if worst is not None and over is not None and (share := _for_cgroups(over)) is not None:
+    if over is not None and (share := _for_cgroups(over)) is not None:
         evidence.append(share)
         worst = worst._replace(severity=_LESS[worst.severity], machine=False)
-    elif worst is not None and over is None and not _machine_reclaims(window, worst.run):
+    elif over is None and not _machine_reclaims(window, worst.run):
         worst = worst._replace(severity=Severity.INFO, machine=None)
-    return _found(window, worst, (whole, level), evidence, lacking)
+    span = (worst.run.start, worst.run.end)
+    stacks = caught(window, is_reclaim, span)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        worst.severity,
+        _summary(worst, level),
+        entities=_who(stacks),
+        start=window.wall(span[0]),
+        end=window.wall(span[1]),
+        evidence=(*evidence, *_caught(stacks)),
+        missing=() if counted else (missing(window.why_missing(VmCounter)),),
+    )
 
 
 def _for_cgroups(moved: PagingStep) -> Evidence | None:
@@ -256,33 +251,6 @@ def _edges(found: Levels, run: Run[Stall]) -> tuple[Level, Level]:
     return found[first], found[last]
 
 
-def _found(
-    window: Window,
-    worst: Worst | None,
-    seen: tuple[PagingStep | None, Stall | None],
-    evidence: Sequence[Evidence],
-    lacking: tuple[Missing, ...],
-) -> Finding:
-    whole, level = seen
-    killed = whole.moved.get("killed", 0) if whole is not None else 0
-    severity = worst.severity if worst is not None else Severity.INFO
-    if killed and severity.rank < Severity.WARNING.rank:
-        severity = Severity.WARNING
-    span = (worst.run.start, worst.run.end) if worst is not None else None
-    stacks = caught(window, is_reclaim, span) if span is not None else None
-    return Finding(
-        NAME,
-        Verdict.PRESENT,
-        severity,
-        _summary(worst, level, killed),
-        entities=_who(stacks),
-        start=window.wall(span[0]) if span else window.start,
-        end=window.wall(span[1]) if span else window.end,
-        evidence=(*evidence, *_caught(stacks)),
-        missing=lacking,
-    )
-
-
 def _who(stacks: Caught | None) -> dict[str, tuple[str, ...]]:
     if stacks is None:
         return {}
@@ -292,20 +260,17 @@ def _who(stacks: Caught | None) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _summary(worst: Worst | None, level: Stall | None, killed: int) -> str:
-    words = []
-    if worst is not None and level is not None:
+def _summary(worst: Worst, level: Stall | None) -> str:
+    some = full = ""
+    if level is not None:
+        some = f" {level.some:.0f} % of"
         full = f", all of them {level.full:.0f} %" if level.full is not None else ""
-        words.append(
-            f"tasks waited for memory {level.some:.0f} % of {duration(worst.run.seconds)}{full}"
-        )
-        if worst.machine is False:
-            words.append("in cgroups at their limits; the machine itself is not short")
-        if worst.machine is None:
-            words.append("whether the machine or a cgroup's limit is short is unknown")
-    if killed:
-        words.append(f"OOM killer killed {count(killed, 'process', 'processes')}")
-    return "; ".join(words)
+    words = f"tasks waited for memory{some} {duration(worst.run.seconds)}{full}"
+    if worst.machine is False:
+        words += "; in cgroups at their limits; the machine itself is not short"
+    if worst.machine is None:
+        words += "; whether the machine or a cgroup's limit is short is unknown"
+    return words
 
 
 def _levels(level: Stall) -> list[Evidence]:
@@ -367,19 +332,6 @@ def _free(counted: Sequence[Reading]) -> list[Evidence]:
             "page cache can be reclaimed, too",
         )
     ]
-
-
-def _kills(whole: PagingStep) -> Evidence:
-    killed = whole.moved.get("killed", 0)
-    return Evidence(
-        "processes killed by the OOM killer",
-        f"{killed:,}",
-        "0",
-        f"in {duration(whole.seconds)}",
-        "/proc/vmstat",
-        killed,
-        "a container is meant to be killed at its limit",
-    )
 
 
 def _caught(stacks: Caught | None) -> list[Evidence]:

@@ -33,7 +33,7 @@ _WIDTH = 400
 #: Tenths of a second within which the same words are the same line: its time is reckoned anew by
 #: each reader. An alarm is raised up to some seconds after what it is raised for.
 _SAME, _RAISED = 1, 25
-_CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset", "oom_kill"})
+_CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset"})
 _LANES = {
     "held_core": "cores",
     "soft_lockup": "cores",

@@ -38,6 +38,7 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import Files, text
+from sexton.model.cpu import CoreTimes
 from sexton.model.node import Node
 from sexton.sources.procfs import stat
 from sexton.sources.registry import source
@@ -186,7 +187,8 @@ def _line(files: Files, path: str) -> str | None:
 
 def _cores(files: Files) -> int | None:
     try:
-        return sum(1 for _ in stat.parse(text(files, stat.PATH))) or None
+        rows = stat.parse(text(files, stat.PATH))
+        return sum(isinstance(row, CoreTimes) for row in rows) or None
     except SourceError:
         return None
 

@@ -1,0 +1,54 @@
+"""A neighbour starts six busy workers per core, and everybody else waits for a turn."""
+
+from __future__ import annotations
+
+import sys
+
+from lab.stage import ACTORS, Stage
+
+ID = "cpu_starved"
+TITLE = "CPU starvation by a neighbour"
+SECONDS = 110
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": "cpu_pressure",
+    "chain": ["cpu_pressure"],
+    "present": ["cpu_pressure"],
+    "absent": [
+        "saturated_core",
+        "zombie_memcgs",
+        "nic_resets",
+        "quota_throttling",
+        "direct_reclaim",
+        "memory_pressure",
+        "oom_kills",
+        "cpu_steal",
+        "softirq_flood",
+        "page_fault_storm",
+    ],
+    "exit": 1,
+}
+
+WORKERS = 6
+_UNIT = "lab-neighbour.service"
+
+
+def play(stage: Stage) -> None:
+    """So many workers per core, in a unit where systemd runs."""
+    stage.wait(40)
+    number = WORKERS * len(stage.cores)
+    stage.moment(f"{number} workers want {len(stage.cores)} cores")
+    hog = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
+    workers = []
+    if stage.systemd:
+        every = f"for i in $(seq {number}); do {hog} & done; wait"
+        stage.unit(_UNIT, f"[Service]\nExecStart=/bin/sh -c '{every.replace('$', '$$')}'\n")
+        stage.run("systemctl", "start", _UNIT)
+    else:
+        workers = [stage.actor("hog", 100) for _ in range(number)]
+    stage.wait(45)
+    for each in workers:  # the recorder has to finish what it recorded
+        stage.end(each)
+    if stage.systemd:
+        stage.run("systemctl", "stop", _UNIT)
+    stage.wait(10)

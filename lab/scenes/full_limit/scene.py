@@ -1,0 +1,43 @@
+"""A service fills its limit, half of it with page cache: nobody is killed."""
+
+from __future__ import annotations
+
+from lab.scenes.idle.scene import EXPECTED as IDLE
+from lab.stage import Stage
+
+ID = "full_limit"
+TITLE = "a cgroup at its limit, and well"
+SECONDS = 90
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    **IDLE,
+    # It reclaims its own page cache, now and then: noted, and no problem of the node's.
+    "absent": [
+        *(each for each in IDLE["absent"] if each not in ("direct_reclaim", "memory_pressure")),
+        "oom_kills",
+        "cpu_pressure",
+        "cpu_steal",
+    ],
+}
+LIVE = None
+
+LIMIT_MB = 64
+
+
+def play(stage: Stage) -> None:
+    """A worker with half of its limit, beside files that are written once."""
+    stage.wait(40)
+    made = stage.cgroup("memory", "full")
+    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
+    (made / limit).write_text(str(LIMIT_MB << 20))
+    stage.moment("a worker uses half of its limit, and files fill the rest")
+    stage.actor("eater", LIMIT_MB // 2, inside=[made])
+    written = stage.folder / "written"
+    stage.spawn(
+        "sh",
+        "-c",
+        f"for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of={written} bs=1M count={LIMIT_MB // 4}"
+        " oflag=append conv=notrunc 2> /dev/null; sleep 4; done; sleep 600",
+        inside=[made],
+    )
+    stage.wait(45)

@@ -1,0 +1,61 @@
+"""A service needs more memory than its limit: it is killed, restarted and killed again."""
+
+from __future__ import annotations
+
+import sys
+
+from lab.stage import ACTORS, Stage
+
+ID = "oom_loop"
+TITLE = "OOM kills in a cgroup, over and over"
+SECONDS = 110
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": "oom_kills",
+    "chain": ["oom_kills", "crash_looping_unit"],
+    "present": ["oom_kills", "crash_looping_unit"],
+    "absent": [
+        "saturated_core",
+        "starved_napi",
+        "nic_resets",
+        "quota_throttling",
+        "cpu_pressure",
+        "cpu_steal",
+        "softirq_flood",
+        "page_fault_storm",
+    ],
+    "exit": 1,
+}
+LIVE = "oom_kills"
+
+LIMIT_MB = 40
+_UNIT = "lab-eater.service"
+
+
+def play(stage: Stage) -> None:
+    """A worker that wants twice what it may have."""
+    stage.wait(40)
+    stage.moment(f"a worker that needs {2 * LIMIT_MB} MB is given {LIMIT_MB}")
+    if stage.systemd:
+        command = f"{sys.executable} -I -S {ACTORS / 'eater.py'} {2 * LIMIT_MB}"
+        stage.unit(
+            _UNIT,
+            f"[Service]\nMemoryMax={LIMIT_MB}M\nRestart=always\nRestartSec=2\n"
+            f"StartLimitIntervalSec=0\nExecStart={command}\n",
+        )
+        stage.run("systemctl", "start", _UNIT)
+        stage.wait(60)
+        return
+    stage.adapt(
+        "no service manager here restarts the worker: the lab does",
+        chain=["oom_kills"],
+        present=["oom_kills"],
+    )
+    made = stage.cgroup("memory", "eater")
+    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
+    (made / limit).write_text(str(LIMIT_MB << 20))
+    for _ in range(6):
+        killed = stage.actor("eater", 2 * LIMIT_MB, inside=[made], may_die=True)
+        killed.wait(timeout=60)
+        stage.wait(5)
+    stage.wait(20)

@@ -1,0 +1,47 @@
+"""The whole node runs out of memory, and the kernel kills the biggest process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.stage import CannotPlay, Stage
+
+ID = "oom_node"
+TITLE = "the node runs out of memory"
+SECONDS = 110
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": "oom_kills",
+    "chain": ["oom_kills"],
+    "present": ["oom_kills"],
+    "absent": [
+        "zombie_memcgs",
+        "starved_napi",
+        "nic_resets",
+        "quota_throttling",
+        "cpu_steal",
+        "softirq_flood",
+    ],
+    "exit": 1,
+}
+LIVE = "oom_kills"
+
+
+def play(stage: Stage) -> None:
+    """One process takes all that is free, and more."""
+    if not stage.own_machine:
+        raise CannotPlay("it would take other people's memory: only in a virtual machine")
+    stage.wait(40)
+    stage.moment("a process takes more memory than the node has")
+    eater = stage.actor("eater", _total_mb(), may_die=True)
+    # The kernel kills by size; this one is the biggest, and says so.
+    Path(f"/proc/{eater.pid}/oom_score_adj").write_text("1000")
+    stage.until("the OOM killer ends it", lambda: eater.poll() is not None, 240)
+    stage.wait(20)
+
+
+def _total_mb() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) >> 10
+    raise CannotPlay("/proc/meminfo has no MemTotal")

@@ -1,0 +1,140 @@
+"""`memory.max`: limit, use and OOM kills of each limited cgroup.
+
+Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst, "Memory Interface Files", and in
+Documentation/admin-guide/cgroup-v1/memory.rst. The files of one cgroup on v2::
+
+    memory.max 41943040     memory.current 40841216     memory.events low 0
+                                                                      high 0
+                                                                      max 111
+                                                                      oom 3
+                                                                      oom_kill 3
+
+and on v1 (6.18), where `memory.oom_control` counts kills since 4.13::
+
+    memory.limit_in_bytes 41943040      memory.oom_control oom_kill_disable 0
+    memory.usage_in_bytes 81920                            under_oom 0
+    memory.failcnt 111                                     oom_kill 3
+
+Quirks: no limit is ``max`` on v2 and about 2**63 on v1; such cgroups and the root give no row. Use
+includes page cache, so a cgroup that reads many files is at its limit and well: reclaim makes room.
+`hits` is how often it was reached (`max` of `memory.events`, `memory.failcnt`). On v2 kills of all
+cgroups below count too, on v1 only those of its own processes. None of these files makes the kernel
+walk. At most `MOST_READS` cgroups are looked at, and `MOST_ROWS` of those with a limit are kept:
+the fullest.
+
+>>> parse(Files("40M", "8192", "low 0\\nmax 7\\noom 1\\noom_kill 1\\n"), "/a")
+Traceback (most recent call last):
+sexton.errors.SourceMalformed: /a/memory.max: line 1: not a number of bytes
+>>> parse(Files("41943040\\n", "8192\\n", "low 0\\nmax 7\\noom 1\\noom_kill 1\\n"), "/a")
+CgroupMemory(path='/a', limit_bytes=41943040, used_bytes=8192, hits=7, killed=1)
+>>> parse(Files("max\\n", "8192\\n", ""), "/a") is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from sexton.errors import SourceAbsent, SourceMalformed
+from sexton.host.host import Host
+from sexton.host.reader import text
+from sexton.model.cgroup import CgroupMemory
+from sexton.sources.cgroupfs import census
+from sexton.sources.cgroupfs.layout import Layout, read_layout
+from sexton.sources.cgroupfs.stat import flat_keyed
+from sexton.sources.registry import source
+
+PATH = "/sys/fs/cgroup/**/memory.max"
+MOST_READS = 2_000
+MOST_ROWS = 300
+#: Limit, use, events, and (v1) how often the limit was reached.
+_V2 = ("memory.max", "memory.current", "memory.events", "")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control", "memory.failcnt")
+_WANTED = frozenset({"max", "oom_kill"})
+#: v1's "no limit" is the largest number of whole pages in 63 bits; no machine has a tenth of it.
+_UNLIMITED = 1 << 59
+
+
+class Files(NamedTuple):
+    """What the files of one cgroup say; `failcnt` is v1's."""
+
+    limit: str
+    used: str
+    events: str
+    failcnt: str | None = None
+
+
+def parse(files: Files, path: str) -> CgroupMemory | None:
+    """The row of the cgroup at `path`; `None` if it has no limit."""
+    limit = _limit(files.limit, path)
+    if limit is None:
+        return None
+    events = flat_keyed(files.events, _WANTED, f"{path}/memory.events")
+    hits = events.get("max")
+    if files.failcnt is not None:
+        hits = _number(files.failcnt, f"{path}/memory.failcnt")
+    used = _number(files.used, f"{path}/memory.current")
+    return CgroupMemory(path, limit, used, hits, events.get("oom_kill"))
+
+
+def _limit(content: str, path: str) -> int | None:
+    if content.strip() == "max":
+        return None
+    limit = _number(content, f"{path}/memory.max")
+    return None if limit >= _UNLIMITED else limit
+
+
+def _number(content: str, path: str) -> int:
+    digits = content.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise SourceMalformed(path, 1, "not a number of bytes")
+    return int(digits)
+
+
+@source(PATH, rows=(CgroupMemory,), period_s=5.0, deadline_s=2.0)
+class Limits:
+    """A row per cgroup with a limit of its own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._layout: Layout | None = None
+
+    def collect(self) -> Iterator[CgroupMemory]:
+        if self._layout is None:
+            self._layout = read_layout(self._host)
+        layout = self._layout
+        if layout.mount_point is None:
+            raise SourceAbsent(PATH, layout.reason or "no memory hierarchy here")
+        _, walked = census.recent(self._host, layout)
+        names = _V2 if layout.version == 2 else _V1
+        below = (path for path, _, _ in walked.kept if path != "/")
+        found = self._rows(layout.mount_point, islice(below, MOST_READS), names)
+        fullest = sorted(found, key=lambda row: -row.used_bytes / max(row.limit_bytes, 1))
+        return iter(fullest[:MOST_ROWS])
+
+    def close(self) -> None:
+        pass
+
+    def _rows(
+        self, top: str, paths: Iterator[str], names: tuple[str, ...]
+    ) -> Iterator[CgroupMemory]:
+        seen = anything = False
+        for path in paths:
+            anything = True
+            place = f"{top}{path}"
+            try:
+                limit = text(self._host.files, f"{place}/{names[0]}")
+                seen = True
+                if _limit(limit, path) is None:
+                    continue
+                used, events = (text(self._host.files, f"{place}/{name}") for name in names[1:3])
+                failcnt = text(self._host.files, f"{place}/{names[3]}") if names[3] else None
+            except SourceAbsent:  # removed since, or the controller is off there
+                continue
+            row = parse(Files(limit, used, events, failcnt), path)
+            if row is not None:
+                yield row
+        if anything and not seen:
+            raise SourceAbsent(PATH, f"no cgroup here has {names[0]}")

@@ -1,0 +1,152 @@
+"""Tasks that wait for a core: how many, how long, who takes it and who does not get it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.detect.detectors.cpu_pressure import detect
+from sexton.model.cgroup import CgroupCpu
+from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
+from sexton.model.finding import Severity, Verdict
+from sexton.model.memory import Pressure
+from sexton.model.row import Row
+from sexton.model.task import Process
+from tests.support.windows import make_window
+
+CORES = 2
+
+
+def core(cpu: int, at: float, busy: float) -> CoreTimes:
+    user = round(1000 * at * busy)
+    return CoreTimes(cpu, user, 0, 0, round(1000 * at) - user, 0, 0, 0, 0)
+
+
+def process(pid: int, at: float, share: float, comm: str = "hog", state: str = "R") -> Process:
+    return Process(pid, 1, comm, state, 5, round(1000 * at * share), 0, 0, 1, False)
+
+
+def psi(at: float, some: float) -> Pressure:
+    return Pressure("cpu", "some", 0.0, 0.0, 0.0, round(1e6 * at * some))
+
+
+def seen(seconds: int, ready: float | None, busy: float = 1.0, *, more=lambda _: ()):
+    """A reading a second; `ready` tasks are running or ready at each."""
+
+    def rows(at: int) -> list[Row]:
+        found: list[Row] = [core(cpu, at, busy) for cpu in range(CORES)]
+        if ready is not None:
+            found.append(ReadyTasks(round(ready), 0))
+        return [*found, *more(at)]
+
+    return make_window([(float(at), rows(at)) for at in range(seconds + 1)])
+
+
+@pytest.mark.parametrize(
+    ("ready", "seconds", "busy", "verdict", "severity"),
+    [
+        (25, 12, 1.0, Verdict.PRESENT, Severity.CRITICAL),
+        (18, 12, 1.0, Verdict.PRESENT, Severity.CRITICAL),
+        (17, 12, 1.0, Verdict.PRESENT, Severity.WARNING),
+        (10, 12, 1.0, Verdict.PRESENT, Severity.WARNING),
+        (9, 12, 1.0, Verdict.ABSENT, Severity.INFO),
+        (2, 60, 1.0, Verdict.ABSENT, Severity.INFO),
+        (25, 12, 0.85, Verdict.ABSENT, Severity.INFO),
+        (25, 5, 1.0, Verdict.PRESENT, Severity.WARNING),
+        (12, 5, 1.0, Verdict.UNKNOWN, Severity.INFO),
+        (4, 5, 1.0, Verdict.ABSENT, Severity.INFO),
+        (25, 2, 1.0, Verdict.UNKNOWN, Severity.INFO),
+    ],
+)
+def test_the_limits(ready, seconds, busy, verdict, severity):
+    finding = detect(seen(seconds, ready, busy))
+    assert (finding.verdict, finding.severity) == (verdict, severity), finding.summary
+
+
+def test_a_full_batch_node_is_well_however_high_its_pressure_is():
+    """A worker per core and a few more: PSI is near 100 %, and nobody waits for long."""
+    finding = detect(seen(60, 5, more=lambda at: [psi(at, 0.99)]))
+    assert finding.verdict is Verdict.ABSENT
+    assert "1.5 tasks per core waited" in finding.summary
+
+
+def test_a_burst_in_a_quiet_minute_is_over_before_it_counts():
+    def burst(at: int) -> list[Row]:
+        return [ReadyTasks(40 if 20 <= at < 25 else 1, 0)]
+
+    assert detect(seen(60, None, more=burst)).verdict is Verdict.ABSENT
+
+
+def test_the_neighbour_is_named_by_its_program():
+    def tasks(at: int) -> list[Row]:
+        hogs = [process(pid, at, 0.15) for pid in range(10, 22)]
+        return [*hogs, process(99, at, 0.05, "sshd"), process(98, at, 0.1, "idle", "S")]
+
+    finding = detect(seen(12, 25, more=tasks))
+    assert "hog (12 processes) took 92 % of the CPU time" in finding.summary
+    assert "sshd[99]" in finding.entities["task"]
+    assert any(each.what == "sshd[99] got" for each in finding.evidence)
+    assert not any(each.what == "idle[98] got" for each in finding.evidence)
+    assert finding.entities["core"] == ("0", "1")
+
+
+def test_the_neighbour_is_named_by_its_unit_and_those_who_wait_by_their_cgroups():
+    def cgroups(at: int) -> list[Row]:
+        def used(path: str, share: float, waited: float) -> CgroupCpu:
+            return CgroupCpu(path, round(1e6 * at * share), round(1e6 * at * waited))
+
+        return [
+            used("/system.slice", 2.0, 1.0),
+            used("/system.slice/noisy.service", 1.8, 0.2),
+            used("/system.slice/noisy.service/inner", 1.7, 0.2),
+            used("/system.slice/web.service", 0.1, 0.93),
+        ]
+
+    finding = detect(seen(12, 25, more=cgroups))
+    assert "noisy.service took 85 % of the CPU time" in finding.summary
+    assert finding.entities["unit"] == ("noisy.service",)
+    assert "/system.slice/web.service waited" in {each.what for each in finding.evidence}
+
+
+def test_time_outside_of_every_cgroup_is_not_the_neighbours():
+    """All cgroups together used a quarter of the time: nobody in them took half of it."""
+    finding = detect(seen(12, 25, more=lambda at: [CgroupCpu("/a", round(5e5 * at), None)]))
+    assert "/a took 25 % of the CPU time" in finding.summary
+
+
+def test_schedstat_counts_where_nothing_else_does():
+    def queues(at: int) -> list[Row]:
+        return [RunQueue(cpu, 0, at * 5_000_000_000, 0) for cpu in range(CORES)]
+
+    finding = detect(seen(12, None, more=queues))
+    assert finding.severity is Severity.WARNING
+    assert "10 tasks waited for 2 cores" in finding.summary
+    stopped = detect(seen(12, None, 0.4, more=queues))  # by a quota: the cores are idle
+    assert stopped.verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("some", "busy", "verdict"),
+    [(0.97, 1.0, Verdict.PRESENT), (0.97, 0.5, Verdict.ABSENT), (0.6, 1.0, Verdict.ABSENT)],
+)
+def test_pressure_alone_is_noted_and_no_more(some, busy, verdict):
+    finding = detect(seen(12, None, busy, more=lambda at: [psi(at, some)]))
+    assert (finding.verdict, finding.severity) == (verdict, Severity.INFO)
+
+
+def test_without_any_count_it_is_unknown():
+    finding = detect(seen(12, None))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.missing
+
+
+def test_counters_that_went_backwards_are_unknown():
+    rows = [
+        (0.0, [core(0, 9, 1.0), ReadyTasks(25, 0)]),
+        (9.0, [core(0, 1, 1.0), ReadyTasks(25, 0)]),
+    ]
+    assert detect(make_window(rows)).verdict is Verdict.UNKNOWN
+
+
+def test_a_hostile_name_is_escaped():
+    finding = detect(seen(12, 25, more=lambda at: [process(7, at, 0.9, "x\x1b[2J")]))
+    assert "\x1b" not in finding.summary + "".join(each.what for each in finding.evidence)

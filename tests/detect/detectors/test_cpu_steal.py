@@ -1,0 +1,55 @@
+"""Time that the hypervisor took: of which core, how much, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.detect.detectors.cpu_steal import detect
+from sexton.model.cpu import CoreTimes
+from sexton.model.finding import Severity, Verdict
+from tests.support.windows import make_window
+
+
+def seen(seconds: int, *shares: float):
+    """A reading a second of cores of which so much is stolen."""
+    return make_window(
+        [
+            (
+                float(at),
+                [
+                    CoreTimes(cpu, 0, 0, 0, round(1000 * at * (1 - share)), 0, 0, 0,
+                              round(1000 * at * share))
+                    for cpu, share in enumerate(shares)
+                ],
+            )
+            for at in range(seconds + 1)
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("share", "seconds", "verdict", "severity"),
+    [
+        (0.19, 30, Verdict.ABSENT, Severity.INFO),
+        (0.20, 30, Verdict.PRESENT, Severity.WARNING),
+        (0.49, 30, Verdict.PRESENT, Severity.WARNING),
+        (0.50, 30, Verdict.PRESENT, Severity.CRITICAL),
+        (0.90, 8, Verdict.ABSENT, Severity.INFO),
+        (0.90, 9, Verdict.PRESENT, Severity.CRITICAL),
+    ],
+)
+def test_the_limits(share, seconds, verdict, severity):
+    finding = detect(seen(seconds, share))
+    assert (finding.verdict, finding.severity) == (verdict, severity), finding.summary
+
+
+def test_every_core_above_the_limit_is_named_the_worst_first():
+    finding = detect(seen(30, 0.3, 0.05, 0.4))
+    assert finding.entities["core"] == ("2", "0")
+    assert finding.summary == "the hypervisor took 40 % of core 2 (and 1 more core) for 30.0 s"
+
+
+def test_a_counter_that_went_backwards_is_unknown():
+    rows = [CoreTimes(0, 0, 0, 0, 0, 0, 0, 0, steal) for steal in (9000, 10)]
+    window = make_window([(0.0, rows[:1]), (10.0, rows[1:])])
+    assert detect(window).verdict is Verdict.UNKNOWN

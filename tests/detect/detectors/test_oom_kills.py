@@ -1,0 +1,189 @@
+"""Kills for memory: who, by which limit, how often, and how long ago it still counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.detect.detectors.oom_kills import detect
+from sexton.detect.oom import kills
+from sexton.model.cgroup import CgroupMemory
+from sexton.model.finding import Severity, Verdict
+from sexton.model.memory import VmCounter
+from tests.support.log import events, log
+from tests.support.windows import make_window
+
+NOW = 100_000.0
+HOUR = 3600.0
+
+
+def memcg(pid: int, cgroup: str = "/a", comm: str = "python3") -> list[str]:
+    """As 6.18 prints it, without the dump."""
+    return [
+        "memory: usage 40960kB, limit 40960kB, failcnt 94",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+        f"oom_memcg={cgroup},task_memcg={cgroup},task={comm},pid={pid},uid=0",
+        bare(pid, comm),
+    ]
+
+
+def bare(pid: int, comm: str = "python3") -> str:
+    return (
+        f"Memory cgroup out of memory: Killed process {pid} ({comm}) total-vm:57596kB,"
+        " anon-rss:47720kB, file-rss:6624kB, shmem-rss:0kB, UID:0 pgtables:156kB oom_score_adj:0"
+    )
+
+
+def node(pid: int, constraint: str = "CONSTRAINT_NONE") -> list[str]:
+    return [
+        f"oom-kill:constraint={constraint},nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+        f"task_memcg=/,task=java,pid={pid},uid=0",
+        f"Out of memory: Killed process {pid} (java) total-vm:9kB, anon-rss:8kB, file-rss:0kB,"
+        " shmem-rss:0kB, UID:0 pgtables:156kB oom_score_adj:0",
+    ]
+
+
+def seen(*said: tuple[float, list[str]], begins: float = 0.0, seconds: float = 10.0):
+    """A window that ends now; lines by the second they were said in."""
+    rows = [event for at, lines in said for event in events(lines, at)]
+    return make_window([(NOW - seconds, [log(begins)]), (NOW, [*rows, log(begins)])])
+
+
+@pytest.mark.parametrize(
+    ("age", "lines", "severity"),
+    [
+        (60, memcg(7), Severity.WARNING),
+        (HOUR - 1, memcg(7), Severity.WARNING),
+        (HOUR + 1, memcg(7), Severity.INFO),
+        (60, node(7), Severity.CRITICAL),
+        (23 * HOUR, node(7), Severity.CRITICAL),
+        (25 * HOUR, node(7), Severity.INFO),
+        (60, node(7, "CONSTRAINT_CPUSET"), Severity.WARNING),
+    ],
+)
+def test_how_long_a_kill_counts(age, lines, severity):
+    finding = detect(seen((NOW - age, lines)))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
+
+
+def test_a_kill_inside_a_long_window_counts_however_long_ago():
+    window = seen((NOW - 8 * HOUR, memcg(7)), seconds=12 * HOUR)
+    assert detect(window).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("apart", "number", "severity"),
+    [
+        (10, 2, Severity.WARNING),
+        (10, 3, Severity.CRITICAL),
+        (HOUR / 2 - 1, 3, Severity.CRITICAL),
+        (HOUR / 2 + 10, 3, Severity.WARNING),
+    ],
+)
+def test_three_kills_of_one_cgroup_in_an_hour_are_a_loop(apart, number, severity):
+    said = [(NOW - 60 - apart * turn, memcg(7 + turn)) for turn in range(number)]
+    window = seen(*reversed(said), seconds=3 * HOUR)
+    finding = detect(window)
+    assert finding.severity is severity
+    assert f"killed {number} processes in /a (limit 40.0 MiB) within" in finding.summary
+
+
+def test_kills_of_different_cgroups_are_no_loop():
+    said = [(NOW - 60 - turn, memcg(7 + turn, f"/pod{turn}")) for turn in range(3)]
+    finding = detect(seen(*said))
+    assert finding.severity is Severity.WARNING
+    assert "; also at 2 other limits" in finding.summary
+
+
+def test_containers_that_are_made_anew_in_one_pod_are_one_loop():
+    pod = "/kubepods/pod0a1b2c3d-1111-2222-3333-444455556666"
+    said = [(NOW - 90 + 10 * turn, memcg(7 + turn, f"{pod}/{turn:064x}")) for turn in range(3)]
+    finding = detect(seen(*said))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.entities["cgroup"] == (pod,)
+
+
+def test_a_group_is_killed_once():
+    group = "Tasks in /a are going to be killed due to memory.oom.group set"
+    finding = detect(seen((NOW - 60, [*memcg(1), group, bare(2), bare(3), bare(4)])))
+    assert finding.severity is Severity.WARNING
+    assert "killed 4 processes in /a (limit 40.0 MiB), once" in finding.summary
+
+
+def test_a_kill_without_its_details_has_an_unknown_cgroup_and_no_stranger_s():
+    """The kernel prints the details ten times in five seconds."""
+    found = kills(seen((NOW - 600, memcg(1)), (NOW - 60, [bare(2)])))
+    assert [(each.pid, each.cgroup, each.limit_bytes) for each in found] == [
+        (1, "/a", 40 << 20),
+        (2, None, None),
+    ]
+
+
+def test_a_kernel_before_4_20_names_the_cgroup_in_another_line():
+    lines = [
+        "Task in /docker/0f killed as a result of limit of /docker",
+        "Killed process 4711 (java) total-vm:100kB, anon-rss:10kB, file-rss:4kB, shmem-rss:0kB",
+    ]
+    (kill,) = kills(seen((NOW - 60, lines)))
+    assert (kill.scope, kill.cgroup, kill.task_cgroup) == ("cgroup", "/docker", "/docker/0f")
+    assert kill.rss_bytes == 14 << 10
+
+
+def test_lines_read_twice_are_one_kill():
+    once = events(memcg(7), NOW - 60)
+    window = make_window([(NOW - 10, [*once, log()]), (NOW, [*once, log()])])
+    assert len(kills(window)) == 1
+
+
+def test_the_line_of_the_kill_may_be_lost():
+    (kill,) = kills(seen((NOW - 60, memcg(7)[:2])))
+    assert (kill.task, kill.cgroup, kill.rss_bytes) == ("python3[7]", "/a", None)
+
+
+def test_a_hostile_name_is_escaped():
+    finding = detect(seen((NOW - 60, memcg(7, "/a\x1b[2J", "x\x1by"))))
+    assert "\x1b" not in finding.summary
+    assert finding.entities["cgroup"] == ("/a\\x1b[2J",)
+
+
+def test_undated_lines_are_a_problem_of_an_unknown_time():
+    rows = events(memcg(7), None)
+    finding = detect(make_window([(NOW, [*rows, log()])]))
+    assert finding.severity is Severity.WARNING
+    assert "at an unknown time" in finding.summary
+
+
+def counted(before: int, after: int, *, begins: float | None = None):
+    readings = []
+    for at, value in ((NOW - 10, before), (NOW, after)):
+        rows = [VmCounter("oom_kill", value), VmCounter("pgfault", 5)]
+        readings.append((at, [*rows, log(begins)] if begins is not None else rows))
+    return make_window(readings)
+
+
+@pytest.mark.parametrize(
+    ("window", "verdict"),
+    [
+        (counted(0, 0), Verdict.ABSENT),
+        (counted(0, 0, begins=NOW - 60), Verdict.ABSENT),
+        (counted(2, 2), Verdict.UNKNOWN),
+        (counted(2, 2, begins=NOW - 60), Verdict.ABSENT),
+        (counted(2, 2, begins=NOW - 2 * HOUR), Verdict.ABSENT),
+        (counted(2, 3), Verdict.PRESENT),
+        (counted(3, 2), Verdict.UNKNOWN),
+        (seen(begins=0), Verdict.ABSENT),
+        (seen(begins=NOW - 60), Verdict.UNKNOWN),
+        (make_window([(NOW, [])]), Verdict.UNKNOWN),
+    ],
+)
+def test_none_is_said_only_where_the_counter_or_a_log_that_is_long_enough_says_so(window, verdict):
+    finding = detect(window)
+    assert finding.verdict is verdict, finding.summary
+    assert bool(finding.missing) is (verdict in (Verdict.UNKNOWN, Verdict.PRESENT))
+
+
+@pytest.mark.parametrize(("used", "near"), [(89, False), (90, True)])
+def test_cgroups_close_to_their_limits_are_evidence(used, near):
+    rows = [CgroupMemory("/db", 100, used, 0, 0), VmCounter("oom_kill", 0)]
+    finding = detect(make_window([(NOW, rows)]))
+    assert any(each.what == "/db now" for each in finding.evidence) is near
+    assert finding.verdict is Verdict.ABSENT

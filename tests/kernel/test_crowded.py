@@ -1,0 +1,60 @@
+"""Many busy tasks of our own on few cores, for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sexton.detect.detectors.cpu_pressure import CROWDED, detect
+from sexton.host.host import open_host
+from sexton.model.cgroup import CgroupCpu
+from sexton.model.cpu import CoreTimes, ReadyTasks
+from sexton.model.finding import Severity, Verdict
+from sexton.model.memory import Pressure
+from sexton.model.task import Process
+from sexton.record.sampler import Sampler
+from sexton.sources.registry import sources_of
+from tests.kernel.conftest import until
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+#: They end by themselves, should nobody end them.
+BURN = "import time\nend = time.monotonic() + 90\nwhile time.monotonic() < end: pass"
+KINDS = (CoreTimes, ReadyTasks, Pressure, Process, CgroupCpu)
+
+
+@contextmanager
+def burning(number: int) -> Iterator[list[int]]:
+    children = [subprocess.Popen([sys.executable, "-I", "-S", "-c", BURN]) for _ in range(number)]
+    try:
+        assert until(lambda: all(_has_run(child.pid) for child in children))
+        yield [child.pid for child in children]
+    finally:
+        for child in children:
+            child.kill()
+        for child in children:
+            child.wait()
+
+
+def _has_run(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[11]) > 2
+
+
+def test_a_dozen_tasks_per_core_starve_each_other():
+    cores = os.cpu_count() or 1
+    with (
+        burning(12 * cores) as pids,
+        Sampler(open_host(), sources_of(*KINDS)) as sampler,
+    ):
+        finding = detect(sampler.run(12))
+    print(finding.summary)
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
+    assert {f"{core}" for core in os.sched_getaffinity(0)} <= {*finding.entities["core"]}
+    assert any(f"[{pid}]" in task for pid in pids for task in finding.entities["task"])
+    assert finding.evidence[0].number is not None
+    assert finding.evidence[0].number >= CROWDED.value
