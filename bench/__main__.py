@@ -79,8 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\n{text}", flush=True)
     _write(results, beside, None if set(wanted) == set(WHAT) else wanted[0])
     missed, unmeasured = (
-        sum(each.missed for each in results),
-        sum(each.unmeasured for each in results),
+        sum(result.missed for result in results),
+        sum(result.unmeasured for result in results),
     )
     print(f"{missed} promise(s) missed, {unmeasured} not measured")
     return 0
@@ -98,7 +98,7 @@ def _house(take: Callable[[Measured], None]) -> None:
 
 def _write(results: list[Measured], beside: list[str], part: str | None) -> None:
     where = f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    rows = "\n".join([HEAD, *(each.row() for each in results)])
+    rows = "\n".join([HEAD, *(result.row() for result in results)])
     head = f"Measured by `make bench` on {date.today()} on Linux {where}."
     text = "\n\n".join([head, rows, *beside]) + "\n"
     OUT.mkdir(exist_ok=True)

@@ -80,8 +80,8 @@ def children(number: int, work: Callable[[], object]) -> Iterator[list[int]]:
             if child == 0:
                 # Whatever happens in here, this copy of us must not clean up what the parent made.
                 try:
-                    for each in (signal.SIGINT, signal.SIGTERM):
-                        signal.signal(each, signal.SIG_DFL)
+                    for number in (signal.SIGINT, signal.SIGTERM):
+                        signal.signal(number, signal.SIG_DFL)
                     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                     if os.getppid() == parent:
                         work()

@@ -54,8 +54,8 @@ def census(cgroups: int, rounds: int = 9) -> Measured:
 def diagnose_cost(seconds: int) -> Iterator[Measured]:
     """CPU and memory of a live diagnosis on a crowded machine."""
     runs = [_cost([SEXTON, "diagnose", "--seconds", str(seconds)]) for _ in range(3)]
-    peak = max(each[1] for each in runs)
-    share = 100 * statistics.median(each[0] for each in runs) / seconds
+    peak = max(run[1] for run in runs)
+    share = 100 * statistics.median(run[0] for run in runs) / seconds
     yield Measured(
         f"diagnose --seconds {seconds}, CPU of one core",
         f"{share:.1f} %",

@@ -80,6 +80,6 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return f"{middle} ({min(values):.{digits}f}–{max(values):.{digits}f})"
 
 
-def tell(line: str) -> None:
+def log(line: str) -> None:
     """A line of progress, apart from the table."""
     print(line, file=sys.stderr, flush=True)

@@ -45,8 +45,8 @@ def page(every: Sequence[Incident]) -> str:
         "npd_source": _source(npd),
         "mixin_rules": str(len(mixin["alert"])),
         "mixin_source": _source(mixin),
-        "mixin_others": str(sum(len(each["names"]) for each in mixin["not_evaluated"])),
-        "mixin_why": "; ".join(each["why"] for each in mixin["not_evaluated"]),
+        "mixin_others": str(sum(len(group["names"]) for group in mixin["not_evaluated"])),
+        "mixin_why": "; ".join(group["why"] for group in mixin["not_evaluated"]),
     }
     text = _TEMPLATE.read_text("utf-8")
     for name, value in values.items():
@@ -56,8 +56,8 @@ def page(every: Sequence[Incident]) -> str:
 
 def left_out() -> list[dict[str, str]]:
     """Recordings that were judged and not taken in."""
-    told = tomllib.loads(LEFT_OUT.read_text("utf-8")) if LEFT_OUT.exists() else {}
-    return [*told.get("recording", ())]
+    document = tomllib.loads(LEFT_OUT.read_text("utf-8")) if LEFT_OUT.exists() else {}
+    return [*document.get("recording", ())]
 
 
 def _left_out_note() -> str:
@@ -79,8 +79,8 @@ def _left_out() -> Iterator[str]:
     yield ""
     yield "| recording | what was said of it | why | |"
     yield "|---|---|---|---|"
-    for each in left_out():
-        yield f"| {each['name']} | {each['said']} | {each['why']} | {each['cause']} |"
+    for name in left_out():
+        yield f"| {name['name']} | {name['said']} | {name['why']} | {name['cause']} |"
 
 
 def _lines(lines: Iterable[str]) -> str:
@@ -93,10 +93,10 @@ def _source(book: Mapping[str, Any]) -> str:
 
 def summary(every: Sequence[Incident]) -> str:
     """How many are right, in a line."""
-    right = sum(not _wrong(each) for each in every)
-    alarms = sum(len(_alarms(each)) for each in every)
-    scenes = len({each.place[0] for each in every})
-    places = len({each.place[1:] for each in every})
+    right = sum(not _wrong(part) for part in every)
+    alarms = sum(len(_alarms(part)) for part in every)
+    scenes = len({part.place[0] for part in every})
+    places = len({part.place[1:] for part in every})
     return (
         f"{count(len(every), 'recording')} of {count(scenes, 'scene')} on"
         f" {count(places, 'kernel and hierarchy', 'kernels and hierarchies')}:"
@@ -107,13 +107,13 @@ def summary(every: Sequence[Incident]) -> str:
 def _table(every: Sequence[Incident]) -> Iterator[str]:
     yield "| scene | kernel | cgroup | expected | top cause | strength | right | false alarms |"
     yield "|---|---|---|---|---|---|---|---|"
-    for each in every:
-        scene, kernel, hierarchy = each.place
-        expected = _cause(each.expected.root, each.expected.exit)
-        found = _cause(top_cause(each.diagnosis), int(each.diagnosis.exit))
-        right = "**no**" if _wrong(each) else "yes"
-        alarms = ", ".join(_alarms(each)) or "none"
-        sure = strength(each.diagnosis) or "–"
+    for part in every:
+        scene, kernel, hierarchy = part.place
+        expected = _cause(part.expected.root, part.expected.exit)
+        found = _cause(top_cause(part.diagnosis), int(part.diagnosis.exit))
+        right = "**no**" if _wrong(part) else "yes"
+        alarms = ", ".join(_alarms(part)) or "none"
+        sure = strength(part.diagnosis) or "–"
         cell = (scene, kernel, hierarchy, expected, found, sure, right, alarms)
         yield f"| {' | '.join(cell)} |"
 
@@ -133,9 +133,9 @@ def _alarms(incident: Incident) -> list[str]:
 
 
 def _mistakes(every: Sequence[Incident]) -> Iterator[str]:
-    for each in every:
-        for line in _wrong(each):
-            yield f"- {each.name}: {line}"
+    for part in every:
+        for line in _wrong(part):
+            yield f"- {part.name}: {line}"
 
 
 @cache
@@ -154,18 +154,18 @@ def hidden(incident: Incident) -> tuple[Counter[str], tuple[str, ...]]:
 def _hidden(every: Sequence[Incident]) -> Iterator[str]:
     yield "| recording | hidden in turn | what became of the verdict | overreach |"
     yield "|---|---|---|---|"
-    for each in every:
-        became, overreached = hidden(each)
+    for part in every:
+        became, overreached = hidden(part)
         words = ", ".join(f"{number} {word}" for word, number in sorted(became.items()))
-        yield f"| {each.name} | {became.total()} | {words} | {'; '.join(overreached) or 'none'} |"
+        yield f"| {part.name} | {became.total()} | {words} | {'; '.join(overreached) or 'none'} |"
 
 
 def _bakeoff(every: Sequence[Incident]) -> Iterator[str]:
     yield f"| recording | {' | '.join(PEERS)} |"
     yield "|---" * (len(PEERS) + 1) + "|"
-    for each in chosen([*every]):
-        told = cells(each)
-        yield f"| {each.name} | {' | '.join(told[peer] for peer in PEERS)} |"
+    for incident in chosen([*every]):
+        row = cells(incident)
+        yield f"| {incident.name} | {' | '.join(row[peer] for peer in PEERS)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -90,5 +90,5 @@ class Agent:
 
     def restarts(self) -> int:
         """By systemd's own counter."""
-        told = self.stage.run("systemctl", "show", "-p", "NRestarts", "--value", self.name)
-        return int(told.strip() or 0)
+        output = self.stage.run("systemctl", "show", "-p", "NRestarts", "--value", self.name)
+        return int(output.strip() or 0)

@@ -32,13 +32,13 @@ class Said(NamedTuple):
     seconds: float
 
     @property
-    def told(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Its JSON; empty where it printed none."""
         try:
-            told = json.loads(self.text)
+            document = json.loads(self.text)
         except ValueError:
             return {}
-        return told if isinstance(told, dict) else {}
+        return document if isinstance(document, dict) else {}
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Case:
     def make_plan(self, *more: str) -> dict[str, Any]:
         """`fix plan`, kept in `plan`; its JSON."""
         words = ("--json", "--out", str(self.plan), "--seconds", str(WATCH_S), *more)
-        return self.sexton("fix", "plan", *words).told
+        return self.sexton("fix", "plan", *words).document
 
     def plan_for_loop(self, *more: str) -> dict[str, Any]:
         """The same, with a restart counter that is low: a plan rests on it, and every apply after a
@@ -118,10 +118,10 @@ class Case:
     def let_loop(self, plan: dict[str, Any]) -> None:
         """Until as many restarts are counted as the plan rests on, without zombies meanwhile."""
         wanted = [
-            int(each["expected"])
+            int(precondition["expected"])
             for step in plan["steps"]
-            for each in step["preconditions"]
-            if each["probe"] == f"unit.restarts {ECS}"
+            for precondition in step["preconditions"]
+            if precondition["probe"] == f"unit.restarts {ECS}"
         ]
         self.sick.agent.work(0)
         self.stage.until(

@@ -85,7 +85,7 @@ def compact(source: Path, out: Path, window: tuple[float, float] | None = None) 
     last = recording.segments[-1] if recording.segments else None
     if last is None:
         raise StoreError(f"{source}: holds no reading")
-    mine = [each for each in recording.segments if each.boot_id == last.boot_id]
+    mine = [segment for segment in recording.segments if segment.boot_id == last.boot_id]
     begin, end = mine[0].start[0], last.end[0]
     part = Part(begin, end)
     if window is not None:
@@ -93,16 +93,16 @@ def compact(source: Path, out: Path, window: tuple[float, float] | None = None) 
     found = _tables(mine, part)
     scrub = Scrub(_host(recording), _private(found, _cast(source)), _release(found))
     setting = Setting(mine[0].start[0], mine[0].start[1])
-    made = {kind: scrub.table(kept_rows(kind, each, setting)) for kind, each in found.items()}
+    made = {kind: scrub.table(kept_rows(kind, value, setting)) for kind, value in found.items()}
     header = {key: value for key, value in last.manifest.items() if key in _HEADER}
     header |= {"boot_id": BOOT, "host": HOST, "sequence": 1}
     readings = _readings(mine, part, made)
-    states = [[scrub(each) if isinstance(each, str) else each for each in state]
+    states = [[scrub(field) if isinstance(field, str) else field for field in state]
               for state in last.manifest.get("states", ())]  # fmt: skip
     segments = out / "segments"
     segments.mkdir(parents=True, exist_ok=True)
     name = segment_name(1, mine[0].start[1] + part.start_s - begin).text
-    filled = {kind: each for kind, each in made.items() if each.num_rows}
+    filled = {kind: value for kind, value in made.items() if value.num_rows}
     whole = write_segment(segments, name, Contents(header, filled, readings, states))
     for annex in (annex for segment in mine for annex in segment.annexes):
         _stacks(annex, whole, part, scrub)
@@ -117,9 +117,9 @@ def _tables(segments: Sequence[Any], part: Part) -> dict[type[Row], pa.Table]:
     """Every table over all of the time, in the shape of today's rows."""
     found: dict[type[Row], pa.Table] = {}
     for kind in tables().values():
-        if kind in DROPPED or not any(each.has(kind) for each in segments):
+        if kind in DROPPED or not any(segment.has(kind) for segment in segments):
             continue
-        pieces = [_today(kind, piece) for each in segments if (piece := each.table(kind))]
+        pieces = [_today(kind, piece) for segment in segments if (piece := segment.table(kind))]
         whole = pa.concat_tables(pieces) if pieces else schema_of(kind).empty_table()
         found[kind] = part.of(whole.combine_chunks())
     return found
@@ -139,9 +139,9 @@ def _today(kind: type[Row], piece: pa.Table) -> pa.Table:
 
 def _readings(segments: Sequence[Any], part: Part, made: Mapping[type[Row], pa.Table]) -> pa.Table:
     """Which tables were read when, each with the rows that are left of it."""
-    pieces = [piece for each in segments if (piece := each.readings()) is not None]
+    pieces = [piece for segment in segments if (piece := segment.readings()) is not None]
     whole = part.of(pa.concat_tables(pieces).combine_chunks())
-    rows = {table(kind): Counter(each.column(MONO).to_pylist()) for kind, each in made.items()}
+    rows = {table(kind): Counter(value.column(MONO).to_pylist()) for kind, value in made.items()}
     whole = whole.filter(pc.is_in(whole.column("table"), pa.array(sorted(rows), pa.string())))
     pairs = zip(whole.column("table").to_pylist(), whole.column(MONO).to_pylist(), strict=True)
     place = whole.schema.get_field_index("rows")
@@ -166,19 +166,19 @@ def _cast(source: Path) -> list[str]:
         scene = json.loads((source / SCENE).read_text("utf-8"))
     except (OSError, ValueError):
         return []
-    return [str(each) for each in scene.get("cast", ())]
+    return [str(name) for name in scene.get("cast", ())]
 
 
 def _stacks(annex: Annex, segment: Path, part: Part, scrub: Scrub) -> None:
     profile = read_profile(annex, Stacks(annex))
     # Whole seconds, as a replay counts stacks.
     seconds = (math.floor(part.start_s), math.floor(part.end_s) + 1)
-    profile = within(profile, *(each * 1_000_000_000 for each in seconds))
+    profile = within(profile, *(second * 1_000_000_000 for second in seconds))
     if not len(profile):
         return
     small = slimmed(profile, scrub)
     ahead_s = annex.start[1] - annex.start[0]
-    edges = [int(each) / 1e9 for each in (small.time_ns[0], small.time_ns[-1])]
+    edges = [int(time_ns) / 1e9 for time_ns in (small.time_ns[0], small.time_ns[-1])]
     header = {
         "boot_id": BOOT,
         "start": [edges[0], edges[0] + ahead_s],
@@ -200,7 +200,9 @@ def differences(before: Path, after: Path) -> Iterator[str]:
             was, is_now = getattr(finding, word), getattr(now, word)
             if was != is_now:
                 yield f"{finding.id}: {word} was {was}, is {is_now} ({now.summary})"
-    chains = [[(chain.findings, chain.strength) for chain in each.chains] for each in (old, new)]
+    chains = [
+        [(chain.findings, chain.strength) for chain in diagnosis.chains] for diagnosis in (old, new)
+    ]
     if chains[0] != chains[1]:
         yield f"chains were {chains[0]}, are {chains[1]}"
 
@@ -208,7 +210,7 @@ def differences(before: Path, after: Path) -> Iterator[str]:
 def _own_lines(window: Window, recording: Recording) -> Window:
     """The same window with the log of the scene alone."""
     last = recording.segments[-1].boot_id
-    start = next(each.start for each in recording.segments if each.boot_id == last)
+    start = next(segment.start for segment in recording.segments if segment.boot_id == last)
     lines = {}
     for kind in LINES:
         batches = [batch for batch in window.batches(kind) or () if batch.rows]
@@ -249,7 +251,7 @@ def keep(source: Path, into: Path, window: tuple[float, float] | None, accept: b
     with tempfile.TemporaryDirectory(dir=into, prefix=".new-") as aside:
         out = Path(aside) / RECORDING
         compact(source, out, window)
-        against = [f"{each.place}: {each.detail}" for each in verify(out).troubles]
+        against = [f"{trouble.place}: {trouble.detail}" for trouble in verify(out).troubles]
         if not accept and window is None:
             against += differences(source, out)
         if size_of(out) > MOST_BYTES:
@@ -259,7 +261,7 @@ def keep(source: Path, into: Path, window: tuple[float, float] | None, accept: b
         shutil.rmtree(place / RECORDING, ignore_errors=True)
         place.mkdir(parents=True, exist_ok=True)
         out.rename(place / RECORDING)
-    text = json.dumps(_told(scene), indent=2, ensure_ascii=False)
+    text = json.dumps(_scrubbed_scene(scene), indent=2, ensure_ascii=False)
     scrub = Scrub(_host(Recording(source)), release=str(scene["kernel"]))
     (place / SCENE).write_text(scrub(text) + "\n", "utf-8")
     for path in [place, *place.rglob("*")]:  # git keeps no modes: let a checkout look like this
@@ -267,7 +269,7 @@ def keep(source: Path, into: Path, window: tuple[float, float] | None, accept: b
     return []
 
 
-def _told(scene: dict[str, Any]) -> dict[str, Any]:
+def _scrubbed_scene(scene: dict[str, Any]) -> dict[str, Any]:
     """What is committed of a scene: not where it was played."""
     wanted = ("id", "title", "kernel", "hierarchy", "seconds", "injected", "substitutes", "adapted",
               "moments", "expected", "why", "cast")  # fmt: skip

@@ -60,8 +60,8 @@ def _kernel_lines(found: pa.Table, setting: Setting) -> pa.Table:
     since = int((setting.mono_s - _GRACE_S) * 1e6)
     found = _not_before(found, "mono_us", since)
     family = found.column("family").to_pylist()
-    moment = [None if each is None else each / 1e6 for each in found.column("mono_us").to_pylist()]
-    named = [_OF_A_TEST.search(each) is not None for each in found.column("message").to_pylist()]
+    moment = [None if row is None else row / 1e6 for row in found.column("mono_us").to_pylist()]
+    named = [_OF_A_TEST.search(row) is not None for row in found.column("message").to_pylist()]
     theirs = [(f, m) for f, m, n in zip(family, moment, named, strict=True) if n and m is not None]
     kept = [
         not name
@@ -73,7 +73,7 @@ def _kernel_lines(found: pa.Table, setting: Setting) -> pa.Table:
 
 def _alarms(found: pa.Table, _: Setting) -> pa.Table:
     words = zip(*(found.column(name).to_pylist() for name in ("about", "detail")), strict=True)
-    kept = [_OF_A_TEST.search(" ".join(each)) is None for each in words]
+    kept = [_OF_A_TEST.search(" ".join(word)) is None for word in words]
     return found.filter(pa.array(kept, pa.bool_()))
 
 
@@ -112,8 +112,8 @@ def _processes(found: pa.Table, _: Setting) -> pa.Table:
     np.maximum.at(most, who, spent)
     ran = (most > least)[who]
     odd = np.isin(found.column("state").to_numpy(zero_copy_only=False), ("Z", "X", "D"))
-    told = ran | odd
-    return found.filter(pa.array(told | np.isin(pid, ppid[told])))
+    wanted_rows = ran | odd
+    return found.filter(pa.array(wanted_rows | np.isin(pid, ppid[wanted_rows])))
 
 
 def _with(found: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -29,9 +29,9 @@ def slimmed(profile: Profile, scrub: Scrub) -> Profile:
     used, place = np.unique(profile.node, return_inverse=True)
     paths = [_path(profile.tree, node, scrub) for node in used.tolist()]
     tree, node_of = _grown(paths)
-    threads, thread_of = _once([_thread(each, scrub) for each in profile.threads])
+    threads, thread_of = _once([_thread(task, scrub) for task in profile.threads])
     threads, thread = _used(threads, _mapped(thread_of, profile.thread))
-    cgroups, cgroup_of = _once([scrub(each) for each in profile.cgroups])
+    cgroups, cgroup_of = _once([scrub(cgroup) for cgroup in profile.cgroups])
     return replace(
         profile,
         time_ns=profile.time_ns // _MS * _MS,
@@ -72,7 +72,7 @@ def _facts(facts: Facts, scrub: Scrub) -> Facts:
         host=HOST if facts.host else None,
         release=scrub(facts.release) if facts.release else None,
         command=scrub(facts.command) if facts.command else None,
-        problems=[scrub(each) for each in facts.problems],
+        problems=[scrub(problem) for problem in facts.problems],
     )
 
 
@@ -86,7 +86,7 @@ def _path(tree: Tree, node: int, scrub: Scrub) -> _Path:
     if not found:
         return ()
     task = (scrub.name(found[0][0]), "", int(Kind.TASK))
-    kernel = [each for each in found[1:] if each[2] in (Kind.KERNEL, Kind.UNTOLD)]
+    kernel = [frame for frame in found[1:] if frame[2] in (Kind.KERNEL, Kind.UNTOLD)]
     if found[-1][2] == Kind.USER:
         kernel = [(USER, "", int(Kind.USER))]
     return (task, *kernel)
@@ -111,7 +111,7 @@ def _grown(paths: Sequence[_Path]) -> tuple[Tree, dict[_Path, int]]:
 def _once(items: Sequence[T]) -> tuple[list[T], list[int]]:
     """The distinct ones, and which of them each is."""
     known: dict[T, int] = {}
-    return [*dict.fromkeys(items)], [known.setdefault(each, len(known)) for each in items]
+    return [*dict.fromkeys(items)], [known.setdefault(item, len(known)) for item in items]
 
 
 def _mapped(new: Sequence[int], old: I32) -> I32:

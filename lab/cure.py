@@ -105,7 +105,7 @@ def image(case: Case) -> None:
     healthy = case.sexton(*words)
     case.claims.settle(
         "image_passes", "an image that is well passes the gate, unbooted",
-        healthy.status == 0 and healthy.told.get("booted") is False, **gated(healthy),
+        healthy.status == 0 and healthy.document.get("booted") is False, **gated(healthy),
     )  # fmt: skip
     case.swap = case.sick.swap_on()
     case.sick.start()
@@ -113,7 +113,7 @@ def image(case: Case) -> None:
     running = case.gate()
     case.claims.settle(
         "healthy_passes", "the same image passes when it is booted, with kubelet on it",
-        running.status == 0 and running.told.get("booted") is True,
+        running.status == 0 and running.document.get("booted") is True,
         dead=case.baseline, **gated(running),
     )  # fmt: skip
     case.sick.plant_ecs()
@@ -127,21 +127,21 @@ def image(case: Case) -> None:
 
 def gated(said: Said) -> dict[str, Any]:
     """Exit, and what became of each rule."""
-    rules = said.told.get("rules", [])
-    outcomes = {each["id"]: each["outcome"] for each in rules}
-    named = {each["id"]: violated(said, each["id"]) for each in rules if each["violations"]}
-    missing = [lack["what"] for each in rules for lack in each.get("missing", [])]
-    told = {"exit": said.status, "rules": outcomes, "violations": named, "missing": missing}
-    return {**told, "seconds": said.seconds}
+    rules = said.document.get("rules", [])
+    outcomes = {rule["id"]: rule["outcome"] for rule in rules}
+    named = {rule["id"]: violated(said, rule["id"]) for rule in rules if rule["violations"]}
+    missing = [lack["what"] for rule in rules for lack in rule.get("missing", [])]
+    result = {"exit": said.status, "rules": outcomes, "violations": named, "missing": missing}
+    return {**result, "seconds": said.seconds}
 
 
 def violated(said: Said, rule: str) -> list[str]:
     """Who broke a rule."""
     return [
         broken["subject"]
-        for each in said.told.get("rules", [])
-        if each["id"] == rule
-        for broken in each["violations"]
+        for other in said.document.get("rules", [])
+        if other["id"] == rule
+        for broken in other["violations"]
     ]
 
 
@@ -166,9 +166,9 @@ def illness(case: Case) -> None:
 def found(case: Case) -> None:
     said = case.sexton("diagnose", "--json", "--seconds", str(WATCH_S))
     present = {
-        each["id"]: each
-        for each in said.told.get("findings", [])
-        if each["verdict"] == "present" and each["severity"] != "info"
+        finding["id"]: finding
+        for finding in said.document.get("findings", [])
+        if finding["verdict"] == "present" and finding["severity"] != "info"
     }
     loop = present.get("crash_looping_unit", {})
     case.claims.settle(
@@ -177,19 +177,19 @@ def found(case: Case) -> None:
         and ECS in loop.get("entities", {}).get("unit", ())
         and "zombie_memcgs" in present,
         exit=said.status, seconds=said.seconds,
-        found={name: each["summary"] for name, each in present.items()},
-        root=(said.told.get("chains") or [{}])[0].get("root"),
+        found={name: value["summary"] for name, value in present.items()},
+        root=(said.document.get("chains") or [{}])[0].get("root"),
     )  # fmt: skip
     audited = case.sexton("audit", "--json", "--seconds", str(LOOK_S))
-    subjects = {each["unit"]: each for each in audited.told.get("subjects", [])}
+    subjects = {subject["unit"]: subject for subject in audited.document.get("subjects", [])}
     about = subjects.get(ECS, {})
     case.claims.settle(
         "audited", "audit says that nothing needs it, and that it loops",
         about.get("verdict") == "unneeded"
-        and "crash-loop" in [each["id"] for each in about.get("faults", [])],
+        and "crash-loop" in [fault["id"] for fault in about.get("faults", [])],
         exit=audited.status, seconds=audited.seconds, verdict=about.get("verdict"),
-        reasons=[f"{each['what']}: {each['value']}" for each in about.get("reasons", [])],
-        unseen=audited.told.get("unseen"),
+        reasons=[f"{reason['what']}: {reason['value']}" for reason in about.get("reasons", [])],
+        unseen=audited.document.get("unseen"),
     )  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def gate_fails(case: Case) -> None:
     case.claims.settle(
         "booted_fails", "the gate fails the booted sick node",
         said.status == 1
-        and said.told.get("booted") is True
+        and said.document.get("booted") is True
         and ECS in violated(said, "crash_loops")
         and ECS in violated(said, "restart_without_backoff"),
         dead=case.sick.dead(), **gated(said),
@@ -217,18 +217,18 @@ def cured(case: Case) -> None:
     before, living, pid = sick.dead(), sick.neighbour(), sick.neighbour_pid()
     kept = picture()
     applied = _apply(case, plan)
-    told = applied.told
+    result = applied.document
     stopped = sick.show(ECS, "LoadState") == "masked" and not sick.runs()
     case.claims.settle(
         "applied", "every step is done and proven, and the unit is stopped and masked",
-        applied.status == 0 and told.get("how") == "complete" and stopped,
-        exit=applied.status, seconds=applied.seconds, why=told.get("why"),
-        steps=[f"{each['id']}: {each['state']}: {each['said']}" for each in told.get("steps", [])],
-        thorough=[each["parameters"].get("thorough") for each in plan.get("steps", [])],
-        changed=changes(kept, picture()), watched=told.get("watched"),
+        applied.status == 0 and result.get("how") == "complete" and stopped,
+        exit=applied.status, seconds=applied.seconds, why=result.get("why"),
+        steps=[f"{one['id']}: {one['state']}: {one['said']}" for one in result.get("steps", [])],
+        thorough=[step["parameters"].get("thorough") for step in plan.get("steps", [])],
+        changed=changes(kept, picture()), watched=result.get("watched"),
     )  # fmt: skip
     after = sick.dead_at_most(case.allowed)
-    outcome = freed(case.state, str(told.get("run")))
+    outcome = freed(case.state, str(result.get("run")))
     case.claims.settle(
         "freed", "the zombies fall to what there were before, without a reboot",
         after <= case.allowed < before,
@@ -249,8 +249,8 @@ def _apply(case: Case, plan: dict[str, Any]) -> Said:
     """As a person would: where it stopped because the node was under pressure, undo, and again."""
     words = ("apply", str(case.plan), "--confirm", plan["hash"])
     applied = case.fix(*words)
-    if applied.status == 1 and "pressure is" in str(applied.told.get("why")):
-        case.stage.moment(f"once more: {applied.told['why']}")
+    if applied.status == 1 and "pressure is" in str(applied.document.get("why")):
+        case.stage.moment(f"once more: {applied.document['why']}")
         case.fix("rollback")
         case.let_loop(plan)
         applied = case.fix(*words)
@@ -263,24 +263,27 @@ def freed(state: Path, run: str) -> dict[str, Any]:
     lines = path.read_bytes().split(b"\n") if path.is_file() else []
     wanted = ("freed", "seconds", "order_s", "why_stopped", "walk_us_per_zombie", "experiment")
     outcomes = [
-        told["outcome"] for line in lines if line and (told := json.loads(line))["kind"] == "done"
+        document["outcome"]
+        for line in lines
+        if line and (document := json.loads(line))["kind"] == "done"
     ]
-    freeing = [each for each in outcomes if "freed" in each]
+    freeing = [outcome for outcome in outcomes if "freed" in outcome]
     if not freeing:
         return {}
-    most = max(freeing, key=lambda each: each["freed"] or 0)
+    most = max(freeing, key=lambda outcome: outcome["freed"] or 0)
     return {**{name: most[name] for name in wanted}, "siblings": most["siblings"]}
 
 
 def verified(case: Case) -> None:
     said = case.fix("verify", "--seconds", str(WATCH_S))
-    now = (said.told.get("zombies") or {}).get("now")
+    now = (said.document.get("zombies") or {}).get("now")
     case.claims.settle(
         "verified", "every criterion is met, and it counts as few dead as there are",
         said.status == 0 and now is not None and now <= case.allowed,
-        exit=said.status, verdict=said.told.get("verdict"), zombies=said.told.get("zombies"),
-        criteria={each["what"]: [each["before"], each["now"], each["met"]]
-                  for each in said.told.get("criteria", [])},
+        exit=said.status, verdict=said.document.get("verdict"),
+        zombies=said.document.get("zombies"),
+        criteria={criterion["what"]: [criterion["before"], criterion["now"], criterion["met"]]
+                  for criterion in said.document.get("criteria", [])},
     )  # fmt: skip
 
 
@@ -288,7 +291,8 @@ def gate_passes(case: Case) -> None:
     said = case.gate()
     case.claims.settle(
         "booted_passes", "after the cure the same node passes the gate, without a reboot",
-        said.status == 0 and said.told.get("booted") is True, dead=case.sick.dead(), **gated(said),
+        said.status == 0 and said.document.get("booted") is True,
+        dead=case.sick.dead(), **gated(said),
     )  # fmt: skip
 
 
@@ -296,14 +300,14 @@ def refused(case: Case) -> None:
     case.sick.loop_protected(PROTECTED)
     before = picture()
     plan = case.make_plan("--accept-collateral")
-    reasons = [each for each in plan.get("refusals", []) if each["target"] == PROTECTED]
+    reasons = [refusal for refusal in plan.get("refusals", []) if refusal["target"] == PROTECTED]
     case.claims.settle(
         "refused", "a protected unit that loops is refused with the reason, whatever one accepts",
         len(reasons) == 1 and "protected" in reasons[0]["reason"] and not reasons[0]["override"]
-        and all(each["target"] != PROTECTED for each in plan["steps"])
+        and all(step["target"] != PROTECTED for step in plan["steps"])
         and case.sick.runs(PROTECTED) and picture() == before,
         refusals=plan.get("refusals"),
-        steps=[each["title"] for each in plan.get("steps", [])],
+        steps=[step["title"] for step in plan.get("steps", [])],
     )  # fmt: skip
     case.sick.forget(PROTECTED)
 
@@ -323,7 +327,7 @@ def rolled_back(case: Case) -> None:
         and masked != after,
         exit=back.status, unit_file_state=state, tree=tree_hash(after), tree_before=case.tree,
         cured_tree=tree_hash(masked), changed_by_it=changes(masked, after),
-        cannot_undo=back.told.get("cannot_undo"), runs=case.sick.runs(),
+        cannot_undo=back.document.get("cannot_undo"), runs=case.sick.runs(),
     )  # fmt: skip
 
 

@@ -128,13 +128,13 @@ def _restarting(yard: Graveyard) -> Iterator[None]:
 
 
 def _sources() -> list[Source]:
-    return [each for each in all_sources() if each.id in _COUNTERS]
+    return [source for source in all_sources() if source.id in _COUNTERS]
 
 
 def _look(sampler: Sampler) -> Finding:
     sampler.read_all()
     sampler.forget(time.monotonic() - 5)
-    (zombies,) = (each for each in all_detectors() if each.id == "zombie_memcgs")
+    (zombies,) = (detector for detector in all_detectors() if detector.id == "zombie_memcgs")
     return zombies.run(sampler.window())
 
 
@@ -147,7 +147,9 @@ def _settle(sampler: Sampler, before: Finding) -> Finding:
     last = float("inf")
     for _ in range(60):
         after = _look(sampler)
-        number = next((each.number for each in after.evidence if each.number is not None), 0.0)
+        number = next(
+            (evidence.number for evidence in after.evidence if evidence.number is not None), 0.0
+        )
         if after.is_problem == before.is_problem and number >= last:
             break
         last = number

@@ -45,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=INCIDENTS)
     parser.add_argument("names", nargs="*", help="only these incidents")
     args = parser.parse_args(arguments)
-    chosen = [each for each in incidents(args.root) if not args.names or each.name in args.names]
+    chosen = [
+        incident
+        for incident in incidents(args.root)
+        if not args.names or incident.name in args.names
+    ]
     differ = 0
     for incident in chosen:
         if args.update:
@@ -54,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name in changed:
                 print(f"wrote {incident.name}/{name}")
             continue
-        told = [*changes(incident)]
-        differ += bool(told)
-        for line in told:
+        differences = [*changes(incident)]
+        differ += bool(differences)
+        for line in differences:
             print(line)
     words = "written anew" if args.update else "differ (make golden-update writes them anew)"
     print(f"{len(chosen)} incidents, {differ} {words}", file=sys.stderr)

@@ -31,7 +31,7 @@ _PATIENCE_S = 300
 DIGGER = r"""
 import errno, os, sys, time
 parent, pins, name, first, last, pause = *sys.argv[1:4], *map(int, sys.argv[4:6]), sys.argv[6]
-page = b"x" * 4096
+page = b"x" * os.sysconf("SC_PAGE_SIZE")
 for number in range(first, last):
     time.sleep(float(pause))
     grave = os.fsencode(f"{parent}/{name}".replace("%d", str(number)))

@@ -70,11 +70,11 @@ def decisive(diagnosis: Diagnosis, window: Window) -> list[type[Row]]:
     rows: list[Rows] = []
     if diagnosis.chains:
         chain = diagnosis.chains[0]
-        rows += [each for name in chain.findings for each in known[name].rows]
-        rows += [each for link in chain.links for each in link.rows]
+        rows += [row for name in chain.findings for row in known[name].rows]
+        rows += [row for link in chain.links for row in link.rows]
     elif (top := top_cause(diagnosis)) is not None:
         rows += known[top].rows
-    names = {each.table for each in rows}
+    names = {row.table for row in rows}
     return [
         kind
         for name, kind in sorted(tables().items())

@@ -53,11 +53,11 @@ class Expected:
     exit: int
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Expected:
+    def read(cls, document: Mapping[str, Any]) -> Expected:
         chain, present, absent = (
-            tuple(told.get(name, ())) for name in ("chain", "present", "absent")
+            tuple(document.get(name, ())) for name in ("chain", "present", "absent")
         )
-        return cls(told.get("root"), chain, present, absent, int(told["exit"]))
+        return cls(document.get("root"), chain, present, absent, int(document["exit"]))
 
     @property
     def known(self) -> frozenset[str]:
@@ -82,8 +82,8 @@ class Incident:
 
     @cached_property
     def scene(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads((self.path / SCENE).read_text("utf-8"))
-        return told
+        document: dict[str, Any] = json.loads((self.path / SCENE).read_text("utf-8"))
+        return document
 
     @property
     def expected(self) -> Expected:
@@ -133,7 +133,7 @@ def top_cause(diagnosis: Diagnosis) -> str | None:
         return None
     if diagnosis.chains:
         return diagnosis.chains[0].root
-    return next((each.id for each in diagnosis.findings if each.is_problem), None)
+    return next((finding.id for finding in diagnosis.findings if finding.is_problem), None)
 
 
 def strength(diagnosis: Diagnosis) -> str:
@@ -146,7 +146,9 @@ def strength(diagnosis: Diagnosis) -> str:
 def false_alarms(diagnosis: Diagnosis, expected: Expected) -> list[str]:
     """Problems that the scene did not make."""
     return [
-        each.id for each in diagnosis.findings if each.is_problem and each.id not in expected.known
+        finding.id
+        for finding in diagnosis.findings
+        if finding.is_problem and finding.id not in expected.known
     ]
 
 
@@ -158,9 +160,9 @@ def wrongs(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
     if top != expected.root:
         yield f"top cause {top}, expected {expected.root}"
     if len(expected.chain) > 1:
-        told = diagnosis.chains[0].findings if diagnosis.chains else ()
-        if not _in_order(expected.chain, told):
-            yield f"chain {' > '.join(told) or 'none'}, expected {' > '.join(expected.chain)}"
+        findings = diagnosis.chains[0].findings if diagnosis.chains else ()
+        if not _in_order(expected.chain, findings):
+            yield f"chain {' > '.join(findings) or 'none'}, expected {' > '.join(expected.chain)}"
     known = diagnosis.by_id
     for name in expected.present:
         if _verdict(known, name) is not Verdict.PRESENT:
@@ -181,9 +183,9 @@ def _verdict(known: Mapping[str, Finding], name: str) -> Verdict | None:
     return known[name].verdict if name in known else None
 
 
-def _in_order(wanted: Sequence[str], told: Sequence[str]) -> bool:
+def _in_order(wanted: Sequence[str], found: Sequence[str]) -> bool:
     """Do they all occur, in this order? A chain may know more steps between."""
-    rest = iter(told)
+    rest = iter(found)
     return all(name in rest for name in wanted)
 
 

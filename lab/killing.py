@@ -34,13 +34,13 @@ def killed(case: Case) -> None:
     seen as well."""
     before = picture()
     plan = case.plan_for_loop()
-    steps = [each["id"] for each in plan.get("steps", []) if each["automatic"]]
-    remedies = [each["remedy"] for each in plan.get("steps", [])]
+    steps = [step["id"] for step in plan.get("steps", []) if step["automatic"]]
+    remedies = [step["remedy"] for step in plan.get("steps", [])]
     complete = {"stop_unit", "disable_unit", "mask_unit", FREE} <= {*remedies}
     case.claims.settle(
         "planned", "a plan stops, disables, masks and frees, and changes nothing itself",
         complete and picture() == before,
-        steps=[f"{each['id']}: {each['title']}" for each in plan.get("steps", [])],
+        steps=[f"{step['id']}: {step['title']}" for step in plan.get("steps", [])],
         refusals=plan.get("refusals"), notes=plan.get("notes"), hash=plan.get("hash"),
         changed=changes(before, picture()),
     )  # fmt: skip
@@ -54,7 +54,7 @@ def killed(case: Case) -> None:
             cases.append(_kill(case, plan, point, before))
     case.claims.settle(
         "killed", "kill -9 in every step of apply, then rollback: the node is as it was",
-        all(each["killed"] and each["as_it_was"] for each in cases) and len(cases) > len(steps)
+        all(item["killed"] and item["as_it_was"] for item in cases) and len(cases) > len(steps)
         and tree_hash(before) == case.tree,
         cases=cases, skipped=skipped, tree=tree_hash(before),
     )  # fmt: skip
@@ -64,25 +64,25 @@ def _kill(case: Case, plan: dict[str, Any], point: Point, before: dict[str, str]
     """One apply, killed there, and rolled back. Once more where it stopped by itself before that,
     as it does when the node is too busy."""
     sick = case.sick
-    told: dict[str, Any] = {"at": " ".join(point), "killed": False, "tries": 0}
-    while not told["killed"] and told["tries"] < 2:
-        told["tries"] += 1
+    document: dict[str, Any] = {"at": " ".join(point), "killed": False, "tries": 0}
+    while not document["killed"] and document["tries"] < 2:
+        document["tries"] += 1
         case.let_loop(plan)
-        told["neighbour_before"], told["dead_before"] = sick.neighbour(), sick.dead()
+        document["neighbour_before"], document["dead_before"] = sick.neighbour(), sick.dead()
         known = journals(case.state)
-        told["killed"] = _apply_until(case, plan["hash"], known, point)
-        told["dead_after"], told["neighbour_after"] = sick.dead(), sick.neighbour()
+        document["killed"] = _apply_until(case, plan["hash"], known, point)
+        document["dead_after"], document["neighbour_after"] = sick.dead(), sick.neighbour()
         if journals(case.state) == known:
-            told["rollback"] = "nothing had begun"
+            document["rollback"] = "nothing had begun"
             continue
-        told["rollback"] = case.fix("rollback").status
+        document["rollback"] = case.fix("rollback").status
     case.stage.until(f"{ECS} to run again", sick.runs, within_s=60)
-    told["changed"] = changes(before, picture())
-    told["enabled"] = sick.show(ECS, "UnitFileState")
-    told["as_it_was"] = (
-        told["rollback"] == 0 and not told["changed"] and told["enabled"] == "enabled"
+    document["changed"] = changes(before, picture())
+    document["enabled"] = sick.show(ECS, "UnitFileState")
+    document["as_it_was"] = (
+        document["rollback"] == 0 and not document["changed"] and document["enabled"] == "enabled"
     )
-    return told
+    return document
 
 
 def _apply_until(case: Case, confirm: str, known: set[Path], point: Point) -> bool:
@@ -116,7 +116,7 @@ def journals(state: Path) -> set[Path]:
 def says(journal: Path, point: Point) -> bool:
     """Has it come so far? The last line may be half a line."""
     for line in journal.read_bytes().split(b"\n")[1:-1]:
-        told = json.loads(line)
-        if (told["kind"], told.get("step")) == point:
+        document = json.loads(line)
+        if (document["kind"], document.get("step")) == point:
             return True
     return False

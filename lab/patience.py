@@ -57,7 +57,7 @@ def stretch(times: float = SLOWER) -> None:
         keep: sampler.Keep | None = None,
     ) -> None:
         chosen = sampler.default_sources() if sources is None else sources
-        patient = [replace(each, deadline_s=each.deadline_s * times) for each in chosen]
+        patient = [replace(source, deadline_s=source.deadline_s * times) for source in chosen]
         seated(self, host, patient, keep)
 
     def gather(child: subprocess.Popen[bytes], end_s: float, limit: int) -> tuple[bytes, bytes]:
@@ -86,7 +86,8 @@ def stretch_fixing(times: float = SLOWER) -> None:
     asking: tuple[Any, ...] = (services.relations, sock_diag.read_sockets)
     for ask in asking:
         ask.__defaults__ = tuple(
-            each * times if isinstance(each, float) else each for each in ask.__defaults__
+            default * times if isinstance(default, float) else default
+            for default in ask.__defaults__
         )
 
 

@@ -127,7 +127,8 @@ def play(scene: ModuleType, out: Path, seconds: float | None = None, live: bool 
             scene.play(stage)
             ended = time.time()
         live = live and hasattr(scene, "LIVE")
-        _tell(scene, stage, (began, ended), {"live": {"root": stage.live_root}} if live else {})
+        more = {"live": {"root": stage.live_root}} if live else {}
+        _note_scene(scene, stage, (began, ended), more)
         if live:
             _diagnose(stage, getattr(scene, "WATCH_S", WATCH_S))
     print(f"lab: {scene.ID} is in {out}", file=sys.stderr)
@@ -202,10 +203,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict[str, Any]) -> None:
+def _note_scene(
+    scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict[str, Any]
+) -> None:
     """What was really done, beside the recording of it."""
     began, ended = span
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema": FORMAT,
         "id": scene.ID,
         "title": scene.TITLE,
@@ -222,7 +225,7 @@ def _tell(scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict
         "moments": [{"at": round(at, 3), "what": what} for at, what in stage.moments],
         **more,
     }
-    text = json.dumps(told, indent=1, ensure_ascii=False)
+    text = json.dumps(document, indent=1, ensure_ascii=False)
     (stage.out / "scene.json").write_text(text + "\n")
 
 

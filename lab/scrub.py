@@ -120,7 +120,7 @@ def _rewritten(column: pa.ChunkedArray, how: Callable[[str], str]) -> pa.Chunked
     if pa.types.is_string(kind):
         return _texts(column, how)
     if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
-        rows = [None if row is None else [how(each) for each in row] for row in column.to_pylist()]
+        rows = [None if row is None else [how(cell) for cell in row] for row in column.to_pylist()]
         return pa.chunked_array([pa.array(rows, kind)])
     return None
 
@@ -136,8 +136,8 @@ def _one(text: str | None, how: Callable[[str], str]) -> str | None:
         return None
     if text.startswith("{"):  # a mapping: its keys are ours
         try:
-            told = json.loads(text)
+            document = json.loads(text)
         except ValueError:
             return how(text)
-        return json.dumps({k: how(v) if isinstance(v, str) else v for k, v in told.items()})
+        return json.dumps({k: how(v) if isinstance(v, str) else v for k, v in document.items()})
     return how(text)

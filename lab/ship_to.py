@@ -42,7 +42,7 @@ def main(url: str) -> int:
             print(
                 f"read back: {found.files} files, {found.rows:,} rows, {found.troubles or 'whole'}"
             )
-            same = [each.name for each in Recording(back).segments] == pinned
+            same = [segment.name for segment in Recording(back).segments] == pinned
         finally:
             _clear(files, f"{root}/{node}")
     good = same and found.whole and not again.counts.files
@@ -61,7 +61,7 @@ def _make(directory: Path) -> list[str]:
     stacks = directory / "stacks" / "perf.data.20250101000000"
     stacks.write_bytes(b"PERFILE2" + secrets.token_bytes(24 << 20))  # takes an upload in parts
     os.utime(stacks, (last.end[1], last.end[1]))
-    return [each.name for each in segments[1:5]]
+    return [segment.name for segment in segments[1:5]]
 
 
 def _ship(url: str, node: str, directory: Path) -> Shipper:
@@ -101,11 +101,11 @@ def _clear(files: Any, place: str) -> None:
 def _fetch(files: Any, root: str, back: Path) -> None:
     from pyarrow import fs
 
-    for each in files.get_file_info(fs.FileSelector(root, recursive=True)):
-        if each.type == fs.FileType.File:
-            target = back / each.path.removeprefix(root).lstrip("/")
+    for entry in files.get_file_info(fs.FileSelector(root, recursive=True)):
+        if entry.type == fs.FileType.File:
+            target = back / entry.path.removeprefix(root).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
-            with files.open_input_stream(each.path) as stream:
+            with files.open_input_stream(entry.path) as stream:
                 target.write_bytes(stream.read())
 
 

@@ -321,13 +321,13 @@ def picture(trees: tuple[str, ...] = TREES) -> dict[str, str]:
 
 def _entry(path: str) -> str:
     about = os.lstat(path)
-    told = f"{stat.filemode(about.st_mode)} {about.st_uid}:{about.st_gid}"
+    mode = f"{stat.filemode(about.st_mode)} {about.st_uid}:{about.st_gid}"
     if stat.S_ISLNK(about.st_mode):
-        return f"{told} {about.st_mtime_ns} -> {os.readlink(path)}"
+        return f"{mode} {about.st_mtime_ns} -> {os.readlink(path)}"
     if stat.S_ISREG(about.st_mode):
         content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        return f"{told} {about.st_mtime_ns} {content}"
-    return told
+        return f"{mode} {about.st_mtime_ns} {content}"
+    return mode
 
 
 def tree_hash(entries: dict[str, str]) -> str:

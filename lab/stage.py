@@ -170,9 +170,9 @@ class Stage:
         end = time.monotonic() + seconds * self.pace
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
-            for each in self._needed:
-                if each.poll() not in (None, 0):
-                    raise SceneFailed(f"{each.args!r} ended with {each.returncode}")
+            for popen in self._needed:
+                if popen.poll() not in (None, 0):
+                    raise SceneFailed(f"{popen.args!r} ended with {popen.returncode}")
 
     def until(self, what: str, true: Callable[[], bool], within_s: float) -> None:
         """Until `true()`, or `SceneFailed`."""
@@ -214,7 +214,7 @@ class Stage:
             command += ["taskset", "-c", str(core)]
         if namespace is not None:
             command += ["nsenter", f"--net=/run/netns/{namespace}"]
-        join = "".join(f'echo $$ > "{each}/cgroup.procs" && ' for each in inside)
+        join = "".join(f'echo $$ > "{path}/cgroup.procs" && ' for path in inside)
         command += ["sh", "-c", f'{join}exec "$@"', "sh", *map(str, argv)]
         started = subprocess.Popen(
             command,
@@ -304,7 +304,7 @@ class Stage:
         mounts = cgroup_mounts(open_host())
         first = v1_mounts(mounts, controller)
         if first:
-            return Path(min((each.mount_point for each in first), key=len))
+            return Path(min((mount.mount_point for mount in first), key=len))
         for mount in mounts:
             top = Path(mount.mount_point)
             if mount.fstype != "cgroup2" or not (top / "cgroup.controllers").exists():

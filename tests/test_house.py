@@ -49,5 +49,5 @@ def test_ci_runs_targets_of_check_in_its_order_and_each_once():
     targets = re.findall(r"^make (\S+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     check = re.search(r"^check: (\w.*?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert check is not None
-    assert targets == [each for each in check[1].split() if each in targets]
+    assert targets == [part for part in check[1].split() if part in targets]
     assert {"lint", "test", "diagnose"} <= {*targets}

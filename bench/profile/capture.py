@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.table import tell
+from bench.table import log
 
 _LOAD = Path(__file__).parent / "load.c"
 _HERTZ = 24_000  # many samples in little time: it is the reader that is measured
@@ -39,7 +39,7 @@ def captured(scratch: Path, samples: int) -> Iterator[Captured]:
     seconds = 1 + math.ceil(samples / (_HERTZ * cores) * _SPARE)
     load = scratch / "load"
     subprocess.run([compiler, *_BUILD, "-o", load, _LOAD], check=True)
-    tell(f"profile: capturing about {samples:,} samples in {seconds} s")
+    log(f"profile: capturing about {samples:,} samples in {seconds} s")
     with contextlib.ExitStack() as running:
         for _ in range(cores):
             _beside(running, [str(load), str(seconds + 5)])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.programs import SEXTON
-from bench.table import Measured, against_limit, spread, tell
+from bench.table import Measured, against_limit, log, spread
 from lab.synthetic.perf_data import Capture, write_perf_data
 
 _CORES = 96
@@ -44,16 +44,16 @@ def _decoding(scratch: Path, capture: Path) -> list[Measured]:
     directory = scratch / "decoded"
     _synthetic(directory, 0.1, 0)
     manifest = sorted((directory / "segments").iterdir())[0] / "manifest.json"
-    told = json.loads(manifest.read_bytes().partition(b"\n")[2])
+    document = json.loads(manifest.read_bytes().partition(b"\n")[2])
     kallsyms = Path("/proc/kallsyms").read_bytes()
-    symbols = directory / "stacks" / f"kallsyms-{told['boot_id']}.gz"
+    symbols = directory / "stacks" / f"kallsyms-{document['boot_id']}.gz"
     symbols.write_bytes(gzip.compress(kallsyms, 1))
     raw = directory / "stacks" / _NAME
-    made = Capture(cores=_CORES, seconds=120, start_s=told["start"][0], stacks=30_000)
+    made = Capture(cores=_CORES, seconds=120, start_s=document["start"][0], stacks=30_000)
     samples = write_perf_data(raw, made, _functions(kallsyms))
     what = f"decoding {samples:,} samples in the recorder's child"
     size = raw.stat().st_size
-    ran, words = _decoded(directory, told)
+    ran, words = _decoded(directory, document)
     if words[:1] != ["done"]:
         return [against_limit(f"{what}, memory", None, 200, "MB", ran.said.strip()[-80:])]
     share = 100 * ran.cpu_s / 120 / _CORES
@@ -74,11 +74,11 @@ def _decoding(scratch: Path, capture: Path) -> list[Measured]:
     return [*lines, _room("the capture of stacks that hardly repeat as kept", kept_bytes, size)]
 
 
-def _decoded(directory: Path, told: Mapping[str, Any]) -> tuple[Ran, list[str]]:
-    asked = [[_NAME, told["boot_id"], told["start"][0], told["end"][0], False]]
+def _decoded(directory: Path, manifest: Mapping[str, Any]) -> tuple[Ran, list[str]]:
+    request = [[_NAME, manifest["boot_id"], manifest["start"][0], manifest["end"][0], False]]
     child = [sys.executable, "-I", "-m", "sexton.record.decode_child"]
-    ran = run([*child, str(directory), json.dumps(asked), str(_CACHE_BYTES)])
-    tell(f"  decoded in {ran.wall_s:.1f} s: {ran.said.strip()[:80]}")
+    ran = run([*child, str(directory), json.dumps(request), str(_CACHE_BYTES)])
+    log(f"  decoded in {ran.wall_s:.1f} s: {ran.said.strip()[:80]}")
     return ran, ran.said.split()
 
 
@@ -94,12 +94,12 @@ def _hours(scratch: Path) -> list[Measured]:
         built = _synthetic(directory, hours, 97)
         samples = hours * 3600 * _CORES * 97
         costs.append((samples, built))
-        tell(f"  {samples / 1e6:.0f} million samples built in {built.wall_s:.0f} s")
+        log(f"  {samples / 1e6:.0f} million samples built in {built.wall_s:.0f} s")
     (few, small), (many, large) = costs
     drawn = [_drawn(directory, scratch) for _ in range(2)]
     looked = [_looked(directory, scratch) for _ in range(2)]
     million = f"{looked[0]['samples'] / 1e6:.0f} million samples"
-    ranges = [each for one in looked for each in one["ranges_s"]]
+    ranges = [seconds for one in looked for seconds in one["ranges_s"]]
     return [
         against_limit(
             f"first heatmap of {million}, the whole command",
@@ -148,8 +148,8 @@ def _drawn(directory: Path, out: Path) -> float:
 
 def _looked(directory: Path, out: Path) -> dict[str, float | int | list[float]]:
     ran = run([sys.executable, "-m", "bench.profile.ranges", str(directory), str(out)])
-    told: dict[str, float | int | list[float]] = json.loads(ran.said.splitlines()[-1])
-    return told
+    document: dict[str, float | int | list[float]] = json.loads(ran.said.splitlines()[-1])
+    return document
 
 
 def run(argv: Sequence[str | Path]) -> Ran:

@@ -29,7 +29,7 @@ def main(capture: str, out: str) -> None:
     drawn = time.perf_counter()
     flame = opened.flame(Selection(idle=True))
     Path(out, "flame.svg").write_text(flame_svg(boxes_of(flame), Words("the whole capture")))
-    told = {
+    result = {
         "engine": engine(),
         "samples": flame.samples,
         "stacks": int((flame.own > 0).sum()),
@@ -37,7 +37,7 @@ def main(capture: str, out: str) -> None:
         "all_s": time.perf_counter() - began,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.table import tell
+from bench.table import log
 
 _RUNNER = Path(__file__).parent / "flamescope_run.py"
 #: FlameScope looks for a child among all its brothers: wide trees take it very long.
@@ -49,7 +49,7 @@ def flamescope(text: Path) -> FlameScope:
         return FlameScope(None, None, reason="FLAMESCOPE_DIR is not set")
     if not Path(checkout, "app", "perf", "heatmap.py").is_file():
         return FlameScope(None, None, reason="FLAMESCOPE_DIR is no checkout of FlameScope")
-    tell(f"  FlameScope reads {text.stat().st_size / 1e6:.0f} MB (at most {MOST_S:.0f} s)")
+    log(f"  FlameScope reads {text.stat().st_size / 1e6:.0f} MB (at most {MOST_S:.0f} s)")
     began = time.perf_counter()
     try:
         ended = subprocess.run(
@@ -63,12 +63,12 @@ def flamescope(text: Path) -> FlameScope:
     except subprocess.TimeoutExpired as late:
         said = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
         failed = "" if "heatmap_s" in said else f"no heatmap in {MOST_S:.0f} s"
-    told: dict[str, float] = {}
+    times: dict[str, float] = {}
     for line in said.splitlines():
-        told.update(json.loads(line))
-    if failed or "heatmap_s" not in told:
+        times.update(json.loads(line))
+    if failed or "heatmap_s" not in times:
         return FlameScope(None, None, reason=f"it failed: {failed}")
-    if "flame_s" not in told:
-        spent = time.perf_counter() - began - told["heatmap_s"]
-        return FlameScope(told["heatmap_s"], spent, at_least=True)
-    return FlameScope(told["heatmap_s"], told["flame_s"])
+    if "flame_s" not in times:
+        spent = time.perf_counter() - began - times["heatmap_s"]
+        return FlameScope(times["heatmap_s"], spent, at_least=True)
+    return FlameScope(times["heatmap_s"], times["flame_s"])

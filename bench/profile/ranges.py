@@ -35,14 +35,14 @@ def main(directory: str, out: str) -> None:
         began = time.perf_counter()
         flame = opened.flame(Selection(start_ns=at, end_ns=at + _RANGE_NS, idle=True))
         ranges.append((time.perf_counter() - began, flame.samples))
-    told = {
+    result = {
         "subsecond_s": subsecond_s,
         "samples": opened.samples,
-        "ranges_s": [each for each, _ in ranges],
+        "ranges_s": [value for value, _ in ranges],
         "range_samples": ranges[0][1],
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 from bench.profile import kept
 from bench.profile.capture import captured, scratch_directory
 from bench.profile.peers import FlameScope, flamescope, perf_script
-from bench.table import Measured, against_limit, spread, tell
+from bench.table import Measured, against_limit, log, spread
 
 _ROUNDS = 3
 _LEAST_STACKS = 300_000
@@ -33,19 +33,19 @@ def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
         for _ in range(_ROUNDS):  # in turn, so that a machine that slows down hits both
             peer.append(perf_script(capture.path, text))
             ours.append(run_ours(capture.path, Path(scratch), {}))
-            tell(f"  perf script {peer[-1]:.1f} s, ours {ours[-1]['wall_s']:.2f} s")
-        told = ours[0]
+            log(f"  perf script {peer[-1]:.1f} s, ours {ours[-1]['wall_s']:.2f} s")
+        first = ours[0]
         size = capture.path.stat().st_size
         beside.append(
-            f"The capture: {told['samples']:,} samples in {size / 1e6:.0f} MB, "
-            f"{told['stacks']:,} distinct stacks of named functions; "
+            f"The capture: {first['samples']:,} samples in {size / 1e6:.0f} MB, "
+            f"{first['stacks']:,} distinct stacks of named functions; "
             f"{text.stat().st_size / 1e6:.0f} MB as text. "
             f"The first of our runs kept no names yet: {ours[0]['wall_s']:.2f} s. "
-            f"Ours held {max(each['peak_bytes'] for each in ours) / 1e6:.0f} MB at most."
+            f"Ours held {max(run['peak_bytes'] for run in ours) / 1e6:.0f} MB at most."
         )
-        take(_enough("samples in the capture", told["samples"], samples))
-        take(_enough("distinct stacks in it", told["stacks"], _LEAST_STACKS))
-        walls = [each["wall_s"] for each in ours]
+        take(_enough("samples in the capture", first["samples"], samples))
+        take(_enough("distinct stacks in it", first["stacks"], _LEAST_STACKS))
+        walls = [run["wall_s"] for run in ours]
         for line in _against(walls, peer, flamescope(text)):
             take(line)
         plain = run_ours(capture.path, Path(scratch), {"SEXTON_ENGINE": "numpy"})
@@ -59,7 +59,7 @@ def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
                 "for comparison",
             )
         )
-        tell("profile: stacks within a recording")
+        log("profile: stacks within a recording")
         kept.measure(Path(scratch), capture.path, take)
     return beside
 

@@ -84,7 +84,7 @@ class Account:
         return usage_of((self.directory / "cpu.stat").read_text())
 
     def pids(self) -> list[int]:
-        return [int(each) for each in self._procs.read_text().split()]
+        return [int(part) for part in self._procs.read_text().split()]
 
     def peak_bytes(self) -> int:
         return sum(high_water(_read(f"/proc/{pid}/status")) for pid in self.pids())
@@ -129,7 +129,7 @@ def size_of(path: Path) -> int:
     """Bytes kept in a file or in all files under a directory."""
     if path.is_file():
         return path.stat().st_size
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def hierarchy() -> Path:
@@ -183,7 +183,7 @@ class _Looks:
     written_bytes: int = 0
     start_at: float = 0
     start_cpu_s: float = 0
-    asked: bool = False
+    stopping: bool = False
 
 
 def cost(program: Program, warm_up_s: float) -> Cost:
@@ -199,7 +199,7 @@ def cost(program: Program, warm_up_s: float) -> Cost:
         ended = time.monotonic() - began
         # Before exec the child was a copy of us, and the kernel remembers that peak too.
         known = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > own_peak * 1.05 else 0
-        failure = _failure(program, status, looks.asked, ended)
+        failure = _failure(program, status, looks.stopping, ended)
         return Cost(
             window_s=ended - looks.start_at,
             cpu_s=ours.cpu_s() - looks.start_cpu_s,
@@ -222,22 +222,22 @@ def _look_on(program: Program, ours: Account, run: tuple[int, float, float]) -> 
         now = time.monotonic() - began
         if not warm and now >= warm_up_s:
             warm, looks.start_at, looks.start_cpu_s = True, now, ours.cpu_s()
-        if program.tick and now >= ticked + 1 and not looks.asked:
+        if program.tick and now >= ticked + 1 and not looks.stopping:
             ticked = int(now)
             program.tick()
         looks.peak_bytes = max(looks.peak_bytes, ours.peak_bytes())
         looks.written_bytes = max(looks.written_bytes, ours.written_bytes())
-        if not looks.asked and now >= program.seconds + late:
-            looks.asked = True
+        if not looks.stopping and now >= program.seconds + late:
+            looks.stopping = True
             os.kill(child, signal.SIGTERM)
-        elif looks.asked and now >= program.seconds + late + _GRACE_S:
+        elif looks.stopping and now >= program.seconds + late + _GRACE_S:
             os.kill(child, signal.SIGKILL)
     return looks
 
 
-def _failure(program: Program, status: int, asked: bool, ended: float) -> str:
+def _failure(program: Program, status: int, expected: bool, ended: float) -> str:
     code = os.waitstatus_to_exitcode(status)
-    if program.ends_itself and asked:
+    if program.ends_itself and expected:
         return f"did not end by itself within {ended:.0f} s"
     if ended < program.seconds * 0.9:
         return f"ended after {ended:.1f} s of {program.seconds:.0f} with {code}"
@@ -264,8 +264,8 @@ def _spawn(program: Program, ours: Account, errors: IO[bytes]) -> int:
         os.close(reading)
         return child
     try:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         ours.enter()
         if program.cores:
             os.sched_setaffinity(0, program.cores)

@@ -23,7 +23,7 @@ from bench.recorder import ours
 from bench.recorder.account import EndedEarly, Program, account, running
 from bench.recorder.plan import Plan
 from bench.recorder.slowdown import in_child, recording, undisturbed
-from bench.table import Measured, spread, tell
+from bench.table import Measured, log, spread
 
 _CLONE_NEWNET = 0x40000000
 _PORT = 9
@@ -50,9 +50,9 @@ class Flooded:
         ratios = [mine / free for mine, free in zip(self.rates, self.free, strict=True)]
         return Measured(
             f"packet flood, {self.name}",
-            f"{spread([each / 1000 for each in self.rates], 0)} thousand packets a second, "
+            f"{spread([rate / 1000 for rate in self.rates], 0)} thousand packets a second, "
             f"{dearer(self.rates, self.free):+.0f} ns each",
-            f"nothing running {spread([each / 1000 for each in self.free], 0)}",
+            f"nothing running {spread([value / 1000 for value in self.free], 0)}",
             statistics.median(ratios),
             None,
             f"for comparison; rounds {min(ratios):.2f}–{max(ratios):.2f}",
@@ -98,10 +98,10 @@ def flood(plan: Plan) -> list[Measured]:
                     continue
                 after = _packets(spaces, plan.flood_s)
                 taken.setdefault(name, []).append((during, statistics.fmean((before, after))))
-                tell(f"  packet flood under {name}: {during:,.0f} a second, {after:,.0f} after")
+                log(f"  packet flood under {name}: {during:,.0f} a second, {after:,.0f} after")
                 before = after
     lines = [
-        Flooded(name, *(tuple(each) for each in zip(*rounds, strict=True))).line()
+        Flooded(name, *(tuple(column) for column in zip(*rounds, strict=True))).line()
         for name, rounds in taken.items()
     ]
     return lines + [

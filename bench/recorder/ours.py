@@ -48,7 +48,7 @@ def variants(sexton: str) -> dict[str, Peer]:
 def absent(sexton: str) -> str:
     """Why our recorder cannot be run, or nothing."""
     try:
-        asked = subprocess.run([sexton, "record", "--help"], capture_output=True, check=False)
+        result = subprocess.run([sexton, "record", "--help"], capture_output=True, check=False)
     except OSError as error:
         return f"{sexton}: {error.strerror}"
-    return "" if asked.returncode == 0 else "this sexton has no `record` yet"
+    return "" if result.returncode == 0 else "this sexton has no `record` yet"

@@ -86,7 +86,7 @@ def node_exporter(*collectors: str) -> Callable[[Bed], Run | str]:
             return "not installed: scripts/system-packages unpacks it"
         port = _free_port()
         listen = f"--web.listen-address=127.0.0.1:{port}"
-        argv = (found, listen, *(f"--collector.{each}" for each in collectors))
+        argv = (found, listen, *(f"--collector.{collector}" for collector in collectors))
         scraper = Scraper(port)
         program = Program("node_exporter", argv, bed.seconds, ends_itself=False, tick=scraper)
         return Run(program, None, scraper)

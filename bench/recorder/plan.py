@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def plan(options: argparse.Namespace) -> Plan:
-    parts = tuple(each for each in options.parts.split(",") if each)
+    parts = tuple(part for part in options.parts.split(",") if part)
     unknown = set(parts) - set(PARTS)
     if unknown:
         raise SystemExit(f"no such part: {', '.join(sorted(unknown))}; there are {PARTS}")

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.recorder.account import Program, cost, size_of
 from bench.recorder.plan import Plan
-from bench.table import Measured, against_limit, spread, tell
+from bench.table import Measured, against_limit, log, spread
 
 _ROUNDS = 2
 _CHAIN = ("crash_loop", "zombie_walk", "nic_reset")
@@ -32,16 +32,16 @@ def replay(plan: Plan) -> list[Measured]:
     what = f"synthetic recording of {plan.hours:g} h × {plan.cores} cores"
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
         directory = Path(scratch) / "recording"
-        told = generate(directory, plan)
-        reason = told if isinstance(told, str) else ""
+        plant = generate(directory, plan)
+        reason = plant if isinstance(plant, str) else ""
         size = None if reason else size_of(directory) / 1e6
         lines = [against_limit(f"{what}, size", size, 300, "MB", reason)]
-        asked = {
+        commands = {
             "diagnose --from, all of it": ("diagnose",),
             "why eth0 --from": ("why", "eth0"),
-            "why TIME --from": ("why", "" if isinstance(told, str) else _moment(told)),
+            "why TIME --from": ("why", "" if isinstance(plant, str) else _moment(plant)),
         }
-        for name, words in asked.items():
+        for name, words in commands.items():
             argv = (plan.sexton, *words, "--from", str(directory))
             lines += _taken(name, argv, reason)
     return lines
@@ -58,7 +58,7 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
         walls.append(taken.window_s)
         processor.append(taken.cpu_s)
         peaks.append(taken.peak_bytes / 1e6)
-        tell(f"  {name}: {walls[-1]:.1f} s ({processor[-1]:.1f} s of CPU)")
+        log(f"  {name}: {walls[-1]:.1f} s ({processor[-1]:.1f} s of CPU)")
     # The slower and the larger of them: a promise holds for every run.
     wall, peak = (None, None) if reason else (max(walls), max(peaks))
     # How far the clock and the CPU lie apart shows how busy the machine was.
@@ -69,9 +69,9 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
     ]
 
 
-def _moment(told: dict[str, Any]) -> str:
+def _moment(plant: dict[str, Any]) -> str:
     """When the NIC was reset for the first time, as `why` takes it."""
-    found = min(each["start"][1] for each in told["planted"] if each["cause"] == "nic_reset")
+    found = min(fault["start"][1] for fault in plant["planted"] if fault["cause"] == "nic_reset")
     return f"@{found:.3f}"
 
 
@@ -90,6 +90,6 @@ def generate(directory: Path, plan: Plan, more: Sequence[str] = ()) -> dict[str,
     )
     if made.returncode:
         return f"lab.synthetic failed: {' '.join(made.stderr.split()[-20:])}"
-    tell(f"  generated in {time.monotonic() - began:.0f} s")
-    told: dict[str, Any] = json.loads(made.stdout)
-    return told
+    log(f"  generated in {time.monotonic() - began:.0f} s")
+    document: dict[str, Any] = json.loads(made.stdout)
+    return document

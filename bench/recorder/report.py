@@ -18,7 +18,7 @@ from bench.recorder.plan import Plan
 from bench.recorder.replay import replay
 from bench.recorder.slowdown import Slower, sampling, slowdowns
 from bench.recorder.watch import Watched, table, watch
-from bench.table import Measured, against_limit, tell
+from bench.table import Measured, against_limit, log
 from sexton.errors import SourceError
 
 Result = TypeVar("Result")
@@ -46,12 +46,12 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
         watched: list[Watched] = []
         lost: float | None = None
         if plan.wants("watch"):
-            tell("recorder: everyone watches 1,000 processes and 1,000 cgroups in turn")
+            log("recorder: everyone watches 1,000 processes and 1,000 cgroups in turn")
             watched = watch(plan)
             say(promises(watched))
             report.beside.append(beside_peers(watched))
         if plan.wants("slowdown"):
-            tell("recorder: fixed work on a pinned core, with and without us")
+            log("recorder: fixed work on a pinned core, with and without us")
             lost, lines = _slower(plan)
             say(lines)
         if watched and plan.wants("slowdown"):
@@ -64,12 +64,12 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
             say([stacks.line()])
             report.beside.append(stacks.on(96))
         if plan.wants("flood"):
-            tell("recorder: a flood of packets, with and without us")
+            log("recorder: a flood of packets, with and without us")
             say(flood(plan))
     if plan.wants("replay"):
-        tell(f"recorder: a recording of {plan.hours:g} h × {plan.cores} cores")
+        log(f"recorder: a recording of {plan.hours:g} h × {plan.cores} cores")
         say(replay(plan))
-    tell(f"recorder: done in {time.monotonic() - began:.0f} s")
+    log(f"recorder: done in {time.monotonic() - began:.0f} s")
     return report
 
 
@@ -87,7 +87,7 @@ def promises(watched: list[Watched]) -> list[Measured]:
             full.reason,
         ),
     ]
-    atop = next((each.share for each in watched if each.peer.name.startswith("atop")), None)
+    atop = next((peer.share for peer in watched if peer.peer.name.startswith("atop")), None)
     if atop and plain.share is not None:
         # A share of a core depends on the core and on who else is on it; this hardly does.
         here, there = f"{plain.share:.2f} %", f"{atop:.2f} %"
@@ -164,7 +164,7 @@ written at the end counted in), median (lowest–highest). Memory: VmHWM summed 
 def _slower(plan: Plan) -> tuple[float | None, list[Measured]]:
     """Percent of a core that samples take, and all that is known of time lost in the kernel."""
     priced, why = _tried(lambda: sampling(plan))
-    here = f"{priced.told()} of a core" if priced else f"not run: {why}"
+    here = f"{priced.text()} of a core" if priced else f"not run: {why}"
     method = "perf at 100 times the rate, divided"
     lines = [Measured(f"{ours.HERTZ} stacks a second on a busy core", here, method, None, None, "")]
     reason = ours.absent(plan.sexton)
@@ -173,10 +173,10 @@ def _slower(plan: Plan) -> tuple[float | None, list[Measured]]:
         found, reason = _tried(lambda: slowdowns(plan))
         taken = found or {}
     names = {"stacks": "record --stacks", "full": "record with everything"}
-    noise = f"two rounds of nothing differ by {taken['nothing'].told()}" if taken else ""
-    for name, told in names.items():
-        here = taken[name].told() if taken else f"not run: {reason}"
-        what = f"fixed work on a core beside {told}, slower by"
+    noise = f"two rounds of nothing differ by {taken['nothing'].text()}" if taken else ""
+    for name, value in names.items():
+        here = taken[name].text() if taken else f"not run: {reason}"
+        what = f"fixed work on a core beside {value}, slower by"
         lines.append(Measured(what, here, noise, None, None, "for comparison"))
     return (priced.percent if priced else None), lines
 
@@ -189,7 +189,7 @@ def _tried(work: Callable[[], Result]) -> tuple[Result | None, str]:
 
 
 def _of(watched: list[Watched], name: str) -> Watched:
-    return next(each for each in watched if each.peer.name == name)
+    return next(peer for peer in watched if peer.peer.name == name)
 
 
 def _megabytes(watched: Watched) -> float | None:

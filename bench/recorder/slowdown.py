@@ -29,7 +29,7 @@ from typing import Any
 from bench.recorder import ours
 from bench.recorder.account import EndedEarly, Program, account, running, size_of
 from bench.recorder.plan import Plan
-from bench.table import spread, tell
+from bench.table import log, spread
 from sexton.record.perf_child import flags
 
 _PIECE_S = 0.02
@@ -50,14 +50,17 @@ class Slower:
     def percent(self) -> float:
         return statistics.median(self.percents)
 
-    def told(self) -> str:
+    def text(self) -> str:
         return f"{spread(self.percents)} %"
 
 
 def slowdowns(plan: Plan) -> dict[str, Slower]:
     """One entry per condition, and `nothing`: how far two rounds of nothing lie apart."""
     beside, core = cores()
-    percents: dict[str, list[float]] = {"nothing": [], **{each: [] for each in CONDITIONS}}
+    percents: dict[str, list[float]] = {
+        "nothing": [],
+        **{condition: [] for condition in CONDITIONS},
+    }
     before = in_child(lambda: rate(core, plan.slice_s))
     for _ in range(plan.rounds):
         for name, chosen in CONDITIONS.items():
@@ -67,9 +70,9 @@ def slowdowns(plan: Plan) -> dict[str, Slower]:
             after = in_child(lambda: rate(core, plan.slice_s))
             percents[name].append(slower(during, (before, after)))
             percents["nothing"].append(slower(after, (before,)))
-            tell(f"  fixed work under {name}: {percents[name][-1]:+.2f} % slower")
+            log(f"  fixed work under {name}: {percents[name][-1]:+.2f} % slower")
             before = after
-    return {name: Slower(name, tuple(each)) for name, each in percents.items()}
+    return {name: Slower(name, tuple(percent)) for name, percent in percents.items()}
 
 
 def sampling(plan: Plan) -> Slower:
@@ -95,9 +98,9 @@ def sampling(plan: Plan) -> Slower:
             after = in_child(lambda: rate(core, plan.slice_s))
             if enough:
                 percents.append(slower(during, (before, after)) / _TIMES)
-                tell(f"  samples at {HERTZ} Hz: {percents[-1]:.3f} % of a busy core")
+                log(f"  samples at {HERTZ} Hz: {percents[-1]:.3f} % of a busy core")
             else:
-                tell(f"  samples at {HERTZ} Hz: perf wrote only {grown:,} bytes, not counted")
+                log(f"  samples at {HERTZ} Hz: perf wrote only {grown:,} bytes, not counted")
             before = after
     if not percents:
         raise EndedEarly("perf took too few samples on this busy machine")
@@ -166,16 +169,16 @@ def in_child(work: Callable[[], Any]) -> Any:
     child = os.fork()
     if child == 0:
         try:
-            with os.fdopen(writing, "wb") as told:
-                pickle.dump(work(), told)
+            with os.fdopen(writing, "wb") as reader:
+                pickle.dump(work(), reader)
         except BaseException:
             traceback.print_exc()
             raise
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        given = told.read()
+    with os.fdopen(reading, "rb") as reader:
+        given = reader.read()
     os.waitpid(child, 0)
     if not given:
         raise RuntimeError("the child that was to measure failed")

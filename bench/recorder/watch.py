@@ -15,7 +15,7 @@ from bench.recorder.account import Cost, cost, size_of
 from bench.recorder.ours import FULL_NAME, PLAIN_NAME, STACKS_NAME, variants
 from bench.recorder.peers import PEERS, Bed, Peer, unified_root
 from bench.recorder.plan import Plan
-from bench.table import escaped, spread, tell
+from bench.table import escaped, log, spread
 
 HEAD = """\
 | program | watches | CPU of one core | to start | peak memory | kept | written | ours ÷ its CPU |
@@ -33,23 +33,23 @@ class Watched:
 
     @property
     def share(self) -> float | None:
-        return statistics.median(each.share for each in self.costs) if self.costs else None
+        return statistics.median(reading.share for reading in self.costs) if self.costs else None
 
     @property
     def peak_bytes(self) -> int | None:
-        return max(each.peak_bytes for each in self.costs) if self.costs else None
+        return max(reading.peak_bytes for reading in self.costs) if self.costs else None
 
     def row(self, ours: float | None) -> str:
         name = f"`{self.peer.name}`"
         if not self.costs:
             return f"| {name} | {self.peer.watches} | not run: {escaped(self.reason)} | | | | | |"
-        start = statistics.median(each.start_cpu_s for each in self.costs)
+        start = statistics.median(reading.start_cpu_s for reading in self.costs)
         share = self.share or 0
         ratio = f"{ours / share:.2f}" if ours is not None and share else ""
         kept = statistics.median(self.kept_per_s)
-        wrote = statistics.median(each.written_per_s for each in self.costs)
-        told = [
-            f"{spread([each.share for each in self.costs])} %",
+        wrote = statistics.median(reading.written_per_s for reading in self.costs)
+        cells = [
+            f"{spread([reading.share for reading in self.costs])} %",
             f"{start:.2f} s",
             f"{(self.peak_bytes or 0) / 1e6:.0f} MB",
             f"{kept / 1000:.1f} kB/s",
@@ -57,7 +57,7 @@ class Watched:
             ratio,
         ]
         note = f" ({self.reason})" if self.reason else ""
-        return f"| {name} | {self.peer.watches}{note} | {' | '.join(told)} |"
+        return f"| {name} | {self.peer.watches}{note} | {' | '.join(cells)} |"
 
 
 def order(plan: Plan) -> list[Peer]:
@@ -85,9 +85,9 @@ def watch(plan: Plan) -> list[Watched]:
                 FULL_NAME: plan.ours_s // 4,  # of which only the memory is promised
             }.get(peer.name, plan.peer_s)
             one = _once(peer, seconds + plan.warm_up_s, plan.warm_up_s)
-            tell(f"  {one.row(None)}")
+            log(f"  {one.row(None)}")
             runs.setdefault(peer.name, []).append(one)
-    return [_joined(each) for each in runs.values()]
+    return [_joined(run) for run in runs.values()]
 
 
 def _once(peer: Peer, seconds: int, warm_up_s: int) -> Watched:
@@ -114,13 +114,13 @@ def _once(peer: Peer, seconds: int, warm_up_s: int) -> Watched:
 def _joined(runs: list[Watched]) -> Watched:
     return Watched(
         runs[0].peer,
-        tuple(each for run in runs for each in run.costs),
-        tuple(each for run in runs for each in run.kept_per_s),
+        tuple(reading for run in runs for reading in run.costs),
+        tuple(value for run in runs for value in run.kept_per_s),
         "; ".join(dict.fromkeys(run.reason for run in runs if run.reason)),
     )
 
 
 def table(watched: list[Watched], ours: float | None) -> Iterator[str]:
     yield HEAD
-    for each in watched:
-        yield each.row(ours)
+    for peer in watched:
+        yield peer.row(ours)

@@ -47,22 +47,24 @@ def main() -> int:
     parser.add_argument("recording")
     parser.add_argument("--cores", action="store_true", help="with the cores lane unfolded")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    if asked.recording.startswith("http"):
-        told = measured(asked.recording, asked.cores)
+    args = parser.parse_args()
+    if args.recording.startswith("http"):
+        result = measured(args.recording, args.cores)
     else:
-        told = served(asked.recording, asked.cores)
-    print(json.dumps(told) if asked.json else _table(told))
+        result = served(args.recording, args.cores)
+    print(json.dumps(result) if args.json else _table(result))
     return 0
 
 
-def rows(told: dict[str, Any]) -> list[Measured]:
+def rows(result: dict[str, Any]) -> list[Measured]:
     """Lines of the table; of the gestures the worst."""
-    moved = [each for name, each in told.items() if name in GESTURES and "interval_p95_ms" in each]
+    moved = [
+        value for name, value in result.items() if name in GESTURES and "interval_p95_ms" in value
+    ]
     why = "" if moved else "nothing moved"
 
     def worst(number: str) -> float | None:
-        return max((each[number] for each in moved), default=None)
+        return max((frame[number] for frame in moved), default=None)
 
     tail = worst("work_p95_ms")
     work = "explorer: script and paint a frame, median"
@@ -71,7 +73,7 @@ def rows(told: dict[str, Any]) -> list[Measured]:
     lines = [
         against_limit(
             "explorer: first picture, of a server that has just begun",
-            *(told["first_picture_cold_ms"] / 1000, _FIRST_S, "s", ""),
+            *(result["first_picture_cold_ms"] / 1000, _FIRST_S, "s", ""),
         ),
         against_limit(
             "explorer: pan and zoom, a frame, median",
@@ -83,12 +85,14 @@ def rows(told: dict[str, Any]) -> list[Measured]:
         ),
         against_limit(work, worst("work_median_ms"), _WORK_MS, "ms", why),
         against_limit(
-            "explorer: largest answer", told["largest_answer_kb"] / 1000, _ANSWER_MB, "MB", ""
+            "explorer: largest answer", result["largest_answer_kb"] / 1000, _ANSWER_MB, "MB", ""
         ),
     ]
-    if "server_mb" in told:
+    if "server_mb" in result:
         lines.append(
-            against_limit("explorer: the server's memory", told["server_mb"], _MEMORY_MB, "MB", "")
+            against_limit(
+                "explorer: the server's memory", result["server_mb"], _MEMORY_MB, "MB", ""
+            )
         )
     return lines
 
@@ -101,8 +105,8 @@ def served(recording: str, cores: bool) -> dict[str, Any]:
     )
     try:
         assert server.stdout is not None
-        told = measured(server.stdout.readline().strip(), cores)
-        return {**told, "server_mb": _peak_mb(server.pid)}
+        result = measured(server.stdout.readline().strip(), cores)
+        return {**result, "server_mb": _peak_mb(server.pid)}
     finally:
         server.terminate()
         server.wait(10)
@@ -115,7 +119,7 @@ def _peak_mb(process: int) -> float:
 
 def measured(address: str, cores: bool) -> dict[str, Any]:
     """Opens the page twice: a server that has just begun, and one that has read everything."""
-    told: dict[str, Any] = {"load": os.getloadavg()[0]}
+    result: dict[str, Any] = {"load": os.getloadavg()[0]}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
@@ -124,7 +128,7 @@ def measured(address: str, cores: bool) -> dict[str, Any]:
             page = browser.new_page(viewport={"width": 1366, "height": 768})
             page.goto(address)
             page.locator("body[data-drawn=yes]").wait_for(timeout=60_000)
-            told[name] = page.evaluate(FIRST)
+            result[name] = page.evaluate(FIRST)
             if name.endswith("warm_ms"):
                 break
             page.close()
@@ -132,12 +136,12 @@ def measured(address: str, cores: bool) -> dict[str, Any]:
             page.keyboard.press("c")
         page.wait_for_timeout(1500)
         for name, gesture in GESTURES.items():
-            told[name] = _of(page, gesture)
-        told |= _flame(page)
-        told["largest_answer_kb"] = page.evaluate(LARGEST) / 1000
-        told["heap_mb"] = page.evaluate("performance.memory.usedJSHeapSize / 2 ** 20")
+            result[name] = _of(page, gesture)
+        result |= _flame(page)
+        result["largest_answer_kb"] = page.evaluate(LARGEST) / 1000
+        result["heap_mb"] = page.evaluate("performance.memory.usedJSHeapSize / 2 ** 20")
         browser.close()
-    return told
+    return result
 
 
 def _flame(page: Page) -> dict[str, float]:
@@ -201,7 +205,7 @@ def _of(page: Page, gesture: Callable[[Page], None]) -> dict[str, float]:
     """Intervals and work of the frames of one gesture."""
     session = page.context.new_cdp_session(page)
     events: list[dict[str, Any]] = []
-    session.on("Tracing.dataCollected", lambda told: events.extend(told["value"]))
+    session.on("Tracing.dataCollected", lambda reply: events.extend(reply["value"]))
     session.send("Tracing.start", {"categories": CATEGORIES, "transferMode": "ReportEvents"})
     page.wait_for_timeout(200)
     gesture(page)
@@ -222,17 +226,17 @@ def _end_trace(session: CDPSession, page: Page) -> None:
 def frames_of(events: Sequence[dict[str, Any]]) -> dict[str, float]:
     """A frame begins where the page's animation callback fires."""
     fired = sorted(
-        (each["ts"], each["pid"], each["tid"])
-        for each in events
-        if each["name"] == "FireAnimationFrame"
+        (event["ts"], event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "FireAnimationFrame"
     )
     if len(fired) < 3:
         return {"frames": len(fired)}
     _, process, thread = fired[0]
     tasks = sorted(
-        (each["ts"], each.get("dur", 0), each.get("tdur", 0))
-        for each in events
-        if each["name"] == "RunTask" and each["pid"] == process and each["tid"] == thread
+        (event["ts"], event.get("dur", 0), event.get("tdur", 0))
+        for event in events
+        if event["name"] == "RunTask" and event["pid"] == process and event["tid"] == thread
     )
     intervals, works, cpus = [], [], []
     at = 0
@@ -268,12 +272,12 @@ def _percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
-def _table(told: dict[str, Any]) -> str:
+def _table(result: dict[str, Any]) -> str:
     lines = []
-    for name, value in told.items():
+    for name, value in result.items():
         if isinstance(value, dict):
             words = "  ".join(
-                f"{key.removesuffix('_ms')} {each:.1f}" for key, each in value.items()
+                f"{key.removesuffix('_ms')} {item:.1f}" for key, item in value.items()
             )
             lines.append(f"{name:24} {words}")
         else:

@@ -38,42 +38,45 @@ def main() -> int:
     parser.add_argument("recording", type=Path)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.here:
-        print(json.dumps(_measured(asked.recording)))
+    args = parser.parse_args()
+    if args.here:
+        print(json.dumps(_measured(args.recording)))
         return 0
-    told = rounds(asked.recording)
-    print(json.dumps(told) if asked.json else "\n".join([HEAD, *(r.row() for r in rows(told))]))
+    result = rounds(args.recording)
+    print(json.dumps(result) if args.json else "\n".join([HEAD, *(r.row() for r in rows(result))]))
     return 0
 
 
 def rounds(recording: Path) -> dict[str, float]:
     """The median of some; of memory the most."""
-    told = [_apart(recording) for _ in range(_ROUNDS)]
-    found = {name: statistics.median(each[name] for each in told) for name in told[0]}
-    return {**found, "all_mb": max(each["all_mb"] for each in told)}
+    rounds_measured = [_apart(recording) for _ in range(_ROUNDS)]
+    found = {
+        name: statistics.median(item[name] for item in rounds_measured)
+        for name in rounds_measured[0]
+    }
+    return {**found, "all_mb": max(item["all_mb"] for item in rounds_measured)}
 
 
-def rows(told: dict[str, float]) -> list[Measured]:
+def rows(result: dict[str, float]) -> list[Measured]:
     """Lines of the table."""
-    reading = f"explorer: a tile out of memory ({told['read_s']:.1f} s to read all before)"
+    reading = f"explorer: a tile out of memory ({result['read_s']:.1f} s to read all before)"
     lines = [
-        against_limit(reading, told["tile_ms"], _TILE_MS, "ms", ""),
+        against_limit(reading, result["tile_ms"], _TILE_MS, "ms", ""),
         against_limit(
             "explorer: memory of all its processes, all lanes and the longest questions",
-            *(told["all_mb"], _MEMORY_MB, "MB", ""),
+            *(result["all_mb"], _MEMORY_MB, "MB", ""),
         ),
     ]
-    if "flame_s" in told:
-        lines.append(against_limit(FLAME, told["flame_s"], _FLAME_S, "s", ""))
+    if "flame_s" in result:
+        lines.append(against_limit(FLAME, result["flame_s"], _FLAME_S, "s", ""))
     return lines
 
 
 def _apart(recording: Path) -> dict[str, float]:
     argv = [sys.executable, "-m", "bench.web.lanes", str(recording), "--here"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True)
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def _measured(recording: Path) -> dict[str, float]:
@@ -159,18 +162,18 @@ def _family(pid: int) -> Iterator[str]:
     yield str(pid)
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            for each in children.read_text().split():
-                yield from _family(int(each))
+            for part in children.read_text().split():
+                yield from _family(int(part))
         except OSError:
             continue
 
 
 def _pss_kb(pid: str) -> int:
     try:
-        told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:  # it has ended
         return 0
-    return int(told.partition("\nPss:")[2].split()[0]) if "\nPss:" in told else 0
+    return int(text.partition("\nPss:")[2].split()[0]) if "\nPss:" in text else 0
 
 
 if __name__ == "__main__":

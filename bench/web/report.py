@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.recorder.plan import Plan
 from bench.recorder.replay import generate
-from bench.table import Measured, against_limit, tell
+from bench.table import Measured, against_limit, log
 from bench.web import lanes
 
 #: The recorder's own rate, for a tenth of the time: twelve hours of samples would take an hour to
@@ -25,31 +25,31 @@ _PICTURE = "explorer: first picture and frames"
 def measure(plan: Plan, take: Callable[[Measured], None]) -> None:
     """Each line is handed to `take` as soon as it is known."""
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
-        tell(f"web: a recording of {plan.hours:g} h × {plan.cores} cores")
+        log(f"web: a recording of {plan.hours:g} h × {plan.cores} cores")
         for line in (*_drawn(Path(scratch, "hours"), plan), *_flame(Path(scratch, "stacks"), plan)):
             take(line)
 
 
 def _drawn(directory: Path, plan: Plan) -> list[Measured]:
-    told = generate(directory, plan)
-    if isinstance(told, str):
-        return [against_limit(_PICTURE, None, 1.5, "s", told)]
+    plant = generate(directory, plan)
+    if isinstance(plant, str):
+        return [against_limit(_PICTURE, None, 1.5, "s", plant)]
     found = lanes.rows(lanes.rounds(directory))
     reason = _without_browser()
     if reason:
         return [*found, against_limit(_PICTURE, None, 1.5, "s", reason)]
     from bench.web import frames
 
-    tell("web: a real Chromium pans and zooms")
+    log("web: a real Chromium pans and zooms")
     return [*found, *frames.rows(frames.served(str(directory), cores=True))]
 
 
 def _flame(directory: Path, plan: Plan) -> list[Measured]:
     """Out of a recording that has stacks."""
-    told = generate(directory, replace(plan, hours=plan.hours / _SHARE), _STACKS)
-    if isinstance(told, str):
-        return [against_limit(lanes.FLAME, None, 0.3, "s", told)]
-    return [each for each in lanes.rows(lanes.rounds(directory)) if each.what == lanes.FLAME]
+    plant = generate(directory, replace(plan, hours=plan.hours / _SHARE), _STACKS)
+    if isinstance(plant, str):
+        return [against_limit(lanes.FLAME, None, 0.3, "s", plant)]
+    return [row for row in lanes.rows(lanes.rounds(directory)) if row.what == lanes.FLAME]
 
 
 def _without_browser() -> str:

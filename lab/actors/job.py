@@ -17,18 +17,18 @@ def main(address, port, connections, patience_s):
     alive = [dial(address, int(port), float(patience_s)) for _ in range(int(connections))]
     why = ""
     while alive:
-        for each in list(alive):
+        for child in list(alive):
             try:
-                each.send(b"x" * 200)
-                while each.recv(65536):
+                child.send(b"x" * 200)
+                while child.recv(65536):
                     pass
                 raise OSError(0, "closed by the server")
             except BlockingIOError:
                 continue
             except OSError as error:
                 why = os.strerror(error.errno) if error.errno else str(error)
-                alive.remove(each)
-                each.close()
+                alive.remove(child)
+                child.close()
         time.sleep(0.1)
     print(f"ObjectFetchTimedOutError: {why}", flush=True)
     return 1

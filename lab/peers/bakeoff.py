@@ -50,8 +50,8 @@ def trouble(incident: Incident) -> float:
     """When the scene began to make trouble, in seconds since the first reading; 0 where it does
     not say."""
     start = incident.replay.window.start
-    moments = (float(each["at"]) - start for each in incident.scene.get("moments", ()))
-    return next((each for each in moments if each > 0), 0.0)
+    moments = (float(moment["at"]) - start for moment in incident.scene.get("moments", ()))
+    return next((moment for moment in moments if moment > 0), 0.0)
 
 
 def _when(after_s: float, zero_s: float) -> str:
@@ -104,20 +104,22 @@ def _npd(window: Window, zero_s: float) -> str:
     found = node_problem_detector.matched(window)
     if found is None:
         return "no log recorded"
-    return ", ".join(f"{each.reason} {_when(each.after_s, zero_s)}" for each in found) or "nothing"
+    return (
+        ", ".join(f"{match.reason} {_when(match.after_s, zero_s)}" for match in found) or "nothing"
+    )
 
 
 def _mixin(window: Window, zero_s: float) -> str:
     found = prometheus.raised(scraped(window))
-    return "; ".join(_alert(each, zero_s) for each in found) or "nothing"
+    return "; ".join(_alert(alarm, zero_s) for alarm in found) or "nothing"
 
 
-def _alert(each: prometheus.Raised, zero_s: float) -> str:
-    name = each.alert.name
-    if each.fired:
-        return f"{name} fires {_when(each.fires_s, zero_s)}"
-    later = (each.fires_s - zero_s) / 60
-    return f"{name} pending {_when(each.pending_s, zero_s)}, would fire after {later:.0f} min"
+def _alert(alarm: prometheus.Raised, zero_s: float) -> str:
+    name = alarm.alert.name
+    if alarm.fired:
+        return f"{name} fires {_when(alarm.fires_s, zero_s)}"
+    later = (alarm.fires_s - zero_s) / 60
+    return f"{name} pending {_when(alarm.pending_s, zero_s)}, would fire after {later:.0f} min"
 
 
 def _mpstat(window: Window, zero_s: float) -> str:
@@ -127,9 +129,9 @@ def _mpstat(window: Window, zero_s: float) -> str:
     if not found:
         return "no core at 90 %"
     return "; ".join(
-        f"core {each.core} at {each.most:.0f} % {each.kind} {_when(each.after_s, zero_s)}"
-        f" ({each.seconds:.0f} s in all)"
-        for each in found[:3]
+        f"core {column.core} at {column.most:.0f} % {column.kind} {_when(column.after_s, zero_s)}"
+        f" ({column.seconds:.0f} s in all)"
+        for column in found[:3]
     ) + (f"; {len(found) - 3} more" if len(found) > 3 else "")
 
 

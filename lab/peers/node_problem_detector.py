@@ -36,7 +36,7 @@ def matched(window: Window) -> list[Matched] | None:
     lines = window.all(KernelEvent)
     if lines is None:
         return None
-    rules = [(each["reason"], re.compile(each["pattern"])) for each in book()["rule"]]
+    rules = [(rule["reason"], re.compile(rule["pattern"])) for rule in book()["rule"]]
     found: dict[str, float] = {}
     for line in lines:
         when = window.start_mono if line.mono_us is None else line.mono_us / 1e6
@@ -44,4 +44,4 @@ def matched(window: Window) -> list[Matched] | None:
             if pattern.search(line.message):
                 after = max(when - window.start_mono, 0.0)
                 found[reason] = min(after, found.get(reason, after))
-    return sorted((Matched(*each) for each in found.items()), key=lambda each: each.after_s)
+    return sorted((Matched(*key) for key in found.items()), key=lambda match: match.after_s)

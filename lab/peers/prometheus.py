@@ -66,7 +66,7 @@ def raised(scrapes: Scrapes) -> list[Raised]:
         true = [any(row) for row in _over_time(alert, scrapes)]
         if any(true):
             found.append(_raised(alert, true))
-    return sorted(found, key=lambda each: (each.fires_s, each.alert.name))
+    return sorted(found, key=lambda alarm: (alarm.fires_s, alarm.alert.name))
 
 
 def _raised(alert: Alert, true: Sequence[bool]) -> Raised:
@@ -138,7 +138,7 @@ def _busy_share(
         if mode not in _IDLE and moved is not None:
             by_mode.setdefault(mode, []).append(moved)
     if by_mode:
-        yield 100 * sum(sum(each) / len(each) for each in by_mode.values())
+        yield 100 * sum(sum(group) / len(group) for group in by_mode.values())
 
 
 def _range(values: Sequence[float | None], place: int, range_s: float) -> _Samples:

@@ -88,7 +88,7 @@ def mpstat(window: Window) -> list[Column] | None:
     found = shares(window)
     if found is None:
         return None
-    return sorted(_columns(found), key=lambda each: (each.after_s, each.kind, each.core))
+    return sorted(_columns(found), key=lambda column: (column.after_s, column.kind, column.core))
 
 
 def _columns(found: Shares) -> Iterator[Column]:
@@ -117,7 +117,7 @@ def graph(window: Window) -> tuple[float, float] | None:
         for place, edge in enumerate(edges)
         if edge >= GRAPH_S
     ]
-    return max([float(each) for each in minutes], default=whole), float(busy.max())
+    return max([float(minute) for minute in minutes], default=whole), float(busy.max())
 
 
 class Below(NamedTuple):

@@ -8,6 +8,6 @@ for no kernel: counters are random, only their ranges, units and joins are those
 from __future__ import annotations
 
 from lab.synthetic.plan import CAUSES, TWINS, Plan, Planted
-from lab.synthetic.writing import Told, write
+from lab.synthetic.writing import Generated, write
 
-__all__ = ["CAUSES", "TWINS", "Plan", "Planted", "Told", "write"]
+__all__ = ["CAUSES", "TWINS", "Generated", "Plan", "Planted", "write"]

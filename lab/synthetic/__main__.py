@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.synthetic.plan import CAUSES, TWINS, Plan
-from lab.synthetic.writing import Told, write
+from lab.synthetic.writing import Generated, write
 
 _DEFAULT = Plan()
 
@@ -66,29 +66,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _text(told: Told) -> str:
-    whole = sum(told.bytes.values())
-    lines = [f"{told.directory}: {told.segments} segments, {whole:,} bytes"]
-    for name, size in sorted(told.bytes.items(), key=lambda each: -each[1]):
-        lines.append(f"  {name:<16} {told.rows[name]:>12,} rows {size:>12,} bytes")
-    for each in told.planted:
-        about = " ".join(f"{kind}={name}" for kind, name in each.entities.items())
-        lines.append(f"  planted {each.cause} {about} at {each.start[1]:.3f}..{each.end[1]:.3f}")
+def _text(summary: Generated) -> str:
+    whole = sum(summary.bytes.values())
+    lines = [f"{summary.directory}: {summary.segments} segments, {whole:,} bytes"]
+    for name, size in sorted(summary.bytes.items(), key=lambda key: -key[1]):
+        lines.append(f"  {name:<16} {summary.rows[name]:>12,} rows {size:>12,} bytes")
+    for planted in summary.planted:
+        about = " ".join(f"{kind}={name}" for kind, name in planted.entities.items())
+        lines.append(
+            f"  planted {planted.cause} {about} at {planted.start[1]:.3f}..{planted.end[1]:.3f}"
+        )
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
-    asked = vars(_parser().parse_args(argv))
-    directory, as_json = asked.pop("directory"), asked.pop("json")
-    compacted = not asked.pop("uncompacted")
-    asked["plant"] = tuple(name for name in asked["plant"].split(",") if name)
-    asked["gaps"], asked["jumps"] = tuple(asked.pop("gap_at")), tuple(asked.pop("jump_at"))
+    options = vars(_parser().parse_args(argv))
+    directory, as_json = options.pop("directory"), options.pop("json")
+    compacted = not options.pop("uncompacted")
+    options["plant"] = tuple(name for name in options["plant"].split(",") if name)
+    options["gaps"], options["jumps"] = tuple(options.pop("gap_at")), tuple(options.pop("jump_at"))
     try:
-        told = write(directory, Plan(**asked), compacted)
+        summary = write(directory, Plan(**options), compacted)
     except (ValueError, FileExistsError) as error:
         print(f"lab.synthetic: {error}", file=sys.stderr)
         return 2
-    print(told.json() if as_json else _text(told))
+    print(summary.json() if as_json else _text(summary))
     return 0
 
 

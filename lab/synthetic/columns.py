@@ -50,7 +50,7 @@ class Pieces:
         schema = schema_of(kind)
         index = np.repeat(np.arange(things), n)
         arrays = [np.tile(when.mono, things), np.tile(when.wall, things), index.astype(np.int32)]
-        made = [pa.array(each) for each in arrays]
+        made = [pa.array(array) for array in arrays]
         for field in list(schema)[3:]:
             made.append(_array(columns[field.name], field.type, index, n))
         self.tables[kind] = pa.Table.from_arrays(made, schema=schema)
@@ -85,7 +85,7 @@ class Pieces:
             encoded, lost = encode(kind, batches)
             assert not lost, kind
             self.tables[kind] = pa.Table.from_batches([encoded])
-        self._list(kind, when, np.array([len(each) for each in rows], dtype=np.int32))
+        self._list(kind, when, np.array([len(row) for row in rows], dtype=np.int32))
 
     def once(self, kind: type[Row], rows: Sequence[Row], tick: int = 0) -> None:
         """Read once in this segment, at its first tick."""
@@ -100,7 +100,7 @@ class Pieces:
         order = np.argsort(mono, kind="stable")
         columns = [
             pa.array(names).take(pa.array(order)),
-            *(pa.array(each[order]) for each in (mono, wall, sizes)),
+            *(pa.array(array[order]) for array in (mono, wall, sizes)),
         ]
         return pa.Table.from_arrays(columns, schema=READINGS)
 

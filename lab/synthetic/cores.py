@@ -42,7 +42,7 @@ class Cores:
         free = 1.0 - np.minimum(1.0, (held + soft) / ticks.dt)
         times = self._times(ticks, load * free, held, soft)
         cpu = np.arange(len(load))
-        columns = {name: 10 * self._counters.add(name, each) for name, each in times.items()}
+        columns = {name: 10 * self._counters.add(name, time) for name, time in times.items()}
         pieces.things(CoreTimes, pieces.moments(), {"cpu": cpu, **columns})
         self._softirqs(pieces, load * free, free, traffic)
         self._softnet(pieces, free, soft, traffic)
@@ -113,7 +113,7 @@ class Cores:
             "received_rps": zeros,
             "flow_limit": zeros,
         }
-        columns = {name: self._counters.add(name, each) for name, each in steps.items()}
+        columns = {name: self._counters.add(name, step) for name, step in steps.items()}
         columns |= {"cpu": np.arange(len(free)), "backlog": zeros}
         pieces.things(SoftnetCpu, pieces.moments(), columns)
 
@@ -128,5 +128,5 @@ class Cores:
             + rng.gamma(2.0, 2e4, busy.shape) * dt,
             "timeslices": rng.poisson((60 + 1500 * share) * dt),
         }
-        columns = {name: self._counters.add(name, each) for name, each in steps.items()}
+        columns = {name: self._counters.add(name, step) for name, step in steps.items()}
         pieces.things(RunQueue, pieces.moments(), {"cpu": np.arange(len(busy)), **columns})

@@ -211,7 +211,7 @@ class Memory:
             made.append((at, CgroupEvent("rmdir", identity, old, int(at * 1e9))))
             over = at + _RELEASE_S
             made.append((over, CgroupEvent("release", identity, old, int(over * 1e9))))
-        return sorted(made, key=lambda each: each[0])
+        return sorted(made, key=lambda part: part[0])
 
     def _event(
         self, kind: str, path: str, at: float, *, same: bool = False
@@ -229,14 +229,14 @@ class Memory:
         plan = self._schedule.plan
         total = plan.cgroups + int(dying(self._schedule.plan, pieces.ticks)[0])
         slow = "zombie_walk" in plan.plant
-        each = 0.97 * plan.walk_s / _HEAP if slow else 4e-8
-        estimate = each * total
+        cost_each = 0.97 * plan.walk_s / _HEAP if slow else 4e-8
+        estimate = cost_each * total
         if estimate > 0.2:
             note = f"would stall a core for about {estimate:.1f} s; not caused"
         else:
             note = f"an estimated {1000 * estimate:.1f} ms, too fast to matter"
         note = f"memory.numa_stat at the root: {note}"
-        walk = WalkCost("memory.numa_stat", "/user.slice", 40, 40 * each, estimate, None, note)
+        walk = WalkCost("memory.numa_stat", "/user.slice", 40, 40 * cost_each, estimate, None, note)
         pieces.once(WalkCost, [walk])
         dead = int(dying(self._schedule.plan, pieces.ticks)[0])
         held = [CgroupResidual("/system.slice", 4096 * dead, "total_cache - cache - children")]

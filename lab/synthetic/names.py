@@ -149,4 +149,4 @@ CONTROLLERS = (
 def services(number: int) -> list[str]:
     """So many names of services, the well-known ones first."""
     known = [f"{name}.service" for name in SERVICES]
-    return [*known, *(f"svc-{each}.service" for each in range(number - len(known)))][:number]
+    return [*known, *(f"svc-{index}.service" for index in range(number - len(known)))][:number]

@@ -74,8 +74,8 @@ class Network:
         self._left = rng.integers(0, 40, plan.cores)
 
     def forget(self) -> None:
-        for each in (self._queues, self._devices, self._links, self._others):
-            each.forget()
+        for counters in (self._queues, self._devices, self._links, self._others):
+            counters.forget()
 
     def traffic(self, ticks: Ticks) -> Traffic:
         return Traffic(self._schedule, ticks, self._rates, self._rng)
@@ -177,12 +177,12 @@ class Network:
     def _interrupts(self, pieces: Pieces, traffic: Traffic) -> None:
         plan, ticks = self._schedule.plan, pieces.ticks
         fired = self._queues.add("irq", traffic.irqs)[:, ticks.scans]
-        told = [(row.irq, row.irq_name, row.cpus[0]) for row in queue_rows(plan)]
-        readings, lines = len(ticks.scans), len(told)
+        vectors = [(row.irq, row.irq_name, row.cpus[0]) for row in queue_rows(plan)]
+        readings, lines = len(ticks.scans), len(vectors)
         counts = np.zeros((readings, lines, plan.cores), dtype=np.int64)
         counts[:, :, 0] = self._left[np.arange(lines) % plan.cores]  # before they were bound
         queue = 0
-        for line, (_, name, core) in enumerate(told):
+        for line, (_, name, core) in enumerate(vectors):
             if "Tx-Rx" in name:
                 counts[:, line, core] += fired[queue]
                 queue += 1
@@ -190,8 +190,8 @@ class Network:
         lists = schema_of(Interrupt).field("counts").type
         cpus = np.tile(np.arange(plan.cores), readings * lines)
         columns = {
-            "irq": pa.array([str(irq) for irq, _, _ in told] * readings),
-            "name": pa.array([name for _, name, _ in told] * readings),
+            "irq": pa.array([str(irq) for irq, _, _ in vectors] * readings),
+            "name": pa.array([name for _, name, _ in vectors] * readings),
             "cpus": pa.ListArray.from_arrays(offsets, pa.array(cpus), type=lists),
             "counts": pa.ListArray.from_arrays(offsets, pa.array(counts.reshape(-1)), type=lists),
         }
@@ -217,7 +217,7 @@ class Network:
             "listen_drops": rng.poisson(0.0001 * ticks.dt),
             "syn_retransmits": (4.0 * lossy).astype(np.int64),
         }
-        columns = {name: self._others.add(name, each[None, :]) for name, each in steps.items()}
+        columns = {name: self._others.add(name, step[None, :]) for name, step in steps.items()}
         pieces.things(TcpCounters, pieces.moments(), columns)
 
     def _once(self, pieces: Pieces) -> None:
@@ -240,8 +240,8 @@ def queue_rows(plan: Plan) -> list[NicQueue]:
         rows.append(NicQueue(name, None, "rxtx", irq, f"ena-mgmnt@pci:{bus(nic)}", (0,)))
         for queue in range(plan.queues):
             core = (nic * plan.queues + queue) % plan.cores
-            told = f"{name}-Tx-Rx-{queue}"
-            rows.append(NicQueue(name, queue, "rxtx", irq + 1 + queue, told, (core,)))
+            text = f"{name}-Tx-Rx-{queue}"
+            rows.append(NicQueue(name, queue, "rxtx", irq + 1 + queue, text, (core,)))
         irq += plan.queues + 1
     return rows
 

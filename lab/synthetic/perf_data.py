@@ -74,12 +74,15 @@ def write_perf_data(path: Path, capture: Capture, kernel: Sequence[tuple[int, st
     """
     chance = random.Random(capture.seed)
     named = {name: address for address, name in kernel}
-    idle = next(named[each] for each in _IDLE if each in named)
+    idle = next(named[name] for name in _IDLE if name in named)
     pool = [_stack(chance, capture, kernel) for _ in range(capture.stacks)]
     idle_stack = _Stack(-1, _KERNEL, idle + 4, struct.pack("=QQQ", 2, _IN_KERNEL, idle + 4))
     stalls = [
-        (each, _kernel_stack(capture.tasks + number, [named[name] + 8 for name in each.functions]))
-        for number, each in enumerate(capture.stalls)
+        (
+            stall,
+            _kernel_stack(capture.tasks + number, [named[name] + 8 for name in stall.functions]),
+        )
+        for number, stall in enumerate(capture.stalls)
     ]
     samples = 0
     with path.open("wb") as file:
@@ -162,7 +165,7 @@ def _introductions(capture: Capture, text: int) -> Iterator[bytes]:
     for number in range(8):
         yield record(_CGROUP, 0, struct.pack("=Q", 100 + number) + padded(f"/made-up-{number}"), 0)
     names = [f"task-{number}" for number in range(capture.tasks)]
-    for number, name in enumerate([*names, *(each.comm for each in capture.stalls)]):
+    for number, name in enumerate([*names, *(stall.comm for stall in capture.stalls)]):
         pid = _pid(number)
         yield record(_COMM, 0, struct.pack("=II", pid, pid) + padded(name[:15]), pid)
         program = struct.pack("=IIQQQ", pid, pid, _PROGRAM, _PROGRAM_BYTES, 0)
@@ -180,8 +183,8 @@ def _rounds(
     period = _NS // capture.hertz
     start, end = int(capture.start_s * _NS), int((capture.start_s + capture.seconds) * _NS)
     held = [
-        (each.cpu, start + int(each.start_s * _NS), int(each.seconds * _NS), stack)
-        for each, stack in stalls
+        (stall.cpu, start + int(stall.start_s * _NS), int(stall.seconds * _NS), stack)
+        for stall, stack in stalls
     ]
     due = [start + chance.randrange(period) for _ in range(capture.cores)]
     fresh = iter(pool)  # each at least once, while there are samples for it

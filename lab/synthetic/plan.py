@@ -173,7 +173,7 @@ class Schedule:
                 self.resets.append(Reset(moment, queue, 0.0))
             if "flood" in names:
                 self.holds.append(Hold(moment, moment + _FLOOD_S, core, queue, "softirq"))
-        self.alarms = list(_told_once(sorted(self._alarms())))
+        self.alarms = list(_mark_news(sorted(self._alarms())))
 
     def _moments(self, rng: np.random.Generator) -> list[float]:
         plan = self.plan
@@ -201,7 +201,7 @@ class Schedule:
             seen = ceil(hold.start) + 2
             if seen <= hold.end:
                 raised.append(Raised(seen, "held_core", f"core {hold.core}", hold.start))
-        raised += [Raised(ceil(each.at), "nic_reset", "eth0", each.at) for each in self.resets]
+        raised += [Raised(ceil(reset.at), "nic_reset", "eth0", reset.at) for reset in self.resets]
         if self.plan.heap:
             first = self.stretches[0][0]
             raised.append(Raised(first, "zombie_memcgs", "", first))
@@ -233,7 +233,7 @@ class Schedule:
                 dt = np.ones(len(elapsed))
                 new_boot = last is None or last[1] != boot
                 dt[0] = mono[0] if new_boot or last is None else start - last[0]
-                wall = np.array([self.wall(each) for each in elapsed])
+                wall = np.array([self.wall(index) for index in elapsed])
                 made.append(Ticks(elapsed, mono, wall, dt, boot, self._scans(elapsed)))
                 last = (int(elapsed[-1]), boot)
         return made
@@ -247,42 +247,42 @@ class Schedule:
     def planted(self) -> tuple[Planted, ...]:
         """What a reader should find."""
         plan = self.plan
-        told = []
+        planted = []
         first, last = self.stretches[0][0], self.stretches[-1][1] - 1
         whole = (self.both(first), self.both(last))
         if "crash_loop" in plan.plant:
             about = {"unit": UNIT, "cgroup": f"/system.slice/{UNIT}", "period_s": f"{PERIOD_S}"}
-            told.append(Planted("crash_loop", about, *whole))
-        told += [Planted(each, {}, *whole) for each in ("busy_user",) if each in plan.plant]
+            planted.append(Planted("crash_loop", about, *whole))
+        planted += [Planted(name, {}, *whole) for name in ("busy_user",) if name in plan.plant]
         for hold in self.holds:
             about = {"core": str(hold.core), "queue": f"eth0:{hold.queue}"}
             if hold.kind == "system":
                 about["task"] = "kubelet[2113/2140]"
             cause = "zombie_walk" if hold.kind == "system" else "flood"
-            told.append(Planted(cause, about, self.both(hold.start), self.both(hold.end)))
+            planted.append(Planted(cause, about, self.both(hold.start), self.both(hold.end)))
         for reset in self.resets:
             about = {"nic": "eth0"}
             if reset.waited_s:
                 about |= {"queue": f"eth0:{reset.queue}", "core": str(reset.queue % plan.cores)}
             cause = "nic_reset" if reset.waited_s else "reset_without_zombies"
-            told.append(Planted(cause, about, *map(self.both, reset.down)))
+            planted.append(Planted(cause, about, *map(self.both, reset.down)))
         for at, seconds in plan.gaps:
-            told.append(Planted("gap", {}, self.both(at), self.both(at + seconds)))
+            planted.append(Planted("gap", {}, self.both(at), self.both(at + seconds)))
         if plan.reboot_at is not None:
             back = int(plan.reboot_at) + _OUTAGE_S
-            told.append(Planted("reboot", {}, self.both(plan.reboot_at - 1), self.both(back)))
+            planted.append(Planted("reboot", {}, self.both(plan.reboot_at - 1), self.both(back)))
         for at, hours in plan.jumps:
             about = {"hours": f"{hours:g}"}
-            told.append(Planted("clock_jump", about, self.both(at - 1), self.both(at)))
-        return tuple(sorted(told, key=lambda each: (each.start[1], each.cause)))
+            planted.append(Planted("clock_jump", about, self.both(at - 1), self.both(at)))
+        return tuple(sorted(planted, key=lambda item: (item.start[1], item.cause)))
 
 
-def _told_once(alarms: Iterable[Raised]) -> Iterator[Raised]:
+def _mark_news(alarms: Iterable[Raised]) -> Iterator[Raised]:
     last: dict[tuple[str, str], int] = {}
-    for each in alarms:
-        before = last.get((each.kind, each.about))
-        last[each.kind, each.about] = each.at
-        yield each._replace(news=before is None or each.at - before >= CALM_S)
+    for alarm in alarms:
+        before = last.get((alarm.kind, alarm.about))
+        last[alarm.kind, alarm.about] = alarm.at
+        yield alarm._replace(news=before is None or alarm.at - before >= CALM_S)
 
 
 def _stretches(plan: Plan) -> list[tuple[int, int, int]]:

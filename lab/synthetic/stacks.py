@@ -53,8 +53,8 @@ class Stacks:
         self._plan = schedule.plan
         self.tree = _Garden(rng, self._plan.stack_nodes)
         self._comm = rng.integers(0, len(PROGRAMS), _THREADS)
-        self.threads = [Thread(3000 + each, 3000 + each, PROGRAMS[comm])
-                        for each, comm in enumerate(self._comm)]  # fmt: skip
+        self.threads = [Thread(3000 + index, 3000 + index, PROGRAMS[comm])
+                        for index, comm in enumerate(self._comm)]  # fmt: skip
         self.threads += [Thread(0, 0, "swapper"), Thread(2113, 2140, "kubelet"),
                          Thread(16, 16, "ksoftirqd/0")]  # fmt: skip
 
@@ -92,8 +92,8 @@ class Stacks:
         until = np.cumsum(shares, axis=0).astype(np.float32)  # kinds, cores, seconds
         chances = self._rng.random(shape, np.float32)
         kind = np.zeros(shape, np.int8)
-        for each in range(3):
-            kind += chances >= until[each].T[:, None, :]
+        for index in range(3):
+            kind += chances >= until[index].T[:, None, :]
         return kind
 
     def _hold(self, kind: Array, ticks: Ticks, within: Array) -> None:
@@ -119,17 +119,17 @@ class Stacks:
     def _ends(self, kind: Array, thread: Array) -> Array:
         node = np.zeros(kind.shape, np.int32)
         chances = self._rng.random(kind.shape, np.float32)
-        for each, leaves in self.tree.fixed.items():
-            chosen = kind == each
+        for key, leaves in self.tree.fixed.items():
+            chosen = kind == key
             node[chosen] = leaves.draw(chances[chosen])
-        for each in (USER, SYSTEM):
-            chosen = kind == each
+        for other in (USER, SYSTEM):
+            chosen = kind == other
             comm = self._comm[thread[chosen]]
             drawn = chances[chosen]
             ends = np.zeros(len(drawn), np.int32)
             for number in range(len(PROGRAMS)):
                 mine = comm == number
-                ends[mine] = self.tree.programs[number, each].draw(drawn[mine])
+                ends[mine] = self.tree.programs[number, other].draw(drawn[mine])
             node[chosen] = ends
         return node
 
@@ -156,14 +156,14 @@ class _Garden:
         self._depth: list[int] = [0]
         self.fixed: dict[int, _Leaves] = {}
         self.programs: dict[tuple[int, int], _Leaves] = {}
-        each = max(nodes // (2 * len(PROGRAMS)), 4)
+        nodes_each = max(nodes // (2 * len(PROGRAMS)), 4)
         for number, comm in enumerate(PROGRAMS):
             self._task(comm)
-            user = self._grow(1, each, comm, Kind.USER)
+            user = self._grow(1, nodes_each, comm, Kind.USER)
             self._add("__libc_read", "libc.so.6", Kind.USER, 2)
             for deeper, name in enumerate(_SYSCALL):
                 self._add(name, _KERNEL, Kind.KERNEL, 3 + deeper)
-            system = self._grow(4, each, _KERNEL, Kind.KERNEL)
+            system = self._grow(4, nodes_each, _KERNEL, Kind.KERNEL)
             self.programs[number, USER], self.programs[number, SYSTEM] = user, system
         self._task("swapper")
         self._path(_IDLE)
@@ -195,7 +195,7 @@ class _Garden:
         number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
         names, frame = np.unique(self._order[keep], return_inverse=True)
         depth = self._depths[keep]
-        frames = _frames([self._table[each] for each in names.tolist()])
+        frames = _frames([self._table[name] for name in names.tolist()])
         return Tree(frame.astype(np.int32), depth, ends_of(depth), frames), number[node]
 
     def _task(self, comm: str) -> None:
@@ -236,7 +236,7 @@ def _frames(named: list[tuple[str, str, int]]) -> Frames:
 
 def write_stacks(segment: Path, header: dict[str, Any], profile: Profile, ticks: Ticks) -> Path:
     """Seal a segment's samples into it, as the recorder's decoder does."""
-    edges = [int(each) // 1000 / 1e6 for each in (profile.time_ns[0], profile.time_ns[-1])]
+    edges = [int(time_ns) // 1000 / 1e6 for time_ns in (profile.time_ns[0], profile.time_ns[-1])]
     ahead_s = float(ticks.wall[0] - ticks.mono[0])
     stamp = time.strftime("%Y%m%d%H%M%S00", time.gmtime(edges[1] + ahead_s))
     about = {

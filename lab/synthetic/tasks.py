@@ -35,7 +35,7 @@ class Tasks:
         plan, rng = self._schedule.plan, self._rng
         number = plan.processes
         kernel = int(number * 0.45)
-        self._names = [*_COMMS, *(_kernel_comm(each, plan.cores) for each in range(kernel))]
+        self._names = [*_COMMS, *(_kernel_comm(index, plan.cores) for index in range(kernel))]
         self._kernel = np.zeros(number, dtype=bool)
         self._kernel[2 : 2 + kernel] = True
         self._pid = np.concatenate(
@@ -101,7 +101,7 @@ class Tasks:
         when: Moments,
         parts: dict[str, list[Array]],
     ) -> None:
-        sizes = np.array([len(each) for each in parts["pid"]])
+        sizes = np.array([len(array) for array in parts["pid"]])
         columns: dict[str, object] = {}
         for name, pieces_of in parts.items():
             flat = np.concatenate(pieces_of)
@@ -117,7 +117,7 @@ class Tasks:
         if self._at is not None:
             self._replace(float(ticks.mono[tick]), passed)
         moved = rng.poisson(self._rate * passed)
-        walked = round(100 * sum(_shared(each, since, now) for each in self._walks()))
+        walked = round(100 * sum(_shared(walk, since, now) for walk in self._walks()))
         shares = np.full(_THREADS, 0.9 / (_THREADS - 1))
         shares[0] = 0.1
         for side in range(2):

@@ -41,7 +41,7 @@ _NO_LIMITS = Limits(age_s=1e12, most_bytes=1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Generated:
     """What was made: where, how much of each table, and everything that was planted."""
 
     directory: Path
@@ -53,13 +53,13 @@ class Told:
 
     def of(self, cause: str) -> list[Planted]:
         """Every time one cause was planted, in order."""
-        return [each for each in self.planted if each.cause == cause]
+        return [planted for planted in self.planted if planted.cause == cause]
 
     def json(self) -> str:
         return json.dumps({**asdict(self), "directory": str(self.directory)}, indent=1)
 
 
-def write(directory: Path, plan: Plan, compacted: bool = True) -> Told:
+def write(directory: Path, plan: Plan, compacted: bool = True) -> Generated:
     """Make up a recording there; the directory must hold none yet.
 
     `compacted` merges the segments of every hour, as the recorder does when an hour is over.
@@ -103,8 +103,8 @@ def write(directory: Path, plan: Plan, compacted: bool = True) -> Told:
         if done.problems:
             raise OSError("; ".join(done.problems))
         drop_replaced(segments)
-    boots = tuple(node.services.boot_id(boot) for boot in sorted({each.boot for each in every}))
-    return Told(
+    boots = tuple(node.services.boot_id(boot) for boot in sorted({part.boot for part in every}))
+    return Generated(
         directory, len(segments_in(segments)), dict(rows), dict(size), schedule.planted(), boots
     )
 
@@ -114,7 +114,7 @@ class _Node:
 
     def __init__(self, schedule: Schedule) -> None:
         seed = schedule.plan.seed
-        rngs = [np.random.default_rng([seed, 2, each]) for each in range(6)]
+        rngs = [np.random.default_rng([seed, 2, index]) for index in range(6)]
         self._rng = rngs[0]
         self._cores = Cores(schedule, rngs[1])
         self._network = Network(schedule, rngs[2])
@@ -127,8 +127,8 @@ class _Node:
 
     def segment(self, ticks: Ticks) -> Contents:
         if self._boot is not None and self._boot != ticks.boot:
-            for each in (self._cores, self._network, self._memory, self._tasks, self.services):
-                each.forget()
+            for subsystem in (self._cores, self._network, self._memory, self._tasks, self.services):
+                subsystem.forget()
         self._boot = ticks.boot
         pieces = Pieces(ticks, self._rng)
         traffic = self._network.traffic(ticks)

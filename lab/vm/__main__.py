@@ -15,7 +15,7 @@ from lab.vm.kernels import HIERARCHIES, KERNELS, MATRIX, kernel_named
 from lab.vm.payload import Job
 from lab.vm.results import Outcome, mistakes, table
 from lab.vm.rootfs import PROJECT
-from lab.vm.telling import LabError, tell
+from lab.vm.tools import LabError, log
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,7 +80,7 @@ def build(names: list[str], refresh: bool) -> int:
                 shutil.rmtree(bootable_folder(cache, kernel), ignore_errors=True)
     for kernel in kernels:
         parts = playing.prepare(kernel.name)
-        tell(f"{kernel.name}: {parts.kernel.release} is ready")
+        log(f"{kernel.name}: {parts.kernel.release} is ready")
     return 0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.vm.telling import LabError, require, run, tell
+from lab.vm.tools import LabError, log, require, run
 
 #: Names another archive, for a machine whose apt knows none of Debian's.
 MIRROR = "SEXTON_LAB_MIRROR"
@@ -53,9 +53,9 @@ def mirror_in(targets: str) -> str | None:
 
 
 def mirror() -> str:
-    told = os.environ.get(MIRROR)
-    if told:
-        return told.rstrip("/")
+    address = os.environ.get(MIRROR)
+    if address:
+        return address.rstrip("/")
     require("apt-get")
     found = mirror_in(run(["apt-get", "indextargets", "--format", _FORMAT]))
     if found is None:
@@ -73,8 +73,8 @@ def keyring() -> Path:
 
 def proxies() -> dict[str, str]:
     """apt's own proxy, for debootstrap, which does not ask apt."""
-    told = run(["apt-config", "shell", "proxy", "Acquire::http::Proxy"]).strip()
-    value = told.partition("=")[2].strip("'\"")
+    result = run(["apt-config", "shell", "proxy", "Acquire::http::Proxy"]).strip()
+    value = result.partition("=")[2].strip("'\"")
     return {"http_proxy": value} if value and value != "DIRECT" else {}
 
 
@@ -86,7 +86,7 @@ class Suite:
     folder: Path
 
     def update(self, url: str) -> None:
-        tell(f"reading the package lists of {self.name}")
+        log(f"reading the package lists of {self.name}")
         for part in ("lists/partial", "cache/archives/partial"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         (self.folder / "status").touch()
@@ -101,7 +101,7 @@ class Suite:
     def download(self, packages: Sequence[str]) -> list[Path]:
         debs = self.folder / "debs"
         debs.mkdir(exist_ok=True)
-        tell(f"downloading {' '.join(packages)}")
+        log(f"downloading {' '.join(packages)}")
         self._apt(["apt-get", "download", "-qq", *packages], debs)
         return sorted(debs.glob("*.deb"))
 

@@ -13,7 +13,7 @@ from lab.vm.cpio import Cpio
 from lab.vm.kernels import Kernel, newest
 from lab.vm.payload import GUEST
 from lab.vm.rootfs import make_image
-from lab.vm.telling import LabError, require, run, tell
+from lab.vm.tools import LabError, log, require, run
 
 #: What it takes to mount the root file system and to have a network card.
 DRIVERS = ("virtio_pci", "virtio_blk", "virtio_net", "ext4")
@@ -71,7 +71,7 @@ def bootable(cache: Path, kernel: Kernel, busybox: Path) -> Bootable:
         about = {"release": release, "suite": kernel.suite, "packages": [d.name for d in debs]}
         (made / "about.json").write_text(json.dumps(about, indent=1) + "\n")
         made.rename(final)
-    tell(f"kernel {kernel.name} is {release}")
+    log(f"kernel {kernel.name} is {release}")
     return Bootable(final)
 
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.vm.telling import tell
+from lab.vm.tools import log
 
 VARIABLE = "SEXTON_LAB_CACHE"
 
 
 def cache_folder() -> Path:
-    told = os.environ.get(VARIABLE)
-    folder = Path(told) if told else Path.home() / ".cache" / "sexton-lab"
+    folder_name = os.environ.get(VARIABLE)
+    folder = Path(folder_name) if folder_name else Path.home() / ".cache" / "sexton-lab"
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
@@ -63,7 +63,7 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            tell(f"waiting for another build in {folder}")
+            log(f"waiting for another build in {folder}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         sweep(folder)
         yield

@@ -15,7 +15,7 @@ from typing import Any
 from lab.incident import SCENE, Expected, false_alarms, replayed, top_cause, wrongs
 from lab.incident import judged as diagnosed
 from lab.vm.results import CHECK, Outcome
-from lab.vm.telling import tell
+from lab.vm.tools import log
 from sexton.errors import StoreError
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Severity, Verdict
@@ -38,7 +38,7 @@ def judged(outcome: Outcome) -> Outcome:
         return replace(outcome, wrong=(words,))
     found = replace(outcome, top=top, live=live, wrong=(*wrong, *wrong_live))
     place = f"{outcome.kernel}-{outcome.hierarchy}"
-    tell(f"{place}: {outcome.scene}: {top}, {'wrong' if found.wrong else 'right'}")
+    log(f"{place}: {outcome.scene}: {top}, {'wrong' if found.wrong else 'right'}")
     return found
 
 
@@ -50,16 +50,16 @@ def _checked(outcome: Outcome) -> Outcome:
     if not outcome.good and not result.is_file():
         return outcome  # it never came to a result: its own words are all there is
     try:
-        told = json.loads(result.read_text("utf-8"))
-        number = len(told.get("claims") or told.get("experiments") or ())
-        failed = {str(name): list(map(str, why)) for name, why in told["failed"].items()}
+        document = json.loads(result.read_text("utf-8"))
+        number = len(document.get("claims") or document.get("experiments") or ())
+        failed = {str(name): list(map(str, why)) for name, why in document["failed"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         words = printable(f"no verdict: {type(error).__name__}: {error}")
         return replace(outcome, wrong=(words,))
     wrong = tuple(printable(f"{name}: {why}") for name in failed for why in failed[name])
     top = f"{number - len(failed)} of {number} hold"
     place = f"{outcome.kernel}-{outcome.hierarchy}"
-    tell(f"{place}: {outcome.scene}: {top}")
+    log(f"{place}: {outcome.scene}: {top}")
     return replace(outcome, top=top, wrong=wrong)
 
 
@@ -70,7 +70,7 @@ def _recorded(folder: Path) -> tuple[str, list[str]]:
     for name in false_alarms(diagnosis, expected):
         if name not in expected.absent:  # that was told already
             wrong.append(f"a false alarm: {name}: {diagnosis.by_id[name].summary}")
-    return _cause(top_cause(diagnosis), diagnosis.exit), [printable(each) for each in wrong]
+    return _cause(top_cause(diagnosis), diagnosis.exit), [printable(mistake) for mistake in wrong]
 
 
 def _live(folder: Path) -> tuple[str, list[str]]:
@@ -87,15 +87,17 @@ def _live(folder: Path) -> tuple[str, list[str]]:
 
 
 def _scene(folder: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((folder / SCENE).read_text("utf-8"))
-    return told
+    document: dict[str, Any] = json.loads((folder / SCENE).read_text("utf-8"))
+    return document
 
 
 def _root(said: Mapping[str, Any]) -> str | None:
     """As `lab.incident.top_cause`, out of the JSON."""
     if said["exit"] != Exit.PROBLEM:
         return None
-    problems: Iterator[str] = (each["id"] for each in said["findings"] if _is_problem(each))
+    problems: Iterator[str] = (
+        finding["id"] for finding in said["findings"] if _is_problem(finding)
+    )
     return str(said["chains"][0]["root"]) if said["chains"] else next(problems, None)
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 _CPU = ",".join(
     ["max", *(f"{name}=off" for name in ("avx", "avx2", "fma", "f16c", "vaes", "vpclmulqdq"))]

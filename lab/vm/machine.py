@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.vm.kernels import HIERARCHIES, Kernel
-from lab.vm.telling import search_path
+from lab.vm.tools import search_path
 
 CORES = 2
 MEMORY_MB = 1536

@@ -18,7 +18,7 @@ from pathlib import Path
 from lab.vm.cache import files_key, making
 from lab.vm.cpio import Cpio
 from lab.vm.rootfs import PROJECT, PYTHON, SITE, install
-from lab.vm.telling import LabError, run, tell
+from lab.vm.tools import LabError, log, run
 
 GUEST = Path(__file__).parent / "guest"
 #: How many versions of the project the cache keeps.
@@ -73,7 +73,7 @@ def site_tree(cache: Path) -> Path:
     tree = cache / f"site-{files_key(PROJECT, project_files())}"
     if tree.exists():
         return tree
-    tell("building the project's wheel")
+    log("building the project's wheel")
     with making(tree) as folder:
         made, wheels = folder / "site", folder / "wheels"
         # The builder of the development environment saves a download.

@@ -17,7 +17,7 @@ from lab.vm.kernels import Kernel, check_hierarchy, kernel_named
 from lab.vm.machine import Disks, Machine, Silent, command_line
 from lab.vm.results import Outcome, make_disk, unpack
 from lab.vm.rootfs import base_tree, root_image
-from lab.vm.telling import LabError, require, tell
+from lab.vm.tools import LabError, log, require
 from sexton.model.text import printable, shorten
 
 BOOT_S = 300
@@ -91,7 +91,7 @@ def play(run: Run, boots: int = 2) -> list[Outcome]:
     left = tuple(one.scene for one in outcomes if one.scene not in said.played)
     if not said.trouble or not left or boots < 2:
         return outcomes
-    tell(f"{run.name}: {said.trouble}: once more, for {' '.join(left)}")
+    log(f"{run.name}: {said.trouble}: once more, for {' '.join(left)}")
     again = replace(run, job=replace(run.job, scenes=left))
     return [*(one for one in outcomes if one.scene in said.played), *play(again, boots - 1)]
 
@@ -104,7 +104,7 @@ def _boot(run: Run) -> tuple[Said, list[Outcome]]:
         folder = Path(name)
         disks = _disks(parts, run.job, folder)
         command = command_line(run.kernel, run.hierarchy, disks, run.console)
-        tell(f"{run.name}: booting {parts.kernel.release}")
+        log(f"{run.name}: booting {parts.kernel.release}")
         with Machine(command, folder / "errors") as machine:
             said = follow(machine, run)
         return said, _collect(run, said, disks.results)
@@ -156,16 +156,16 @@ def follow(machine: Machine, run: Run) -> Said:
         match line.split():
             case ["ready", release, uptime]:
                 said.ready = True
-                tell(f"{run.name}: up after {uptime} s of its own time ({release})")
+                log(f"{run.name}: up after {uptime} s of its own time ({release})")
                 wait = run.job.settle_s + _PACKING_S
             case ["scene", scene]:
                 said.playing = scene
-                tell(f"{run.name}: playing {scene}")
+                log(f"{run.name}: playing {scene}")
                 wait = run.job.deadline_s + _PACKING_S
             case ["played", scene, code, seconds] if code.isdigit() and seconds.isdigit():
                 said.played[scene] = (int(code), int(seconds))
                 said.playing = None
-                tell(f"{run.name}: {scene} {verdict(int(code))} after {seconds} s")
+                log(f"{run.name}: {scene} {verdict(int(code))} after {seconds} s")
                 wait = _PACKING_S
             case ["over"]:
                 over = True
@@ -174,7 +174,7 @@ def follow(machine: Machine, run: Run) -> Said:
                 said.trouble = " ".join(why)
                 return said
             case _:
-                tell(f"{run.name}: the guest says {line!a}")
+                log(f"{run.name}: the guest says {line!a}")
 
 
 def verdict(code: int) -> str:

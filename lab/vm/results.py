@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 MEGABYTE = 1024**2
 #: How the names of experiments begin that are no scenes.
@@ -112,8 +112,8 @@ def table(outcomes: list[Outcome]) -> str:
     rows = [("scene", "kernel", "hierarchy", "seconds", "top cause", "live", "right", "outcome")]
     for one in outcomes:
         seconds = "-" if one.seconds is None else str(one.seconds)
-        told = (one.top, one.live, one.right, one.said)
-        rows.append((one.scene, one.kernel, one.hierarchy, seconds, *told))
+        cells = (one.top, one.live, one.right, one.said)
+        rows.append((one.scene, one.kernel, one.hierarchy, seconds, *cells))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

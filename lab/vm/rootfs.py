@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.vm import archive
 from lab.vm.cache import key, making
-from lab.vm.telling import LabError, require, run, tell
+from lab.vm.tools import LabError, log, require, run
 
 SUITE = "bookworm"
 #: The Python of that suite, and what wheels have to fit.
@@ -83,7 +83,7 @@ def root_image(cache: Path) -> Path:
         return image
     require("mkfs.ext4", "cp", "unshare")
     tree, wheels = base_tree(cache), wheel_tree(cache)
-    tell("making the root image")
+    log("making the root image")
     with making(image) as folder:
         root = folder / "root"
         run(["cp", "--archive", "--reflink=auto", tree, root])
@@ -105,7 +105,7 @@ def base_tree(cache: Path) -> Path:
         raise LabError("debootstrap needs root: sudo python -m lab.vm build (running needs none)")
     require("debootstrap", "unshare")
     url = archive.mirror()
-    tell(f"debootstrap {SUITE} with {', '.join(PACKAGES)}")
+    log(f"debootstrap {SUITE} with {', '.join(PACKAGES)}")
     with making(tree) as folder:
         made = folder / "root"
         # In a mount namespace: whatever it mounts in there goes away with it, also when it fails.
@@ -137,7 +137,7 @@ def wheel_tree(cache: Path) -> Path:
     tree = cache / f"wheels-{wheels_key()}"
     if tree.exists():
         return tree
-    tell(f"pip: {' '.join(requirements())} for Python {PYTHON}")
+    log(f"pip: {' '.join(requirements())} for Python {PYTHON}")
     with making(tree) as folder:
         install(requirements(), folder / "site")
         (folder / "site").rename(tree)

@@ -49,9 +49,9 @@ def everyone(plain: float | None, full_mb: float) -> list[Watched]:
 
 
 def test_ours_runs_at_least_twice_with_peers_between():
-    names = [each.name for each in order(planned())]
+    names = [item.name for item in order(planned())]
     first, last = names.index(ours.PLAIN_NAME), len(names) - names[::-1].index(ours.PLAIN_NAME) - 1
-    assert {each.name for each in PEERS} <= set(names[first + 1 : last])
+    assert {peer.name for peer in PEERS} <= set(names[first + 1 : last])
 
 
 def test_every_part_is_wanted_unless_some_are_named():

@@ -31,14 +31,14 @@ def planned() -> Plan:
 
 
 def test_of_the_gestures_the_worst_is_held_against_the_promise():
-    missed = [each.what for each in rows(TOLD) if each.missed]
+    missed = [row.what for row in rows(TOLD) if row.missed]
     assert missed == ["explorer: pan and zoom, a frame, 95th percentile"]
     assert "95th percentile 12.0 ms" in rows(TOLD)[3].what
 
 
 def test_a_page_on_which_nothing_moved_has_kept_no_promise():
     still = {**TOLD, "pan_keys": {"frames": 1}, "zoom_wheel": {"frames": 2}}
-    assert [each.unmeasured for each in rows(still)] == [False, True, True, True, False]
+    assert [row.unmeasured for row in rows(still)] == [False, True, True, True, False]
 
 
 def test_a_server_that_was_measured_has_its_memory_told():
@@ -64,8 +64,8 @@ def test_without_a_recording_or_a_browser_nothing_is_kept(monkeypatch: pytest.Mo
     taken = []
     monkeypatch.setattr(report, "generate", lambda *_: "no room")
     report.measure(planned(), taken.append)
-    assert [each.unmeasured for each in taken] == [True, True]
-    assert all("no room" in each.here for each in taken)
+    assert [item.unmeasured for item in taken] == [True, True]
+    assert all("no room" in item.here for item in taken)
 
     numbers = {"read_s": 0.5, "tile_ms": 1.0, "all_mb": 200.0, "flame_s": 0.1}
     monkeypatch.setattr(report, "generate", lambda *_: {})
@@ -73,7 +73,7 @@ def test_without_a_recording_or_a_browser_nothing_is_kept(monkeypatch: pytest.Mo
     monkeypatch.setattr(report, "_without_browser", lambda: "needs chromium")
     taken.clear()
     report.measure(planned(), taken.append)
-    assert [each.what for each in taken if each.unmeasured] == [
+    assert [item.what for item in taken if item.unmeasured] == [
         "explorer: first picture and frames"
     ]
     assert taken[-1].what == lanes.FLAME

@@ -66,7 +66,9 @@ def test_a_tar_of_the_same_image_gets_the_same_verdicts(tree: Tree, tmp_path: Pa
     for image in (tree.root, packed):
         assert main(["audit", "--root", str(image), "--json"]) == 1
         told.append(json.loads(capsys.readouterr().out))
-    verdicts = [{each["unit"]: each["verdict"] for each in one["subjects"]} for one in told]
+    verdicts = [
+        {subject["unit"]: subject["verdict"] for subject in one["subjects"]} for one in told
+    ]
     assert verdicts[0] == verdicts[1]
     assert verdicts[0] == {
         "cron.service": "unknown",
@@ -138,8 +140,8 @@ def test_json_has_the_changes_too(tree: Tree, tmp_path: Path, capsys):
     last.write_text(capsys.readouterr().out)
     tree.unit("new.service")
     assert main(["audit", "--root", str(tree.root), "--json", "--since", str(last)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["changes"] == [{"unit": "new.service", "kind": "new", "what": ["unknown"]}]
+    document = json.loads(capsys.readouterr().out)
+    assert document["changes"] == [{"unit": "new.service", "kind": "new", "what": ["unknown"]}]
 
 
 @pytest.mark.parametrize(
@@ -159,10 +161,10 @@ def test_json_has_the_changes_too(tree: Tree, tmp_path: Path, capsys):
 def test_bad_input_is_one_line_and_exit_2(tree: Tree, tmp_path: Path, capsys, options, words):
     (tmp_path / "file").write_text("#!/bin/sh\n:\n" * 99)
     put = {"file": str(tmp_path / "file"), "image": str(tree.root)}
-    assert main(["audit", *(each.format(**put) for each in options)]) == 2
-    told = capsys.readouterr()
-    assert words in told.err
-    assert told.err.count("\n") == 1
+    assert main(["audit", *(option.format(**put) for option in options)]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")], "no half file"
 
 
@@ -182,18 +184,18 @@ def test_kubelets_configuration_is_checked_and_mended(healthy: Tree, tmp_path: P
     out = tmp_path / "kubelet.json"
     root = ["--root", str(healthy.root)]
     assert main(["audit", *root, "--kubelet-out", str(out)]) == 1
-    told = capsys.readouterr()
-    assert "KUBELET CONFIGURATION" in told.out
-    assert "error: cgroupVersion" in told.out
-    assert str(out) in told.err
+    captured = capsys.readouterr()
+    assert "KUBELET CONFIGURATION" in captured.out
+    assert "error: cgroupVersion" in captured.out
+    assert str(out) in captured.err
     assert "cgroupVersion:" not in out.read_text()
     healthy.write(place, out.read_text())
     assert main(["audit", *root]) == 0
 
 
 def test_hostile_names_do_not_reach_the_terminal(tree: Tree, capsys):
-    told = "[Unit]\nDescription=\x1b]0;gone\x07\n[Service]\nExecStart=/a\x1b[2J\n"
-    tree.unit("evil.service", f"{told}Restart=always\nRestartSec=9\n")
+    text = "[Unit]\nDescription=\x1b]0;gone\x07\n[Service]\nExecStart=/a\x1b[2J\n"
+    tree.unit("evil.service", f"{text}Restart=always\nRestartSec=9\n")
     strange = tree.root / "etc/systemd/system" / os.fsdecode(b"\xff\x1b.service")
     strange.write_text("[Service]\n")
     main(["audit", "--root", str(tree.root)])

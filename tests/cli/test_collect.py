@@ -72,7 +72,9 @@ def test_a_collected_node_reads_like_the_live_one(shell, user: int | None):
     before = _live_now()
     snapshots = collect(*shell, user=user)
     assert len(snapshots) == 3
-    assert [each.moment for each in snapshots] == sorted(each.moment for each in snapshots)
+    assert [snapshot.moment for snapshot in snapshots] == sorted(
+        snapshot.moment for snapshot in snapshots
+    )
     assert snapshots[-1].moment[0] - snapshots[0].moment[0] >= 1.9
     window = replay(snapshots)
     kinds = (CoreTimes, CgroupCensus, NetDevice, Nic, Process)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
@@ -46,7 +45,7 @@ def test_a_release_ends_a_death_and_paths_do_not_join():
     assert "1 pending" in ledger.totals
 
 
-def test_a_zombie_is_called_one_only_after_five_seconds_and_once():
+def test_a_zombie_is_reported_once_and_after_five_seconds():
     ledger = Ledger()
     assert list(ledger.feed([event("rmdir", 1, 10.0)], 14.9)) == []
     (told,) = ledger.feed([], 15.1)
@@ -59,22 +58,24 @@ def test_a_zombie_is_called_one_only_after_five_seconds_and_once():
 
 def test_a_late_release_read_in_one_go_was_a_zombie_first():
     ledger = Ledger()
-    kinds = [told.kind for told in ledger.feed([event("rmdir", 1, 1), event("release", 1, 9)], 10)]
+    kinds = [
+        value.kind for value in ledger.feed([event("rmdir", 1, 1), event("release", 1, 9)], 10)
+    ]
     assert kinds == ["zombie", "freed"]
     assert ledger.zombies == {}
 
 
-def test_the_moments_that_are_told_never_run_backwards():
+def test_printed_times_never_run_backwards():
     ledger = Ledger()
     events = [event("rmdir", 1, 1), event("rmdir", 2, 4), event("release", 2, 4.5)]
     events += [event("rmdir", 3, 7), event("release", 3, 7.2), event("release", 1, 8)]
     told = list(ledger.feed(events, 9.0))
-    assert [each.kind for each in told] == ["released", "zombie", "released", "freed"]
-    assert [each.at_s for each in told] == pytest.approx([4.5, 7.2, 7.2, 8.0])
+    assert [entry.kind for entry in told] == ["released", "zombie", "released", "freed"]
+    assert [entry.at_s for entry in told] == pytest.approx([4.5, 7.2, 7.2, 8.0])
 
 
 @pytest.mark.parametrize("kind", ["released", "zombie", "doubtful", "freed"])
-def test_paths_stand_below_each_other_whatever_was_told(kind):
+def test_paths_are_aligned_whatever_the_line_says(kind):
     lines = [_line(Outcome(kind, "/a", 0.0, after_s), Window({})) for after_s in (5.4, 86_399)]
     moment = time.strftime("%H:%M:%S", time.localtime(5.4))
     assert lines[0].startswith(f" {moment}  ")
@@ -176,7 +177,9 @@ def _die(yard: tuple[Path, Path], name: str, *, hold: bool) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_real_deaths_are_told_and_the_instance_is_gone(tracefs, yard, end: signal.Signals):
+def test_watch_prints_real_deaths_and_removes_its_trace_instance(
+    tracefs, yard, end: signal.Signals
+):
     child = subprocess.Popen(
         [sys.executable, "-m", "sexton", "zombies", "--watch", "--json"],
         stdout=subprocess.PIPE,
@@ -187,36 +190,37 @@ def test_real_deaths_are_told_and_the_instance_is_gone(tracefs, yard, end: signa
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not _armed(tracefs, mine):
         time.sleep(0.05)
-    told = _die_until_told(child, yard)
+    document = _die_until_told(child, yard)
     child.send_signal(end)
     child.communicate(timeout=90)
-    assert told == {"kept": "zombie", "clean": "released"}
+    assert document == {"kept": "zombie", "clean": "released"}
     assert child.returncode == 0
-    assert not [each for each in (tracefs / "instances").iterdir() if each.name.startswith(mine)]
+    assert not [path for path in (tracefs / "instances").iterdir() if path.name.startswith(mine)]
 
 
 def _die_until_told(child: subprocess.Popen[str], yard: tuple[Path, Path]) -> dict[str, str]:
-    """Die again where the trace lost it: other tests may kill thousands at the same time."""
-    told: dict[str, str] = {}
+    """Die again where the command says that events were lost: other tests may remove thousands of
+    cgroups at the same time."""
+    document: dict[str, str] = {}
     lines = queue.SimpleQueue[str]()
     assert child.stdout is not None
     threading.Thread(target=lambda: [*map(lines.put, child.stdout)], daemon=True).start()
-    for attempt in range(5):
-        for kind in {"kept", "clean"} - told.keys():
-            _die(yard, f"{kind}{attempt}", hold=kind == "kept")
-        with contextlib.suppress(queue.Empty):
-            while len(told) < 2:
-                fact = json.loads(lines.get(timeout=10))
-                if yard[0].name in fact.get("path", "") and fact["state"] != "doubtful":
-                    told[Path(fact["path"]).name.rstrip("0123456789")] = fact["state"]
-        if len(told) == 2:
-            break
-    return told
+    is_lost, deaths = True, 0
+    while len(document) < 2:
+        if is_lost:
+            deaths += 1
+            for kind in ("kept", "clean"):
+                _die(yard, f"{kind}{deaths}", hold=kind == "kept")
+        fact = json.loads(lines.get(timeout=60))
+        is_lost = fact["state"] == "lost"
+        if yard[0].name in fact.get("path", "") and fact["state"] != "doubtful":
+            document[Path(fact["path"]).name.rstrip("0123456789")] = fact["state"]
+    return document
 
 
 def _armed(tracefs: Path, name: str) -> bool:
     return any(
-        each.name.startswith(name)
-        and (each / "events/cgroup/cgroup_release/enable").read_text().strip() == "1"
-        for each in (tracefs / "instances").iterdir()
+        path.name.startswith(name)
+        and (path / "events/cgroup/cgroup_release/enable").read_text().strip() == "1"
+        for path in (tracefs / "instances").iterdir()
     )

@@ -56,7 +56,7 @@ def test_json_names_the_recording(recorded: Path, capsys: pytest.CaptureFixture[
 
 
 def verdicts(out: str) -> dict[str, str]:
-    return {each["id"]: each["verdict"] for each in json.loads(out)["findings"]}
+    return {finding["id"]: finding["verdict"] for finding in json.loads(out)["findings"]}
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_a_plan_of_another_boot_is_refused_on_both_outputs(tmp_path):
     assert ended.returncode == 1
     assert ended.stdout.startswith(b"REFUSED")
     assert b"booted since" in ended.stdout.replace(b"\n  ", b"")
-    told = json.loads(sexton(*arguments, "--json").stdout)
-    assert (told["schema"], told["how"]) == ("sexton.applied/1", "refused")
+    document = json.loads(sexton(*arguments, "--json").stdout)
+    assert (document["schema"], document["how"]) == ("sexton.applied/1", "refused")
     log = sexton("fix", "log", "--state", tmp_path / "fix").stdout.decode()
     assert log.count("apply_refused") == 2
 
@@ -122,15 +122,15 @@ def test_verify_judges_this_very_node_and_logs_what_it_found(tmp_path):
     assert f"was interrupted: undo it first (sexton fix rollback {run})" in one_line(cut.stderr)
     journal.write("end", how="complete", why="")
     ended = sexton("fix", "verify", "--seconds", "2", "--json", "--state", state.directory)
-    told = json.loads(ended.stdout)
-    assert (told["schema"], told["run"], told["exit"]) == (
+    document = json.loads(ended.stdout)
+    assert (document["schema"], document["run"], document["exit"]) == (
         "sexton.verified/1",
         run,
         ended.returncode,
     )
-    assert told["seconds"] >= 1.5
-    assert told["zombies"]["before"] == 3
-    assert {each["met"] for each in told["criteria"]} <= {"met", "not met", "unknown"}
+    assert document["seconds"] >= 1.5
+    assert document["zombies"]["before"] == 3
+    assert {item["met"] for item in document["criteria"]} <= {"met", "not met", "unknown"}
     assert b"verified" in sexton("fix", "log", "--state", state.directory).stdout
     journal.write("rolled_back")
     undone = sexton("fix", "verify", run, "--state", state.directory)
@@ -192,11 +192,11 @@ def test_a_live_plan_is_json_with_its_own_hash_and_kept_for_its_owner(tmp_path):
     out = tmp_path / "plan.json"
     ended = sexton("fix", "plan", "--seconds", "1", "--json", "--out", out)
     assert ended.returncode in (0, 1, 3), ended.stderr
-    told = json.loads(ended.stdout)
-    assert from_json(told).hash == told["hash"]
-    assert json.loads(out.read_text()) == told
+    document = json.loads(ended.stdout)
+    assert from_json(document).hash == document["hash"]
+    assert json.loads(out.read_text()) == document
     assert out.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in tmp_path.iterdir()] == ["plan.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
     full = sexton("fix", "plan", "--seconds", "1", "--out", tmp_path / "no" / "plan.json")
     assert full.returncode == 2
     assert "No such file" in one_line(full.stderr)

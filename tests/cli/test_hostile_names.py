@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -69,23 +70,28 @@ def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from (name, *strings(each))
+        for name, other in value.items():
+            yield from (name, *strings(other))
     elif isinstance(value, list):
-        for each in value:
-            yield from strings(each)
+        for element in value:
+            yield from strings(element)
 
 
 def test_nothing_raw_reaches_a_terminal_or_a_program(hostile: Path) -> None:
-    for command in (
+    commands: tuple[tuple[str | bytes, ...], ...] = (
         ("diagnose", "--seconds", "2.5"),
         ("why", "task", TASKS[0], "--seconds", "2.5"),
         ("why", "cgroup", os.fsencode(hostile), "--seconds", "1"),
         ("zombies", "--seconds", "0.5"),
         ("sources",),
-    ):
-        quiet(sexton(*command))
-        ended = sexton(*command, "--json")
+    )
+    # All at once: most of their time is waiting, and meanwhile two tasks burn.
+    with ThreadPoolExecutor(2 * len(commands)) as pool:
+        for_people = pool.map(lambda words: sexton(*words), commands)
+        for_programs = pool.map(lambda words: sexton(*words, "--json"), commands)
+    for ended in for_people:
+        quiet(ended)
+    for ended in for_programs:
         quiet(ended)
         answer = json.loads(ended.stdout)
         assert json.loads(json.dumps(answer)) == answer
@@ -103,7 +109,7 @@ def test_the_screen_names_the_burning_task_on_one_line(hostile: Path) -> None:
     assert b"a) R 1\\nx[" in ended.stdout or b"\\x1b[31m\\xff<b>[" in ended.stdout
 
 
-def test_deaths_are_told_with_their_escaped_paths(hostile: Path) -> None:
+def test_watch_prints_the_escaped_paths_of_removed_cgroups(hostile: Path) -> None:
     """One line per death, whatever its name."""
     child = os.fork()
     if child == 0:
@@ -148,6 +154,6 @@ def test_processes_that_vanish_while_they_are_read_do_no_harm() -> None:
         os.kill(storm, signal.SIGKILL)
         os.waitpid(storm, 0)
     quiet(ended)
-    states = {each["id"]: each for each in json.loads(ended.stdout)["sources"]}
+    states = {source["id"]: source for source in json.loads(ended.stdout)["sources"]}
     assert states["procfs.tasks"]["state"] == "ok"
     assert states["procfs.process_cgroup"]["state"] == "ok"

@@ -49,7 +49,7 @@ def told(root: Path) -> dict[str, object]:
     ended = sexton("diagnose", "--root", root, "--json", *QUICK)
     quiet(ended)
     answer: dict[str, object] = json.loads(ended.stdout)
-    answer["states"] = {each["id"]: each for each in json.loads(ended.stdout)["sources"]}
+    answer["states"] = {source["id"]: source for source in json.loads(ended.stdout)["sources"]}
     return answer
 
 
@@ -78,7 +78,7 @@ def test_an_empty_root_cannot_be_told_of(command: str, tmp_path: Path) -> None:
 
 def test_a_root_without_processes_has_no_defunct_ones_to_count(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    findings = {each["id"]: each["verdict"] for each in told(tmp_path)["findings"]}  # type: ignore[attr-defined]
+    findings = {finding["id"]: finding["verdict"] for finding in told(tmp_path)["findings"]}  # type: ignore[attr-defined]
     assert findings["defunct_processes"] == "unknown"
 
 
@@ -142,8 +142,8 @@ def test_a_cgroup_whose_name_has_a_newline_is_one_line_everywhere(tree: Path) ->
     folder = tree / "sys/fs/cgroup/system.slice"
     hostile = folder / "a\nb \x1b[2J\udcff<script>[bold red].service"
     hostile.mkdir()
-    for each in (folder / "demo-crash.service").iterdir():
-        (hostile / each.name).write_bytes(each.read_bytes())
+    for path in (folder / "demo-crash.service").iterdir():
+        (hostile / path.name).write_bytes(path.read_bytes())
     (hostile / "cgroup.stat").write_text("nr_descendants 0\nnr_dying_descendants 700\n")
     shown = sexton("zombies", "--root", tree, *QUICK, env={"COLUMNS": "200"})
     quiet(shown, allowed=[0])
@@ -234,7 +234,7 @@ def test_what_an_essential_answer_lacked_is_named_in_the_verdict(
     quiet(ended, allowed=[1, 3])
     answer = told(tree)
     assert answer["states"][source]["state"] == "malformed"  # type: ignore[index]
-    (finding,) = (each for each in answer["findings"] if each["id"] == detector)  # type: ignore[attr-defined]
+    (finding,) = (item for item in answer["findings"] if item["id"] == detector)  # type: ignore[attr-defined]
     assert finding["verdict"] == "unknown"
     assert path.rpartition("/")[2].encode() in ended.stdout
 
@@ -266,8 +266,8 @@ def test_counters_that_go_backwards_give_no_negative_number(tree: Path) -> None:
     window = read_twice(tree, halve)
     assert [state for state in window.states.values() if state.state == "failed"] == []
     answer = diagnose(window)
-    evidence = [each for finding in answer.findings for each in finding.evidence]
-    assert [each for each in evidence if (each.number or 0) < 0] == []
+    evidence = [item for finding in answer.findings for item in finding.evidence]
+    assert [item for item in evidence if (item.number or 0) < 0] == []
     problems = {finding.id for finding in answer.findings if finding.is_problem}
     assert problems <= {"zombie_memcgs"}, "which were there before"
     assert not re.search(r"[ (]-\d", verdict_text(answer) + frame(window, 100, 40).plain)

@@ -53,7 +53,7 @@ def findings(ended: subprocess.CompletedProcess[str]) -> dict[str, str]:
     for finding in answer["findings"]:
         if finding["verdict"] == "unknown" and finding["id"] in essentials():
             assert any(lack["grant"] for lack in finding["missing"]), finding
-    return {each["id"]: each["verdict"] for each in answer["findings"]}
+    return {finding["id"]: finding["verdict"] for finding in answer["findings"]}
 
 
 def test_nobody_is_told_what_root_would_add(place: Elsewhere) -> None:

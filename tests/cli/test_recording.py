@@ -80,23 +80,23 @@ def test_info_tells_who_when_how_much_and_what_happened_in_forty_lines(night: Pa
 
 
 def test_info_for_machines_has_all_of_it(night: Path):
-    told = json.loads(sexton("recording", "info", "--json", night).stdout)
-    assert told["schema"] == "sexton.recording.info/1"
-    assert told["node"]["hostname"] == "node-7"
-    assert told["segments"] == {"sealed": 3, "open": 1}
-    assert told["boots"] == [BOOT, "another-boot"]
-    assert [(gap["seconds"], gap["reboot"]) for gap in told["gaps"]] == [
+    document = json.loads(sexton("recording", "info", "--json", night).stdout)
+    assert document["schema"] == "sexton.recording.info/1"
+    assert document["node"]["hostname"] == "node-7"
+    assert document["segments"] == {"sealed": 3, "open": 1}
+    assert document["boots"] == [BOOT, "another-boot"]
+    assert [(gap["seconds"], gap["reboot"]) for gap in document["gaps"]] == [
         (297.0, False),
         (None, True),
     ]
-    assert told["tables"]["core_times"]["rows"] == 3 * 2 + 4 + 4
-    assert told["tables"]["core_times"]["period_s"] == 1.0
-    assert told["alarms"][0]["wall_s"] == WALL_S + 101
-    assert told["marks"][0]["text"] == "job 17 \\x1b[2Jdied"
-    assert told["cost"]["cpu_share"] == pytest.approx(0.01)
-    assert told["pins"][0]["id"] == "p1"
-    assert told["sources"][0]["segments"] == {"ok": 4}
-    assert told["problems"] == []
+    assert document["tables"]["core_times"]["rows"] == 3 * 2 + 4 + 4
+    assert document["tables"]["core_times"]["period_s"] == 1.0
+    assert document["alarms"][0]["wall_s"] == WALL_S + 101
+    assert document["marks"][0]["text"] == "job 17 \\x1b[2Jdied"
+    assert document["cost"]["cpu_share"] == pytest.approx(0.01)
+    assert document["pins"][0]["id"] == "p1"
+    assert document["sources"][0]["segments"] == {"ok": 4}
+    assert document["problems"] == []
 
 
 def test_info_tells_what_was_skipped_and_that_a_recorder_runs(night: Path):
@@ -163,7 +163,9 @@ def test_bad_usage_is_one_line_and_nothing_is_written(
 ):
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.rglob("*"))
-    status = main(["recording", *[str(night) if each == "DIR" else each for each in arguments]])
+    status = main(
+        ["recording", *[str(night) if argument == "DIR" else argument for argument in arguments]]
+    )
     shown = capsys.readouterr()
     assert (status, shown.out) == (2, "")
     assert one_line(shown.err.encode()).startswith("sexton")
@@ -185,9 +187,9 @@ def test_verify_answers_by_its_exit_status(night: Path):
     ended = sexton("recording", "verify", night)
     assert ended.returncode == 1
     assert ended.stdout.startswith(b"1 foreign: 4 segments")
-    told = json.loads(sexton("recording", "verify", "--json", night).stdout)
-    assert told["schema"] == "sexton.recording.verify/1"
-    assert (told["whole"], told["troubles"][0]["place"]) == (False, "foreign")
+    document = json.loads(sexton("recording", "verify", "--json", night).stdout)
+    assert document["schema"] == "sexton.recording.verify/1"
+    assert (document["whole"], document["troubles"][0]["place"]) == (False, "foreign")
 
 
 def test_export_takes_a_window_and_tells_what_it_made(night: Path, tmp_path: Path):
@@ -225,9 +227,9 @@ def test_a_mark_waits_for_the_recorder_that_runs(night: Path):
         ended = sexton("recording", "mark", night, "job 17\n\x1b died")
     quiet(ended, (0,))
     (path,) = (night / "marks").iterdir()
-    told = json.loads(path.read_bytes())
-    assert told["text"] == "job 17 \\x1b died"
-    assert told["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    document = json.loads(path.read_bytes())
+    assert document["text"] == "job 17 \\x1b died"
+    assert document["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [pin.id for pin in pins_in(night)[0]] == ["p1"]
     from sexton.store.pins import take_marks

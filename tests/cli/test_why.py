@@ -59,7 +59,7 @@ def answer(capsys: pytest.CaptureFixture[str], place: Path, *words: str) -> dict
 def held(sick: Path) -> str:
     """The core that the planted walk held."""
     ended = sexton("diagnose", "--from", sick, "--json")
-    found = {each["id"]: each for each in json.loads(ended.stdout)["findings"]}
+    found = {finding["id"]: finding for finding in json.loads(ended.stdout)["findings"]}
     return str(found["saturated_core"]["entities"]["core"][0])
 
 
@@ -90,7 +90,7 @@ def test_the_planted_incident_is_told_from_each_of_its_ends(
     assert found["exit"] == 1
     assert concerned in found["concerned"]
     assert found["chain"]["root"] == "crash_looping_unit"
-    effects = [each["effect"] for each in found["chain"]["links"]]
+    effects = [link["effect"] for link in found["chain"]["links"]]
     assert {"zombie_memcgs", "saturated_core", "nic_resets"} <= {*effects}
 
 
@@ -103,7 +103,7 @@ def test_the_seconds_before_are_compared_and_one_event_proves_nothing(
     assert aligned["events"][0] == pytest.approx(START + WALK_S + 6, abs=2)
     assert aligned["significant"] == 0
     assert aligned["smallest_p"] > 0
-    told_of = {each["about"] for each in aligned["ranked"]}
+    told_of = {item["about"] for item in aligned["ranked"]}
     assert {f"core {held}", "kubelet[2113]"} <= told_of
     status, out, err = told(capsys, "core", held, "--from", str(sick))
     assert "is possible" in out, (status, err)
@@ -116,7 +116,7 @@ def test_every_end_of_a_restart_loop_is_an_event_and_not_one_long_episode(
     aligned = answer(capsys, sick, "ecs")["aligned"]
     assert len(aligned["events"]) == 24
     assert aligned["before_s"] == pytest.approx(10.2 / 4, abs=0.1)
-    assert any(each.startswith("a loop, every 10") for each in aligned["notes"])
+    assert any(note.startswith("a loop, every 10") for note in aligned["notes"])
 
 
 def test_a_bystander_did_nothing_unusual(sick: Path, held: str, capsys: pytest.CaptureFixture[str]):

@@ -140,8 +140,8 @@ def plan_in(yard: Yard) -> dict[str, Any]:
 def fix(yard: Yard, *arguments: str, code: str = APPLY) -> subprocess.CompletedProcess[str]:
     """`sexton fix …` inside; its exit status and both streams."""
     line = shlex.join([sys.executable, "-B", "-c", code, "fix", *arguments])
-    told = yard.run("sh", "-c", f"{line} >/run/out 2>/run/err; echo $?", deadline_s=240)
-    status = int(told.strip())
+    result = yard.run("sh", "-c", f"{line} >/run/out 2>/run/err; echo $?", deadline_s=240)
+    status = int(result.strip())
     return subprocess.CompletedProcess(
         arguments,
         status - 256 if status > 128 + 64 else status,

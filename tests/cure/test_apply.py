@@ -98,23 +98,23 @@ def test_every_step_is_journalled_before_it_is_done(scene):
 
     def look(step) -> None:
         (run,) = scene.fix.state.runs()
-        seen.append([each.step for each in read_run(scene.fix.state, run).records])
+        seen.append([record.step for record in read_run(scene.fix.state, run).records])
 
     scene.acts.after = look
     applied = apply(scene.plan, scene.fix, 60)
     assert seen == [["1-x"], ["1-x", "2-x"], ["1-x", "2-x", "3-x"]]
-    assert [each.state for each in applied.steps] == [DONE] * 3
+    assert [item.state for item in applied.steps] == [DONE] * 3
     told = read_run(scene.fix.state, applied.run)
     assert told.state == COMPLETE
-    assert [each.outcome["said"] for each in told.records] == ["did 1-x", "did 2-x", "did 3-x"]
-    events = [each["event"] for each in audit_log(scene.fix.state)]
+    assert [record.outcome["said"] for record in told.records] == ["did 1-x", "did 2-x", "did 3-x"]
+    events = [item["event"] for item in audit_log(scene.fix.state)]
     assert events == ["apply_begin", "apply_step", "apply_step", "apply_step", "apply_end"]
 
 
 def test_a_step_that_fails_ends_it_and_what_was_done_stays(scene):
     scene.acts.fails["2-x"] = CommandError("systemctl said no")
     applied = apply(scene.plan, scene.fix, 60)
-    assert [each.state for each in applied.steps] == [DONE, FAILED, SKIPPED]
+    assert [item.state for item in applied.steps] == [DONE, FAILED, SKIPPED]
     assert applied.how == STOPPED
     assert "systemctl said no" in applied.why
     done = rollback.rollback(rollback.choose(scene.fix.state, None), scene.fix)
@@ -127,7 +127,7 @@ def test_a_precondition_that_an_earlier_step_broke_refuses_the_next(scene):
     steps = (scene.plan.steps[0], step(id="2-x", preconditions=(condition(),), proof=()))
     scene.acts.after = lambda _: (scene.root / "proc/sys/kernel/hostname").write_text("other\n")
     applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
-    assert [each.state for each in applied.steps] == [DONE, REFUSED]
+    assert [item.state for item in applied.steps] == [DONE, REFUSED]
     assert "the name: now other" in applied.why
     assert "prepare 2-x" not in scene.acts.calls
 
@@ -137,7 +137,7 @@ def test_a_condition_that_a_step_makes_true_is_not_asked_for_before_it(scene):
     steps = (scene.plan.steps[0], step(id="2-x", preconditions=(later,), proof=()))
     scene.acts.after = lambda _: (scene.root / "proc/sys/kernel/hostname").write_text("other\n")
     applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
-    assert [each.state for each in applied.steps] == [DONE, DONE]
+    assert [item.state for item in applied.steps] == [DONE, DONE]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_it_refuses_before_anything_is_touched_and_says_why(scene, changes, said
     assert refused.value.exit_code == 1
     assert scene.acts.calls == []
     assert scene.fix.state.runs() == []
-    assert [each["event"] for each in audit_log(scene.fix.state)] == ["apply_refused"]
+    assert [item["event"] for item in audit_log(scene.fix.state)] == ["apply_refused"]
 
 
 def test_every_reason_is_told_and_not_only_the_first(scene):
@@ -178,14 +178,14 @@ def test_a_watchdog_that_barks_stops_it_after_the_step(scene):
 
     scene.acts.after = bark
     applied = apply(scene.plan, scene.fix, 60)
-    assert [each.state for each in applied.steps] == [DONE, SKIPPED, SKIPPED]
+    assert [item.state for item in applied.steps] == [DONE, SKIPPED, SKIPPED]
     assert applied.why == "eth0 total_resets rose"
 
 
 def test_a_watchdog_that_barks_at_once_lets_nothing_happen(scene):
     scene.watch.reason = "io pressure"
     applied = apply(scene.plan, scene.fix, 60)
-    assert [each.state for each in applied.steps] == [REFUSED, SKIPPED, SKIPPED]
+    assert [item.state for item in applied.steps] == [REFUSED, SKIPPED, SKIPPED]
     assert scene.acts.calls == []
 
 
@@ -193,7 +193,7 @@ def test_a_proof_that_is_missing_stops_it(scene):
     promised = Criterion("its name", "hostname", ">=", 1, "", "hostname")
     steps = (step(id="1-x", preconditions=(), proof=(promised,)), scene.plan.steps[1])
     applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
-    assert [each.state for each in applied.steps] == [DONE, SKIPPED]
+    assert [item.state for item in applied.steps] == [DONE, SKIPPED]
     assert "its name: node-1" in applied.why
 
 
@@ -202,7 +202,7 @@ def test_freeing_that_freed_nothing_is_told_and_is_no_failure(scene):
     promised = Criterion("zombies", "census", "<", 1, "", "hostname")
     steps = (step(id="1-x", preconditions=(), proof=(promised,)), scene.plan.steps[1])
     applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
-    assert [each.state for each in applied.steps] == [DONE, DONE]
+    assert [item.state for item in applied.steps] == [DONE, DONE]
     assert applied.steps[0].proofs == (("zombies", False, "node-1"),)
 
 
@@ -211,9 +211,9 @@ def test_a_dry_run_asks_for_everything_and_journals_nothing(scene):
     later = condition("other", after="1-x")
     steps = (scene.plan.steps[0], step(id="2-x", preconditions=(later,), proof=()))
     applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
-    assert [each.state for each in applied.steps] == [WOULD, WOULD]
+    assert [item.state for item in applied.steps] == [WOULD, WOULD]
     assert scene.fix.state.runs() == []
-    assert "dry_run_begin" in [each["event"] for each in audit_log(scene.fix.state)]
+    assert "dry_run_begin" in [item["event"] for item in audit_log(scene.fix.state)]
 
 
 def test_a_plan_is_applied_once_and_again_only_after_its_undo(scene):
@@ -243,7 +243,7 @@ def test_ctrl_c_is_written_down_and_can_be_undone(scene):
         apply(scene.plan, scene.fix, 60)
     told = rollback.choose(scene.fix.state, None)
     assert (told.state, told.ended_why) == (STOPPED, "interrupted by the user")
-    assert [each.step for each in told.undoable] == ["2-x", "1-x"]
+    assert [item.step for item in told.undoable] == ["2-x", "1-x"]
 
 
 def test_an_undo_that_fails_does_not_keep_the_others_from_it_and_can_be_tried_again(scene):
@@ -255,7 +255,7 @@ def test_an_undo_that_fails_does_not_keep_the_others_from_it_and_can_be_tried_ag
     assert read_run(scene.fix.state, applied.run).state == COMPLETE
     del scene.acts.fails["undo 2-x"]
     again = rollback.rollback(rollback.choose(scene.fix.state, None), scene.fix)
-    assert [each for each, _ in again.lines] == ["2-x"], "what is undone stays so"
+    assert [item for item, _ in again.lines] == ["2-x"], "what is undone stays so"
     assert read_run(scene.fix.state, applied.run).state == ROLLED_BACK
 
 

@@ -69,18 +69,18 @@ def test_a_loop_is_found_planned_applied_verified_and_rolled_back(place: Yard):
         "UnitFileState": "masked",
     }
     verified = fix(place, "verify", "--seconds", "6", "--json")
-    told = json.loads(verified.stdout)
-    met = {each["what"]: each["met"] for each in told["criteria"]}
+    document = json.loads(verified.stdout)
+    met = {item["what"]: item["met"] for item in document["criteria"]}
     assert met[f"restarts of {UNIT}"] == "met"
     assert met["zombies per minute"] == "unknown", "a cgroup namespace cannot count the node's"
-    assert "run with the host's cgroup namespace" in told["criteria"][0]["note"]
+    assert "run with the host's cgroup namespace" in document["criteria"][0]["note"]
     # Reclaim and resets are the whole machine's, on which other tests run: 1 is theirs.
-    assert verified.returncode == told["exit"] in (1, 3)
+    assert verified.returncode == document["exit"] in (1, 3)
     back = fix(place, "rollback")
     assert back.returncode == 0, back.stdout + back.stderr
     assert picture(place) == before
     assert "its restart counter" in back.stdout
-    again = fix(place, "rollback", told["run"])
+    again = fix(place, "rollback", document["run"])
     assert again.returncode == 0
     assert "already rolled back" in again.stdout
     assert fix(place, "rollback").returncode == 1
@@ -232,7 +232,7 @@ def test_a_plan_of_somebody_elses_making_does_not_get_past_the_protection(place:
     )
     done = apply(place, place.run(sys.executable, "-B", "-c", code).strip())
     assert done.returncode == 1
-    assert "never changed, whatever a plan says" in " ".join(done.stdout.split())
+    assert "no plan may change it" in " ".join(done.stdout.split())
     assert running(place, "kubelet.service")
 
 

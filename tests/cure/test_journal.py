@@ -38,8 +38,8 @@ def state(tmp_path) -> State:
 
 def journal_of(state: State, *written: tuple[str, dict]):
     journal = open_run(state, plan(), {"dying": 7})
-    for kind, told in written:
-        journal.write(kind, **told)
+    for kind, value in written:
+        journal.write(kind, **value)
     return journal
 
 
@@ -50,9 +50,9 @@ END = ("end", {"how": COMPLETE, "why": ""})
 
 def test_it_comes_back_with_its_plan_and_its_steps(state: State):
     journal = journal_of(state, BEFORE, DONE, END)
-    told = read_run(state, journal.run)
-    assert (told.plan, told.start, told.state, told.torn) == (plan(), {"dying": 7}, COMPLETE, 0)
-    (record,) = told.records
+    run = read_run(state, journal.run)
+    assert (run.plan, run.start, run.state, run.torn) == (plan(), {"dying": 7}, COMPLETE, 0)
+    (record,) = run.records
     assert (record.step, record.before, record.outcome) == ("1-stop", {"unit": "a"}, {"said": "stopped"})  # noqa: E501  # fmt: skip
 
 
@@ -76,9 +76,9 @@ def test_its_state_is_what_its_last_lines_say(state: State, written, expected: s
 
 def test_a_step_that_began_is_undone_and_one_that_never_did_is_not(state: State):
     journal = journal_of(state, BEFORE, DONE, ("before", {"step": "2-mask", "before": {}}))
-    assert [each.step for each in read_run(state, journal.run).undoable] == ["2-mask", "1-stop"]
+    assert [record.step for record in read_run(state, journal.run).undoable] == ["2-mask", "1-stop"]
     journal.write("undone", step="2-mask")
-    assert [each.step for each in read_run(state, journal.run).undoable] == ["1-stop"]
+    assert [record.step for record in read_run(state, journal.run).undoable] == ["1-stop"]
 
 
 @given(cut=st.integers(min_value=2, max_value=400))
@@ -91,10 +91,10 @@ def test_a_line_that_was_cut_off_is_no_line_and_what_follows_it_is(tmp_path_fact
     first = Path(path).read_bytes().index(b"\n") + 1
     os.truncate(path, max(size - cut, first))
     journal.write("end", how=STOPPED, why="x")
-    told = read_run(state, journal.run)
-    assert told.state == STOPPED
-    assert len(told.records) == 0
-    assert told.torn == int(size - cut > first)
+    run = read_run(state, journal.run)
+    assert run.state == STOPPED
+    assert len(run.records) == 0
+    assert run.torn == int(size - cut > first)
 
 
 def test_a_journal_without_its_first_line_never_began(state: State):
@@ -144,9 +144,9 @@ def test_what_is_written_is_for_its_owner_alone(state: State):
     journal = journal_of(state)
     log_event(state, "x")
     places = (state.directory, f"{state.directory}/{RUNS}")
-    assert all(os.stat(each).st_mode & 0o777 == 0o700 for each in places)
+    assert all(os.stat(place).st_mode & 0o777 == 0o700 for place in places)
     files = (f"{state.directory}/{RUNS}/{journal.run}.jsonl", f"{state.directory}/audit.log.jsonl")
-    assert all(os.stat(each).st_mode & 0o777 == 0o600 for each in files)
+    assert all(os.stat(file).st_mode & 0o777 == 0o600 for file in files)
 
 
 def test_the_log_is_appended_to_and_a_torn_line_of_it_is_skipped(state: State):
@@ -155,8 +155,8 @@ def test_the_log_is_appended_to_and_a_torn_line_of_it_is_skipped(state: State):
         stream.write(b'{"event": "to')
     log_event(state, "second", reasons=["a"])
     told = list(audit_log(state))
-    assert [each["event"] for each in told] == ["first", "second"]
-    assert all(each["schema"] == "sexton.fix_log/1" and each["who"] for each in told)
+    assert [entry["event"] for entry in told] == ["first", "second"]
+    assert all(entry["schema"] == "sexton.fix_log/1" and entry["who"] for entry in told)
     raw = Path(f"{state.directory}/audit.log.jsonl").read_bytes().split(b"\n")
     assert json.loads(raw[0])["event"] == "first", "nothing that was written is written again"
 

@@ -56,14 +56,14 @@ def test_one_that_was_killed_no_longer_holds_it(state: State, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     with hold_lock(state, "another", 10):
-        told = json.loads(Path(state.directory, "lock").read_text())
-    assert told["pid"] == os.getpid()
+        document = json.loads(Path(state.directory, "lock").read_text())
+    assert document["pid"] == os.getpid()
 
 
 def test_one_past_its_limit_is_named(state: State, holder):
-    told = json.loads(Path(state.directory, "lock").read_text())
+    document = json.loads(Path(state.directory, "lock").read_text())
     with open(f"{state.directory}/lock", "w") as stream:
-        json.dump({**told, "until": time.time() - 90}, stream)
+        json.dump({**document, "until": time.time() - 90}, stream)
     with (
         pytest.raises(CommandError, match=r"1 min 3\d s over its time limit"),
         hold_lock(state, "x", 1),

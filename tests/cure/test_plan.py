@@ -17,6 +17,7 @@ from sexton.cure.remedies import remove_empty_cgroups
 from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
 from sexton.cure.units import UnitSnapshot, UnitStatus
 from sexton.cure.writer import LiveWriter
+from sexton.detect.detectors import crash_looping_unit
 from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.host.host import open_host
@@ -25,6 +26,7 @@ from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, OfflineMem
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.unit import ServiceManager, Unit
 from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm
 from tests.detect.detectors.test_cgroup_churn import life
@@ -101,7 +103,7 @@ def test_a_handful_elsewhere_is_not_worth_what_the_living_there_would_pay():
     many = [owner("/a.slice", 500), owner("/b.slice", 240), owner("/a.slice", 200)]
     few = [owner("/c.slice", 30), owner("/d.slice", 4, Strength.LIKELY)]
     chosen, others = planning._parents([*many, *few, owner("/e.slice", None, Strength.POSSIBLE)])
-    assert [each.path for each in chosen] == ["/a.slice", "/b.slice"]
+    assert [item.path for item in chosen] == ["/a.slice", "/b.slice"]
     assert chosen[0] is many[0], "the first that was named stands for its path"
     assert others == 34
 
@@ -109,7 +111,7 @@ def test_a_handful_elsewhere_is_not_worth_what_the_living_there_would_pay():
 def test_bytes_alone_name_a_parent_only_if_nothing_else_does():
     weighed = [owner(f"/{name}.slice", None, Strength.POSSIBLE) for name in "ab"]
     chosen, others = planning._parents(weighed)
-    assert ([each.path for each in chosen], others) == (["/a.slice", "/b.slice"], 0)
+    assert ([item.path for item in chosen], others) == (["/a.slice", "/b.slice"], 0)
     assert planning._parents([]) == ([], 0)
     assert planning._parents([replace(weighed[0], bytes=0)]) == ([], 0)
 
@@ -118,14 +120,14 @@ def test_a_few_bytes_elsewhere_are_not_worth_it_either():
     heap = replace(owner("/a.slice", None, Strength.POSSIBLE), bytes=4 << 20)
     page = owner("/b.slice", None, Strength.POSSIBLE)
     chosen, others = planning._parents([page, heap])
-    assert ([each.path for each in chosen], others) == (["/a.slice"], 0), "bytes are no number"
+    assert ([item.path for item in chosen], others) == (["/a.slice"], 0), "bytes are no number"
 
 
 def test_a_plan_says_how_many_it_leaves_where_they_are():
     dead = [f"/sexton-test-none/z{number}" for number in range(90)]
     seen = window([*dead, "/other/y1", "/other/y2"], ["/sexton-test-none", "/other"])
     plan = make_plan(diagnosis(ZOMBIES), seen, PlanContext(open_host()))
-    assert [each.target for each in plan.refusals] == ["/sexton-test-none"], "it is not there"
+    assert [refusal.target for refusal in plan.refusals] == ["/sexton-test-none"], "it is not there"
     assert "2 more zombies under other parents" in plan.notes[0]
 
 
@@ -162,7 +164,7 @@ def test_a_parent_with_pods_below_it_is_refused_unless_that_is_accepted():
         try:
             plan = of(yard)
             assert plan.automatic == ()
-            refusal = next(each for each in plan.refusals if each.target == yard.path)
+            refusal = next(item for item in plan.refusals if item.target == yard.path)
             assert "pods run here" in refusal.reason
             assert refusal.override == "--accept-collateral"
             accepted = of(yard, accept_collateral=True)
@@ -182,7 +184,7 @@ def test_empty_cgroups_are_removed_and_one_that_somebody_moved_into_stays(tmp_pa
         host = open_host()
         below = f"/{own.relative_to(layout.mount_point)}"
         found = find_empty_cgroups(host, below, youngest_s=0.0)
-        assert sorted(each.name for each in found) == sorted(names)
+        assert sorted(cgroup.name for cgroup in found) == sorted(names)
         plan = replace(
             make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(host)),
             steps=(remove_empty_cgroups.propose("1-remove", found),),
@@ -236,10 +238,25 @@ def chained() -> Diagnosis:
 def test_only_the_unit_that_leaves_zombies_is_stopped_where_that_is_known(monkeypatch):
     Units(monkeypatch)
     plan = make_plan(chained(), make_window([]), PlanContext(open_host()))
-    assert {each.target for each in plan.automatic} == {"leak.service"}
-    assert any("other.service crash-loops too" in each for each in plan.notes)
+    assert {item.target for item in plan.automatic} == {"leak.service"}
+    assert any("other.service crash-loops too" in note for note in plan.notes)
     both = make_plan(diagnosis(LOOP), make_window([]), PlanContext(open_host()))
-    assert {each.target for each in both.automatic} == {"leak.service", "other.service"}
+    assert {item.target for item in both.automatic} == {"leak.service", "other.service"}
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_plan_says_if_a_unit_exits_cleanly_between_its_restarts(monkeypatch, status: int):
+    Units(monkeypatch)
+    result = "success" if status == 0 else "exit-code"
+    unit = Unit(
+        "leak.service", "loaded", "activating", "auto-restart", "enabled", 500, "always", 100_000,
+        99_000_000, 99_500_000, 99_000_000, result, status, "/system.slice/leak.service", "systemd",
+    )  # fmt: skip
+    rows = [ServiceManager("systemd", "252", "bus"), unit]
+    finding = crash_looping_unit.detect(make_window([(100.0, rows)]))
+    plan = make_plan(diagnosis(finding), make_window([]), PlanContext(open_host()))
+    said = "it exits cleanly, so this may be intended" in str(plan.steps[0])
+    assert said is (status == 0)
 
 
 @pytest.mark.parametrize(
@@ -260,10 +277,10 @@ def test_churn_of_the_unit_that_is_stopped_is_nobody_elses_to_mend(monkeypatch, 
         for which, path in enumerate(died)
         for number in range(1, 11)
     ]
-    events = [event for each in lives for event in each]
+    events = [event for group in lives for event in group]
     seen = make_window([(0.0, []), (30.0, events)], empty=[CgroupEvent])
     plan = make_plan(found, seen, PlanContext(open_host()))
-    assert any("20 died as task*" in each for each in plan.notes) is noted
+    assert any("20 died as task*" in note for note in plan.notes) is noted
 
 
 @pytest.mark.parametrize(
@@ -296,5 +313,5 @@ def test_a_unit_that_is_needed_is_refused_until_that_is_accepted(monkeypatch):
 def test_a_mask_waits_for_the_stop(monkeypatch):
     Units(monkeypatch)
     plan = make_plan(chained(), make_window([]), PlanContext(open_host()))
-    assert [each.id for each in plan.steps] == ["1-stop", "2-mask", "3-reboot"]
+    assert [step.id for step in plan.steps] == ["1-stop", "2-mask", "3-reboot"]
     assert plan.steps[1].preconditions[1].after == "1-stop"

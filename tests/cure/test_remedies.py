@@ -53,7 +53,7 @@ def test_a_node_without_a_cluster_needs_no_drain():
 
 def test_a_nodes_name_cannot_reach_the_shell():
     commands = reboot_node.propose("1-reboot", "n; rm -rf /", True).commands
-    assert all("'n; rm -rf /'" in each for each in commands if "kubectl" in each)
+    assert all("'n; rm -rf /'" in command for command in commands if "kubectl" in command)
 
 
 def leftover(number: int, how: str = REMOVE) -> EmptyCgroup:

@@ -41,7 +41,7 @@ def parent() -> Iterator[Path]:
 
 def found(parent: Path, **more: object) -> dict[str, EmptyCgroup]:
     rows = find_empty_cgroups(open_host(), f"/{parent.name}", **{"youngest_s": 0.0, **more})
-    return {each.path.removeprefix(f"/{parent.name}/"): each for each in rows}
+    return {row.path.removeprefix(f"/{parent.name}/"): row for row in rows}
 
 
 def test_only_empty_leaves_that_look_like_scopes_or_containers_are_found(parent: Path):

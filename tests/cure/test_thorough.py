@@ -61,7 +61,7 @@ def test_only_a_step_that_says_so_is_thorough(found: Collateral, monkeypatch, to
         host=None, writer=None, progress=print,
     )  # fmt: skip
     reclaim_zombies.carry_out(forged, context)
-    assert [each.thorough for each in seen] == [expected]
+    assert [limits.thorough for limits in seen] == [expected]
 
 
 @pytest.mark.parametrize("thorough", [False, True])
@@ -81,6 +81,6 @@ def test_a_plan_frees_above_the_unit_that_it_stops(monkeypatch, tmp_path: Path, 
     seen = window(dead, ["/lab.slice", "/lab.slice/leak.service"])
     plan = make_plan(chained(), seen, PlanContext(open_host(), (), PlanOptions(thorough=thorough)))
     assert asked == ["/lab.slice"]
-    (step,) = [each for each in plan.steps if each.remedy == "reclaim_zombies"]
+    (step,) = [item for item in plan.steps if item.remedy == "reclaim_zombies"]
     assert step.target == "/lab.slice"
     assert step.parameters["thorough"] is thorough

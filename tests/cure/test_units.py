@@ -285,9 +285,9 @@ try:
 except CommandError as error:
     print(json.dumps({{"error": str(error)}}))
 """
-    told = asked(place, code)["error"]
-    assert "is not a unit name" in told
-    assert "\x1b" not in told
+    error = asked(place, code)["error"]
+    assert "is not a unit name" in error
+    assert "\x1b" not in error
 
 
 def test_a_unit_that_is_not_there_is_told_so(place: Yard):

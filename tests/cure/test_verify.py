@@ -61,7 +61,7 @@ def told(**changes) -> Run:
 def results(first: dict, last: dict):
     window = make_window([(0.0, rows(0.0, **first)), (600.0, rows(600.0, **last))], (KernelLog,))
     found = verify(told(), window)
-    return found, {each.what: each.met for each in found.results}
+    return found, {result.what: result.met for result in found.results}
 
 
 NAMES = (
@@ -108,12 +108,12 @@ def test_rates_that_were_high_before_may_stay_as_high():
     )  # fmt: skip
     busy = plan(baseline={**BASELINE, "reclaim_pages_per_second": 100_000.0})
     found = verify(told(plan=busy), window)
-    assert next(each for each in found.results if "reclaim" in each.what).met is Met.YES
+    assert next(result for result in found.results if "reclaim" in result.what).met is Met.YES
 
 
 def test_what_could_not_be_read_is_unknown_and_never_passed():
     found = verify(told(), make_window([(0.0, [rows(0.0)[1]]), (600.0, [rows(600.0)[1]])]))
-    states = {each.what: each.met for each in found.results}
+    states = {result.what: result.met for result in found.results}
     assert states.pop("core 5 system time") is Met.YES
     assert set(states.values()) == {Met.UNKNOWN}
     assert found.exit == 3
@@ -144,7 +144,9 @@ def test_a_single_count_is_no_slope():
 def test_a_unit_that_systemd_forgot_does_not_run():
     other = replace(unit(0, 0), name="b.service")
     window = make_window([(0.0, [other]), (600.0, [other])])
-    restarts = next(each for each in verify(told(), window).results if "restarts" in each.what)
+    restarts = next(
+        result for result in verify(told(), window).results if "restarts" in result.what
+    )
     assert (restarts.met, restarts.now) == (Met.YES, "0")
 
 
@@ -200,7 +202,7 @@ def test_an_apply_that_stopped_half_way_holds_nothing_however_calm_the_node_is()
     done, begun = StepRecord("1-stop", {}, {"said": "stopped"}), StepRecord("2-disable", {})
     why = "cpu pressure is 34 %\x1b[2J"
     found = verify(told(records=[done, begun], ended="stopped", ended_why=why), window)
-    (steps,) = (each for each in found.results if each.met is Met.NO)
+    (steps,) = (result for result in found.results if result.met is Met.NO)
     assert (steps.what, steps.now) == ("steps applied", f"1 of {len(plan().automatic)}")
     assert found.exit == 1
     said = verify_text(found, 100)

@@ -77,14 +77,14 @@ def test_what_was_there_comes_back_to_the_last_bit(place: Path, writer: LiveWrit
     link.symlink_to("../gone")
     os.chown(link, 56, 78, follow_symlinks=False)
     os.utime(link, ns=(5, 9_876_543_210), follow_symlinks=False)
-    before = [read_entry(str(each)) for each in (file, link)]
+    before = [read_entry(str(path)) for path in (file, link)]
     assert all(before)
     file.unlink()
     link.unlink()
-    kept = [entry_from_json(entry_json(each)) for each in before if each]
+    kept = [entry_from_json(entry_json(entry)) for entry in before if entry]
     writer.write_file(kept[0].path, kept[0].content, kept[0])
     writer.make_link(kept[1].path, kept[1].target, kept[1])
-    assert [read_entry(str(each)) for each in (file, link)] == before
+    assert [read_entry(str(path)) for path in (file, link)] == before
     assert sorted(os.listdir(place)) == ["a.conf", "b.service"]
     assert file.stat().st_nlink == 1
 

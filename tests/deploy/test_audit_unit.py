@@ -42,7 +42,7 @@ def test_it_keeps_nothing_where_the_recorder_keeps_its_recording():
     record = (SYSTEMD / "sexton-record.service").read_text()
     kept = [re.search(r"^StateDirectory=(.*)$", text, re.MULTILINE) for text in (SERVICE, record)]
     assert all(kept)
-    assert len({each[1] for each in kept if each}) == 2
+    assert len({amount[1] for amount in kept if amount}) == 2
     assert f"/var/lib/{kept[0][1]}/" in KEPT
     assert SERVICE.count(KEPT) == 2
 

@@ -73,7 +73,7 @@ def test_its_exposure_is_ok_by_systemds_own_measure(runnable: Path):
 
 def test_what_is_left_open_is_what_must_be_read_and_no_more(runnable: Path):
     ended = analyze("security", "--offline=yes", "--json=short", runnable)
-    open_ones = {each["json_field"] for each in json.loads(ended.stdout) if each["set"] is False}
+    open_ones = {load["json_field"] for load in json.loads(ended.stdout) if load["set"] is False}
     assert open_ones == {
         "CapabilityBoundingSet_CAP_BPF",
         "CapabilityBoundingSet_CAP_SYSLOG",
@@ -125,6 +125,6 @@ def test_it_is_bounded_in_everything_a_node_can_run_out_of():
 
 
 def test_the_readme_tells_of_every_file_here():
-    told = (SYSTEMD.parent / "README.md").read_text()
+    text = (SYSTEMD.parent / "README.md").read_text()
     for path in SYSTEMD.iterdir():
-        assert f"systemd/{path.name}" in told
+        assert f"systemd/{path.name}" in text

@@ -89,7 +89,7 @@ def test_it_declares_what_it_is_called_and_where_it_is_seen(detector: Detector):
     assert not detector.title.endswith(".")
     assert len(detector.title) <= 30, "it has to fit into a list"
     assert detector.lanes
-    assert {*detector.lanes} <= {each.id for each in all_lanes()}
+    assert {*detector.lanes} <= {lane.id for lane in all_lanes()}
     assert {*(detector.answers or ())} <= {*KINDS}
 
 
@@ -101,20 +101,20 @@ def test_a_finding_names_only_the_kinds_of_things_it_declares(detector: Detector
 
 
 def test_relations_name_detectors_that_exist():
-    known = {each.id for each in all_detectors()}
-    for each in all_detectors():
-        assert {each.mimics, each.yields_to} - {""} <= known, each.id
+    known = {detector.id for detector in all_detectors()}
+    for detector in all_detectors():
+        assert {detector.mimics, detector.yields_to} - {""} <= known, detector.id
 
 
 def test_essential_detectors_have_a_rank_each():
-    ranks = sorted(each.essential for each in all_detectors() if each.essential)
+    ranks = sorted(detector.essential for detector in all_detectors() if detector.essential)
     assert ranks == list(range(1, len(ranks) + 1))
 
 
 def test_no_id_is_quoted_outside_its_own_module_and_links():
     """Everything else goes through the registry or imports the module's `NAME`."""
     root = Path(sexton.__file__).parent
-    ids = {each.id for each in all_detectors()}
+    ids = {detector.id for detector in all_detectors()}
     quoted = []
     for path in sorted(root.rglob("*.py")):
         part = path.relative_to(root)

@@ -36,12 +36,12 @@ def test_a_fixture_gives_the_finding_it_expects(path: Path):
         assert words not in finding.summary
     for kind, names in expect.get("entities", {}).items():
         assert list(finding.entities.get(kind, ())) == names, kind
-    lacking = " | ".join(f"{each.what} {each.grant}" for each in finding.missing)
+    lacking = " | ".join(f"{need.what} {need.grant}" for need in finding.missing)
     for words in expect.get("missing_has", []):
         assert words in lacking
-    told = " | ".join(f"{each.what}: {each.value}" for each in finding.evidence)
+    text = " | ".join(f"{evidence.what}: {evidence.value}" for evidence in finding.evidence)
     for words in expect.get("evidence_has", []):
-        assert words in told
+        assert words in text
     for name in ("start", "end"):
         if name in expect:
             assert getattr(finding, name) == pytest.approx(expect[name])
@@ -54,8 +54,10 @@ def _reads_well(finding: Finding) -> None:
     assert not finding.summary.endswith("."), finding.summary
     if finding.verdict in (Verdict.PRESENT, Verdict.ABSENT):
         assert finding.evidence, "a verdict without a number it rests on"
-    for each in finding.evidence:
-        assert each.wrong_if, f"{each.what}: what would make it misleading?"
-        assert all((each.what, each.value, each.normal, each.unit, each.source)), each
+    for evidence in finding.evidence:
+        assert evidence.wrong_if, f"{evidence.what}: what would make it misleading?"
+        assert all(
+            (evidence.what, evidence.value, evidence.normal, evidence.unit, evidence.source)
+        ), evidence
     if finding.verdict is Verdict.UNKNOWN:
         assert finding.missing, "unknown, and nothing that would tell"

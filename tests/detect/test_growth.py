@@ -97,7 +97,7 @@ def test_more_cgroups_than_ids_disprove_the_id_wall():
 
 def test_without_a_pace_a_wall_has_no_date():
     assert not any(
-        "in " in each.value for each in ceilings(census(5_000), [walk(estimate_s=0.4)], None)
+        "in " in ceiling.value for ceiling in ceilings(census(5_000), [walk(estimate_s=0.4)], None)
     )
 
 

@@ -77,7 +77,7 @@ def test_a_log_never_read_has_no_reach_and_says_what_is_missing():
 
 def bursts(*said: KernelEvent) -> list[int]:
     lines = kernel_log.lines(window(*said), ["nic_reset", "nic_starved"])
-    return [len(each.lines) for each in kernel_log.bursts(lines, lambda line: "eth0", 10)]
+    return [len(burst.lines) for burst in kernel_log.bursts(lines, lambda line: "eth0", 10)]
 
 
 def test_lines_close_together_are_one_and_far_apart_two():

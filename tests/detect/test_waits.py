@@ -60,19 +60,19 @@ def test_a_wait_that_follows_another_at_once_is_its_own():
     waits = measured_waits(
         readings([row(None, 2_000_000)], [row(2_400_000, 300_000)], [row(None, 1_300_000)]), 1.0
     )
-    assert [each.seconds for each in waits] == [2.4, 1.3]
+    assert [wait.seconds for wait in waits] == [2.4, 1.3]
 
 
 def test_a_long_wait_between_two_short_ones_under_way_is_not_lost():
     window = readings([row(3, 1)], [row(2_000_000, 4)], [row(3, None)])
-    assert [each.seconds for each in measured_waits(window, 1.0)] == [2.0]
+    assert [wait.seconds for wait in measured_waits(window, 1.0)] == [2.0]
 
 
 def test_cores_and_vectors_are_kept_apart_and_the_longest_comes_first():
     window = readings(
         [row(1_500_000, None, 1), row(None, 2_500_000, 2), row(1_200_000, 5, 1, "NET_TX")]
     )
-    found = [(each.core, each.vector) for each in measured_waits(window, 1.0)]
+    found = [(wait.core, wait.vector) for wait in measured_waits(window, 1.0)]
     assert found == [(2, "NET_RX"), (1, "NET_RX"), (1, "NET_TX")]
 
 
@@ -85,7 +85,7 @@ def test_a_window_without_a_probe_has_no_waits_and_nothing_was_watched():
 
 def test_where_it_watched_and_why_no_more():
     seconds = [probe(False), probe(), probe(), probe(False, "0.7 % of core 3"), probe()]
-    watched = watch(make_window([(AT + at, [each]) for at, each in enumerate(seconds)]))
+    watched = watch(make_window([(AT + at, [second]) for at, second in enumerate(seconds)]))
     assert watched.spans == ((AT, AT + 2), (AT + 3, AT + 4))
     assert (watched.seconds, watched.why_not) == (3, "0.7 % of core 3")
     assert watched.saw(AT + 0.5, AT + 2)
@@ -103,13 +103,13 @@ def test_the_longest_wait_is_told_where_none_was_too_long():
 
 def test_nothing_is_carried_over_time_that_nobody_saw():
     waiting = [
-        Batch(AT + at, AT + at, (row(*each),))
-        for at, each in enumerate([(None, 1_500_000), (3_000_000, None)])
+        Batch(AT + at, AT + at, (row(*item),))
+        for at, item in enumerate([(None, 1_500_000), (3_000_000, None)])
     ]
     costs = [Batch(AT + at, AT + at, (probe(),)) for at in range(3)]
     waiting[1] = replace(waiting[1], follows=False)
     costs[1] = replace(costs[1], follows=False)
     window = Window({SoftirqWait: waiting, ProbeCost: costs})
     found = measured_waits(window, 1.0)
-    assert [(each.seconds, each.is_over) for each in found] == [(3.0, True), (1.5, False)]
+    assert [(wait.seconds, wait.is_over) for wait in found] == [(3.0, True), (1.5, False)]
     assert watch(window).spans == ((AT + 1, AT + 2),)

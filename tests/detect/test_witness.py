@@ -104,8 +104,8 @@ def test_every_finding_that_judged_something_names_its_rows():
         for rows in finding.rows:
             assert window.start <= rows.start <= rows.end <= window.end
             assert rows.rows >= 0
-    held = next(each for each in run_all(window) if each.id == "saturated_core")
-    assert {each.table for each in held.rows} >= {"core_times", "thread"}
+    held = next(item for item in run_all(window) if item.id == "saturated_core")
+    assert {row.table for row in held.rows} >= {"core_times", "thread"}
 
 
 def test_each_detector_notes_at_least_what_it_cannot_do_without():
@@ -113,6 +113,6 @@ def test_each_detector_notes_at_least_what_it_cannot_do_without():
     for detector in all_detectors():
         finding = detector.run(window)
         if all(window.batches(kind) is not None for kind in detector.needs):
-            assert {each.table for each in finding.rows} >= {table(kind) for kind in detector.needs}
+            assert {row.table for row in finding.rows} >= {table(kind) for kind in detector.needs}
         else:
             assert finding.rows == ()

@@ -146,8 +146,8 @@ def main(wanted: set[str]) -> None:
             return
         report = Path(place, "incident.html")
         command = [sys.executable, "-m", "sexton", "diagnose", "--html", str(report)]
-        asked = [*command, "--from", str(INCIDENT / "recording")]
-        subprocess.run(asked, stdout=subprocess.DEVNULL, check=False)
+        lines = [*command, "--from", str(INCIDENT / "recording")]
+        subprocess.run(lines, stdout=subprocess.DEVNULL, check=False)
         take(opened(browser, report.as_uri()), "report")
 
 

@@ -25,7 +25,7 @@ def real_output() -> str:
     with ARCHIVE.open("rb") as stream:
         snapshots = read_archive(stream)
     with Sampler(Host(snapshots[0].files, live=False)) as sampler:
-        window = sampler.replay((each.files, each.moment) for each in snapshots)
+        window = sampler.replay((snapshot.files, snapshot.moment) for snapshot in snapshots)
     return verdict_text(diagnose(window), 88)
 
 

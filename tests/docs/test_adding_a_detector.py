@@ -39,7 +39,7 @@ print(json.dumps({{
     "json": diagnosis_json(diagnosis),
     "marks": [mark._asdict() for mark in finding_marks(diagnosis)],
     "why": why_text(why),
-    "asked": why.asked,
+    "asked": why.detectors,
 }}))
 """
 
@@ -99,14 +99,14 @@ def test_the_page_is_one_module_one_folder_of_fixtures_and_one_test():
 
 
 def test_its_own_test_its_fixtures_and_the_conformance_tests_pass(copy: Path):
-    told = run(
+    result = run(
         copy, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull, "--rootdir", ".",
         "-p", "no:cacheprovider", f"tests/detect/detectors/test_{NAME}.py",
         "tests/detect/test_detectors.py", "tests/detect/test_conformance.py",
         "-k", f"{NAME} or quoted or relations or essential or belongs",
     )  # fmt: skip
-    assert " passed" in told
-    assert "failed" not in told
+    assert " passed" in result
+    assert "failed" not in result
 
 
 def test_the_verdict_and_the_json_report_it(surfaces: dict[str, Any]):
@@ -114,7 +114,7 @@ def test_the_verdict_and_the_json_report_it(surfaces: dict[str, Any]):
     assert words.startswith("SICK")
     assert "Core 3 is crowded: 7.0 tasks waited for it for 10.0 s." in words
     assert "which tasks share core 3" in words
-    (finding,) = [each for each in surfaces["json"]["findings"] if each["id"] == NAME]
+    (finding,) = [item for item in surfaces["json"]["findings"] if item["id"] == NAME]
     assert (finding["verdict"], finding["entities"]) == ("present", {"core": ["3"]})
 
 

@@ -12,8 +12,8 @@ PAGE = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
 
 
 def test_every_address_with_its_parameters_is_on_the_page():
-    for path, told in description()["paths"].items():
-        asked = [each["name"] for each in told["get"].get("parameters", ())]
+    for path, value in description()["paths"].items():
+        asked = [parameter["name"] for parameter in value["get"].get("parameters", ())]
         query = "&".join(f"{name}=" for name in asked if f"{{{name}}}" not in path)
         assert f"| `{path}{'?' if query else ''}{query}` |" in PAGE
 
@@ -22,11 +22,11 @@ def test_every_option_and_every_error_is_on_the_page():
     shown = sexton("serve", "--help").stdout.decode()
     options = {word.strip("[],") for word in shown.split() if word.strip("[],").startswith("--")}
     assert {"--host", "--port", "--token-file", "--open", "--openapi"} <= options
-    assert [each for each in options - {"--help"} if each not in PAGE] == []
+    assert [option for option in options - {"--help"} if option not in PAGE] == []
     statuses = {
         status for path in description()["paths"].values() for status in path["get"]["responses"]
     }
-    assert [each for each in statuses - {"200", "304"} if each not in PAGE] == []
+    assert [status for status in statuses - {"200", "304"} if status not in PAGE] == []
 
 
 def test_the_policy_on_the_page_is_the_one_that_is_sent():

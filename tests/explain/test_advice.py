@@ -32,7 +32,7 @@ def commands(*findings):
     ],
 )
 def test_a_cause_that_nothing_stops_gets_a_first_look(found, command):
-    assert [each[: len(command)] for each in commands(found)] == [command]
+    assert [other[: len(command)] for other in commands(found)] == [command]
     assert commands(replace(found, severity=Severity.INFO)) == []
 
 

@@ -269,7 +269,7 @@ def test_a_stack_is_of_the_families_that_tell_rivals_apart(frames, expected):
 
 def test_evidence_of_stacks_is_named_so():
     link = faults_burn_core.join(finding("page_fault_storm"), HELD, stacks((FAULT, 100)))
-    assert [each.source for each in link.evidence] == ["perf record"]
+    assert [item.source for item in link.evidence] == ["perf record"]
     assert told("x", 1.0).number == 1.0
 
 

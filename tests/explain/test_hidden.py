@@ -138,7 +138,7 @@ def links_of(window: Window) -> tuple[Link, ...]:
 
 def surer(before: tuple[Link, ...], after: tuple[Link, ...]) -> Iterator[str]:
     """Links that became stronger, and new ones that are more than possible."""
-    known = {(each.cause, each.effect): each.strength for each in before}
+    known = {(link.cause, link.effect): link.strength for link in before}
     for link in after:
         was = known.get((link.cause, link.effect))
         if was is not None and link.strength.rank > was.rank:
@@ -163,9 +163,9 @@ def test_hiding_a_table_makes_no_link_stronger_and_no_other_cause_confident(name
 def test_hiding_a_table_names_no_new_root_with_confidence(name):
     window = MADE[name]()
     before = diagnose(window)
-    told = {each for chain in before.chains for each in chain.findings}
+    told = {finding for chain in before.chains for finding in chain.findings}
     told |= {rival.cause for contest in before.contests for rival in contest.rivals}
-    told |= {each.id for each in before.findings if each.is_problem}
+    told |= {finding.id for finding in before.findings if finding.is_problem}
     for kind in tables(window):
         for chain in diagnose(without(window, kind)).chains:
             confident = chain.strength is not Strength.POSSIBLE
@@ -184,7 +184,7 @@ def test_the_twins_are_what_they_are_said_to_be():
 
 def joined(window: Window, strength: Strength | None = None) -> set[tuple[str, str]]:
     return {
-        (each.cause, each.effect) for each in links_of(window) if strength in (None, each.strength)
+        (link.cause, link.effect) for link in links_of(window) if strength in (None, link.strength)
     }
 
 

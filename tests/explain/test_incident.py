@@ -100,15 +100,17 @@ def test_the_json_is_the_contract():
 
 def test_every_claim_names_the_rows_it_stands_on():
     document = diagnosis_json(diagnose(incident()))
-    judged = [each for each in document["findings"] if each["verdict"] in ("present", "absent")]
+    judged = [
+        finding for finding in document["findings"] if finding["verdict"] in ("present", "absent")
+    ]
     claims = [*judged, *(link for chain in document["chains"] for link in chain["links"])]
     assert len(claims) > 15
     for claim in claims:
         assert claim["rows"], claim["id"]
         for rows in claim["rows"]:
             assert rows["start"] <= rows["end"]
-    core = next(each for each in judged if each["id"] == "saturated_core")
-    times = next(each for each in core["rows"] if each["table"] == "core_times")
+    core = next(finding for finding in judged if finding["id"] == "saturated_core")
+    times = next(row for row in core["rows"] if row["table"] == "core_times")
     assert times["rows"] == 11 * 96
 
 

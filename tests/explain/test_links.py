@@ -52,7 +52,7 @@ def walked(estimate_s, root_s=None):
 def test_every_link_is_a_sentence_of_two_known_symptoms():
     from sexton.detect.registry import all_detectors
 
-    known = {each.id for each in all_detectors()}
+    known = {detector.id for detector in all_detectors()}
     for rule in all_rules():
         assert rule.cause in known, rule.id
         assert rule.effect in known, rule.id
@@ -64,7 +64,7 @@ def test_every_link_has_a_written_rule_and_says_what_would_prove_it(rule):
     assert "**Rule.**" in rule.doc
     assert "**Speaks against it.**" in rule.doc
     lowered = rule.doc.lower()
-    assert any(f"*{each}*" in lowered for each in Strength) or "That of `" in rule.doc
+    assert any(f"*{item}*" in lowered for item in Strength) or "That of `" in rule.doc
     for words in (rule.told, rule.proof):
         assert words
         assert not words.endswith(".")

@@ -31,7 +31,7 @@ def cores(*shares: float, core: int = 5) -> list[Batch[CoreTimes]]:
 
 
 def monos(subject: Subject, window: Window, *findings: Finding) -> list[float]:
-    return [each.mono_s for each in occasions(subject, window, findings).moments]
+    return [moment.mono_s for moment in occasions(subject, window, findings).moments]
 
 
 def test_a_reset_is_when_the_driver_began_to_speak_of_it():
@@ -126,10 +126,12 @@ def test_a_job_s_moment_is_its_mark_and_names_are_compared_as_printed():
 
 def test_where_nothing_dates_it_the_findings_do():
     window = Window({CoreTimes: cores(*[0] * 20)})
-    told = Finding("x", Verdict.PRESENT, Severity.WARNING, "x", {"task": ("a[1]",)}, 5003.0, 5006.0)
+    finding = Finding(
+        "x", Verdict.PRESENT, Severity.WARNING, "x", {"task": ("a[1]",)}, 5003.0, 5006.0
+    )
     lasting = Finding("y", Verdict.PRESENT, Severity.WARNING, "y", {}, 5000.0, 5020.0)
-    found = occasions(Subject("task", "a"), window, (told, lasting))
-    assert [each.mono_s for each in found.moments] == [106.0]
+    found = occasions(Subject("task", "a"), window, (finding, lasting))
+    assert [moment.mono_s for moment in found.moments] == [106.0]
     assert "end of the finding" in found.note
 
 
@@ -188,8 +190,8 @@ def signals() -> list[Signal]:
     mono = np.arange(0.0, 640.0)
     rng = np.random.default_rng(7)
     busy = rng.normal(5, 1, len(mono))
-    for each in RESTARTS:
-        busy[(mono > each - 2.2) & (mono <= each)] += 40
+    for restart in RESTARTS:
+        busy[(mono > restart - 2.2) & (mono <= restart)] += 40
     made = [Signal("task", "culprit", "CPU", "% of a core", mono, busy)]
     return made + [
         Signal("task", f"other {n}", "CPU", "% of a core", mono, rng.normal(5, 1, len(mono)))
@@ -211,6 +213,6 @@ def test_every_restart_of_a_loop_is_an_event_and_the_culprit_is_found():
     assert loop is not None
     found = align(signals(), RESTARTS, loop.plan)
     assert len(found.events) == Plan().most_events  # of sixty, evenly chosen
-    assert [each.about for each in found.ranked[: found.significant]] == ["culprit"]
+    assert [item.about for item in found.ranked[: found.significant]] == ["culprit"]
     merged = align(signals(), RESTARTS)
     assert len(merged.events) < 2, "what it was before: one episode, and nothing to compare it with"

@@ -31,7 +31,7 @@ def rows(moved: int) -> list:
 
 def absent(window, present=(), verdict=Verdict.ABSENT):
     """What is ruled out where no detector but those found anything."""
-    names = [each.id for each in all_detectors()]
+    names = [detector.id for detector in all_detectors()]
     findings = [
         replace(finding(name), verdict=Verdict.PRESENT if name in present else verdict)
         for name in names
@@ -69,12 +69,14 @@ def test_counters_that_were_not_read_twice_rule_out_nothing():
 
 def test_a_counter_that_went_backwards_rules_out_nothing():
     said = absent(make_window([(0.0, rows(9)), (10.0, rows(0))]))
-    assert not any("reclaim" in each or "pressure" in each or "faults" in each for each in said)
+    assert not any(
+        "reclaim" in moment or "pressure" in moment or "faults" in moment for moment in said
+    )
 
 
 def test_what_was_found_or_could_not_be_judged_is_not_ruled_out():
     window = make_window([(0.0, rows(0)), (10.0, rows(7))])
     said = absent(window, {"softirq_flood", "tcp_loss"})
-    assert not any("flood" in each or "TCP" in each for each in said)
+    assert not any("flood" in moment or "TCP" in moment for moment in said)
     assert len(said) == len(absent(window)) - 2
     assert absent(window, verdict=Verdict.UNKNOWN) == ()

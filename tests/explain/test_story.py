@@ -43,7 +43,7 @@ def test_it_ends_the_sick_verdict_and_spares_the_healthy_one():
 
 
 def test_a_proven_chain_that_ends_in_a_job_leaves_nothing_to_be_seen():
-    ends = {each.id: each for each in (finding("tcp_loss"), finding("job_deaths"))}
+    ends = {item.id: item for item in (finding("tcp_loss"), finding("job_deaths"))}
     link = Link("dropped_connections_kill_job", *ends, Strength.PROVEN, "so")
     told = tell(Chain((link,)), ends, EMPTY)
     assert len(told) == 2
@@ -53,7 +53,7 @@ def test_a_proven_chain_that_ends_in_a_job_leaves_nothing_to_be_seen():
 
 
 def test_a_job_that_did_not_die_is_not_asked_after():
-    ends = {each.id: each for each in (finding("starved_napi"), finding("nic_resets"))}
+    ends = {item.id: item for item in (finding("starved_napi"), finding("nic_resets"))}
     link = Link("starved_napi_resets_nic", *ends, Strength.PROVEN, "so")
     alive = replace(finding("job_deaths"), verdict=Verdict.ABSENT)
     assert len(tell(Chain((link,)), ends | {"job_deaths": alive}, EMPTY)) == 2
@@ -61,7 +61,7 @@ def test_a_job_that_did_not_die_is_not_asked_after():
 
 
 def test_stacks_that_were_taken_are_not_asked_for():
-    ends = {each.id: each for each in (finding("direct_reclaim"), finding("saturated_core"))}
+    ends = {item.id: item for item in (finding("direct_reclaim"), finding("saturated_core"))}
     shown = (told_by("samples", 27.0, source="perf record"),)
     link = Link("reclaim_burns_core", *ends, Strength.LIKELY, "so", evidence=shown)
     assert len(tell(Chain((link,)), ends, EMPTY)) == 2
@@ -76,7 +76,7 @@ def test_of_several_resets_the_one_that_follows_is_told():
     starved = finding("starved_napi", (100.0, 105.0), nic=("eth0",))
     reset = finding("nic_resets", (50.0, 106.0), nic=("eth0",))
     loss = finding("tcp_loss", (101.0, 120.0))
-    ends = {each.id: each for each in (starved, reset, loss)}
+    ends = {item.id: item for item in (starved, reset, loss)}
     chain = Chain(
         (
             Link("starved_napi_resets_nic", starved.id, reset.id, Strength.PROVEN, "so"),
@@ -91,7 +91,7 @@ def test_of_several_resets_the_one_that_follows_is_told():
 def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_not_by_its_time():
     reset = finding("nic_resets", (112.0, 112.0), nic=("eth0",))
     loss = finding("tcp_loss", (105.0, 108.0))
-    ends = {each.id: each for each in (reset, loss)}
+    ends = {item.id: item for item in (reset, loss)}
     joins = "216 TCP timeouts around the reset"
     link = Link("nic_reset_drops_connections", reset.id, loss.id, Strength.PROVEN, joins)
     told = tell(Chain((link,)), ends, EMPTY)
@@ -100,7 +100,7 @@ def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_n
 
 def test_every_rule_can_be_told():
     for rule in all_rules():
-        ends = {each.id: each for each in (finding(rule.cause), finding(rule.effect))}
+        ends = {item.id: item for item in (finding(rule.cause), finding(rule.effect))}
         for strength in Strength:
             link = Link(rule.id, rule.cause, rule.effect, strength, "so")
             told = tell(Chain((link,)), ends, EMPTY)

@@ -65,7 +65,7 @@ def test_what_is_not_there_is_not_found(said: str):
 
 
 def test_a_name_of_two_kinds_is_offered_as_both():
-    assert [each.kind for each in candidates("kubelet", NAMES)] == ["unit", "task"]
+    assert [candidate.kind for candidate in candidates("kubelet", NAMES)] == ["unit", "task"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_hostile_names_are_asked_for_as_they_are_printed_or_as_they_are():
         CgroupDir: [Batch(1.0, 1.0, (CgroupDir("/x\ny", 2, 0),))],
     }
     names = names_of(Window(rows), ())
-    every = [name for each in names.values() for name in each]
+    every = [name for other in names.values() for name in other]
     assert all(name.isprintable() for name in every)
     for said in (raw, "a\\x1b[2J\\xff"):
         assert candidates(said, names) == (Subject("task", "a\\x1b[2J\\xff"),)

@@ -20,15 +20,15 @@ def link(cause, effect, strength=PROVEN, name="", **more):
 
 
 def known(*findings):
-    return {each.id: each for each in findings}
+    return {item.id: item for item in findings}
 
 
 def test_of_two_rules_between_the_same_findings_the_stronger_speaks():
     links = [link("a", "b", LIKELY, "churn"), link("a", "b", PROVEN, "timer")]
-    assert [each.id for each in weigh(links, {})] == ["timer"]
-    assert [each.id for each in weigh(reversed(links), {})] == ["timer"]
+    assert [item.id for item in weigh(links, {})] == ["timer"]
+    assert [item.id for item in weigh(reversed(links), {})] == ["timer"]
     even = [link("a", "b", LIKELY, "churn"), link("a", "b", LIKELY, "timer")]
-    assert [each.id for each in weigh(even, {})] == ["timer"]
+    assert [item.id for item in weigh(even, {})] == ["timer"]
 
 
 HELD = finding("saturated_core")
@@ -73,16 +73,18 @@ def test_a_look_alike_of_the_same_process_need_not_be_a_problem():
 def test_what_stacks_have_shown_is_not_doubted_by_counters():
     shown = replace(WALK, evidence=(told("samples", 10.0, source="perf record"),))
     proven = replace(WALK, strength=PROVEN)
-    for each in (shown, proven):
-        assert weigh([each], known(HELD, finding("direct_reclaim"))) == (each,)
+    for item in (shown, proven):
+        assert weigh([item], known(HELD, finding("direct_reclaim"))) == (item,)
 
 
 def test_a_possible_cause_loses_its_place_and_not_its_say():
     links = [link("zombies", "core"), link("reclaim", "core", POSSIBLE, against=("too few",))]
-    assert [each.cause for each in standing(links)] == ["zombies"]
+    assert [item.cause for item in standing(links)] == ["zombies"]
     (contest,) = contests(links, find_chains(links))
     assert contest.symptom == "core"
-    told_of = [(each.cause, each.strength, each.chosen, each.against) for each in contest.rivals]
+    told_of = [
+        (rival.cause, rival.strength, rival.chosen, rival.against) for rival in contest.rivals
+    ]
     assert told_of == [("zombies", PROVEN, True, ()), ("reclaim", POSSIBLE, False, ("too few",))]
 
 
@@ -91,7 +93,7 @@ def test_one_cause_is_no_contest_and_a_detour_is_no_rival():
     assert contests(detour, find_chains(detour)) == ()
     assert contests(detour[:1], find_chains(detour[:1])) == ()
     (contest,) = contests([*detour, link("x", "c", POSSIBLE)], find_chains(detour))
-    assert [(each.cause, each.chosen) for each in contest.rivals] == [("b", True), ("x", False)]
+    assert [(rival.cause, rival.chosen) for rival in contest.rivals] == [("b", True), ("x", False)]
 
 
 RISING = ("direct_reclaim", "memory_pressure", "quota_throttling")
@@ -135,4 +137,4 @@ def test_two_groups_at_two_times_are_two_coincidences():
     early = [finding("memory_pressure"), finding("direct_reclaim")]
     storm = finding("page_fault_storm", (500.0, 510.0), [told("major page faults", 900.0)])
     late = [storm, finding("quota_throttling", (505.0, 520.0))]
-    assert [len(each.findings) for each in coincide([*early, *late], [])] == [2, 2]
+    assert [len(item.findings) for item in coincide([*early, *late], [])] == [2, 2]

@@ -61,7 +61,7 @@ def test_without_the_source_that_would_tell_the_answer_is_that_it_cannot_be_told
     diagnosis = diagnose(window)
     blind = Finding("saturated_core", Verdict.UNKNOWN, Severity.INFO, "not read",
                     missing=(Missing("/proc/stat", "sudo cat"),))  # fmt: skip
-    others = [each for each in diagnosis.findings if each.id != "saturated_core"]
+    others = [item for item in diagnosis.findings if item.id != "saturated_core"]
     hidden = replace(diagnosis, findings=(*others, blind), chains=())
     why = answer(Subject("core", "7"), hidden, window)
     assert why.exit is Exit.CANNOT_TELL
@@ -91,7 +91,7 @@ def test_a_function_is_concerned_by_the_core_that_was_caught_in_it():
     sampled = Window({**batches, StackCount: [Batch(UPTIME_S + 10.0, WALL_S + 10.0, stacks)]})
     why = asked("mem_cgroup_iter", sampled)
     assert (why.about.kind, why.findings) == ("function", ("saturated_core",))
-    assert [each.mono_s for each in why.occasions.moments] == [UPTIME_S + 8.0]
+    assert [moment.mono_s for moment in why.occasions.moments] == [UPTIME_S + 8.0]
     assert asked("function x", sampled).findings == ()
 
 
@@ -112,7 +112,7 @@ def test_a_chain_through_another_core_is_not_this_core_s():
     whole = Chain((link("a", "b"), link("b", "c", "5")))
     diagnosis = made(findings, whole)
     assert through(Subject("core", "5"), ("b", "c"), diagnosis) == (whole,)
-    assert [each.findings for each in through(Subject("core", "7"), ("b",), diagnosis)] == [
+    assert [item.findings for item in through(Subject("core", "7"), ("b",), diagnosis)] == [
         ("a", "b")
     ]
 
@@ -150,9 +150,13 @@ def test_of_two_of_one_name_the_one_that_is_in_trouble_is_meant():
 
 
 def test_every_kind_has_its_questions_and_every_question_a_detector():
-    asked = {kind for each in all_detectors() for kind in each.answers or ()}
+    asked = {kind for detector in all_detectors() for kind in detector.answers or ()}
     assert asked == {*KINDS} - {"symptom"}
     for kind in asked:
-        ranks = [each.answers[kind] for each in all_detectors() if kind in (each.answers or ())]
+        ranks = [
+            detector.answers[kind]
+            for detector in all_detectors()
+            if kind in (detector.answers or ())
+        ]
         assert ranks.count(1) == 1, f"one detector is decisive for a {kind}"
         assert len(ranks) == len({*ranks}), f"no two detectors share a rank for a {kind}"

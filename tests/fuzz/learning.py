@@ -1,4 +1,7 @@
-"""One target under atheris, in a process of its own: ``python -m tests.fuzz.learning TARGET S``.
+"""One target under atheris in its own process: ``python -m tests.fuzz.learning TARGET LIMIT``.
+
+LIMIT is libFuzzer's: ``-runs=200`` inputs, or ``-max_total_time=600`` seconds.
+
 
 A target is a module ``tests/fuzz/TARGET_target.py`` with ``one(data)``, which may raise nothing but
 `SextonError`, and optionally ``seeds()``, bytes to start from. atheris watches which branches an
@@ -19,7 +22,7 @@ import atheris
 _MOST_LENGTH = 1 << 16
 
 
-def main(name: str, seconds: str) -> None:
+def main(name: str, limit: str) -> None:
     with atheris.instrument_imports(include=["sexton"]):
         target = importlib.import_module(f"tests.fuzz.{name}_target")
     from sexton.errors import SextonError
@@ -36,7 +39,7 @@ def main(name: str, seconds: str) -> None:
             Path(corpus, f"seed-{number}").write_bytes(seed[:_MOST_LENGTH])
         keep = os.environ.get("SEXTON_FUZZ_KEEP", tempfile.gettempdir())
         arguments = [
-            f"-max_total_time={seconds}",
+            limit,
             "-timeout=20",
             "-rss_limit_mb=1536",
             f"-max_len={_MOST_LENGTH}",

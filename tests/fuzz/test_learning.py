@@ -1,6 +1,8 @@
-"""Every target, `SEXTON_FUZZ_S` seconds each: 1 in `make test`, 20 in `make test-whole`.
+"""Every target: `LEAST_INPUTS` each in `make test`, for 20 seconds in `make test-whole`.
 
-As many run at a time as there are cores. ``make fuzz`` gives each ten minutes.
+`SEXTON_FUZZ_S` is the number of seconds; where it is not set, inputs are counted, since a busy
+machine tries few in a second. As many run at a time as there are cores. ``make fuzz`` gives each
+ten minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import pytest
 
 HERE = Path(__file__).parent
 TARGETS = sorted(path.stem.removesuffix("_target") for path in HERE.glob("*_target.py"))
-SECONDS = int(os.environ.get("SEXTON_FUZZ_S", "1"))
+LEAST_INPUTS = 300
+SECONDS = int(os.environ.get("SEXTON_FUZZ_S", "0"))
+LIMIT = f"-max_total_time={SECONDS}" if SECONDS else f"-runs={LEAST_INPUTS}"
 
 pytestmark = pytest.mark.fuzz
 
@@ -40,22 +44,22 @@ def _is_ours(item: pytest.Item) -> bool:
 
 def _run(name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.learning", name, str(SECONDS)],
+        [sys.executable, "-m", "tests.fuzz.learning", name, LIMIT],
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=SECONDS * 3 + 120,
+        timeout=SECONDS * 3 + 300,
         check=False,
     )
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_input_breaks_it_hangs_it_or_fills_memory(
+def test_no_input_crashes_hangs_or_fills_memory(
     target: str, runs: dict[str, Future[subprocess.CompletedProcess[str]]]
 ) -> None:
     ended = runs[target].result()
     assert ended.returncode == 0, ended.stderr[-3000:]
     tried = re.search(r"stat::number_of_executed_units:\s*(\d+)", ended.stderr)
     assert tried is not None, ended.stderr[-2000:]
-    assert int(tried[1]) > 10, "it hardly tried anything"
+    assert int(tried[1]) >= LEAST_INPUTS, "it hardly tried anything"

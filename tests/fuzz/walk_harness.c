@@ -221,17 +221,18 @@ static void tried(const struct example *e, const uint8_t *data, uint64_t size) {
 
 int main(int argc, char **argv) {
     static struct example examples[CASES];
-    int n = argc - 4;
+    int n = argc - 5;
     if (n < 1 || n > CASES) return 2;
     time_t until = time(NULL) + atoi(argv[1]);
-    state = strtoull(argv[2], NULL, 10) | 1;
-    FILE *last = fopen(argv[3], "w+b");
-    insist(last && !fseek(last, LONGEST + 7, SEEK_SET) && fputc(0, last) == 0 && !fflush(last), argv[3]);
+    uint64_t least = strtoull(argv[2], NULL, 10);
+    state = strtoull(argv[3], NULL, 10) | 1;
+    FILE *last = fopen(argv[4], "w+b");
+    insist(last && !fseek(last, LONGEST + 7, SEEK_SET) && fputc(0, last) == 0 && !fflush(last), argv[4]);
     uint8_t *kept = mmap(NULL, LONGEST + 8, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(last), 0);
-    insist(kept != MAP_FAILED, argv[3]);
-    for (int i = 0; i < n; i++) examples[i] = loaded(argv[4 + i]);
+    insist(kept != MAP_FAILED, argv[4]);
+    for (int i = 0; i < n; i++) examples[i] = loaded(argv[5 + i]);
     uint64_t times = 0;
-    for (; times < (uint64_t)n || time(NULL) < until; times++) {
+    for (; times < (uint64_t)n || times < least || time(NULL) < until; times++) {
         struct example *e = examples + (times < (uint64_t)n ? times : chance((uint64_t)n));
         uint64_t size = mutated(e, examples + chance((uint64_t)n), kept + 8);
         memcpy(kept, &size, 8);

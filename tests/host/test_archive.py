@@ -112,7 +112,7 @@ def test_contents_are_kept_byte_by_byte_whatever_they_hold():
 def test_names_that_are_no_utf8_survive():
     path = b"/sys/fs/cgroup/\xff\x1b<script> x".decode("utf-8", "surrogateescape")
     files = one(("dir", "", f"7 2 {path}\n".encode("utf-8", "surrogateescape")))
-    assert [each.path for each in walk(files, "/sys/fs/cgroup")] == [
+    assert [node.path for node in walk(files, "/sys/fs/cgroup")] == [
         "/",
         path.removeprefix("/sys/fs/cgroup"),
     ]

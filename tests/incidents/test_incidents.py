@@ -52,20 +52,20 @@ def test_nothing_is_alarmed_about_that_the_scene_did_not_make(incident: Incident
 def test_every_surface_says_what_was_reviewed(incident: Incident):
     for name, now in surfaces(incident).items():
         wanted = (incident.path / name).read_text("utf-8")
-        told = "\n".join(
+        text = "\n".join(
             difflib.unified_diff(wanted.splitlines(), now.splitlines(), "reviewed", "now", "", "")
         )
-        assert not told, f"{incident.name}/{name}: if this is better, make golden-update\n{told}"
+        assert not text, f"{incident.name}/{name}: if this is better, make golden-update\n{text}"
 
 
 @each_incident
 def test_every_surface_tells_the_same_verdict(incident: Incident):
-    told = json.loads((incident.path / "diagnosis.json").read_text("utf-8"))
+    document = json.loads((incident.path / "diagnosis.json").read_text("utf-8"))
     text = (incident.path / "diagnosis.txt").read_text("utf-8")
     words = {0: "HEALTHY", 1: "SICK", 3: "CANNOT TELL"}
-    assert told["exit"] == incident.expected.exit
+    assert document["exit"] == incident.expected.exit
     assert text.startswith(words[incident.expected.exit])
-    assert [each["root"] for each in told["chains"]][:1] == [
+    assert [chain["root"] for chain in document["chains"]][:1] == [
         chain.root for chain in incident.diagnosis.chains[:1]
     ]
 
@@ -91,7 +91,7 @@ def test_a_recording_tells_nothing_of_the_machine_it_was_made_on(incident: Incid
     node = incident.replay.window.node
     assert node is not None
     assert (node.hostname, node.machine, node.vendor) == ("node", None, None)
-    for path in (each for each in incident.path.rglob("*") if each.is_file()):
+    for path in (file for file in incident.path.rglob("*") if file.is_file()):
         found = PRIVATE.search(_texts(path))
         assert found is None, f"{path.name}: {found}"
 
@@ -106,7 +106,7 @@ def _texts(path: Path) -> bytes:
 
 
 def test_all_recordings_together_are_small():
-    assert sum(size_of(each.recording) for each in EVERY) <= MOST_BYTES_ALL
+    assert sum(size_of(item.recording) for item in EVERY) <= MOST_BYTES_ALL
 
 
 def test_a_golden_file_lies_beside_every_recording_and_none_without_one():
@@ -115,19 +115,19 @@ def test_a_golden_file_lies_beside_every_recording_and_none_without_one():
     for path in (
         path for path in INCIDENTS.iterdir() if path.is_dir() and path.name[0] not in "._"
     ):
-        assert {each.name for each in path.iterdir()} >= names, path.name
+        assert {file.name for file in path.iterdir()} >= names, path.name
 
 
 def test_what_was_left_out_is_not_taken_in_as_well_and_says_why():
-    assert not {each["name"] for each in left_out()} & {each.name for each in EVERY}
-    assert all(each["why"] and each["cause"] in ("seen", "supposed") for each in left_out())
+    assert not {name["name"] for name in left_out()} & {item.name for item in EVERY}
+    assert all(name["why"] and name["cause"] in ("seen", "supposed") for name in left_out())
 
 
 @pytest.mark.whole
 def test_the_page_on_accuracy_is_what_the_recordings_give():
     now = page(EVERY)
     before = Path(PAGE).read_text("utf-8")
-    told = "\n".join(
+    text = "\n".join(
         difflib.unified_diff(before.splitlines(), now.splitlines(), "page", "now", "", "")
     )
-    assert not told, f"python -m lab.accuracy --update\n{told}"
+    assert not text, f"python -m lab.accuracy --update\n{text}"

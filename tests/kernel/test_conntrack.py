@@ -30,7 +30,7 @@ while True:
 
 
 @pytest.mark.root
-def test_a_full_table_is_told_by_its_fill_its_drops_and_the_kernels_own_words():
+def test_a_full_table_is_found_by_its_fill_its_drops_and_the_kernel_log():
     if not MAXIMUM.exists():
         pytest.skip("connections are not tracked here")
     maximum = int(MAXIMUM.read_text())
@@ -44,18 +44,22 @@ def test_a_full_table_is_told_by_its_fill_its_drops_and_the_kernels_own_words():
         empty = right.diagnosed(seconds=3)
     assert held == maximum
     (full,) = [
-        each for each in json.loads(ended.stdout)["findings"] if each["id"] == "conntrack_full"
+        finding
+        for finding in json.loads(ended.stdout)["findings"]
+        if finding["id"] == "conntrack_full"
     ]
     print(full["summary"])
-    for each in full["evidence"]:
-        print(f"  {each['what']}: {each['value']}")
+    for item in full["evidence"]:
+        print(f"  {item['what']}: {item['value']}")
     assert (full["verdict"], full["severity"]) == ("present", "critical")
     assert "the conntrack table is full and dropped" in full["summary"]
     assert ended.returncode == 1
-    told = " ".join(str(each["value"]) for each in full["evidence"])
-    assert "table full in netns" in told or "table full, dropping" in told
+    text = " ".join(str(item["value"]) for item in full["evidence"])
+    assert "table full in netns" in text or "table full, dropping" in text
     # The other end's table is empty, and the log speaks of both: it is told as of elsewhere.
     (other,) = [
-        each for each in json.loads(empty.stdout)["findings"] if each["id"] == "conntrack_full"
+        finding
+        for finding in json.loads(empty.stdout)["findings"]
+        if finding["id"] == "conntrack_full"
     ]
     assert "the conntrack table is full" not in other["summary"]

@@ -62,13 +62,13 @@ def test_packets_in_a_circle_flood_the_core_they_are_sent_from():
             window = sampler.run(7.0)
     finding = detect(window)
     print(finding.summary)
-    for each in finding.evidence:
-        print(f"  {each.what}: {each.value} {each.unit}")
+    for item in finding.evidence:
+        print(f"  {item.what}: {item.value} {item.unit}")
     assert finding.verdict is Verdict.PRESENT, finding.summary
     assert finding.severity is Severity.WARNING
     assert finding.entities["core"][0] == str(core)
     assert "nic" not in finding.entities, "no interface of the node brought them"
-    (rate,) = [each.number for each in finding.evidence if each.what == f"core {core} carried"]
+    (rate,) = [item.number for item in finding.evidence if item.what == f"core {core} carried"]
     assert rate is not None
     assert rate > 20_000
 
@@ -77,5 +77,5 @@ def carried(core: int, since: dict[int, int] = {}) -> int:  # noqa: B006 - remem
     """Packets that core has carried since this was first asked."""
     with open("/proc/net/softnet_stat") as file:
         lines = [[int(word, 16) for word in line.split()] for line in file]
-    now = next(each[0] for each in lines if len(each) < 13 or each[12] == core)
+    now = next(line[0] for line in lines if len(line) < 13 or line[12] == core)
     return now - since.setdefault(core, now)

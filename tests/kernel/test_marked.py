@@ -17,7 +17,7 @@ from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 
 def marks(directory: Path) -> list[str]:
     found = Recording(directory).segments
-    return [row.text for each in found for batch in each.batches(Mark) for row in batch.rows]
+    return [row.text for segment in found for batch in segment.batches(Mark) for row in batch.rows]
 
 
 @pytest.mark.root
@@ -39,7 +39,7 @@ def test_a_death_that_was_marked_is_a_finding_of_its_second(tmp_path: Path):
     assert recorder.returncode == 0, complaint
     assert marks(directory) == [f"job {job.pid} died: -9"]
     found = json.loads(sexton("diagnose", "--from", directory, "--json").stdout)["findings"]
-    (death,) = [each for each in found if each["id"] == "job_deaths"]
+    (death,) = [finding for finding in found if finding["id"] == "job_deaths"]
     print(death["summary"])
     assert death["verdict"] == "present"
     assert death["entities"] == {"job": [f"job {job.pid} died: -9"]}

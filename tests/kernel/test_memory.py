@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -74,9 +75,8 @@ def large_file(tmp_path: Path) -> Path:
     return path
 
 
-def watched(seconds: float, *without: type[Row]) -> Window:
-    kinds = [kind for kind in KINDS if kind not in without]
-    with Sampler(open_host(), sources_of(*kinds)) as sampler:
+def watched(seconds: float) -> Window:
+    with Sampler(open_host(), sources_of(*KINDS)) as sampler:
         return sampler.run(seconds)
 
 
@@ -101,45 +101,44 @@ def same_replayed(window: Window, place: Path) -> None:
     assert [told(detect(replayed)) for detect in DETECTORS] == live
 
 
-def test_tasks_that_read_through_a_full_cgroup_are_found_reclaiming(
+def test_tasks_that_read_through_a_full_cgroup_reclaim_and_wait_though_the_machine_is_not_short(
     cgroup: Path, large_file: Path, tmp_path: Path
 ):
     need("perf", package="linux-perf")
-    limit(cgroup, 64 << 20)  # the readers themselves are half of that
+    limit(cgroup, 96 << 20)  # the readers themselves are more than half of that
     with ExitStack() as stack:
-        pids = [stack.enter_context(running(READ, str(large_file), place=cgroup)) for _ in range(3)]
+        pids = [stack.enter_context(running(READ, str(large_file), place=cgroup)) for _ in range(6)]
         window = watched(8.0)
     finding = direct_reclaim.detect(window)
-    assert finding.verdict is Verdict.PRESENT, finding.summary
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING), finding
     assert {f"{NAME}[{pid}]" for pid in pids} & set(finding.entities["task"]), finding.entities
     assert f"/{cgroup.name}" in finding.entities["cgroup"]
     scanned = finding.evidence[0]
     assert scanned.number is not None
     assert scanned.number > 10_000, scanned
+    if Path("/proc/pressure/memory").exists():
+        assert "tasks waited for memory" in finding.summary
+        pressure = memory_pressure.detect(window)
+        assert pressure.verdict is Verdict.PRESENT, pressure.summary
+        assert "the machine itself is not short" in pressure.summary
     same_replayed(window, tmp_path / "recording")
 
 
-def test_many_of_them_wait_for_memory_and_the_machine_itself_is_not_short(
-    cgroup: Path, large_file: Path, tmp_path: Path
-):
-    if not Path("/proc/pressure/memory").exists():
-        pytest.skip("no PSI here")
-    limit(cgroup, 96 << 20)
-    with ExitStack() as stack:
-        for _ in range(6):
-            stack.enter_context(running(READ, str(large_file), place=cgroup))
-        window = watched(8.0, StackCount)
-    finding = memory_pressure.detect(window)
-    assert finding.verdict is Verdict.PRESENT, finding.summary
-    assert "the machine itself is not short" in finding.summary
-    reclaim = direct_reclaim.detect(window)
-    assert reclaim.severity is Severity.WARNING, reclaim.summary
-    assert "tasks waited for memory" in reclaim.summary
-    same_replayed(window, tmp_path / "recording")
+def watched_while_it_runs(pid: int, seconds: float) -> Window:
+    """A window in which this process had its core for 90 % of the time: it has priority, but the
+    host of a virtual machine may take the core away."""
+    deadline = time.monotonic() + 180
+    while True:
+        before_s, began_s = ran_s(pid), time.monotonic()
+        window = watched(seconds)
+        share = (ran_s(pid) - before_s) / (time.monotonic() - began_s)
+        if share >= 0.9:
+            return window
+        assert time.monotonic() < deadline, f"it never has the core, only {share:.0%} of it"
 
 
-#: How often a core may turn out to have been somebody else's before that is a failure.
-TRIES = 4
+def ran_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
@@ -149,23 +148,22 @@ def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
         "first" if len(cores) > 1 else "last"
     )  # before all others, where the recorder has a core too
     with running(FAULT, str(cores[-1]), rank) as pid:
-        for _ in range(TRIES):
-            window = watched(8.0)
-            finding = page_fault_storm.detect(window)
-            if finding.is_problem:
-                break
+        window = watched_while_it_runs(pid, 8.0)
+    finding = page_fault_storm.detect(window)
     ours = f"{NAME}[{pid}]"
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING), finding
     assert finding.entities["core"] == (str(cores[-1]),)
     assert finding.entities["task"] == (ours,)
     (share,) = [
-        each for each in finding.evidence if each.what.startswith(f"core {cores[-1]} held by")
+        evidence
+        for evidence in finding.evidence
+        if evidence.what.startswith(f"core {cores[-1]} held by")
     ]
     assert share.number is not None
     assert share.number >= page_fault_storm.HELD.value * 0.9
     counted = tally(window, (window.start_mono, window.end_mono))
     assert counted is not None
-    assert max(counted.processes, key=lambda each: each.minor).pid == pid
+    assert max(counted.processes, key=lambda process: process.minor).pid == pid
     same_replayed(window, tmp_path / "recording")
 
 

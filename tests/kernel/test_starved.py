@@ -42,9 +42,9 @@ def test_a_starved_softirq_is_found_on_its_core_and_on_no_other():
     finding = detect(window)
     assert finding.verdict is Verdict.PRESENT, finding.summary
     assert finding.severity is Severity.WARNING
-    told = re.search(r"NET_RX waited ([0-9.]+) s for core (\d+)", finding.summary)
-    assert told, finding.summary
-    assert int(told[2]) == cores[-1]
-    assert 1 <= float(told[1]) <= held_s + 0.1
+    match = re.search(r"NET_RX waited ([0-9.]+) s for core (\d+)", finding.summary)
+    assert match, finding.summary
+    assert int(match[2]) == cores[-1]
+    assert 1 <= float(match[1]) <= held_s + 0.1
     assert finding.entities["core"] == (str(cores[-1]),)
-    assert not any("bpftrace" in each.grant for each in finding.missing)
+    assert not any("bpftrace" in item.grant for item in finding.missing)

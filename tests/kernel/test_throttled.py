@@ -29,7 +29,7 @@ def quota(percent: int) -> Iterator[Path]:
     """A cgroup with that share of one core, wherever the cpu controller lives."""
     mounts = cgroup_mounts(open_host())
     first = v1_mounts(mounts, "cpu")
-    top = Path((first or [each for each in mounts if each.fstype == "cgroup2"])[0].mount_point)
+    top = Path((first or [mount for mount in mounts if mount.fstype == "cgroup2"])[0].mount_point)
     if not first and "cpu" not in (top / "cgroup.subtree_control").read_text().split():
         pytest.skip("the cpu controller is not given to children here")
     place = top / f"sexton-test-{os.getpid()}"
@@ -71,7 +71,7 @@ def test_a_burner_on_a_twentieth_of_a_core_is_found_and_named():
     print(finding.summary)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING)
     assert finding.entities["cgroup"][0] == f"/{place.name}"
-    shares = [each.number for each in finding.evidence if place.name in each.what]
+    shares = [item.number for item in finding.evidence if place.name in item.what]
     assert shares[0] is not None
     assert shares[0] > 50
 

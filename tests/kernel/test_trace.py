@@ -80,7 +80,7 @@ def test_a_loss_is_seen_by_how_much_was_read(tracefs):
         assert trace.lost(trace.read()) > 0
 
 
-def test_after_a_few_events_the_kernel_is_not_asked_what_it_lost(tracefs, monkeypatch):
+def test_losses_are_not_read_after_only_a_few_events(tracefs, monkeypatch):
     with CgroupTrace(open_host()) as trace, own_cgroup():
         content = trace.read()
         monkeypatch.setattr(trace, "stats", lambda: pytest.fail("asked"))

@@ -29,9 +29,9 @@ def made(root: Path, name: str, expected=NOTHING, moments=()):
     place = root / name
     readings = [quiet(100.0 + second) for second in range(31)]
     write_sealed(place / "recording", [{CoreTimes: readings}])
-    told = {"id": scene, "kernel": kernel, "hierarchy": hierarchy, "expected": expected,
+    document = {"id": scene, "kernel": kernel, "hierarchy": hierarchy, "expected": expected,
             "moments": [{"at": at, "what": "x"} for at in moments]}  # fmt: skip
-    (place / "scene.json").write_text(json.dumps(told))
+    (place / "scene.json").write_text(json.dumps(document))
     return Incident(place)
 
 
@@ -76,14 +76,14 @@ def test_an_old_page_is_told_and_a_new_one_written(tmp_path, monkeypatch, capsys
 def test_the_bake_off_takes_one_recording_of_each_scene(tmp_path):
     names = ("a-5.10-v1", "a-6.1-v1", "a-7.2-v2", "b-7.2-v2")
     every = [Incident(tmp_path / name) for name in names]
-    assert [each.name for each in bakeoff.chosen(every)] == ["a-6.1-v1", "b-7.2-v2"]
+    assert [item.name for item in bakeoff.chosen(every)] == ["a-6.1-v1", "b-7.2-v2"]
 
 
 @pytest.mark.parametrize(
     ("moments", "wanted"), [((), 0.0), ((50.0,), 0.0), ((50.0, 112.0, 120.0), 12.0)]
 )
 def test_trouble_begins_with_the_first_moment_inside_the_recording(tmp_path, moments, wanted):
-    incident = made(tmp_path, "a-6.1-v2", moments=[WALL_S + each for each in moments])
+    incident = made(tmp_path, "a-6.1-v2", moments=[WALL_S + moment for moment in moments])
     assert bakeoff.trouble(incident) == pytest.approx(wanted)
 
 

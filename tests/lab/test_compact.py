@@ -141,7 +141,7 @@ def test_what_other_peoples_lines_said_is_no_difference(tmp_path):
 def test_a_diagnosis_that_changed_is_told(source, small, tmp_path):
     other = tmp_path / "other"
     write_sealed(other, [{CoreTimes: [cores(100.0), cores(101.0)]}])
-    assert any("nic_resets: verdict was" in each for each in differences(source, other))
+    assert any("nic_resets: verdict was" in difference for difference in differences(source, other))
 
 
 def test_nothing_tells_whose_machine_it_was(source, small):
@@ -246,7 +246,7 @@ def test_paths_and_names_of_a_machine_are_replaced_and_nothing_else(text, wanted
 
 def test_container_ids_stay_different_from_each_other():
     ids = [f"/docker/{character * 64}" for character in "ab"]
-    made = [Scrub("x")(each) for each in ids]
+    made = [Scrub("x")(item) for item in ids]
     assert len({*made, *ids}) == 4
     assert Scrub("x")(ids[0]) == made[0]
 
@@ -263,9 +263,9 @@ def test_an_incident_is_kept_under_its_name_with_its_scene(source, tmp_path, cap
     into = tmp_path / "incidents"
     assert main([str(source), "--into", str(into)]) == 0
     place = into / "idle-6.1-v1"
-    told = json.loads((place / SCENE).read_text())
-    assert told["expected"]["exit"] == 3
-    assert "somewhere" not in told
+    document = json.loads((place / SCENE).read_text())
+    assert document["expected"]["exit"] == 3
+    assert "somewhere" not in document
     assert size_of(place / "recording") < size_of(source)
     assert "bytes became" in capsys.readouterr().out
     assert [path.name for path in into.iterdir()] == ["idle-6.1-v1"]
@@ -274,7 +274,7 @@ def test_an_incident_is_kept_under_its_name_with_its_scene(source, tmp_path, cap
 def test_what_is_too_big_is_not_kept(source, tmp_path, monkeypatch):
     monkeypatch.setattr("lab.compact.MOST_BYTES", 100)
     against = keep(source, tmp_path / "into", None, False)
-    assert any("bytes, 100 are allowed" in each for each in against)
+    assert any("bytes, 100 are allowed" in item for item in against)
     assert [*(tmp_path / "into").iterdir()] == []
 
 

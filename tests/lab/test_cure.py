@@ -20,7 +20,7 @@ from lab.sick import Sick, changes, number_of, picture, tree_hash
 from lab.stage import SceneFailed
 from lab.vm import judging, playing
 from lab.vm.payload import Job
-from lab.vm.telling import search_path
+from lab.vm.tools import search_path
 
 CLAIMS = (
     "image_passes", "healthy_passes", "image_fails", "diagnosed", "audited", "booted_fails",
@@ -100,8 +100,8 @@ def test_a_number_is_found_by_the_whole_of_its_name(tmp_path: Path):
 
 
 def test_what_a_command_said_is_its_json_or_nothing():
-    assert Said(0, '{"a": 1}', 0.1).told == {"a": 1}
-    assert Said(2, "sexton: no", 0.1).told == Said(0, "[]", 0.1).told == {}
+    assert Said(0, '{"a": 1}', 0.1).document == {"a": 1}
+    assert Said(2, "sexton: no", 0.1).document == Said(0, "[]", 0.1).document == {}
 
 
 def test_no_claim_is_not_a_success_and_one_that_fails_is_told(tmp_path: Path):
@@ -112,11 +112,11 @@ def test_no_claim_is_not_a_success_and_one_that_fails_is_told(tmp_path: Path):
     assert not claims.settle("verified", "it is", False, why="one core is held")
     assert not claims.holds
     claims.write(tmp_path)
-    told = json.loads((tmp_path / "cure.json").read_text())
-    assert (told["schema"], told["hierarchy"]) == ("sexton.check/1", "v2")
-    assert [each["holds"] for each in told["claims"]] == [True, False]
-    assert told["claims"][0]["numbers"] == {"before": 520, "after": 3}
-    assert told["failed"] == {"verified": ["not so: it is (one core is held)"]}
+    document = json.loads((tmp_path / "cure.json").read_text())
+    assert (document["schema"], document["hierarchy"]) == ("sexton.check/1", "v2")
+    assert [claim["holds"] for claim in document["claims"]] == [True, False]
+    assert document["claims"][0]["numbers"] == {"before": 520, "after": 3}
+    assert document["failed"] == {"verified": ["not so: it is (one core is held)"]}
 
 
 def case(tmp_path: Path) -> Case:
@@ -133,7 +133,7 @@ def test_a_phase_that_breaks_is_a_claim_that_fails_and_the_next_has_its_try(tmp_
     monkeypatch.setattr(cure, "PHASES", (breaks, goes_on))
     one = case(tmp_path)
     cure.play(one)
-    assert [each["id"] for each in one.claims.settled] == ["breaks", "on"]
+    assert [item["id"] for item in one.claims.settled] == ["breaks", "on"]
     assert "not within 60 s" in one.claims.failed["breaks"][0]
     late = case(tmp_path)
     late.began_s -= cure.LIMIT_S + 1
@@ -215,6 +215,6 @@ def test_a_sick_node_is_cured_and_put_back_in_a_machine(
     (outcome,) = (judging.judged(one) for one in playing.play(run))
     assert outcome.good, (outcome.said, outcome.wrong)
     assert outcome.wrong == ()
-    told = json.loads((tmp_path / f"check_cure-{kernel}-{hierarchy}/cure.json").read_text())
-    assert told["kernel"].startswith(f"{kernel}.")
-    assert [each["id"] for each in told["claims"]] == [*CLAIMS]
+    document = json.loads((tmp_path / f"check_cure-{kernel}-{hierarchy}/cure.json").read_text())
+    assert document["kernel"].startswith(f"{kernel}.")
+    assert [claim["id"] for claim in document["claims"]] == [*CLAIMS]

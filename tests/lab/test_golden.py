@@ -88,14 +88,14 @@ def test_the_words_are_the_same_in_another_place_zone_and_terminal(one, monkeypa
 
 
 def test_no_cost_of_this_machine_is_in_them(one):
-    told = json.loads(surfaces(one)["diagnosis.json"])
-    assert (told["cost"]["cpu_s"], told["cost"]["peak_bytes"]) == (0.0, 0)
-    assert told["replayed"]["recording"] == "idle-6.1-v2/recording"
+    document = json.loads(surfaces(one)["diagnosis.json"])
+    assert (document["cost"]["cpu_s"], document["cost"]["peak_bytes"]) == (0.0, 0)
+    assert document["replayed"]["recording"] == "idle-6.1-v2/recording"
 
 
 def test_incidents_are_found_by_their_scene(root):
     (root / "half-made").mkdir()
-    assert [each.name for each in incidents(root)] == ["idle-6.1-v2"]
+    assert [incident.name for incident in incidents(root)] == ["idle-6.1-v2"]
     assert incidents(root)[0].place == ("idle", "6.1", "v2")
     assert subject(incidents(root)[0]) == "core 0"
 
@@ -106,16 +106,16 @@ def test_the_whole_chain_is_right_and_its_twins_are_wrong_for_it():
     assert false_alarms(whole, WHOLE) == []
     assert top_cause(whole) == "crash_looping_unit"
     told = [*wrongs(judged(rows_of_the_incident(zombies=False)), WHOLE)]
-    assert any(each.startswith("chain ") for each in told)
+    assert any(entry.startswith("chain ") for entry in told)
     told = [*wrongs(judged(rows_of_the_incident(resets=False)), WHOLE)]
-    assert any("nic_resets" in each for each in told)
+    assert any("nic_resets" in entry for entry in told)
 
 
 def test_a_problem_the_scene_did_not_make_is_a_false_alarm():
     narrow = Expected("crash_looping_unit", ("crash_looping_unit",), (), ("nic_resets",), 1)
     whole = judged(rows_of_the_incident())
     assert "nic_resets" in false_alarms(whole, narrow)
-    assert any(each.startswith("nic_resets is present") for each in wrongs(whole, narrow))
+    assert any(wrong.startswith("nic_resets is present") for wrong in wrongs(whole, narrow))
 
 
 def test_a_note_about_a_time_before_the_recording_breaks_no_promise_and_an_alarm_does():
@@ -125,15 +125,15 @@ def test_a_note_about_a_time_before_the_recording_breaks_no_promise_and_an_alarm
         whole.by_id["soft_lockups"], verdict=Verdict.PRESENT,
         start=whole.start - 60, end=whole.start - 50,
     )  # fmt: skip
-    others = tuple(each for each in whole.findings if each.id != old.id)
-    for finding, told in (
+    others = tuple(finding for finding in whole.findings if finding.id != old.id)
+    for finding, value in (
         (old, False),
         (replace(old, end=whole.start + 1), True),
         (replace(old, start=None, end=None), True),
         (replace(old, severity=Severity.WARNING), True),
     ):
         said = [*wrongs(replace(whole, findings=(*others, finding)), narrow)]
-        assert any(each.startswith("soft_lockups is present") for each in said) is told
+        assert any(moment.startswith("soft_lockups is present") for moment in said) is value
 
 
 def test_healthy_where_sickness_was_made_is_wrong():
@@ -141,4 +141,4 @@ def test_healthy_where_sickness_was_made_is_wrong():
         rows_of_the_incident(zombies=False, burning=False, resets=False, looping=False)
     )
     assert top_cause(healthy) is None
-    assert any(each.startswith("top cause None") for each in wrongs(healthy, WHOLE))
+    assert any(wrong.startswith("top cause None") for wrong in wrongs(healthy, WHOLE))

@@ -81,12 +81,12 @@ def test_a_link_that_is_surer_for_knowing_less_is_overreach(whole):
     doubtful = tuple(replace(link, strength=Strength.POSSIBLE) for link in links)
     before = replace(whole, chains=(Chain(doubtful),))
     told = [*overreach(before, whole, EXPECTED)]
-    assert any("became" in each and "was possible" in each for each in told)
+    assert any("became" in entry and "was possible" in entry for entry in told)
 
 
 def test_a_new_problem_is_overreach(whole):
     healthy = judged(incident(zombies=False, burning=False, resets=False, looping=False))
     nothing = Expected(None, (), (), ("zombie_memcgs",), 0)
     told = [*overreach(healthy, whole, nothing)]
-    assert any(each.startswith("finds zombie_memcgs") for each in told)
+    assert any(entry.startswith("finds zombie_memcgs") for entry in told)
     assert top_cause(healthy) is None

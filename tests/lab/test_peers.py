@@ -49,7 +49,7 @@ def loop(second):
 
 
 def by_name(found):
-    return {each.alert.name: each for each in found}
+    return {item.alert.name: item for item in found}
 
 
 def test_a_crash_loop_is_pending_in_time_and_fires_after_its_quarter_of_an_hour():

@@ -3,7 +3,7 @@
 A graveyard of real zombies is made first; then perf watches every core, and in the middle of it
 reclaim walks the dead for three seconds on one core (the substitute walker, see `test_walk`): the
 one with the least to do, and in real time, since a core that others hold all the while has no
-spike. Where they come and go beside it, it is looked at again.
+spike. A minute in which others held that core too is captured anew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tests.support.tools import need
 from tests.support.zombies import graveyard
 
 WATCH_S, BEFORE_S, STALL_S = 60, 30, 3.0
-TRIES = 3
+#: Besides the walk, the core has to be idle for so much of the minute.
+IDLE_SHARE, MOST_S = 0.5, 600
 WALK = "mem_cgroup_force_empty_write"
 PERF = ["perf", "record", "-q", "-F", "97", "-e", "cpu-clock", "-a", "-g", "-k", "CLOCK_MONOTONIC"]
 
@@ -36,12 +37,13 @@ def idle_ticks() -> dict[int, int]:
     return {core: ticks for core, ticks in cores.items() if core in os.sched_getaffinity(0)}
 
 
-def captured(parent: Path, out: Path) -> tuple[int, float]:
-    """A minute of every core, in which one walks the dead: which, and since when."""
+def captured(parent: Path, out: Path) -> tuple[int, float, float]:
+    """A minute of every core, in which one walks the dead: which, since when, and what share of the
+    rest it was idle."""
     perf = subprocess.Popen([*PERF, "-o", out, "--", "sleep", str(WATCH_S)])
     before = idle_ticks()
     time.sleep(BEFORE_S)
-    core = max(before, key=lambda each: idle_ticks()[each] - before[each])
+    core = max(before, key=lambda tick: idle_ticks()[tick] - before[tick])
     order = f"while :; do echo 0 > {parent}/memory.force_empty; done"
     began = time.time()
     walker = subprocess.Popen(
@@ -55,7 +57,8 @@ def captured(parent: Path, out: Path) -> tuple[int, float]:
         os.killpg(walker.pid, signal.SIGKILL)
         walker.wait()
     assert perf.wait(WATCH_S + 60) == 0
-    return core, began
+    idle_s = (idle_ticks()[core] - before[core]) / os.sysconf("SC_CLK_TCK")
+    return core, began, idle_s / (WATCH_S - STALL_S)
 
 
 def walks(out: Path) -> list[dict[str, Any]]:
@@ -63,7 +66,7 @@ def walks(out: Path) -> list[dict[str, Any]]:
     ended = sexton("profile", "spikes", out, "--json")
     spikes = json.loads(ended.stdout)["spikes"]
     assert ended.returncode == bool(spikes), ended.stderr.decode()
-    return [each for each in spikes if WALK in {function["name"] for function in each["grew"]}]
+    return [spike for spike in spikes if WALK in {function["name"] for function in spike["grew"]}]
 
 
 @pytest.mark.alone
@@ -75,10 +78,10 @@ def test_a_walk_over_real_zombies_is_the_spike_of_a_real_capture(tmp_path: Path)
     with graveyard(3_000) as yard:
         if yard.layout.version != 1:
             pytest.skip("the substitute walker is v1's memory.force_empty")
-        for _ in range(TRIES):
-            core, began = captured(yard.parent, out)
-            if walks(out):
-                break
+        idle, deadline = 0.0, time.monotonic() + MOST_S
+        while idle < IDLE_SHARE:
+            assert time.monotonic() < deadline, "no core of this machine is idle for a minute"
+            core, began, idle = captured(yard.parent, out)
     (found,) = walks(out)
     assert found["cores"] == [core]
     assert abs(found["onset"] - began) < 1.0

@@ -52,7 +52,7 @@ def test_a_scene_says_what_it_is_what_it_needs_and_what_must_be_diagnosed(name: 
     assert callable(scene.play)
     expected = scene.EXPECTED
     assert set(expected) == KEYS
-    known = {each.id for each in all_detectors()}
+    known = {detector.id for detector in all_detectors()}
     assert {*expected["present"], *expected["absent"], *expected["chain"]} <= known
     assert set(expected["chain"]) <= set(expected["present"])
     assert not set(expected["present"]) & set(expected["absent"])
@@ -198,7 +198,7 @@ def test_interrupted_it_puts_everything_away(tmp_path: Path):
 
 
 def _processes() -> list[int]:
-    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 
 def _command(pid: int) -> str:
@@ -219,12 +219,14 @@ def played(name: str, out: Path, seconds: float) -> tuple[dict, dict]:
     if ended.returncode == 3:
         pytest.skip(ended.stderr.strip())
     assert ended.returncode == 0, ended.stderr
-    told = json.loads((out / "scene.json").read_text())
-    assert told["id"] == name
-    assert told["kernel"] == os.uname().release
-    assert began <= told["began"] <= told["moments"][0]["at"] <= told["moments"][-1]["at"]
+    document = json.loads((out / "scene.json").read_text())
+    assert document["id"] == name
+    assert document["kernel"] == os.uname().release
+    assert (
+        began <= document["began"] <= document["moments"][0]["at"] <= document["moments"][-1]["at"]
+    )
     diagnosis = json.loads(sexton("diagnose", "--from", out, "--json").stdout)
-    return told, {each["id"]: each for each in diagnosis["findings"]}
+    return document, {finding["id"]: finding for finding in diagnosis["findings"]}
 
 
 @pytest.mark.root
@@ -242,7 +244,9 @@ def test_zombies_that_are_left_in_a_scene_are_in_its_recording(tmp_path: Path):
 @pytest.mark.whole
 def test_a_hog_in_user_mode_is_blamed_for_nothing(tmp_path: Path):
     _, findings = played("pinned_hog", tmp_path / "out", 30)
-    blamed = [each for each in findings.values() if "lab-hog" in json.dumps(each["entities"])]
+    blamed = [
+        finding for finding in findings.values() if "lab-hog" in json.dumps(finding["entities"])
+    ]
     assert not blamed
 
 

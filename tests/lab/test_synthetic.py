@@ -83,7 +83,7 @@ def test_a_node_that_is_fine_is_called_healthy(twin: str):
 )
 def test_a_twin_has_a_chain_of_its_own_and_no_walk(twin: str, chain: tuple[str, ...]):
     found = made(small(twin))
-    assert [each.findings for each in found.diagnosis.chains] == [chain]
+    assert [item.findings for item in found.diagnosis.chains] == [chain]
     assert found.diagnosis.unexplained == ()
 
 
@@ -116,7 +116,7 @@ def test_a_core_spends_each_second_once():
         for cpu in counters(window, CoreTimes, "cpu")
     }
     assert len(spent) == 4
-    assert all((each == 1000).all() for each in spent.values())
+    assert all((item == 1000).all() for item in spent.values())
     shares = [counters(window, CoreTimes, "user_ms")[cpu] for cpu in spent]
     assert len({values[-1] - values[0] for values in shares}) == 4, "cores differ"
 
@@ -221,13 +221,13 @@ def test_an_alarm_pins_the_minutes_around_it(tmp_path: Path):
 
 
 def test_the_recorders_own_triggers_would_have_raised_the_same(tmp_path: Path):
-    told = write(tmp_path, small(*INCIDENT))
+    generated = write(tmp_path, small(*INCIDENT))
     watch = Triggers()
     raised = []
     for segment in Recording(tmp_path).segments:
         for kind in (CgroupCensus, CoreTimes, KernelEvent):
             raised += [one for batch in segment.batches(kind) for one in watch.feed(kind, batch)]
-    news = {(each.kind, each.about): each for each in raised if not each.goes_on}
+    news = {(alarm.kind, alarm.about): alarm for alarm in raised if not alarm.goes_on}
     alarms = {
         (row.kind, row.about): batch.mono_s
         for segment in Recording(tmp_path).segments
@@ -238,7 +238,7 @@ def test_the_recorders_own_triggers_would_have_raised_the_same(tmp_path: Path):
     assert set(news) - {bus} == set(alarms)
     for key, at in alarms.items():
         assert news[key].mono_s == pytest.approx(at, abs=0.5), key
-    assert told.of("zombie_walk")
+    assert generated.of("zombie_walk")
 
 
 def test_every_reading_is_listed_also_the_empty_ones():

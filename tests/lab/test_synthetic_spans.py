@@ -47,23 +47,23 @@ def test_a_recording_is_not_written_over_another(tmp_path: Path):
 
 
 def test_a_gap_is_a_gap_and_counters_go_on(tmp_path: Path):
-    told = write(tmp_path, small(*INCIDENT, gaps=((200.0, 120.0),), seed=3))
+    generated = write(tmp_path, small(*INCIDENT, gaps=((200.0, 120.0),), seed=3))
     segments = Recording(tmp_path).segments
     holes = [after.start[0] - before.end[0] for before, after in pairwise(segments)]
     assert [round(hole) for hole in holes if hole > 2] == [121]
-    assert [each.cause for each in told.planted].count("gap") == 1
+    assert [planted.cause for planted in generated.planted].count("gap") == 1
     for values in counters(window_of(segments), CoreTimes, "idle_ms").values():
         assert (np.diff(values) >= 0).all()
         assert max(np.diff(values)) > 20_000
 
 
 def test_a_reboot_starts_every_counter_and_the_clock_anew(tmp_path: Path):
-    told = write(tmp_path, small("crash_loop", reboot_at=240.0))
+    generated = write(tmp_path, small("crash_loop", reboot_at=240.0))
     segments = Recording(tmp_path).segments
     boots = [segment.boot_id for segment in segments]
-    assert tuple(dict.fromkeys(boots)) == told.boots
-    assert len(told.boots) == 2
-    first = segments[boots.index(told.boots[1])]
+    assert tuple(dict.fromkeys(boots)) == generated.boots
+    assert len(generated.boots) == 2
+    first = segments[boots.index(generated.boots[1])]
     assert first.start[0] < 40 < 600_000 < segments[0].start[0]
     assert all(a.start[1] < b.start[1] for a, b in pairwise(segments))
     census = first.batches(CgroupCensus)[0].rows[0]
@@ -86,16 +86,16 @@ def test_a_jump_of_the_wall_clock_leaves_the_monotonic_one(tmp_path: Path):
 
 
 def test_more_walks_than_twice_a_day_can_be_asked_for(tmp_path: Path):
-    told = write(tmp_path, small(*INCIDENT, hours=0.15, walks=2))
-    assert len(told.of("zombie_walk")) == len(told.of("nic_reset")) == 2
+    generated = write(tmp_path, small(*INCIDENT, hours=0.15, walks=2))
+    assert len(generated.of("zombie_walk")) == len(generated.of("nic_reset")) == 2
     found = diagnose(window_of(Recording(tmp_path).segments))
     assert CHAIN in {chain.findings for chain in found.chains}
     assert "2 times while watched" in found.by_id["nic_resets"].summary
 
 
 def test_a_walk_comes_when_it_was_asked_for(tmp_path: Path):
-    told = write(tmp_path, small("zombie_walk", walks_at=(123.4,), start=1e9))
-    (walk,) = told.of("zombie_walk")
+    generated = write(tmp_path, small("zombie_walk", walks_at=(123.4,), start=1e9))
+    (walk,) = generated.of("zombie_walk")
     assert walk.start == (698_000 + 123.4, 1e9 + 123.4)
     with pytest.raises(ValueError, match="nothing is recorded"):
         write(tmp_path / "other", small("zombie_walk", walks_at=(999.0,)))
@@ -139,9 +139,9 @@ def test_the_command_tells_what_it_planted(tmp_path: Path, capsys: pytest.Captur
         " --plant zombie_walk --gap-at 1:1 --start 2026-11-15T10:00:00+00:00"
     )
     assert main([str(tmp_path / "node"), *arguments.split()]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [each["cause"] for each in told["planted"]] == ["gap", "zombie_walk"]
-    assert told["planted"][0]["start"][1] == 1_794_736_860
-    assert told["rows"]["core_times"] == 4 * 300
+    document = json.loads(capsys.readouterr().out)
+    assert [item["cause"] for item in document["planted"]] == ["gap", "zombie_walk"]
+    assert document["planted"][0]["start"][1] == 1_794_736_860
+    assert document["rows"]["core_times"] == 4 * 300
     assert main([str(tmp_path / "node"), *arguments.split()]) == 2
     assert "already" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_the_planted_walk_is_in_the_stacks_of_its_core_and_seconds(made):
         )
         held = inside & (profile.cpu == core)
         assert (walk == held).all()
-        comms = {profile.threads[each].comm for each in profile.thread[held].tolist()}
+        comms = {profile.threads[item].comm for item in profile.thread[held].tolist()}
         assert comms <= {"kubelet"}
 
 
@@ -63,7 +63,7 @@ def test_busy_and_kernel_shares_follow_the_core_times(made):
     times = segment.table(CoreTimes, ("cpu", "idle_ms", "iowait_ms"))
     for cpu in range(6):
         mine = times.filter(np.asarray(times.column("cpu")) == cpu)
-        idle = [sum(each) for each in zip(*(mine.column(n).to_pylist()
+        idle = [sum(item) for item in zip(*(mine.column(n).to_pylist()
                 for n in ("idle_ms", "iowait_ms")), strict=True)]  # fmt: skip
         share = 1 - (idle[-1] - idle[0]) / 1000 / (len(idle) - 1)
         sampled = heat.busy[heat.cpu == cpu].sum() / heat.samples[heat.cpu == cpu].sum()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.vm import archive
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 DEBIAN = """http://mirror.test/debian-security|bookworm-security|main|Packages
 http://mirror.test/debian|bookworm-updates|main|Packages
@@ -48,14 +48,14 @@ def test_a_mirror_named_by_hand_wins(monkeypatch):
 @needs_apt
 def test_apt_reads_our_state_and_only_our_sources(tmp_path: Path):
     (tmp_path / "apt.conf").write_text(archive.apt_conf(tmp_path))
-    told = subprocess.run(
+    output = subprocess.run(
         ["apt-config", "dump", "--format", "%f %v%n"],
         env={"APT_CONFIG": str(tmp_path / "apt.conf"), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    settings = dict(line.partition(" ")[::2] for line in told.splitlines())
+    settings = dict(line.partition(" ")[::2] for line in output.splitlines())
     assert settings["Dir::State::lists"] == str(tmp_path / "lists")
     assert settings["Dir::State::status"] == str(tmp_path / "status")
     assert settings["Dir::Etc::sourcelist"] == str(tmp_path / "sources.list")

@@ -12,7 +12,7 @@ import pytest
 from lab.vm import playing, rootfs
 from lab.vm.cache import cache_folder
 from lab.vm.payload import Job
-from lab.vm.telling import search_path
+from lab.vm.tools import search_path
 
 pytestmark = [
     pytest.mark.lab,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.vm import boot, cache, payload, rootfs, telling
+from lab.vm import boot, cache, payload, rootfs, tools
 from lab.vm.kernels import KERNELS
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 
 def test_the_folder_is_told_by_the_environment(monkeypatch, tmp_path: Path):
@@ -104,8 +104,8 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
             (tmp_path / "first").touch()
         os._exit(0)
     os.read(ready[0], 1)
-    told: list[str] = []
-    original, cache.tell = cache.tell, lambda text: (told.append(text), os.write(go[1], b"x"))
+    lines: list[str] = []
+    original, cache.tell = cache.tell, lambda text: (lines.append(text), os.write(go[1], b"x"))
     try:
         with cache.alone(tmp_path):
             assert (tmp_path / "first").exists()
@@ -114,13 +114,13 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
         os.waitpid(child, 0)
         for end in (*ready, *go):
             os.close(end)
-    assert len(told) == 1
+    assert len(lines) == 1
 
 
 def test_a_missing_tool_is_told_with_the_line_that_installs_it(monkeypatch):
-    monkeypatch.setattr(telling, "search_path", lambda: "/nonexistent")
+    monkeypatch.setattr(tools, "search_path", lambda: "/nonexistent")
     with pytest.raises(LabError) as error:
-        telling.require("qemu-system-x86_64", "debootstrap", "mkfs.ext4")
+        tools.require("qemu-system-x86_64", "debootstrap", "mkfs.ext4")
     line = str(error.value)
     assert "\n" not in line
     assert line.endswith(
@@ -131,7 +131,7 @@ def test_a_missing_tool_is_told_with_the_line_that_installs_it(monkeypatch):
 def test_a_failing_tool_is_told_in_one_line_with_its_own_words():
     script = "echo 'W: hm' >&2; echo 'E: Failed to fetch it' >&2; echo more >&2; exit 7"
     with pytest.raises(LabError) as error:
-        telling.run(["setpriv", "--", "sh", "-c", script])
+        tools.run(["setpriv", "--", "sh", "-c", script])
     assert str(error.value) == "sh failed (7): E: Failed to fetch it"
 
 

@@ -16,7 +16,7 @@ from lab.vm.results import Outcome
 
 def home(tmp_path: Path, *, live: dict[str, Any] | None = None, **changes: Any) -> Outcome:
     """An incident of ours as a machine would bring it home; `changes` are to what is expected."""
-    found = next(each for each in incidents() if each.place[0] == "leaked_scopes")
+    found = next(incident for incident in incidents() if incident.place[0] == "leaked_scopes")
     folder = tmp_path / "home"
     shutil.copytree(found.recording, folder)
     scene = found.scene | {"expected": found.scene["expected"] | changes}
@@ -74,10 +74,10 @@ def test_what_was_said_live_is_judged_too(tmp_path: Path, chained: bool):
         (said("leaked_scopes", 3), "cannot tell"),
     ],
 )
-def test_a_live_diagnosis_that_is_another_one_is_wrong(tmp_path: Path, live, told: str):
+def test_a_live_diagnosis_that_is_another_one_is_wrong(tmp_path: Path, live, text: str):
     one = judging.judged(home(tmp_path, live=live))
-    assert (one.live, one.right) == (told, "no")
-    assert one.wrong == (f"live: {told}, expected leaked_scopes",)
+    assert (one.live, one.right) == (text, "no")
+    assert one.wrong == (f"live: {text}, expected leaked_scopes",)
 
 
 def test_a_folder_that_holds_no_recording_is_wrong_and_no_crash(tmp_path: Path):
@@ -112,8 +112,11 @@ def test_a_check_is_right_when_its_own_result_says_so(tmp_path: Path):
 
 
 def test_a_check_that_failed_says_what_of_it_did(tmp_path: Path):
-    told = {"claims": [{"id": "freed"}, {"id": "found"}], "failed": {"freed": ["not\x1b[1m so"]}}
-    one = judging.judged(check(tmp_path, json.dumps(told), "failed with status 1: 3 of 4"))
+    document = {
+        "claims": [{"id": "freed"}, {"id": "found"}],
+        "failed": {"freed": ["not\x1b[1m so"]},
+    }
+    one = judging.judged(check(tmp_path, json.dumps(document), "failed with status 1: 3 of 4"))
     assert (one.top, one.right) == ("1 of 2 hold", "no")
     assert [*results.mistakes([one])] == ["check_cure on 6.1 v2: freed: not\\x1b[1m so"]
     assert playing.exit_status([one]) == 1

@@ -15,7 +15,7 @@ from lab.vm.kernels import (
     newest,
 )
 from lab.vm.machine import Disks, command_line
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 DISKS = Disks(*(Path("/lab", name) for name in ("vmlinuz", "initrd", "root", "mods", "results")))
 #: As ``apt-cache pkgnames linux-`` gave them, shortened.

@@ -12,7 +12,7 @@ import pytest
 
 from lab.vm import boot, payload
 from lab.vm.cpio import Cpio
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 needs_cpio = pytest.mark.skipif(
     shutil.which("busybox") is None, reason="needs busybox (apt-get install busybox)"

@@ -13,7 +13,7 @@ from lab.vm import playing, results
 from lab.vm.__main__ import main
 from lab.vm.machine import Machine, Silent
 from lab.vm.payload import Job
-from lab.vm.telling import LabError
+from lab.vm.tools import LabError
 
 SLOT_MB = 1
 
@@ -109,7 +109,7 @@ def test_what_a_dead_machine_did_not_come_to_is_played_in_one_more_boot(tmp_path
         first, *rest = run.job.scenes
         said = playing.Said(True, None, {first: (0, 9)}, "the machine went off" if rest else "")
         outcomes = [results.Outcome(first, "6.1", "v2", "played", 9)]
-        return said, outcomes + [results.Outcome(each, "6.1", "v2", said.trouble) for each in rest]
+        return said, outcomes + [results.Outcome(item, "6.1", "v2", said.trouble) for item in rest]
 
     monkeypatch.setattr(playing, "_boot", boot)
     outcomes = playing.play(_run(tmp_path, "idle", "busy", "churn"))
@@ -255,7 +255,7 @@ def test_the_matrix_can_be_asked_for_some_of_it(tmp_path: Path, monkeypatch, cap
     def play(run: playing.Run) -> list[results.Outcome]:
         booted.append(f"{run.name}: {' '.join(run.job.scenes)}")
         words = "failed with status 2: no"
-        return [results.Outcome(each, run.name, "v2", words) for each in run.job.scenes]
+        return [results.Outcome(scene, run.name, "v2", words) for scene in run.job.scenes]
 
     monkeypatch.setattr(playing, "play", play)
     wanted = ["matrix", "idle", "busy", "--on", "6.1-v2", "5.10-v1", "--out", str(tmp_path)]
@@ -267,13 +267,13 @@ def test_the_matrix_can_be_asked_for_some_of_it(tmp_path: Path, monkeypatch, cap
 
 def test_a_wrong_kernel_is_one_line_and_status_2(tmp_path: Path, capsys):
     assert main(["run", "4.4", "v2", "idle", "--out", str(tmp_path)]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1
-    assert told[0].startswith("lab: no kernel '4.4'")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("lab: no kernel '4.4'")
 
 
 def test_without_qemu_a_run_builds_nothing_and_tells_the_apt_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("lab.vm.telling.search_path", lambda: "/nonexistent")
+    monkeypatch.setattr("lab.vm.tools.search_path", lambda: "/nonexistent")
     monkeypatch.setenv("SEXTON_LAB_CACHE", str(tmp_path / "cache"))
     assert main(["run", "6.1", "v2", "idle", "--out", str(tmp_path / "out")]) == 2
     assert "apt-get install --no-install-recommends qemu-system-x86" in capsys.readouterr().err

@@ -26,7 +26,7 @@ DIAGNOSE = [sys.executable, "-m", "sexton", "diagnose", "--json", "--seconds", "
 def test_stacks_prove_that_the_walk_over_the_dead_holds_the_core():
     need("perf", package="linux-perf")
     core = str(max(os.sched_getaffinity(0)))
-    with graveyard(3_000) as yard:
+    with graveyard(1_500) as yard:
         if yard.layout.version != 1:
             pytest.skip("the substitute walker is v1's memory.force_empty")
         order = f"while :; do echo 0 > {yard.parent}/memory.force_empty; done"
@@ -48,8 +48,8 @@ def test_stacks_prove_that_the_walk_over_the_dead_holds_the_core():
     assert ended.returncode == 1
     links = {link["id"]: link for chain in answer["chains"] for link in chain["links"]}
     assert links["zombie_walk_burns_core"]["strength"] == "proven", answer["chains"]
-    findings = {each["id"]: each for each in answer["findings"]}
+    findings = {finding["id"]: finding for finding in answer["findings"]}
     held = findings["saturated_core"]
     assert any(task.startswith("sh[") for task in held["entities"]["task"]), held
-    assert any("kernel function" in each["what"] for each in held["evidence"])
+    assert any("kernel function" in item["what"] for item in held["evidence"])
     assert not [step for step in answer["plan"] if "perf record" in step["do"]]

@@ -37,7 +37,7 @@ def test_fields_have_their_defaults_and_lists_are_nobody_elses():
     first, second = Point(1), Point(1)
     assert (first.x, first.y, first.names) == (1, 2, [])
     assert first.names is not second.names
-    assert [each.name for each in fields(Point)] == ["x", "y", "names"]
+    assert [column.name for column in fields(Point)] == ["x", "y", "names"]
 
 
 def test_equal_ones_are_equal_and_another_class_is_not():

@@ -43,7 +43,7 @@ def test_between_begins_before_and_ends_after():
     window = Window({VmCounter: [Batch(float(at), 100.0 + at, ()) for at in range(6)]})
 
     def times(start: float, end: float) -> list[float]:
-        return [each.mono_s for each in window.between(VmCounter, start, end)]
+        return [item.mono_s for item in window.between(VmCounter, start, end)]
 
     assert times(1.5, 2.5) == [1, 2, 3]
     assert times(2, 3) == [2, 3]

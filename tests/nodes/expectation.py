@@ -46,7 +46,7 @@ def expected(diagnosis: Diagnosis) -> dict[str, Any]:
         "kernel": node.kernel if node else None,
         "hierarchy": diagnosis.hierarchy,
         "exit": int(diagnosis.exit),
-        "findings": {each.id: _finding(each) for each in diagnosis.findings},
+        "findings": {finding.id: _finding(finding) for finding in diagnosis.findings},
         "chains": [
             {
                 "strength": chain.strength.value,
@@ -75,7 +75,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def as_text(expectation: dict[str, Any]) -> str:
     """JSON with a line for each finding and each chain, so that a diff reads like a sentence."""
-    parts = (f'  "{key}": {_lines(each)}' for key, each in expectation.items())
+    parts = (f'  "{key}": {_lines(value)}' for key, value in expectation.items())
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -84,7 +84,7 @@ def _lines(value: Any) -> str:
         inner = (f"    {json.dumps(key)}: {_short(value[key])}" for key in sorted(value))
         return "{\n" + ",\n".join(inner) + "\n  }"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(f"    {_short(each)}" for each in value) + "\n  ]"
+        return "[\n" + ",\n".join(f"    {_short(element)}" for element in value) + "\n  ]"
     return _short(value)
 
 

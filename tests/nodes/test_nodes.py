@@ -42,8 +42,8 @@ def test_a_node_gets_the_diagnosis_that_was_reviewed(archive: Path):
     changes = difflib.unified_diff(
         wanted.splitlines(), given_now.splitlines(), "reviewed", "now", lineterm=""
     )
-    told = "\n".join(changes)
-    assert not told, f"{archive.name}: if this is better, python -m tests.nodes\n{told}"
+    text = "\n".join(changes)
+    assert not text, f"{archive.name}: if this is better, python -m tests.nodes\n{text}"
 
 
 def test_every_kernel_was_visited_idle_and_in_a_crash_loop():
@@ -103,8 +103,8 @@ def test_the_command_tells_machines_the_same():
     answer = json.loads(ended.stdout)
     wanted = json.loads(expectation_of(BROKEN).read_text("utf-8"))
     assert ended.returncode == answer["exit"] == wanted["exit"]
-    assert {each["id"]: each["verdict"] for each in answer["findings"]} == {
-        name: each["verdict"] for name, each in wanted["findings"].items()
+    assert {finding["id"]: finding["verdict"] for finding in answer["findings"]} == {
+        name: finding["verdict"] for name, finding in wanted["findings"].items()
     }
 
 
@@ -150,7 +150,7 @@ def _is_clear(content: bytes) -> int:
     answer = json.loads(out)
     assert status == answer["exit"]
     assert status in (0, 1, 3)
-    fallen = [each for each in answer["sources"] if each["state"] in ("failed", "timeout")]
+    fallen = [source for source in answer["sources"] if source["state"] in ("failed", "timeout")]
     assert fallen == [], "damage must be told as malformed, with its line"
     return status
 

@@ -192,7 +192,7 @@ def test_a_stripped_go_program_is_named_by_its_own_table_where_perf_has_no_name(
     capture = record(tmp_path / "perf.data", [go_program / "stripped"])
     profile = decode(read_raw(capture), Symbols(SymbolOptions(cache="")))
     ours = folded(profile)
-    assert any("main.main;main.each;main.(*square).area" in each for each in ours)
+    assert any("main.main;main.each;main.(*square).area" in run for run in ours)
     assert not any("main." in stack for stack in folded_by_perf(capture))
     assert sum(ours.values()) == sum(folded_by_perf(capture).values())
 

@@ -65,8 +65,8 @@ def pprof_raw(data: bytes, folder: Path) -> tuple[str, Counter[tuple[str, ...]]]
     name = dict(re.findall(r"^ *(\d+): 0x0 M=\d+ (.*) :0:0 s=0", locations, re.MULTILINE))
     name |= dict(re.findall(r"^ *(\d+): 0x0 (?!M=)(.*) :0:0 s=0", locations, re.MULTILINE))
     found: Counter[tuple[str, ...]] = Counter()
-    each = re.compile(r"^ +(\d+) +(\d+): ?([\d ]*)\n +.*thread:\[(.*)\]$", re.MULTILINE)
-    for count, nanoseconds, stack, thread in each.findall(samples):
+    pattern = re.compile(r"^ +(\d+) +(\d+): ?([\d ]*)\n +.*thread:\[(.*)\]$", re.MULTILINE)
+    for count, nanoseconds, stack, thread in pattern.findall(samples):
         assert int(nanoseconds) == int(count) * PERIOD_NS
         found[(thread, *(name[at] for at in reversed(stack.split())))] += int(count)
     return dump, found
@@ -120,12 +120,12 @@ def test_speedscope_reads_a_flame_graph(tmp_path):
 def test_speedscope_reads_samples_by_core_and_by_task(tmp_path, by):
     data = b"".join(speedscope.from_profiles([(PROFILE, None)], ABOUT, by=by))
     profiles = speedscope_read(data, "it.json", tmp_path)["profiles"]
-    found = sum((rounded(each["stacks"], 1 / 99) for each in profiles), Counter())
+    found = sum((rounded(profile["stacks"], 1 / 99) for profile in profiles), Counter())
     assert found == counted(PROFILE, escape=shown)
     if by == "core":
-        assert [each["name"] for each in profiles] == ["core 0", "core 1"]
+        assert [profile["name"] for profile in profiles] == ["core 0", "core 1"]
         span = (PROFILE.time_ns[-1] - PROFILE.time_ns[0]) / 1e9
-        assert max(each["total"] for each in profiles) == pytest.approx(span, abs=2 / 99)
+        assert max(profile["total"] for profile in profiles) == pytest.approx(span, abs=2 / 99)
 
 
 def test_speedscope_reads_our_folded_stacks_and_our_pprof(tmp_path):
@@ -145,7 +145,7 @@ def folded_lines(data: bytes) -> list[tuple[str, str]]:
 
 def test_speedscope_finds_every_thread_in_our_perf_script_text(tmp_path):
     data = b"".join(script.from_profiles([(PROFILE, None)]))
-    names = {each["name"] for each in speedscope_read(data, "it.txt", tmp_path)["profiles"]}
+    names = {profile["name"] for profile in speedscope_read(data, "it.txt", tmp_path)["profiles"]}
     threads = {(safe_comm(thread.comm), thread.tid) for thread in PROFILE.threads}
     assert names == {f"{comm} tid: {tid}" for comm, tid in threads}
 
@@ -161,7 +161,7 @@ if FLAMESCOPE:  # no skip where it is not: nobody could install it
         root = flame_graph.perf_generate_flame_graph(str(path))
         assert samples_of(root) == len(PROFILE)
         # Its pattern of a name stops at the first digit.
-        firsts = {re.match(r"[^0-9]+", safe_comm(each.comm))[0] for each in PROFILE.threads}
+        firsts = {re.match(r"[^0-9]+", safe_comm(thread.comm))[0] for thread in PROFILE.threads}
         assert {child["n"] for child in root["c"]} == {first.rstrip() for first in firsts}
 
     def samples_of(node: dict) -> int:

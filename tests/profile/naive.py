@@ -49,7 +49,7 @@ def chosen(sample: Sample, selection: Selection) -> bool:
         and (asked.cgroup is None or (bool(sample.cgroup and asked.cgroup.search(sample.cgroup))))
         and (
             asked.stack is None
-            or any(asked.stack.search(function(each)[0]) for each in sample.stack)
+            or any(asked.stack.search(function(item)[0]) for item in sample.stack)
         )
         and (asked.event is None or sample.event == asked.event)
         and (asked.idle or not idle(sample))

@@ -34,7 +34,7 @@ def symbols(tmp_path):
 def maps(*rows):
     start, end, pgoff, file = zip(*rows, strict=True)
     return Maps(
-        *(np.array(each, np.uint64) for each in (start, end, pgoff)), np.array(file, np.int32)
+        *(np.array(item, np.uint64) for item in (start, end, pgoff)), np.array(file, np.int32)
     )
 
 
@@ -138,5 +138,5 @@ def test_a_thread_under_two_names_or_in_two_processes_is_several():
         raw = raw_of(samples)
         threads, thread = threads_of(raw.columns, raw.comms)
         assert len(set(threads)) == len(threads)
-        told = [threads[each] for each in thread.tolist()]
-        assert told == [(each.pid, each.tid, each.comm) for each in samples]
+        told = [threads[item] for item in thread.tolist()]
+        assert told == [(sample.pid, sample.tid, sample.comm) for sample in samples]

@@ -34,7 +34,7 @@ class Capture(Held):
     """And its flame graph."""
 
     def flame(self, selection: Selection) -> Flame:
-        return merge_flames([flame_of(each, selection) for each in self.profiles()])
+        return merge_flames([flame_of(profile, selection) for profile in self.profiles()])
 
     def profiles(self, start_ns: int | None = None, end_ns: int | None = None) -> Iterator[Profile]:
         yield from self._profiles

@@ -37,7 +37,7 @@ def well_formed(flame: Flame) -> bool:
 @given(lists, selections)
 def test_a_flame_graph_is_the_count_of_every_chosen_stack(samples, selection):
     found = flame_of(profile_of(samples), selection)
-    assert paths_of(found) == by_path([each for each in samples if chosen(each, selection)])
+    assert paths_of(found) == by_path([sample for sample in samples if chosen(sample, selection)])
 
 
 @given(lists)
@@ -50,19 +50,19 @@ def test_totals_are_the_sums_of_all_stacks_that_begin_so(samples):
             (frames.names[f], frames.modules[f], int(frames.kinds[f]))
             for f in found.tree.path(node)
         )
-        assert total == sum(n for each, n in counted.items() if each[: len(path)] == path)
+        assert total == sum(n for key, n in counted.items() if key[: len(path)] == path)
 
 
 @given(lists)
 def test_a_weight_counts_as_many_samples(samples):
     found = flame_of(profile_of(samples, weighted=True), EVERY)
-    assert paths_of(found) == by_path([each for each in samples for _ in range(each.weight)])
+    assert paths_of(found) == by_path([sample for sample in samples for _ in range(sample.weight)])
 
 
 @given(st.lists(lists, max_size=4), selections)
 def test_flame_graphs_merged_are_the_flame_graph_of_everything(groups, selection):
     merged = merge_flames([flame_of(profile_of(group), selection) for group in groups])
-    whole = [each for group in groups for each in group if chosen(each, selection)]
+    whole = [item for group in groups for item in group if chosen(item, selection)]
     assert paths_of(merged) == by_path(whole)
     assert well_formed(merged)
 
@@ -88,7 +88,7 @@ def test_gathering_one_by_one_gives_the_same(groups, few):
         found = gathering.merged()
     finally:
         module._FEW_NODES = before
-    assert paths_of(found) == by_path([each for group in groups for each in group])
+    assert paths_of(found) == by_path([item for group in groups for item in group])
 
 
 def test_core_seconds_are_those_of_the_range_whatever_ran_there():

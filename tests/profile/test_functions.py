@@ -18,9 +18,9 @@ EVERY = Selection(idle=True)
 def test_functions_are_what_a_set_per_stack_counts(samples):
     own: Counter[object] = Counter()
     total: Counter[object] = Counter()
-    for each in samples:
-        total.update({function(name) for name in each.stack})
-        own.update([function(each.stack[-1])] if each.stack else [])
+    for sample in samples:
+        total.update({function(name) for name in sample.stack})
+        own.update([function(sample.stack[-1])] if sample.stack else [])
     found = functions(flame_of(profile_of(samples), EVERY))
     assert {(f.name, f.module, f.kind): f.total for f in found} == dict(total)
     assert {(f.name, f.module, f.kind): f.own for f in found if f.own} == dict(own)
@@ -29,11 +29,11 @@ def test_functions_are_what_a_set_per_stack_counts(samples):
 
 @given(lists)
 def test_tasks_are_counted_by_name(samples):
-    counted = Counter(each.comm for each in samples)
-    bare = Counter(each.comm for each in samples if not each.stack)
+    counted = Counter(sample.comm for sample in samples)
+    bare = Counter(sample.comm for sample in samples if not sample.stack)
     found = tasks(flame_of(profile_of(samples), EVERY))
-    assert {each.name: each.total for each in found} == dict(counted)
-    assert {each.name: each.own for each in found if each.own} == dict(bare)
+    assert {task.name: task.total for task in found} == dict(counted)
+    assert {task.name: task.own for task in found if task.own} == dict(bare)
 
 
 @given(lists)

@@ -30,15 +30,15 @@ SLEEP = ("k:do_idle",)
 def counted(given_samples, weighted=False, hot=lambda sample: not idle(sample)):
     """samples, busy, kernel per (second, cpu), and busy per (second, cpu, cell)."""
     found = {}
-    for each in given_samples:
-        row = found.setdefault((each.time_ns // SECOND, each.cpu), [0, 0, 0, Counter()])
-        number = each.weight if weighted else 1
+    for sample in given_samples:
+        row = found.setdefault((sample.time_ns // SECOND, sample.cpu), [0, 0, 0, Counter()])
+        number = sample.weight if weighted else 1
         row[0] += number
-        if hot(each):
+        if hot(sample):
             row[1] += number
-            kernel = bool(each.stack) and function(each.stack[-1])[2].name == "KERNEL"
+            kernel = bool(sample.stack) and function(sample.stack[-1])[2].name == "KERNEL"
             row[2] += number if kernel else 0
-            row[3][each.time_ns % SECOND // CELL_NS] += number
+            row[3][sample.time_ns % SECOND // CELL_NS] += number
     return found
 
 
@@ -47,8 +47,8 @@ def shown(heat: Heat):
     return {
         (second, cpu): [count, busy, kernel, Counter({i: n for i, n in enumerate(cells) if n})]
         for second, cpu, count, busy, kernel, cells in zip(
-            *(each.tolist() for each in (heat.second, heat.cpu, heat.samples)),
-            *(each.tolist() for each in (heat.busy, heat.kernel, heat.cells)),
+            *(array.tolist() for array in (heat.second, heat.cpu, heat.samples)),
+            *(array.tolist() for array in (heat.busy, heat.kernel, heat.cells)),
             strict=True,
         )
     }
@@ -66,7 +66,9 @@ def test_heat_is_what_counting_sample_by_sample_gives(given_samples, weighted):
 @given(lists)
 def test_the_heat_of_one_event_leaves_the_others_out(given_samples):
     heat = heat_of(profile_of(given_samples), "cycles:P")
-    assert shown(heat) == counted([each for each in given_samples if each.event == "cycles:P"])
+    assert shown(heat) == counted(
+        [sample for sample in given_samples if sample.event == "cycles:P"]
+    )
 
 
 @given(lists, selections)
@@ -76,7 +78,7 @@ def test_the_heat_of_a_choice_is_zero_where_sampled_and_absent_elsewhere(given_s
         selection.start_ns, selection.end_ns, selection.cpus, event=selection.event, idle=True
     )
     expected = counted(
-        [each for each in given_samples if chosen(each, taken)],
+        [sample for sample in given_samples if chosen(sample, taken)],
         hot=lambda each: chosen(each, selection),
     )
     assert shown(heat_of_choice(profile, selection)) == expected
@@ -84,7 +86,7 @@ def test_the_heat_of_a_choice_is_zero_where_sampled_and_absent_elsewhere(given_s
 
 @given(st.lists(lists, max_size=4))
 def test_adding_heats_is_the_heat_of_everything(groups):
-    whole = [each for group in groups for each in group]
+    whole = [item for group in groups for item in group]
     parts = [heat_of(profile_of(group)) for group in groups]
     assert shown(add_heat(parts)) == counted(whole)
 
@@ -96,7 +98,7 @@ def test_disjoint_parts_share_no_second_and_lose_nothing(groups):
     found = list(disjoint(parts))
     seconds = [set(part.second.tolist()) for part in found]
     assert sum(map(len, seconds)) == len(set().union(*seconds))
-    assert shown(add_heat(found)) == counted([each for group in groups for each in group])
+    assert shown(add_heat(found)) == counted([item for group in groups for item in group])
 
 
 @given(st.lists(samples, max_size=30), st.integers(1, 5))
@@ -111,14 +113,14 @@ def test_cells_counted_in_parts_are_the_same(given_samples, rows):
 
 def test_far_apart_times_and_noise_for_core_numbers_are_counted_as_well():
     wild = [
-        Sample(each * 10**17 - 10**17, cpu=(-1) ** each * (2**31 - 1 - each), stack=WORK)
-        for each in range(3000)
+        Sample(index * 10**17 - 10**17, cpu=(-1) ** index * (2**31 - 1 - index), stack=WORK)
+        for index in range(3000)
     ]
     assert shown(heat_of(profile_of(wild[:90]))) == counted(wild[:90])
-    many = [Sample(each * SECOND, cpu=each * 700_000, stack=WORK) for each in range(3000)]
+    many = [Sample(index * SECOND, cpu=index * 700_000, stack=WORK) for index in range(3000)]
     heat = heat_of(profile_of(many))
     assert len(heat) == 3000
-    assert heat.cpu.tolist() == [each.cpu for each in many]
+    assert heat.cpu.tolist() == [sample.cpu for sample in many]
 
 
 def test_a_count_that_does_not_fit_stays_at_the_most():

@@ -78,4 +78,4 @@ def test_a_kernel_without_names_is_not_taken_for_idle_but_counted():
 def test_nodes_say_what_each_sample_alone_would(samples):
     profile = profile_of(samples)
     ordered = sorted(samples, key=lambda sample: sample.time_ns)
-    assert idle_nodes(profile.tree)[profile.node].tolist() == [idle(each) for each in ordered]
+    assert idle_nodes(profile.tree)[profile.node].tolist() == [idle(sample) for sample in ordered]

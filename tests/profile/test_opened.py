@@ -113,10 +113,12 @@ def test_a_damaged_piece_is_left_out_and_named():
 def text_of(samples: list[Sample]) -> str:
     """As ``perf script`` writes them."""
     said = []
-    for each in samples:
-        whole, part = divmod(each.time_ns, SECOND)
-        said.append(f"{each.comm} {each.pid} [{each.cpu:03d}] {whole}.{part:09d}: 1 cpu-clock: ")
-        said += [f"\t    7f{at:02d} {name}+0x1 (/bin/app)" for at, name in enumerate(each.stack)][
+    for sample in samples:
+        whole, part = divmod(sample.time_ns, SECOND)
+        said.append(
+            f"{sample.comm} {sample.pid} [{sample.cpu:03d}] {whole}.{part:09d}: 1 cpu-clock: "
+        )
+        said += [f"\t    7f{at:02d} {name}+0x1 (/bin/app)" for at, name in enumerate(sample.stack)][
             ::-1
         ]
         said.append("")
@@ -238,8 +240,8 @@ def test_a_file_of_a_set_that_is_no_capture_is_an_error_and_one_that_breaks_is_l
 
 def test_names_missing_in_the_idle_task_are_told():
     nameless = [Sample(at, stack=("k:[unknown]",), comm="swapper") for at in range(9)]
-    told = files.summary_of(profile_of([*nameless, *second_of(1)])).facts.problems
-    assert told[0].startswith("9 samples of the idle task have no kernel symbols")
+    problems = files.summary_of(profile_of([*nameless, *second_of(1)])).facts.problems
+    assert problems[0].startswith("9 samples of the idle task have no kernel symbols")
     assert files.summary_of(profile_of(second_of(1))).facts.problems == []
 
 

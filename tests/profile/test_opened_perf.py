@@ -88,7 +88,7 @@ def test_a_rotated_set_counts_what_perf_script_counts(rotated):
     found = opened(rotated)
     assert found.samples == len(said) > 100
     flame = found.flame(EVERY)
-    assert {each.name: each.total for each in tasks(flame)} == Counter(comm for comm, *_ in said)
+    assert {task.name: task.total for task in tasks(flame)} == Counter(comm for comm, *_ in said)
     heat = found.heat()
     seconds = zip(heat.second.tolist(), heat.cpu.tolist(), heat.samples.tolist(), strict=True)
     counted = Counter((second, cpu) for _, cpu, second in said)

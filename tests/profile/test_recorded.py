@@ -45,8 +45,8 @@ def told(profile: Profile) -> list[tuple[object, ...]]:
             profile.cgroups[profile.cgroup[at]] if profile.cgroup[at] >= 0 else None,
             profile.events[profile.event[at]].name,
             tuple(
-                (frames.names[each], frames.modules[each], int(frames.kinds[each]))
-                for each in profile.tree.path(int(profile.node[at]))
+                (frames.names[number], frames.modules[number], int(frames.kinds[number]))
+                for number in profile.tree.path(int(profile.node[at]))
             ),
             1 if profile.weight is None else int(profile.weight[at]),
         )
@@ -56,7 +56,7 @@ def told(profile: Profile) -> list[tuple[object, ...]]:
 
 def same_heat(one: Heat, other: Heat) -> bool:
     names = ("second", "cpu", "samples", "busy", "kernel", "cells")
-    return all(np.array_equal(getattr(one, each), getattr(other, each)) for each in names)
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def sealed(place: Path, profile: Profile) -> RecordedPiece:
@@ -80,7 +80,7 @@ def test_whatever_was_sampled_is_read_back_as_it_was(found, weighted):
             int(profile.time_ns[0]) // 1000 * 1000,
             int(profile.time_ns[-1]) // 1000 * 1000,
         )
-        assert piece.samples == sum(each.weight if weighted else 1 for each in found)
+        assert piece.samples == sum(item.weight if weighted else 1 for item in found)
 
 
 def test_a_range_is_what_lies_in_it_and_other_row_groups_are_not_decoded(tmp_path, monkeypatch):
@@ -103,9 +103,9 @@ def test_a_range_is_what_lies_in_it_and_other_row_groups_are_not_decoded(tmp_pat
         end = None if end_s is None else round(end_s * SECOND)
         part = piece.profile(start, end)
         expected = [
-            each
-            for each in every
-            if (start is None or each[0] * 1000 >= start) and (end is None or each[0] * 1000 < end)
+            item
+            for item in every
+            if (start is None or item[0] * 1000 >= start) and (end is None or item[0] * 1000 < end)
         ]
         assert told(part) == expected
     assert len(asked[0]) == -(-len(profile) // 7)

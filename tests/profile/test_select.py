@@ -33,7 +33,7 @@ selections = st.builds(
 def test_the_mask_is_what_asking_every_sample_gives(samples, selection):
     ordered = sorted(samples, key=lambda sample: sample.time_ns)
     found = mask(profile_of(samples), selection).tolist()
-    assert found == [chosen(each, selection) for each in ordered]
+    assert found == [chosen(sample, selection) for sample in ordered]
 
 
 @given(lists)

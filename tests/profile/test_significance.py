@@ -183,7 +183,7 @@ def test_what_was_hardly_seen_is_not_tested() -> None:
 )
 def test_no_q_is_smaller_than_the_counts_alone_allow(one: list[int], two: list[int]) -> None:
     samples = np.full(24, 1000)
-    sides = [Blocks(np.array(each)[:, None], samples) for each in (one, two)]
+    sides = [Blocks(np.array(group)[:, None], samples) for group in (one, two)]
     q = float(difference_q(*sides)[0])
     low, all_of = min(sum(one), sum(two)), sum(one) + sum(two)
     if all_of < 5:

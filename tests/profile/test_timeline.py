@@ -28,7 +28,7 @@ class Held:
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        spans = [each.span_ns for each in self._profiles if each.span_ns is not None]
+        spans = [profile.span_ns for profile in self._profiles if profile.span_ns is not None]
         return (min(spans)[0], max(end for _, end in spans)) if spans else None
 
     def profiles(self, start_ns: int | None = None, end_ns: int | None = None) -> Iterator[Profile]:
@@ -42,7 +42,7 @@ class Held:
     st.booleans(),
 )
 def test_a_timeline_is_what_counting_sample_by_sample_gives(groups, selection, column_ns, by_core):
-    whole = [each for group in groups for each in group]
+    whole = [item for group in groups for item in group]
     found = timeline(Held(*map(profile_of, groups)), selection, column_ns, by_core)
     start = min(e.time_ns for e in whole) if selection.start_ns is None else selection.start_ns
     end = max(e.time_ns for e in whole) + 1 if selection.end_ns is None else selection.end_ns
@@ -51,9 +51,9 @@ def test_a_timeline_is_what_counting_sample_by_sample_gives(groups, selection, c
 
     def counted(asked: Selection) -> Counter[tuple[int, int]]:
         return Counter(
-            (each.cpu if by_core else 0, (each.time_ns - start) // column_ns)
-            for each in whole
-            if chosen(each, asked)
+            (item.cpu if by_core else 0, (item.time_ns - start) // column_ns)
+            for item in whole
+            if chosen(item, asked)
         )
 
     matched, sampled = counted(ranged), counted(taken)

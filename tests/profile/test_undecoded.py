@@ -38,7 +38,7 @@ def flame(place: Path) -> dict[tuple[str, ...], int]:
     found = open_profile([place]).flame(Selection())
     names = found.tree.frames.names
     return {
-        tuple(names[each] for each in found.tree.path(node)): int(count)
+        tuple(names[number] for number in found.tree.path(node)): int(count)
         for node, count in enumerate(found.own.tolist())
         if count
     }
@@ -48,8 +48,8 @@ def test_before_and_after_it_is_decoded_the_same_is_seen(place):
     opened = open_profile([place])
     assert opened.samples == SAMPLES
     before, heat = flame(place), opened.heat()
-    asked = Request(NAME, BOOT, START_S, START_S + SECONDS, True)
-    assert Decoder(place).answer(asked).startswith("done")
+    request = Request(NAME, BOOT, START_S, START_S + SECONDS, True)
+    assert Decoder(place).answer(request).startswith("done")
     assert not (place / "stacks" / NAME).exists()
     again = open_profile([place])
     assert flame(place) == before
@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(place):
     os.utime(bad, (ended, ended))
     opened = open_profile([place])
     assert opened.samples == SAMPLES
-    assert any("perf.data.2026111513300408" in each for each in opened.facts.problems)
+    assert any("perf.data.2026111513300408" in problem for problem in opened.facts.problems)
 
 
 def test_a_recording_without_stacks_says_so(tmp_path):

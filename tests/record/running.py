@@ -26,12 +26,12 @@ def options(directory: Path, **changed: Any) -> Options:
 
 @contextmanager
 def recording(
-    asked: Options,
+    options: Options,
     sources: Sequence[Source] | None = None,
     companions: Sequence[Companion] = (),
 ) -> Iterator[Recorder]:
     """A recorder at work in a thread; stopped and sealed on the way out."""
-    recorder = Recorder(open_host(), asked, companions, sources)
+    recorder = Recorder(open_host(), options, companions, sources)
     thread = threading.Thread(target=recorder.run, daemon=True)
     thread.start()
     try:
@@ -58,24 +58,28 @@ def wait_for_reads(recorder: Recorder, name: str, more: int) -> None:
 
 def state_of(recorder: Recorder, name: str) -> str:
     """How a source does."""
-    return next(each.state for each in recorder._sampler.states() if each.id == name)
+    return next(state.state for state in recorder._sampler.states() if state.id == name)
 
 
 def reads_of(recorder: Recorder, name: str) -> int:
     """How often a source was read."""
-    return next(each.reads for each in recorder._sampler.states() if each.id == name)
+    return next(state.reads for state in recorder._sampler.states() if state.id == name)
 
 
 def every(directory: Path, kind: type[Row]) -> list[Any]:
     """All rows of one kind in a recording, in order."""
     found = Recording(directory)
     assert found.problems == []
-    return [row for each in found.segments for batch in each.batches(kind) for row in batch.rows]
+    return [
+        row for segment in found.segments for batch in segment.batches(kind) for row in batch.rows
+    ]
 
 
 def moments(directory: Path, kind: type[Row]) -> list[float]:
     """When a kind was read, on the monotonic clock."""
-    return [batch.mono_s for each in Recording(directory).segments for batch in each.batches(kind)]
+    return [
+        batch.mono_s for segment in Recording(directory).segments for batch in segment.batches(kind)
+    ]
 
 
 class Reading:

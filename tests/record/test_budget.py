@@ -26,18 +26,18 @@ def test_below_its_limit_nothing_is_given_up() -> None:
 
 def test_over_its_limit_the_costliest_source_is_slowed_and_then_left_out() -> None:
     budget = Budget(1.0)
-    told = judged(budget, 5, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
-    assert [(each.action, each.source) for each in told[:3]] == [
+    verdicts = judged(budget, 5, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
+    assert [(verdict.action, verdict.source) for verdict in verdicts[:3]] == [
         ("slow", "procfs.tasks"),
         ("rest", "procfs.tasks"),
         ("slow", "procfs.vmstat"),
     ]
-    assert "limit 1.0 %" in told[0].why
+    assert "limit 1.0 %" in verdicts[0].why
 
 
 def test_each_change_gets_a_minute_to_work_before_the_next() -> None:
-    told = judged(Budget(1.0), 3.4, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
-    assert len(told) == 3
+    verdicts = judged(Budget(1.0), 3.4, {"procfs.tasks": 0.05, "procfs.vmstat": 0.002})
+    assert len(verdicts) == 3
 
 
 def test_looking_closer_at_an_alarm_is_not_what_the_source_is_given_up_for() -> None:
@@ -66,7 +66,7 @@ def test_too_much_memory_ends_the_child_that_holds_most_and_is_told_where_there_
     assert first == Verdict("rest", "perf.stacks", why)
     assert budget.judge_memory(1020.0, 101 << 20, heavy) is None
     told = [budget.judge_memory(now, 101 << 20, heavy) for now in range(1080, 2080, 10)]
-    assert [each for each in told if each] == [Verdict("tell", "memory", why)] * 2
+    assert [entry for entry in told if entry] == [Verdict("tell", "memory", why)] * 2
 
 
 def test_time_the_kernel_spends_on_our_behalf_counts() -> None:
@@ -75,7 +75,7 @@ def test_time_the_kernel_spends_on_our_behalf_counts() -> None:
         budget.judge(now, Spent(0.0, 0.0, 0.05 * now, 0), {"bpf.softirq_wait": 0.05 * now})
         for now in range(0, 100, 10)
     ]
-    assert [each.source for each in found if each] == ["bpf.softirq_wait"]
+    assert [verdict.source for verdict in found if verdict] == ["bpf.softirq_wait"]
 
 
 def test_what_was_given_up_comes_back_after_ten_calm_minutes() -> None:

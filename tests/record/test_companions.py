@@ -47,7 +47,7 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(
         time.sleep(2)
         leave_mark(place, remark_now("job 17 died", recorder.boot_id))
         wait_until(lambda: any("ring" in note.detail for note in recorder._recent), most_s=60)
-        (armed,) = (each.within for each in recorder._companions)
+        (armed,) = (companion.within for companion in recorder._companions)
         wait_until(lambda: armed._dumping is None)  # it is told at the beat that follows
         status = json.loads((place / "status.json").read_text())
     (dumped,) = place.glob("rings/*.parquet")
@@ -65,7 +65,7 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(
 def test_stacks_of_the_pinned_minutes_are_spared_by_their_bound(tmp_path: Path) -> None:
     place = tmp_path / "r"
     with recording(options(place), [calm()], [Stacks]) as recorder:
-        (stacks,) = (each.within for each in recorder._companions)
+        (stacks,) = (companion.within for companion in recorder._companions)
         wait_until(lambda: (place / "stacks" / "perf.data").exists())
         wait_until(lambda: stacks.cost()[0] > 0)
         assert stacks.status()["alive"]

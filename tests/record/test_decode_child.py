@@ -45,7 +45,7 @@ def asked(patient: bool = True, boot_id: str = BOOT) -> Request:
 
 
 def annexes(place: Path) -> list[Annex]:
-    return [each for segment in Recording(place).segments for each in segment.annexes]
+    return [annex for segment in Recording(place).segments for annex in segment.annexes]
 
 
 def child(
@@ -177,7 +177,7 @@ def test_killed_after_the_seal_the_next_one_only_deletes_the_file(place, tmp_pat
     before = annexes(place)[0].path.stat().st_ino
     assert Decoder(place).answer(asked()) == f"done {NAME} 0 0"
     assert not raw.exists()
-    assert [each.path.stat().st_ino for each in annexes(place)] == [before]
+    assert [annex.path.stat().st_ino for annex in annexes(place)] == [before]
 
 
 def test_two_children_never_work_in_one_recording(place, tmp_path):

@@ -65,18 +65,18 @@ def look(decoder: Decoding, alarm: bool = False) -> list[str]:
 
 def beats(decoder: Decoding, alarm: bool = False) -> list[str]:
     """Look, and beat until nothing is under way; what was told."""
-    told = look(decoder, alarm)
+    lines = look(decoder, alarm)
 
     def is_over() -> bool:
-        told.extend(row.detail for row in decoder.beat(time.monotonic(), alarm))
+        lines.extend(row.detail for row in decoder.beat(time.monotonic(), alarm))
         return decoder._batch is None
 
     assert until(is_over, 60)
-    return [*told, *(row.detail for row in decoder.beat(time.monotonic(), alarm))]
+    return [*lines, *(row.detail for row in decoder.beat(time.monotonic(), alarm))]
 
 
 def samples(place: Path) -> list[str]:
-    return [each.name for segment in Recording(place).segments for each in segment.annexes]
+    return [annex.name for segment in Recording(place).segments for annex in segment.annexes]
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, code: str) -> list[list[Any]]:
@@ -147,7 +147,7 @@ def test_when_behind_the_newest_go_first_and_it_is_said(place, tmp_path, monkeyp
     told = beats(companion(place))
     assert told == ["30 files waiting to be decoded, newest first"]
     names = [name for name, *_ in asked[0]]
-    assert names == [f"perf.data.20261115133004{each}" for each in range(39, 31, -1)]
+    assert names == [f"perf.data.20261115133004{index}" for index in range(39, 31, -1)]
 
 
 def test_a_segment_that_stays_open_is_waited_for_with_patience(place, tmp_path):

@@ -118,14 +118,14 @@ def test_a_disk_that_turns_read_only_stops_no_reading_and_keeps_what_was_sealed(
     place = disk / "r"
     with recording(options(place), sources_of(CoreTimes), companions) as recorder:
         wait_until(lambda: recorder._writer.written.segments >= 1)
-        sealed = {each.name for each in Recording(place).segments if each.sealed}
+        sealed = {segment.name for segment in Recording(place).segments if segment.sealed}
         switch.write_text("1")
         # A sync that is under way when the journal gives up is told EIO; every later one, EROFS.
-        told = [os.strerror(number) for number in (errno.EROFS, errno.EIO)]
-        wait_until(lambda: recorder.problem in told)
+        lines = [os.strerror(number) for number in (errno.EROFS, errno.EIO)]
+        wait_until(lambda: recorder.problem in lines)
         wait_for_reads(recorder, "procfs.stat", 2)
     found = Recording(place)
-    assert sealed <= {each.name for each in found.segments if each.sealed}
+    assert sealed <= {segment.name for segment in found.segments if segment.sealed}
     assert found.problems == []
 
 
@@ -175,7 +175,7 @@ def test_two_thousand_cgroups_a_minute_die_and_every_death_is_there(tmp_path: Pa
 
 
 def _is_traced(recorder: object) -> bool:
-    states = {each.id: each.state for each in recorder._sampler.states()}  # type: ignore[attr-defined]
+    states = {state.id: state.state for state in recorder._sampler.states()}  # type: ignore[attr-defined]
     return states["tracefs.cgroup_events"] == "ok"
 
 
@@ -210,7 +210,7 @@ def test_a_storm_of_processes_is_survived_at_the_usual_pace(tmp_path: Path) -> N
         )
         recorder._sampler.read_now(("procfs.tasks",))
         wait_for_reads(recorder, "procfs.stat", 2)
-        states = {each.id: each for each in recorder._sampler.states()}
+        states = {state.id: state for state in recorder._sampler.states()}
     assert int(ended.stdout) > 100
     assert states["procfs.tasks"].state == "ok"
     assert every(place, Process)
@@ -234,11 +234,11 @@ def test_a_core_that_goes_and_comes_back_is_survived(tmp_path: Path) -> None:
             switch.write_text("1")
         back = {name: reads_of(recorder, name) for name in names}
         wait_until(lambda: all(reads_of(recorder, name) >= back[name] + 2 for name in names))
-        states = {each.id: each for each in recorder._sampler.states()}
+        states = {state.id: state for state in recorder._sampler.states()}
     cores = [
         {row.cpu for row in batch.rows}
-        for each in Recording(place).segments
-        for batch in each.batches(CoreTimes)
+        for segment in Recording(place).segments
+        for batch in segment.batches(CoreTimes)
     ]
     assert {0, 1} in cores
     assert {0} in cores

@@ -106,13 +106,13 @@ def test_a_hundred_kills_at_random_moments_lose_nothing_that_was_sealed(tmp_path
         timeout=600,
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    told = json.loads(ended.stdout)
-    assert told["problems"] == []
-    assert told["lost"] == []
-    assert told["ordered"]
-    assert told["born"] > 30, "most rounds lived long enough to record something"
-    assert told["segments"] > 30
-    assert told["flushed"] > 100
+    document = json.loads(ended.stdout)
+    assert document["problems"] == []
+    assert document["lost"] == []
+    assert document["ordered"]
+    assert document["born"] > 30, "most rounds lived long enough to record something"
+    assert document["segments"] > 30
+    assert document["flushed"] > 100
 
 
 def started(place: Path, *options: str) -> subprocess.Popen[bytes]:
@@ -167,12 +167,12 @@ def test_after_a_kill_no_child_survives_and_the_next_start_takes_over(tmp_path: 
     again = started(place)
     again.terminate()
     assert again.wait(120) == 0
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "sexton", "recording", "verify", str(place), "--json"],
         capture_output=True,
         text=True,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     info = json.loads(
         subprocess.run(
             [sys.executable, "-m", "sexton", "recording", "info", str(place), "--json"],

@@ -39,33 +39,33 @@ def found(tmp_path_factory) -> Preflight:
 
 
 def test_every_source_of_a_recorder_is_told_of_once(found):
-    told = [each.id for each in found.reads]
+    told = [item.id for item in found.reads]
     events = {"bpf.softirq_wait", "tracefs.cgroup_events"}
-    assert sorted({*told, *events}) == sorted(each.id for each in recorded_sources())
+    assert sorted({*told, *events}) == sorted(source.id for source in recorded_sources())
     assert len(told) == len(set(told))
     assert not events & set(told)
 
 
 def test_what_can_be_read_has_a_cost_and_the_rest_a_reason(found):
-    by_id = {each.id: each for each in found.reads}
+    by_id = {item.id: item for item in found.reads}
     assert by_id["procfs.stat"].read_s > 0
     assert by_id["procfs.stat"].period_s == 1.0
     assert by_id["procfs.stat"].share == by_id["procfs.stat"].read_s
     assert by_id["procfs.stat"].rows == (os.cpu_count() or 0) + 1  # and the tasks that are ready
-    for each in found.reads:
-        assert (each.read_s is None) == (each.state != "ok")
-        assert each.state == "ok" or each.detail
+    for item in found.reads:
+        assert (item.read_s is None) == (item.state != "ok")
+        assert item.state == "ok" or item.detail
 
 
 def test_the_whole_is_the_sum_of_its_parts(found):
-    parts = sum(each.read_s / each.period_s for each in found.reads if each.read_s is not None)
+    parts = sum(item.read_s / item.period_s for item in found.reads if item.read_s is not None)
     assert found.share == pytest.approx(parts + found.written_share)
     assert found.written_share > 0
-    assert found.kernel_bytes == sum(each.buffer_bytes for each in found.kernel if not each.problem)
+    assert found.kernel_bytes == sum(item.buffer_bytes for item in found.kernel if not item.problem)
 
 
 def test_every_event_and_its_buffer_is_told_of(found):
-    kernel = {each.what: each for each in found.kernel}
+    kernel = {item.what: item for item in found.kernel}
     assert set(kernel) == {"cgroup events", "event ring", "softirq probe", "stacks"}
     assert set(kernel["event ring"].events) == {name.replace("/", ":") for name in ring.EVENTS}
     cores = os.cpu_count()
@@ -78,8 +78,10 @@ def test_what_was_left_out_by_an_option_is_not_told_of(tmp_path, monkeypatch):
     bare = Parts(probe=False, trace=False, ring=False)
     told = preflight(open_host(), Wanted(tmp_path, LIMITS, bare))
     assert told.kernel == ()
-    assert "perf" not in [each.name for each in told.programs]
-    assert not any(each.needed for each in told.rights if each.name in ("CAP_BPF", "CAP_PERFMON"))
+    assert "perf" not in [program.name for program in told.programs]
+    assert not any(
+        right.needed for right in told.rights if right.name in ("CAP_BPF", "CAP_PERFMON")
+    )
 
 
 def test_nothing_is_armed_loaded_started_or_made(tmp_path, monkeypatch):
@@ -166,7 +168,7 @@ def changed(files: dict[str, str]) -> Host:
 
 
 def told_right(name: str, files: dict[str, str], parts: Parts = ALL):
-    return next(each for each in rights(changed(files), parts) if each.name == name)
+    return next(right for right in rights(changed(files), parts) if right.name == name)
 
 
 def test_the_kernel_log_needs_a_right_only_where_it_is_restricted():

@@ -77,7 +77,7 @@ def test_over_the_same_interval_replay_and_live_give_the_same_findings(
     for module in (span_reader, rates):
         monkeypatch.setattr(module, "GAP_S", 600.0)
     states = recorder._sampler.states()
-    providers = {kind: each.id for each in recorder._sources for kind in each.rows}
+    providers = {kind: reader.id for reader in recorder._sources for kind in reader.rows}
     found = Recording(place)
     assert len(found.segments) >= 3
     again = replayed(found, everything(found))
@@ -106,9 +106,9 @@ def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_
         finally:
             busy.kill()
             busy.wait()
-    held = [each.about for each in every(place, Alarm) if each.kind == "held_core"]
+    held = [item.about for item in every(place, Alarm) if item.kind == "held_core"]
     assert held[0] == "core 0"
-    pin = next(each for each in pins_in(place)[0] if each.kind == "held_core")
+    pin = next(item for item in pins_in(place)[0] if item.kind == "held_core")
     assert pin.start_s <= began - 290
     assert pin.end_s >= began + 100
     closely = [moment for moment in moments(place, Process) if moment >= began]
@@ -162,8 +162,8 @@ def test_a_source_that_hangs_for_a_minute_stops_no_other(tmp_path: Path, deadlin
     steps = [later - earlier for earlier, later in pairwise(times)]
     assert sorted(steps)[len(steps) // 2] < 0.5
     assert max(steps) < 2.9, "only a prompt source is waited for, and only for its deadline"
-    told = {each.id: each for each in Recording(place).segments[-1].states}
-    assert "no answer" in told["test.hanging"].detail
+    document = {state.id: state for state in Recording(place).segments[-1].states}
+    assert "no answer" in document["test.hanging"].detail
 
 
 def test_a_source_that_lies_or_breaks_stops_no_other_and_is_counted(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_source_that_lies_or_breaks_stops_no_other_and_is_counted(tmp_path: Pa
     assert {row.counter for row in every(place, NicCounter)} == {"fine"}
     assert recorder._writer.written.refused_rows > 3
     assert any(note.kind == "lost" for note in every(place, RecorderNote))
-    states = {each.id: each for each in Recording(place).segments[-1].states}
+    states = {state.id: state for state in Recording(place).segments[-1].states}
     assert states["test.broken"].state == "failed"
     assert "a bug" in states["test.broken"].detail
 
@@ -248,9 +248,9 @@ def test_over_its_budget_it_sheds_the_costliest_source_and_says_so(
     asked = options(place, cpu_percent=5.0, memory_bytes=1 << 40)
     with recording(asked, sources) as recorder:
         wait_until(lambda: ("rest", "test.dear") in recorder._budget.given_up)
-        reads = {each.id: each.reads for each in recorder._sampler.states()}
+        reads = {state.id: state.reads for state in recorder._sampler.states()}
         wait_for_reads(recorder, "test.calm", 5)
-        now = {each.id: each for each in recorder._sampler.states()}
+        now = {state.id: state for state in recorder._sampler.states()}
         assert now["test.dear"].reads == reads["test.dear"]
         assert now["test.dear"].state == "skipped"
         assert now["test.calm"].reads > reads["test.calm"]

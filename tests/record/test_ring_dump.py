@@ -33,8 +33,8 @@ def rows_of(path):
     found = pq.read_table(path).to_pylist()
     texts = ("comm", "event", "detail")
     return [
-        tuple(unescape(value) if name in texts else value for name, value in each.items())
-        for each in found
+        tuple(unescape(value) if name in texts else value for name, value in row.items())
+        for row in found
     ]
 
 

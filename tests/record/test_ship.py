@@ -77,8 +77,8 @@ def start() -> Iterator[Callable[..., Shipper]]:
         return made[-1]
 
     yield begin
-    for each in made:
-        each.close()
+    for part in made:
+        part.close()
 
 
 def listing(place: Path) -> dict:
@@ -90,7 +90,7 @@ def test_a_pin_arrives_as_a_whole_recording_of_its_minutes(recording, box, start
     shipper = start(box, recording)
     until(lambda: shipper.counts.shipped == 1)
     there = box / "node_7/p1"
-    assert [each.sequence for each in Recording(there).segments] == [2]
+    assert [segment.sequence for segment in Recording(there).segments] == [2]
     assert verify(there).troubles == []
     assert listing(there)["whole"] is True
     assert set(listing(there)["files"]) == {
@@ -129,7 +129,7 @@ def test_the_open_segment_goes_at_once_again_and_then_sealed(recording, box, sta
     until(lambda: (there / "segments" / opened.name / "manifest.json").exists())
     until(lambda: not (there / "open" / opened.name).exists())
     until(lambda: "open/" not in json.dumps(listing(there)["files"]))
-    assert [each.sealed for each in Recording(there).segments] == [True]
+    assert [segment.sealed for segment in Recording(there).segments] == [True]
     assert listing(there)["whole"] is False, "its end is yet to come"
     assert shipper.counts.waiting == 1
 
@@ -185,7 +185,7 @@ def test_stacks_that_are_decoded_later_follow_and_replace_what_perf_wrote(record
     until(lambda: shipper.counts.shipped == 1)
     assert not (there / "stacks" / raw.name).exists()
     (found,) = Recording(there).segments
-    assert [each.name for each in found.annexes] == [f"profile-{STAMP}"]
+    assert [item.name for item in found.annexes] == [f"profile-{STAMP}"]
     assert verify(there).troubles == []
 
 

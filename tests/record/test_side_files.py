@@ -42,8 +42,8 @@ def test_it_writes_pins_and_the_status_and_finds_marks(tmp_path: Path) -> None:
     writer.close()
     assert writer.marks() == ["job 17 died"]
     assert writer.marks() == []
-    assert [each.id for each in writer.pinned()] == ["p1"]
-    assert [each.id for each in pins_in(tmp_path)[0]] == ["p1"]
+    assert [item.id for item in writer.pinned()] == ["p1"]
+    assert [item.id for item in pins_in(tmp_path)[0]] == ["p1"]
     assert json.loads((tmp_path / "status.json").read_text()) == {"state": "recording"}
 
 
@@ -78,7 +78,7 @@ def test_a_disk_that_hangs_stops_no_reading(
         go_on.set()
     assert len(moments(place, VmCounter)) > 40, "what waited for the disk is there"
     assert not every(place, CoreTimes)
-    assert [each.kind for each in every(place, RecorderNote)] == []
+    assert [item.kind for item in every(place, RecorderNote)] == []
 
 
 def test_what_was_left_right_before_the_end_is_in_the_recording(tmp_path: Path) -> None:

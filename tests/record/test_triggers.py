@@ -29,9 +29,9 @@ def watched(seconds: int, system: int = 0, user: int = 0, softirq: int = 0) -> l
 
 
 def test_a_core_held_in_the_kernel_for_two_seconds_is_told_once_and_then_goes_on() -> None:
-    told = watched(6, system=960)
-    assert told[0] == Raised("held_core", "core 5", "core 5 in the kernel for 2.0 s", 2.0)
-    assert [each.goes_on for each in told] == [False, True, True, True, True]
+    alarms = watched(6, system=960)
+    assert alarms[0] == Raised("held_core", "core 5", "core 5 in the kernel for 2.0 s", 2.0)
+    assert [alarm.goes_on for alarm in alarms] == [False, True, True, True, True]
 
 
 def test_softirq_time_holds_a_core_as_well() -> None:
@@ -46,17 +46,17 @@ def test_one_second_is_a_burst_and_user_time_is_work() -> None:
 
 def test_counters_that_start_again_raise_nothing() -> None:
     triggers = Triggers()
-    told = [
+    alarms = [
         raised
         for now, spent in enumerate((9_000_000, 9_000_960, 0, 960, 5))
         for raised in triggers.feed(CoreTimes, Batch(float(now), 0.0, (core(5, spent),)))
     ]
-    assert told == []
+    assert alarms == []
 
 
 def test_what_lasts_stops_being_an_alarm_until_it_was_calm() -> None:
-    told = watched(int(LONGEST_S) + 300, system=1000)
-    assert told[-1].mono_s <= LONGEST_S + 2.0
+    alarms = watched(int(LONGEST_S) + 300, system=1000)
+    assert alarms[-1].mono_s <= LONGEST_S + 2.0
     triggers = Triggers()
     held = {0: 0, 1: 1000, 2: 2000, int(CALM_S) + 10: 2000, int(CALM_S) + 11: 3000}
     held[int(CALM_S) + 12] = 4000
@@ -74,12 +74,12 @@ def event(family: str, mono_us: int | None, **fields: int | str) -> KernelEvent:
 
 def test_a_nic_reset_and_a_soft_lockup_are_told_by_whom_they_concern() -> None:
     rows = (event("nic_reset", 99_000_000, nic="eth0"), event("soft_lockup", 99_500_000, cpu=3))
-    told = Triggers().feed(KernelEvent, Batch(100.0, 0.0, rows))
-    assert [(each.kind, each.about) for each in told] == [
+    alarms = Triggers().feed(KernelEvent, Batch(100.0, 0.0, rows))
+    assert [(alarm.kind, alarm.about) for alarm in alarms] == [
         ("nic_reset", "eth0"),
         ("soft_lockup", "3"),
     ]
-    assert "\x1b" not in told[0].detail
+    assert "\x1b" not in alarms[0].detail
 
 
 def test_the_lines_of_one_reset_are_one_alarm_whether_they_name_the_nic_or_its_place() -> None:
@@ -90,8 +90,8 @@ def test_the_lines_of_one_reset_are_one_alarm_whether_they_name_the_nic_or_its_p
         event("nic_starved", 99_000_000, nic="eth0", bus="0000:20:03.0"),
         event("nic_reset", 99_100_000, bus="0000:20:03.0"),
     )
-    told = triggers.feed(KernelEvent, Batch(100.0, 0.0, rows))
-    assert {each.about for each in told} == {"eth0"}
+    alarms = triggers.feed(KernelEvent, Batch(100.0, 0.0, rows))
+    assert {alarm.about for alarm in alarms} == {"eth0"}
 
 
 def test_lines_from_before_the_recorder_raise_nothing() -> None:
@@ -131,12 +131,12 @@ def test_a_second_of_waiting_is_told_before_the_driver_loses_patience() -> None:
         return SoftirqWait(cpu, "NET_RX", 10, 10, 100, longest, pending, (10,))
 
     rows = (row(0, 900_000, None), row(1, 1_200_000, None), row(2, None, 2_000_000))
-    told = Triggers().feed(SoftirqWait, Batch(1.0, 0.0, rows))
-    assert [(each.kind, each.about) for each in told] == [
+    alarms = Triggers().feed(SoftirqWait, Batch(1.0, 0.0, rows))
+    assert [(alarm.kind, alarm.about) for alarm in alarms] == [
         ("softirq_wait", "core 1"),
         ("softirq_wait", "core 2"),
     ]
-    assert told[1].detail == "NET_RX of core 2 waited 2.0 s"
+    assert alarms[1].detail == "NET_RX of core 2 waited 2.0 s"
 
 
 def held(core: int, now: float, *, goes_on: bool = False) -> Raised:
@@ -146,10 +146,10 @@ def held(core: int, now: float, *, goes_on: bool = False) -> Raised:
 def test_a_machine_that_hangs_on_every_core_is_one_pin_and_one_closer_look() -> None:
     pinning = Pinning("boot")
     placed = [pinning.place(held(core, 1000.0)) for core in range(192)]
-    assert all(each.is_news for each in placed), "each core is told"
-    assert len({each.pin.id for each in placed}) == 1
-    assert sum(each.is_first for each in placed) == 1
-    assert sum(each.is_moved for each in placed) == 1
+    assert all(item.is_news for item in placed), "each core is told"
+    assert len({item.pin.id for item in placed}) == 1
+    assert sum(item.is_first for item in placed) == 1
+    assert sum(item.is_moved for item in placed) == 1
 
 
 def test_while_it_goes_on_for_all_of_them_the_one_pin_is_moved_now_and_then() -> None:
@@ -161,8 +161,8 @@ def test_while_it_goes_on_for_all_of_them_the_one_pin_is_moved_now_and_then() ->
         for second in range(1, 62)
         for core in range(192)
     ]
-    assert not any(each.is_news for each in moved)
-    assert sum(each.is_moved for each in moved) == 2
+    assert not any(placed.is_news for placed in moved)
+    assert sum(placed.is_moved for placed in moved) == 2
     assert moved[-1].pin.end_s == 1060.0 + 120.0
 
 

@@ -34,7 +34,7 @@ def perf() -> str:
 
 
 def annexes(place: Path) -> list[str]:
-    return [each.name for segment in Recording(place).segments for each in segment.annexes]
+    return [annex.name for segment in Recording(place).segments for annex in segment.annexes]
 
 
 def raw_files(place: Path) -> list[str]:
@@ -50,7 +50,9 @@ def test_files_become_annexes_of_their_segments_while_it_records(tmp_path, perf,
     calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
     made = [Stacks, Decoding]
     with recording(options(place, segment_s=4.0), [calm], made) as recorder:
-        decoder = next(each for each in recorder._companions if each.name == "perf.decode")
+        decoder = next(
+            companion for companion in recorder._companions if companion.name == "perf.decode"
+        )
         assert until(lambda: decoder.status()["decoded"] >= 2, 240)
         assert len(annexes(place)) >= 2
     assert decoder.status()["failed"] == 0
@@ -67,7 +69,7 @@ def test_files_become_annexes_of_their_segments_while_it_records(tmp_path, perf,
 
 
 @pytest.mark.root
-def test_asked_to_end_it_decodes_what_perf_wrote_and_info_tells(tmp_path, perf):
+def test_sigterm_decodes_the_last_file_and_info_counts_its_samples(tmp_path, perf):
     place = tmp_path / "r"
     child = started(place, "--stacks", "--no-probe", "--no-ring")
     assert until(lambda: (place / "stacks" / "perf.data").exists(), 60)
@@ -78,9 +80,9 @@ def test_asked_to_end_it_decodes_what_perf_wrote_and_info_tells(tmp_path, perf):
     child.terminate()
     assert child.wait(60) == 0
     assert raw_files(place) == []
-    told = json.loads(sexton("recording", "info", place, "--json").stdout)["profiles"]
-    assert (told["annexes"], told["waiting"]) == (1, 0)
-    assert told["samples"] > 100
+    profiles = json.loads(sexton("recording", "info", place, "--json").stdout)["profiles"]
+    assert (profiles["annexes"], profiles["waiting"]) == (1, 0)
+    assert profiles["samples"] > 100
     assert b"samples" in sexton("recording", "info", place).stdout
     assert verify(place).whole
     names = set()
@@ -90,17 +92,16 @@ def test_asked_to_end_it_decodes_what_perf_wrote_and_info_tells(tmp_path, perf):
 
 
 @pytest.mark.root
-def test_killed_it_leaves_a_file_that_the_next_one_decodes(tmp_path, perf):
+def test_the_file_of_a_killed_recorder_is_decoded_by_the_next(tmp_path, perf):
     place = tmp_path / "r"
     for _ in range(2):  # the first is sealed by the second: its segment is there then
         child = started(place, "--stacks", "--no-probe", "--no-ring")
         assert until(lambda: (place / "stacks" / "perf.data").exists(), 60)
-        time.sleep(4)
+        time.sleep(1)  # of samples; perf notices the kill and finishes its file
         child.kill()
         child.wait()
     assert raw_files(place)
     last = started(place, "--stacks", "--no-probe", "--no-ring")
-    time.sleep(3)
     last.terminate()
     assert last.wait(60) == 0
     status = json.loads((place / "status.json").read_text())["companions"]["perf.decode"]

@@ -47,8 +47,8 @@ def findings(window: Window) -> str:
 
 
 def answer(window: Window) -> str:
-    told = diagnosis_json(diagnose(window))
-    return json.dumps({name: told[name] for name in WANTED}, indent=1)
+    document = diagnosis_json(diagnose(window))
+    return json.dumps({name: document[name] for name in WANTED}, indent=1)
 
 
 def read_back(directory: Path) -> replay.Replay:
@@ -59,7 +59,7 @@ def read_back(directory: Path) -> replay.Replay:
 def cut(batches: Batches, start: float, end: float) -> Batches:
     """Readings from `start` up to `end`, which belongs to the next part."""
     return {
-        kind: [each for each in items if start <= each.mono_s < end]
+        kind: [item for item in items if start <= item.mono_s < end]
         for kind, items in batches.items()
     }
 
@@ -68,8 +68,8 @@ def record(directory: Path, window: Window, batches: Batches, parts: int) -> Non
     """Write these readings in several flushes; all parts but the last are sealed."""
     prepare(directory)
     providers = {name: window.why_missing(kind).id for name, kind in tables().items()}
-    edge = max(each.mono_s for items in batches.values() for each in items) + 1.0
-    first = min(each.mono_s for items in batches.values() for each in items)
+    edge = max(item.mono_s for items in batches.values() for item in items) + 1.0
+    first = min(item.mono_s for items in batches.values() for item in items)
     step = (edge - first) / parts
     sequence = 0
     for number in range(parts):
@@ -173,11 +173,11 @@ def line(at: float, text: str = "eth0: reset", wall: float | None = None) -> Ker
     return KernelEvent("p", "nic_reset", text, int(at * 1e6), when, {"nic": "eth0"})
 
 
-def log(at: float, lines: int, oldest: float, told: Sequence[KernelEvent] = ()) -> Batches:
+def log(at: float, lines: int, oldest: float, kernel_events: Sequence[KernelEvent] = ()) -> Batches:
     seen = KernelLog(lines, int(oldest * 1e6), 0, "/dev/kmsg")
     return {
         KernelLog: [Batch(at, WALL_S + at, (seen,))],
-        KernelEvent: [Batch(at, WALL_S + at, tuple(told))],
+        KernelEvent: [Batch(at, WALL_S + at, tuple(kernel_events))],
     }
 
 
@@ -219,7 +219,7 @@ def test_lines_that_a_new_recorder_reads_again_are_told_once(tmp_path: Path):
     segment(tmp_path, 1, seconds(100, 103), log(101, 9, 2, [first]))
     segment(tmp_path, 2, seconds(110, 113), log(111, 5, 20, [later, line(105, "new")]))
     window = read_back(tmp_path).window
-    assert [each.message for each in window.all(KernelEvent) or ()] == ["eth0: reset", "new"]
+    assert [event.message for event in window.all(KernelEvent) or ()] == ["eth0: reset", "new"]
 
 
 def test_the_log_reaches_no_further_than_the_segments_that_are_left(tmp_path: Path):
@@ -228,7 +228,7 @@ def test_the_log_reaches_no_further_than_the_segments_that_are_left(tmp_path: Pa
         segment(tmp_path, sequence, flush)
     recording = Recording(tmp_path)
     early = replay.window(recording, span.between(recording, WALL_S + 112, WALL_S + 118)).window
-    assert {each.oldest_mono_us for each in early.all(KernelLog) or ()} == {100_000_000}
+    assert {kernel_log.oldest_mono_us for kernel_log in early.all(KernelLog) or ()} == {100_000_000}
     late = replay.window(recording, span.between(recording, WALL_S + 152, WALL_S + 158)).window
     told = reach(late)
     assert told is not None
@@ -253,7 +253,7 @@ def test_only_the_last_boot_is_judged_and_the_others_are_named(tmp_path: Path):
 
 def shifted(batches: Batches, by_s: float) -> Batches:
     return {
-        kind: [replace(each, wall_s=each.wall_s + by_s) for each in items]
+        kind: [replace(item, wall_s=item.wall_s + by_s) for item in items]
         for kind, items in batches.items()
     }
 
@@ -311,7 +311,9 @@ def test_hours_without_a_recorder_are_named_and_make_no_rate(tmp_path: Path):
     segment(tmp_path, 2, seconds(400, 410))
     again = read_back(tmp_path)
     assert [note for note in again.notes if "nothing was recorded" in note]
-    unjoined = [each.mono_s for each in again.window.batches(CoreTimes) or () if not each.follows]
+    unjoined = [
+        batch.mono_s for batch in again.window.batches(CoreTimes) or () if not batch.follows
+    ]
     assert unjoined == [400.0]
 
 
@@ -325,8 +327,8 @@ def test_damage_is_skipped_counted_and_the_rest_judged(tmp_path: Path):
     (tmp_path / "segments" / "junk").mkdir()
     again = read_back(tmp_path)
     kept = again.window.batches(CoreTimes) or ()
-    assert all(not 110 <= each.mono_s < 120 for each in kept)
-    assert [each.mono_s for each in kept if not each.follows][-1:] == [120.0]
+    assert all(not 110 <= amount.mono_s < 120 for amount in kept)
+    assert [amount.mono_s for amount in kept if not amount.follows][-1:] == [120.0]
     assert any("2 damaged or foreign pieces skipped" in note for note in again.notes)
 
 
@@ -338,4 +340,4 @@ def test_the_minutes_still_being_written_are_part_of_it(tmp_path: Path):
 
 def times(window: Window) -> list[float]:
     found: Iterable[Batch[Any]] = window.batches(CoreTimes) or ()
-    return [each.mono_s for each in found]
+    return [batch.mono_s for batch in found]

@@ -50,7 +50,7 @@ def test_only_the_span_is_taken_wherever_its_annex_lies(tmp_path):
 def test_of_too_many_the_busiest_seconds_are_taken_and_that_is_said(tmp_path):
     place = tmp_path / "r"
     segment = write_sealed(place, [simple(100.0), simple(160.0)])
-    calm = [Sample((100 + each) * SECOND, 0, ("main", "k:vfs_read")) for each in range(50)]
+    calm = [Sample((100 + index) * SECOND, 0, ("main", "k:vfs_read")) for index in range(50)]
     annex(segment, profile_of([*calm, *samples(120.0, 3, 30)]))
     found, (note,) = stacks_in(Recording(place), spanning(100.0, 160.0), most=80)
     assert {(row.second_mono, row.cpu) for row in found.rows} == {(120, 1), (121, 1), (122, 1)}
@@ -64,7 +64,7 @@ def test_a_damaged_annex_is_named_and_the_rest_is_judged(tmp_path):
     recording = Recording(place)
     found, _ = stacks_in(recording, spanning(100.0, 300.0))
     assert {row.second_mono for row in found.rows} == {100, 101, 102, 103}
-    assert any("sample.parquet" in each for each in recording.problems)
+    assert any("sample.parquet" in problem for problem in recording.problems)
 
 
 def test_a_recording_without_stacks_gives_none(tmp_path):
@@ -95,15 +95,15 @@ def judged(place: Path, wall_s: float) -> dict[str, str]:
 
 def test_a_planted_walk_is_proven_by_its_stacks_and_likely_without(walked, tmp_path):
     place, wall_s = walked
-    told = judged(place, wall_s)["slow_stats_burn_core"]
-    assert told.startswith("proven")
-    assert "walk functions in the held core's kernel samples" in told
+    slow_stats_burn_core = judged(place, wall_s)["slow_stats_burn_core"]
+    assert slow_stats_burn_core.startswith("proven")
+    assert "walk functions in the held core's kernel samples" in slow_stats_burn_core
     shutil.copytree(place, tmp_path / "r")
-    for each in (tmp_path / "r").glob("segments/*/profile-*"):
-        shutil.rmtree(each)
-    told = judged(tmp_path / "r", wall_s)["slow_stats_burn_core"]
-    assert told.startswith("likely")
-    assert "kernel samples" not in told
+    for path in (tmp_path / "r").glob("segments/*/profile-*"):
+        shutil.rmtree(path)
+    slow_stats_burn_core = judged(tmp_path / "r", wall_s)["slow_stats_burn_core"]
+    assert slow_stats_burn_core.startswith("likely")
+    assert "kernel samples" not in slow_stats_burn_core
 
 
 def test_the_window_is_no_longer_for_its_stacks(walked):

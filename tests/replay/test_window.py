@@ -112,7 +112,7 @@ def readings(window: Window, wanted: Wanted | None = None) -> list[tuple[float, 
     """Moment and whether it follows, by columns; batches must say the same."""
     found, _ = flat(window.columns(VmCounter, ("value",), wanted))
     told = [(mono, follows) for mono, _, follows in found]
-    assert told == [(each.mono_s, each.follows) for each in window.batches(VmCounter) or ()]
+    assert told == [(batch.mono_s, batch.follows) for batch in window.batches(VmCounter) or ()]
     return told
 
 
@@ -247,8 +247,8 @@ def test_a_part_of_a_segment_holds_the_readings_inside_only(tmp_path: Path):
     assert readings(window) == [(at, True) for at in (5, 6, 7, 8, 9)]
     assert (window.row_count(VmCounter), window.bounds_of(VmCounter)) == (5, (5, 9))
     fresh = RecordedWindow(recording, span.between(recording, WALL_S + 4.5, WALL_S + 9))
-    assert [each.mono_s for each in fresh.between(VmCounter, 6.5, 7.5)] == [6, 7, 8]
-    assert [each.mono_s for each in fresh.between(VmCounter, 0, 50)] == [5, 6, 7, 8, 9]
+    assert [batch.mono_s for batch in fresh.between(VmCounter, 6.5, 7.5)] == [6, 7, 8]
+    assert [batch.mono_s for batch in fresh.between(VmCounter, 0, 50)] == [5, 6, 7, 8, 9]
     assert fresh.latest(VmCounter) == (VmCounter("a", 9),)
 
 
@@ -269,8 +269,8 @@ def test_a_recording_is_judged_as_the_same_rows_in_memory(tmp_path: Path, plan: 
     held.start, held.end = window.start, window.end
     mine, theirs = diagnosis(window), diagnosis(held)
     assert mine == theirs
-    cores = {each.entities["core"] for each in planted if "core" in each.entities}
-    found = next(each for each in mine["findings"] if each["id"] == "saturated_core")
+    cores = {item.entities["core"] for item in planted if "core" in item.entities}
+    found = next(finding for finding in mine["findings"] if finding["id"] == "saturated_core")
     assert set(found["entities"].get("core", ())) == cores
 
 

@@ -142,8 +142,8 @@ def test_an_undo_of_nothing_is_told_from_one_that_was_done_before():
 
 
 def test_a_cut_off_apply_cannot_be_overlooked():
-    told = Run("run-1", plan(), 1.0, [StepRecord("1-stop", {})])
-    text = status_text([told], 88, "/x")
+    run = Run("run-1", plan(), 1.0, [StepRecord("1-stop", {})])
+    text = status_text([run], 88, "/x")
     assert "INTERRUPTED" in text
     assert "may have been done in part" in text
     assert "sudo sexton fix rollback run-1" in text

@@ -73,8 +73,8 @@ def test_this_node_fits_on_one_screen_with_everything_asked_for(tmp_path, width)
     lines = preflight_text(found, width).splitlines()
     assert len(lines) <= MOST_LINES
     assert lines[0].startswith("ready to record into ")
-    for each in found.reads:
-        assert sum(1 for line in lines if line.startswith(" ") and each.id in line) == 1, each.id
+    for item in found.reads:
+        assert sum(1 for line in lines if line.startswith(" ") and item.id in line) == 1, item.id
     for right in found.rights:
         state = "held" if right.held else "MISSING"
         listed = [line for line in lines if line.startswith(f" {right.name} ")]
@@ -82,7 +82,7 @@ def test_this_node_fits_on_one_screen_with_everything_asked_for(tmp_path, width)
         assert right.needed or any("not needed" in line and right.name in line for line in lines)
     assert max(map(len, lines[1:])) <= width
     text = " ".join(" ".join(lines).split())
-    for event in (name.rpartition(":")[2] for each in found.kernel for name in each.events):
+    for event in (name.rpartition(":")[2] for item in found.kernel for name in item.events):
         assert event in text
     for never in ("environments", "packets", "contents of files"):
         assert never in text
@@ -90,14 +90,16 @@ def test_this_node_fits_on_one_screen_with_everything_asked_for(tmp_path, width)
 
 def test_the_json_has_all_of_it_and_is_json(tmp_path):
     found = preflight(open_host(), Wanted(tmp_path, LIMITS, Parts(stacks=True)))
-    told = json.loads(json.dumps(preflight_json(found)))
-    assert told["schema"] == SCHEMA == "sexton.preflight/1"
-    assert told["could_start"] is True
-    assert [each["id"] for each in told["reads"]] == [each.id for each in found.reads]
-    assert told["estimate"]["core_share"] == pytest.approx(found.share, abs=1e-5)
-    assert told["disk"]["size_bytes"] == LIMITS.most_bytes
-    assert told["never_read"] == list(found.not_read)
-    assert [each["name"] for each in told["capabilities"]] == [each.name for each in found.rights]
+    document = json.loads(json.dumps(preflight_json(found)))
+    assert document["schema"] == SCHEMA == "sexton.preflight/1"
+    assert document["could_start"] is True
+    assert [item["id"] for item in document["reads"]] == [item.id for item in found.reads]
+    assert document["estimate"]["core_share"] == pytest.approx(found.share, abs=1e-5)
+    assert document["disk"]["size_bytes"] == LIMITS.most_bytes
+    assert document["never_read"] == list(found.not_read)
+    assert [capability["name"] for capability in document["capabilities"]] == [
+        right.name for right in found.rights
+    ]
 
 
 def test_what_is_missing_says_what_would_help():
@@ -146,20 +148,20 @@ def test_the_command_ends_with_2_where_a_recorder_could_not_start(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     could_not = sexton("record", tmp_path / "file", "--preflight", "--json")
     quiet(could_not, (2,))
-    told = json.loads(could_not.stdout)
-    assert told["could_start"] is False
-    assert told["problem"].endswith("file: not a directory")
+    document = json.loads(could_not.stdout)
+    assert document["could_start"] is False
+    assert document["problem"].endswith("file: not a directory")
     assert not (tmp_path / "new").exists()
 
 
 def test_the_options_of_the_recorder_are_those_of_its_preflight(tmp_path):
     left_out = ("--no-probe", "--no-ring", "--no-trace", "--cpu", "3", "--retain", "1h")
     ended = sexton("record", tmp_path, "--preflight", "--json", "--size", "16M", *left_out)
-    told = json.loads(ended.stdout)
-    assert told["kernel"] == []
-    assert told["estimate"]["core_percent_limit"] == 3.0
-    assert (told["disk"]["retain_s"], told["disk"]["size_bytes"]) == (3600.0, 16 << 20)
-    assert told["sends_to"] is None
+    document = json.loads(ended.stdout)
+    assert document["kernel"] == []
+    assert document["estimate"]["core_percent_limit"] == 3.0
+    assert (document["disk"]["retain_s"], document["disk"]["size_bytes"]) == (3600.0, 16 << 20)
+    assert document["sends_to"] is None
 
 
 def test_where_minutes_go_is_said_without_the_password(tmp_path):
@@ -188,14 +190,14 @@ def test_nobody_could_record_into_a_directory_of_its_own_with_less(place: Elsewh
     command = ("record", "/run/sexton-test-own/r", "--preflight", "--json")
     ended = place.run(*command, via=NOBODY, first=f"mount -t tmpfs t /run; {first}")
     assert (ended.returncode, ended.stderr) == (0, "")
-    told = json.loads(ended.stdout)
-    states = {each["id"]: each["state"] for each in told["reads"]}
+    document = json.loads(ended.stdout)
+    states = {item["id"]: item["state"] for item in document["reads"]}
     assert states["procfs.stat"] == states["procfs.tasks"] == states["cgroupfs.census"] == "ok"
     assert states["nic.ethtool"] == "ok"  # open to everybody: no CAP_NET_ADMIN
-    problems = {each["what"]: each["problem"] for each in told["kernel"]}
+    problems = {item["what"]: item["problem"] for item in document["kernel"]}
     assert problems["cgroup events"]
     assert problems["softirq probe"] == "needs CAP_BPF and CAP_PERFMON"
-    rights = {each["name"]: each for each in told["capabilities"]}
+    rights = {capability["name"]: capability for capability in document["capabilities"]}
     assert rights["CAP_BPF"]["held"] is False
     assert rights["CAP_BPF"]["needed"] is True
     restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "0"

@@ -15,8 +15,10 @@ from sexton.sources.registry import all_sources
 
 
 def line(state: str, kind: type, detail: str = "", grant: str = "") -> SourceLine:
-    told = SourceState(f"a.{state}", "/proc/x", state, detail, grant, int(state == "ok"), 0.002)
-    return SourceLine(told, (kind,), 1.0, "what it gives")
+    source_state = SourceState(
+        f"a.{state}", "/proc/x", state, detail, grant, int(state == "ok"), 0.002
+    )
+    return SourceLine(source_state, (kind,), 1.0, "what it gives")
 
 
 LINES = [
@@ -55,7 +57,7 @@ def test_colour_is_optional():
 def test_json_has_every_state_and_the_cost_of_a_read():
     found = sources_json(LINES)
     assert found["schema"] == "sexton.sources/1"
-    assert [each["state"] for each in found["sources"]] == [
+    assert [source["state"] for source in found["sources"]] == [
         "ok",
         "denied",
         "absent",
@@ -78,17 +80,17 @@ def test_every_source_says_in_words_what_it_gives(source):
 def test_the_command_lists_every_source(capsys: pytest.CaptureFixture[str]):
     assert main(["sources", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["id"] for each in found["sources"]] == [each.id for each in all_sources()]
-    states = {each["id"]: each for each in found["sources"]}
+    assert [source["id"] for source in found["sources"]] == [source.id for source in all_sources()]
+    states = {source["id"]: source for source in found["sources"]}
     assert states["procfs.stat"]["state"] == "ok"
-    assert not [each for each in found["sources"] if each["state"] == "failed"]
+    assert not [source for source in found["sources"] if source["state"] == "failed"]
 
 
 def test_where_process_1_is_not_systemd_its_units_are_not_here(tmp_path, capsys):
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/1/comm").write_text("runit\n")
     assert main(["sources", "--root", str(tmp_path), "--json"]) == 0
-    told = {each["id"]: each for each in json.loads(capsys.readouterr().out)["sources"]}
+    told = {source["id"]: source for source in json.loads(capsys.readouterr().out)["sources"]}
     units = told["systemd.units"]
     assert (units["state"], units["detail"]) == ("absent", "no systemd: PID 1 is runit")
     assert units["grant"] == ""

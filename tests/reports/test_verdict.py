@@ -10,7 +10,7 @@ from sexton.explain.diagnosis import diagnose
 from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.reports.text.telling import untold
+from sexton.reports.text.narrative import new_links
 from sexton.reports.text.verdict import verdict_text
 from tests.support.incident import incident
 
@@ -23,7 +23,7 @@ def link(cause: str, effect: str) -> Link:
 
 
 def lines(diagnosis: Diagnosis, label: str, width: int = 110) -> list[str]:
-    return [each for each in verdict_text(diagnosis, width).splitlines() if f" {label} " in each]
+    return [line for line in verdict_text(diagnosis, width).splitlines() if f" {label} " in line]
 
 
 def test_rivals_are_told_in_a_line_with_what_speaks_against_the_loser():
@@ -46,7 +46,7 @@ DEATH = Finding(
 
 
 def marked(diagnosis: Diagnosis, *chains: Chain) -> Diagnosis:
-    others = tuple(each for each in diagnosis.findings if each.id != "job_deaths")
+    others = tuple(finding for finding in diagnosis.findings if finding.id != "job_deaths")
     left = () if chains else ("job_deaths",)
     return replace(
         diagnosis, findings=(*others, DEATH), unexplained=left, chains=(*diagnosis.chains, *chains)
@@ -101,7 +101,7 @@ def test_a_crash_loop_seen_by_its_cgroups_is_not_told_twice(unit, shown):
     churn = Finding(
         "cgroup_churn", Verdict.PRESENT, Severity.WARNING, "9 died", entities={"unit": (unit,)}
     )
-    kept = [each for each in SICK.findings if each.id != "cgroup_churn"]
+    kept = [finding for finding in SICK.findings if finding.id != "cgroup_churn"]
     chain = Chain((link("cgroup_churn", "zombie_memcgs"), *SICK.chains[0].links[1:]))
     rival = Rival("cgroup_churn", Strength.PROVEN, False, "so")
     first = Rival("crash_looping_unit", Strength.LIKELY, True, "so")
@@ -119,7 +119,7 @@ def test_of_a_second_chain_only_what_is_new_is_told():
     first = Chain((link("a", "b"), link("b", "c")))
     other_root = Chain((link("x", "b"), link("b", "c")))
     other_end = Chain((link("a", "b"), link("b", "z")))
-    told = [chain.findings for chain in untold((first, other_root, other_end, first))]
+    told = [chain.findings for chain in new_links((first, other_root, other_end, first))]
     assert told == [("a", "b", "c"), ("x", "b"), ("b", "z")]
 
 
@@ -135,12 +135,12 @@ def test_a_healthy_node_with_much_to_note_still_fits_fifteen_lines():
     text = verdict_text(replace(HEALTHY, findings=(*HEALTHY.findings, *noted, *clean)), 88)
     assert text.startswith("HEALTHY")
     assert len(text.splitlines()) <= 15
-    assert "and 2" in next(each for each in text.splitlines() if "also clean" in each)
+    assert "and 2" in next(line for line in text.splitlines() if "also clean" in line)
 
 
 def test_a_share_is_shown_as_one():
     loss = Evidence("sent again", "8,591 to 41,952 sent (20 %)", "< 1 %", "", "snmp", 20.48)
     finding = Finding("tcp_loss", Verdict.PRESENT, Severity.WARNING, "lost", evidence=(loss,))
     diagnosis = replace(SICK, findings=(finding,), chains=(), unexplained=("tcp_loss",), story=())
-    (line,) = [each for each in verdict_text(diagnosis).splitlines() if "sent again" in each]
+    (line,) = [item for item in verdict_text(diagnosis).splitlines() if "sent again" in item]
     assert " 20 % " in line

@@ -149,8 +149,8 @@ def test_rivals_stand_side_by_side_with_what_speaks_against_them():
 
 def test_many_moments_are_told_by_the_first_and_the_last():
     moments = tuple(Moment(float(n), 1_740_000_000.0 + n) for n in range(4000))
-    told = Occasions("end of a.service", "ends of a.service", moments)
-    text = flat(why_text(why(occasions=told), 110))
+    occasions = Occasions("end of a.service", "ends of a.service", moments)
+    text = flat(why_text(why(occasions=occasions), 110))
     assert "4,000 ends of a.service: 21:20:00, 21:20:01, …, 22:26:38, 22:26:39 UTC" in text
 
 
@@ -190,20 +190,20 @@ def test_nothing_raw_reaches_a_terminal():
 def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    for each in value.values() if isinstance(value, dict) else ():
-        yield from strings(each)
-    for each in value if isinstance(value, list) else ():
-        yield from strings(each)
+    for item in value.values() if isinstance(value, dict) else ():
+        yield from strings(item)
+    for item in value if isinstance(value, list) else ():
+        yield from strings(item)
 
 
 def test_json_is_plain_and_whole():
-    told = json.loads(
+    document = json.loads(
         json.dumps(why_json(replace(hostile(), contests=(), coincidences=())), allow_nan=False)
     )
-    texts = list(strings(told))
+    texts = list(strings(document))
     assert all(text.isprintable() for text in texts)
     assert sum("\\u202e" in text for text in texts) > 6
-    assert told["aligned"]["ranked"][0]["control"] is None
+    assert document["aligned"]["ranked"][0]["control"] is None
 
 
 def test_json_has_what_the_page_has():
@@ -215,7 +215,7 @@ def test_json_has_what_the_page_has():
     assert told["chain"] == told["chains"][0]
     assert told["chain"]["root"] == "crash_looping_unit"
     assert told["concerned"] == ["saturated_core", "starved_napi", "nic_resets"]
-    assert {each["id"] for each in told["findings"]} >= {"zombie_memcgs", "nic_resets"}
+    assert {finding["id"] for finding in told["findings"]} >= {"zombie_memcgs", "nic_resets"}
     assert told["occasions"]["times"] == [1_740_000_008.0]
     assert told["aligned"]["significant"] == 0
     assert told["aligned"]["ranked"][0]["lead_s"] == 6.6

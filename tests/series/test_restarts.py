@@ -69,7 +69,10 @@ def test_units_are_counted_apart():
     found = restarts_in(
         batches([unit(1, 1), unit(9, 1, "b.service")], [unit(2, 2), unit(9, 1, "b.service")])
     )
-    assert {name: each.count for name, each in found.items()} == {"a.service": 1, "b.service": 0}
+    assert {name: restart.count for name, restart in found.items()} == {
+        "a.service": 1,
+        "b.service": 0,
+    }
 
 
 READINGS = st.lists(

@@ -27,8 +27,8 @@ def test_a_folder_tells_the_option_that_all_its_sources_wait_for(source: Source)
 
 @pytest.mark.parametrize("options", [(), ("--probe",), ("--stacks", "--probe")])
 def test_enabled_are_those_without_an_option_and_those_whose_option_was_given(options):
-    expected = [each.id for each in all_sources() if each.opt_in in ("", *options)]
-    assert [each.id for each in enabled_sources(*options)] == expected
+    expected = [source.id for source in all_sources() if source.opt_in in ("", *options)]
+    assert [source.id for source in enabled_sources(*options)] == expected
 
 
 @pytest.mark.parametrize(

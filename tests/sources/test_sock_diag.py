@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,8 @@ def test_both_ends_of_a_connection_are_found_with_their_owner(family: int):
         port = server.getsockname()[1]
         with socket.create_connection((address, port)) as client, server.accept()[0] as accepted:
             found = ours()
-            by_inode = {each.inode: each for each in found.inet}
-            listening, near, far = (by_inode[inode(each)] for each in (server, client, accepted))
+            by_inode = {inet_socket.inode: inet_socket for inet_socket in found.inet}
+            listening, near, far = (by_inode[inode(item)] for item in (server, client, accepted))
             assert (listening.state, listening.port, listening.protocol) == (LISTEN, port, "tcp")
             assert near.state == far.state == ESTABLISHED
             assert (near.remote, near.remote_port) == (far.local, far.port) == (address, port)
@@ -50,20 +51,20 @@ def test_both_ends_of_a_connection_are_found_with_their_owner(family: int):
             assert found.inodes_seen
 
 
-def test_an_ipv4_client_of_an_ipv6_server_is_told_as_ipv4():
+def test_an_ipv4_client_of_an_ipv6_server_is_shown_as_ipv4():
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
     with socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)), server.accept()[0] as accepted:
-            found = {each.inode: each for each in ours().inet}[inode(accepted)]
+            found = {item.inode: item for item in ours().inet}[inode(accepted)]
             assert (found.local, found.remote) == ("127.0.0.1", "127.0.0.1")
 
 
 def test_a_udp_socket_is_found():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
         bound.bind(("127.0.0.1", 0))
-        found = {each.inode: each for each in ours().inet}[inode(bound)]
+        found = {item.inode: item for item in ours().inet}[inode(bound)]
         assert (found.protocol, found.port) == ("udp", bound.getsockname()[1])
 
 
@@ -74,7 +75,7 @@ def test_unix_sockets_know_each_other(tmp_path: Path):
         server.listen()
         client.connect(path)
         with server.accept()[0] as accepted:
-            found = {each.inode: each for each in ours().unix}
+            found = {unix_socket.inode: unix_socket for unix_socket in ours().unix}
             if not found:
                 pytest.skip("this kernel has no UNIX_DIAG")
             assert (found[inode(server)].state, found[inode(server)].name) == (LISTEN, path)
@@ -89,25 +90,27 @@ def test_ss_knows_the_same_listeners():
     ss = need("ss", package="iproute2")
 
     def theirs() -> set[int]:
-        told = subprocess.run([ss, "-Htln"], capture_output=True, text=True, check=True).stdout
-        return {int(found) for found in re.findall(r":(\d+)\s+\S+:\*", told)}
+        output = subprocess.run([ss, "-Htln"], capture_output=True, text=True, check=True).stdout
+        return {int(found) for found in re.findall(r":(\d+)\s+\S+:\*", output)}
 
     with socket.create_server(("127.0.0.1", 0)):
-        for _ in range(5):  # other programs' sockets come and go
+        before, after, mine = theirs(), None, set[int]()
+        deadline = time.monotonic() + 60
+        while before != after:  # other programs' sockets come and go: one opened or closed between
+            assert time.monotonic() < deadline, "the machine's listeners never stay the same"
             before = theirs()
-            mine = {each.port for each in ours().inet if each.state == LISTEN}
-            if before == theirs() == mine:
-                return
+            mine = {item.port for item in ours().inet if item.state == LISTEN}
+            after = theirs()
         assert mine == before
 
 
-def test_another_machines_tree_has_no_sockets_to_ask(tmp_path: Path):
+def test_another_machines_tree_has_no_sockets(tmp_path: Path):
     host = Host(RootedFiles(str(tmp_path)), live=False, root=str(tmp_path))
     with pytest.raises(SourceAbsent):
         sock_diag.read_sockets(host, [1])
 
 
-def test_descriptors_that_may_not_be_seen_are_said(monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_descriptors_are_reported(monkeypatch: pytest.MonkeyPatch):
     from sexton.errors import SourceDenied
 
     class Shut:

@@ -136,7 +136,7 @@ def test_what_is_foreign_in_it_or_beside_it_is_named(place: Path) -> None:
         f"{inside}/{made.name}.1": FOREIGN,
     }
     (segment,) = Recording(place).segments
-    assert [each.name for each in segment.annexes] == [made.name]
+    assert [item.name for item in segment.annexes] == [made.name]
 
 
 def test_one_under_another_ones_name_is_not_believed(place: Path) -> None:

@@ -41,9 +41,9 @@ def test_values_are_those_that_were_put_in(name: str, data: st.DataObject):
     kind, one = KINDS[name]
     plain = data.draw(st.lists(st.none() | one, max_size=12))
     column = in_pieces(kind, plain, data.draw(st.integers(0, len(plain))))
-    shown = [as_stored(each) for each in plain]
+    shown = [as_stored(item) for item in plain]
     if name == "text":
-        shown = [None if each is None else unescape(each) for each in plain]
+        shown = [None if item is None else unescape(item) for item in plain]
         assert values(encoded(column)) == shown
     assert values(column) == shown
     rows = np.array(data.draw(st.lists(st.integers(0, len(plain) - 1)) if plain else st.just([])),
@@ -62,9 +62,9 @@ def encoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 @given(st.lists(st.none() | st.integers(-(2**53), 2**53), max_size=9))
 def test_numbers_that_are_absent_are_what_the_caller_says(given: list[int | None]):
     column = pa.chunked_array([pa.array([7, *given], pa.int64())[1:]], pa.int64())
-    assert numbers(column).tolist() == [-1 if each is None else each for each in given]
-    assert numbers(column, 5).tolist() == [5 if each is None else each for each in given]
-    expected = [np.nan if each is None else float(each) for each in given]
+    assert numbers(column).tolist() == [-1 if number is None else number for number in given]
+    assert numbers(column, 5).tolist() == [5 if number is None else number for number in given]
+    expected = [np.nan if number is None else float(number) for number in given]
     assert np.array_equal(floats(column), expected, equal_nan=True)
 
 
@@ -81,7 +81,7 @@ def test_codes_tell_words_apart_and_lead_to_them(given: list[str | None]):
         which, words = coded(column)
         assert codes(column).tolist() == which.tolist()
         told = [None if code < 0 else words[code] for code in which.tolist()]
-        assert told == [None if each is None else unescape(each) for each in given]
+        assert told == [None if item is None else unescape(item) for item in given]
 
 
 def test_a_column_without_any_chunk_is_empty():

@@ -49,31 +49,37 @@ def everything(place: Path) -> dict[str, str]:
     found = Recording(place)
     assert found.problems == []
     return {
-        name: shown([batch for each in found.segments for batch in each.batches(kind)])
+        name: shown([batch for segment in found.segments for batch in segment.batches(kind)])
         for name, kind in tables().items()
     }
 
 
 def numbers(place: Path) -> list[tuple[int, int]]:
-    return [(each.sequence, each.last) for each in segments_in(place / "segments")]
+    return [(segment.sequence, segment.last) for segment in segments_in(place / "segments")]
 
 
 def test_an_hour_becomes_one_segment_with_the_same_readings(tmp_path: Path) -> None:
     minutes(tmp_path, 35)
-    before, told = everything(tmp_path), summarise(Recording(tmp_path))
+    before, summary = everything(tmp_path), summarise(Recording(tmp_path))
     done = compact(tmp_path, ALL, settled_s=0.0)
     assert (done.segments, done.replaced, done.problems) == (1, 30, [])
-    assert numbers(tmp_path) == [(1, 30), *((each, each) for each in range(31, 36))]
+    assert numbers(tmp_path) == [(1, 30), *((index, index) for index in range(31, 36))]
     assert everything(tmp_path) == before, "while the old ones are still there"
     assert verify(tmp_path).whole
     assert drop_replaced(tmp_path / "segments") == 30
     assert everything(tmp_path) == before
     assert verify(tmp_path).whole
     after = summarise(Recording(tmp_path))
-    assert (after.watched_s, after.start, after.end) == (told.watched_s, told.start, told.end)
-    assert after.tables["core_times"].rows == told.tables["core_times"].rows
-    assert after.tables["core_times"].readings == told.tables["core_times"].readings
-    assert [each.segments for each in after.sources] == [each.segments for each in told.sources]
+    assert (after.watched_s, after.start, after.end) == (
+        summary.watched_s,
+        summary.start,
+        summary.end,
+    )
+    assert after.tables["core_times"].rows == summary.tables["core_times"].rows
+    assert after.tables["core_times"].readings == summary.tables["core_times"].readings
+    assert [source.segments for source in after.sources] == [
+        source.segments for source in summary.sources
+    ]
     assert after.gaps == []
     assert after.jumps == []
 
@@ -115,7 +121,7 @@ def test_what_happens_between_two_segments_stays_visible(tmp_path: Path, what: s
     for index in range(5):
         batches = [cores(at + 120 * index + second) for second in range(0, 120, 8)]
         if what == "jump":
-            batches = [Batch(each.mono_s, each.wall_s + 5, each.rows) for each in batches]
+            batches = [Batch(batch.mono_s, batch.wall_s + 5, batch.rows) for batch in batches]
         write_sealed(tmp_path, [{CORE: batches}], sequence + index, header)
     before = everything(tmp_path)
     compact(tmp_path, ALL, settled_s=None)
@@ -137,7 +143,7 @@ def test_a_damaged_segment_stays_as_it_is_and_the_others_are_merged(tmp_path: Pa
 
 def test_segments_are_merged_no_further_than_retention_can_delete(tmp_path: Path) -> None:
     minutes(tmp_path, 30)
-    size = sum(each.bytes for each in Recording(tmp_path).segments)
+    size = sum(segment.bytes for segment in Recording(tmp_path).segments)
     compact(tmp_path, Limits(1e12, 4 * size), settled_s=None)
     assert len(numbers(tmp_path)) > 4
     compact(tmp_path, Limits(1e12, 1 << 40), settled_s=None)
@@ -151,7 +157,7 @@ def test_annexes_move_with_their_segment_late_ones_too(tmp_path: Path) -> None:
     annex(made[2], profile_of(samples(START_S + 240)), "2026111513320407")
     drop_replaced(tmp_path / "segments")
     (hour,) = Recording(tmp_path).segments
-    assert [each.name for each in hour.annexes] == [
+    assert [item.name for item in hour.annexes] == [
         "profile-2026111513300407",
         "profile-2026111513320407",
     ]
@@ -171,7 +177,7 @@ def test_retention_deletes_replaced_segments_after_a_while_and_a_reader_reads_on
     keeper.tidy((1.0 + GRACE_S, 1.0), BOOT)
     assert replaced_in(tmp_path / "segments") == {}
     read = {
-        name: shown([batch for each in opened.segments for batch in each.batches(kind)])
+        name: shown([batch for segment in opened.segments for batch in segment.batches(kind)])
         for name, kind in tables().items()
     }
     assert read == before
@@ -263,9 +269,9 @@ def test_killed_at_every_single_step_nothing_is_lost_and_nothing_doubled(tmp_pat
         timeout=600,
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    told: dict[str, Any] = json.loads(ended.stdout)
-    assert told["bad"] == []
-    assert told["rounds"] > 30
+    document: dict[str, Any] = json.loads(ended.stdout)
+    assert document["bad"] == []
+    assert document["rounds"] > 30
 
 
 def test_the_next_recorder_removes_what_a_killed_one_left(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def read(directory: Path) -> tuple[dict[type, list[Batch[Any]]], list[str]]:
     pa.default_memory_pool()
     recording = Recording(directory)
     found = {
-        kind: [batch for each in recording.segments for batch in each.batches(kind)]
+        kind: [batch for segment in recording.segments for batch in segment.batches(kind)]
         for kind in KINDS
     }
     assert pa.total_allocated_bytes() < MOST_BYTES
@@ -102,7 +102,9 @@ def test_a_stream_torn_in_its_last_flush_loses_that_flush_only(opened: Path):
                 lost = [EVERY[kind][-2]] if name == "mark" else EVERY[kind][-2:]
                 kept = [batch for batch in EVERY[kind] if batch not in lost]
                 assert shown(found[kind]) == shown(kept)
-                assert any(f"{name}.rows: 1 of 4 flushes damaged" in each for each in problems)
+                assert any(
+                    f"{name}.rows: 1 of 4 flushes damaged" in problem for problem in problems
+                )
                 other = MARK if kind is CORE else CORE
                 assert shown(found[other]) == shown(EVERY[other])
 
@@ -121,7 +123,7 @@ def test_a_journal_torn_at_any_byte_loses_what_it_no_longer_vouches_for(opened: 
                 assert shown(found[kind]) == shown(EVERY[kind][: 2 * flushes])
             torn = length not in ends and length + 1 not in ends
             if torn:
-                assert any("torn" in each or "no whole line" in each for each in problems)
+                assert any("torn" in problem or "no whole line" in problem for problem in problems)
 
 
 @settings(max_examples=examples(60))
@@ -137,7 +139,7 @@ def test_a_file_cut_anywhere_never_shows_what_was_not_written(opened: Path, whol
         found, problems = read(place)
         assert_is_part(found)
         if found != EVERY and name != "journal":
-            assert any(name in each for each in problems)
+            assert any(name in problem for problem in problems)
 
 
 @settings(max_examples=examples(150))
@@ -154,7 +156,7 @@ def test_a_flipped_bit_anywhere_is_named_and_never_shown_as_data(opened: Path, w
         found, problems = read(place)
         assert_is_part(found)
         if any(shown(found[kind]) != shown(EVERY[kind]) for kind in KINDS):
-            assert any(name in each for each in problems)
+            assert any(name in problem for problem in problems)
         if name.startswith(("core_times", "mark")):
             other = MARK if name.startswith("core") else CORE
             assert shown(found[other]) == shown(EVERY[other])
@@ -176,7 +178,7 @@ def test_any_bytes_in_place_of_a_file_are_no_data(opened: Path, whole: Path, dat
         changed(place, name, junk)
         found, problems = read(place)
         assert_is_part(found)
-        assert any(name.partition(".")[0] in each for each in problems)
+        assert any(name.partition(".")[0] in problem for problem in problems)
 
 
 def test_without_the_list_of_readings_the_rows_still_tell_of_theirs(opened: Path, whole: Path):
@@ -187,7 +189,7 @@ def test_without_the_list_of_readings_the_rows_still_tell_of_theirs(opened: Path
             found, problems = read(place)
             assert shown(found[CORE]) == shown(EVERY[CORE])
             assert shown(found[MARK]) == shown([batch for batch in EVERY[MARK] if batch.rows])
-            assert any(name in each for each in problems)
+            assert any(name in problem for problem in problems)
 
 
 def test_a_damaged_line_in_the_journals_middle_is_named_with_what_it_took_along(opened: Path):
@@ -198,7 +200,7 @@ def test_a_damaged_line_in_the_journals_middle_is_named_with_what_it_took_along(
         changed(place, "journal", b"".join(content))
         found, problems = read(place)
         assert shown(found[CORE]) == shown(EVERY[CORE][:2])
-        assert any("a line is damaged, 2 flushes after it" in each for each in problems)
+        assert any("a line is damaged, 2 flushes after it" in problem for problem in problems)
 
 
 def test_a_line_with_a_checksum_and_no_sense_ends_the_journal(opened: Path):
@@ -216,7 +218,7 @@ def test_a_line_with_a_checksum_and_no_sense_ends_the_journal(opened: Path):
             changed(place, "journal", content_of(opened, "journal") + line)
             found, problems = read(place)
             assert shown(found[CORE]) == shown(EVERY[CORE])
-            assert any("journal" in each for each in problems)
+            assert any("journal" in problem for problem in problems)
 
 
 def test_arrow_parses_nothing_that_no_checksum_vouched_for(
@@ -292,13 +294,15 @@ def test_a_manifest_with_a_checksum_and_no_sense_is_refused(whole: Path):
     odd += [{**good, "tables": {"mark": 3}}, {**good, "tables": {"mark": {"crc32": 1}}}]
     odd += [{**good, "start": 3}, {**good, "end": ["a", "b"]}, {**good, "states": [["a"]]}]
     odd += [{**good, "schema": "other/1"}, {**good, "schema": "sexton.recording/x"}]
-    for told in odd:
+    for value in odd:
         with scratch() as place:
             shutil.copytree(whole, place, dirs_exist_ok=True)
-            resign(place / "segments" / segment.name, told)
+            resign(place / "segments" / segment.name, value)
             recording = Recording(place)
             assert recording.segments == []
-            assert [each for each in recording.problems if "is not a valid manifest" in each], told
+            assert [
+                problem for problem in recording.problems if "is not a valid manifest" in problem
+            ], value
 
 
 def test_a_recording_that_is_none_is_refused_by_name(tmp_path: Path):

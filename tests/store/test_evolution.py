@@ -39,7 +39,7 @@ def test_the_first_formats_recording_reads_as_it_did_when_it_was_made():
         recording = Recording(place)
         expected = (place / "expected.txt").read_text()
         assert recording.problems == []
-        assert [each.sealed for each in recording.segments] == [True, False]
+        assert [segment.sealed for segment in recording.segments] == [True, False]
         assert format_1.described(recording) == expected
         assert "saturated_core present" in expected
         assert [pin.detail for pin in pins_in(place)[0]] == ["job 17 died"]
@@ -147,8 +147,8 @@ def test_a_higher_format_is_refused_by_name_and_the_others_are_read(tmp_path: Pa
     )
     resign(newer, {"schema": f"sexton.recording/{FORMAT + 1}", "anything": "else"})
     recording = Recording(tmp_path)
-    assert [each.sequence for each in recording.segments] == [2]
-    assert [each.partition(": ")[2] for each in recording.problems] == [
+    assert [segment.sequence for segment in recording.segments] == [2]
+    assert [problem.partition(": ")[2] for problem in recording.problems] == [
         "written by a newer Sexton (sexton.recording/7)",
         "written by a newer Sexton (sexton.recording/2)",
     ]
@@ -156,9 +156,9 @@ def test_a_higher_format_is_refused_by_name_and_the_others_are_read(tmp_path: Pa
 
 def test_a_manifest_that_says_more_than_we_know_is_read(tmp_path: Path):
     whole = write_sealed(tmp_path, [simple(1.0)])
-    told = manifest_of(whole)
-    states = [[*state, "more"] for state in told["states"]]
-    resign(whole, {**told, "states": states, "weather": "fine"})
+    document = manifest_of(whole)
+    states = [[*state, "more"] for state in document["states"]]
+    resign(whole, {**document, "states": states, "weather": "fine"})
     recording = Recording(tmp_path)
     assert [state.id for state in recording.segments[0].states] == ["procfs.stat"]
     assert recording.problems == []

@@ -64,7 +64,7 @@ def files_under(place: Path) -> set[str]:
 
 def test_parquet_has_every_row_of_every_segment_in_the_order_of_time(recording: Path, tmp_path):
     made = export_tables(Recording(recording), tmp_path / "out", Wanted())
-    assert {(each.path.name, each.rows) for each in made} == {
+    assert {(part.path.name, part.rows) for part in made} == {
         ("core_times.parquet", 12),
         ("mark.parquet", 9),
     }
@@ -142,8 +142,8 @@ def test_numbers_that_json_lacks_are_null_and_what_is_unknown_is_empty(tmp_path:
     flush = {Alarm: [Batch(1.0, 1.0, (alarm,))], RecorderCost: [Batch(1.0, 1.0, (cost,))]}
     write_sealed(place, [flush], 1)
     export_tables(Recording(place), tmp_path / "j", Wanted([Alarm], format="jsonl"))
-    told = json.loads((tmp_path / "j/alarm.jsonl").read_text())
-    assert (told["start_s"], told["end_s"]) == (None, None)
+    document = json.loads((tmp_path / "j/alarm.jsonl").read_text())
+    assert (document["start_s"], document["end_s"]) == (None, None)
     export_tables(Recording(place), tmp_path / "c", Wanted([RecorderCost], format="csv"))
     assert (tmp_path / "c/recorder_cost.csv").read_text().splitlines()[1] == "1,1,0,1,2,,4,5,6,7"
 
@@ -188,7 +188,7 @@ def test_a_damaged_table_is_left_out_and_told(recording: Path, tmp_path: Path):
     path = sorted((recording / "segments").iterdir())[0] / "mark.parquet"
     path.write_bytes(b"junk")
     read = Recording(recording)
-    made = {each.path.name: each.rows for each in export_tables(read, tmp_path / "o", Wanted())}
+    made = {table.path.name: table.rows for table in export_tables(read, tmp_path / "o", Wanted())}
     assert made == {"core_times.parquet": 12, "mark.parquet": 6}
     assert any("mark.parquet" in problem for problem in read.problems)
 
@@ -213,7 +213,9 @@ def test_a_part_as_a_recording_is_a_whole_recording_with_its_pin(recording: Path
     pins, _ = pins_in(recording)
     chosen = touched(read, [span_of(pins[0])])
     number, held = export_recording(read, tmp_path / "part", chosen, pins)
-    assert [each.start for each in Recording(tmp_path / "part").segments] == [(200, WALL_S + 200)]
+    assert [segment.start for segment in Recording(tmp_path / "part").segments] == [
+        (200, WALL_S + 200)
+    ]
     assert pins_in(tmp_path / "part")[0] == pins
     found = files_under(tmp_path / "part")
     assert "rings/at.parquet" in found
@@ -229,7 +231,7 @@ def test_the_stacks_of_a_span_are_taken_though_another_segment_has_them(recordin
     later = Recording(recording).segments[1]
     annex(later.path, profile_of(samples(start_s=later.start[0] - 60.0, seconds=70)))
     before = [Span(later.start[0] - 50.0, later.start[0] - 40.0, BOOT)]
-    assert later.name in [each.name for each in touched(Recording(recording), before)]
+    assert later.name in [segment.name for segment in touched(Recording(recording), before)]
 
 
 def test_of_an_open_segment_only_what_counts_is_taken(recording: Path, tmp_path: Path):
@@ -249,7 +251,7 @@ def test_a_segment_that_is_sealed_under_our_eyes_is_taken_sealed(recording: Path
     seal(opened, recording / "segments")
     export_recording(read, tmp_path / "part", read.segments, [])
     assert verify(tmp_path / "part").troubles == []
-    assert [each.sealed for each in Recording(tmp_path / "part").segments] == [True] * 3
+    assert [segment.sealed for segment in Recording(tmp_path / "part").segments] == [True] * 3
 
 
 def test_a_recording_is_never_written_over_something(recording: Path, tmp_path: Path):
@@ -265,8 +267,8 @@ def test_a_hostile_manifest_leads_nothing_out_of_the_directory(tmp_path: Path):
     segment = write_sealed(place, [simple(100.0)], 1)
     (segment / "mark.parquet").rename(place / "stolen.parquet")
     read = Recording(place)
-    told = read.segments[0].manifest["tables"]
-    told["../../stolen"] = told.pop("mark")
+    tables = read.segments[0].manifest["tables"]
+    tables["../../stolen"] = tables.pop("mark")
     export_recording(read, tmp_path / "deep/er/out", read.segments, [])
     found = files_under(tmp_path / "deep")
     assert any(name.endswith("core_times.parquet") for name in found)

@@ -68,12 +68,14 @@ def test_something_odd_in_place_of_a_sealed_file_is_named_and_not_waited_for(tmp
     (whole / name).unlink()
     make(whole / name)
     recording = Recording(tmp_path)
-    found = [shown(each.batches(CORE)) for each in recording.segments]
+    found = [shown(segment.batches(CORE)) for segment in recording.segments]
     assert found[-1] == shown(simple(9.0)[CORE])
     assert len(found) == (1 if name == "manifest.json" else 2)
     for segment in recording.segments:
         segment.batches(MARK)
-    assert [each for each in recording.problems if f"{whole.name}" in each and name in each]
+    assert [
+        problem for problem in recording.problems if f"{whole.name}" in problem and name in problem
+    ]
 
 
 @pytest.mark.parametrize("make", ODD)
@@ -86,7 +88,7 @@ def test_something_odd_in_place_of_an_open_file_is_named_and_not_waited_for(tmp_
     recording = Recording(tmp_path)
     if name == "journal" and make is not endless:
         assert recording.segments == []
-    assert [each for each in recording.problems if name in each]
+    assert [problem for problem in recording.problems if name in problem]
     assert content
 
 
@@ -156,9 +158,9 @@ def test_a_file_that_is_a_link_is_not_followed_even_to_its_own_content(tmp_path:
     (segment / name).rename(tmp_path / "elsewhere")
     (segment / name).symlink_to(tmp_path / "elsewhere")
     recording = Recording(tmp_path)
-    found = [batch for each in recording.segments for batch in each.batches(MARK) if batch.rows]
+    found = [batch for item in recording.segments for batch in item.batches(MARK) if batch.rows]
     assert found == []
-    assert [each for each in recording.problems if name in each]
+    assert [problem for problem in recording.problems if name in problem]
 
 
 def test_an_empty_directory_with_a_segments_name_is_named(tmp_path: Path):
@@ -224,16 +226,16 @@ def test_what_is_closed_to_us_is_named_and_never_a_traceback(open_place: Path):
 
 def test_a_stack_of_foreign_things_beside_the_segments_stops_no_retention(tmp_path: Path):
     prepare(tmp_path)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text("kept")
+    path = tmp_path / "elsewhere"
+    path.write_text("kept")
     (tmp_path / "stacks" / "directory").mkdir()
-    (tmp_path / "stacks" / "link").symlink_to(elsewhere)
+    (tmp_path / "stacks" / "link").symlink_to(path)
     os.mkfifo(tmp_path / "rings" / "pipe")
     (tmp_path / "stacks" / "perf.data.1").write_bytes(b"x" * 9000)
     Keeper(tmp_path, Limits(1e9, 0)).tidy((1.0, WALL_S), BOOT)
     assert sorted(os.listdir(tmp_path / "stacks")) == ["directory", "link"]
     assert os.listdir(tmp_path / "rings") == ["pipe"]
-    assert elsewhere.read_text() == "kept"
+    assert path.read_text() == "kept"
 
 
 def test_a_directory_in_the_place_of_a_file_costs_no_descriptor(tmp_path: Path):

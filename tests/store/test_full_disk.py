@@ -68,7 +68,7 @@ def assert_reads(disk: Path, seconds: list[int], rows: int = 400) -> None:
     recording = Recording(disk)
     assert recording.problems == []
     found = {
-        kind: [batch for each in recording.segments for batch in each.batches(kind)]
+        kind: [batch for segment in recording.segments for batch in segment.batches(kind)]
         for kind in (MARK, CORE)
     }
     assert shown(found[MARK]) == shown([marks(rows, float(second)) for second in seconds])
@@ -202,7 +202,7 @@ def test_retention_makes_room_on_a_full_disk(disk: Path):
     segment = opened(disk, 4)
     segment.flush({CORE: [cores(40.0)]}, STATES)
     segment.close()
-    assert [each.sequence for each in Recording(disk).segments] == [2, 3, 4]
+    assert [item.sequence for item in Recording(disk).segments] == [2, 3, 4]
 
 
 def test_a_disk_that_turns_read_only_costs_nothing_that_was_flushed(disk: Path):

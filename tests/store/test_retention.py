@@ -110,7 +110,7 @@ def test_pinned_segments_outlive_age_and_bytes(tmp_path: Path):
     keeper = Keeper(tmp_path, Limits(90.0, 3 * one(tmp_path)))
     assert keeper.tidy(at(100), BOOT) == []
     assert kept(tmp_path) == [2]
-    assert [each.id for each in pins_in(tmp_path)[0]] == ["a"]
+    assert [item.id for item in pins_in(tmp_path)[0]] == ["a"]
 
 
 def test_a_pin_holds_the_segment_that_has_the_stacks_of_its_minutes(tmp_path: Path):
@@ -137,7 +137,7 @@ def test_a_pin_of_minutes_that_are_not_sealed_yet_stays(tmp_path: Path):
     add_pin(tmp_path, pin("a", 9))
     keeper = Keeper(tmp_path, Limits(600.0, 1 << 40))
     keeper.tidy(at(5), BOOT)
-    assert [each.id for each in pins_in(tmp_path)[0]] == ["a"]
+    assert [item.id for item in pins_in(tmp_path)[0]] == ["a"]
     keeper.tidy(at(100), BOOT)
     assert pins_in(tmp_path) == ([], [])
 
@@ -147,11 +147,11 @@ def test_pins_past_their_share_give_way_the_oldest_first_and_that_is_told(tmp_pa
     for minute in range(1, 7):
         add_pin(tmp_path, pin(f"p{minute}", minute))
     most = 6 * one(tmp_path)
-    told = Keeper(tmp_path, Limits(1e9, most)).tidy(at(9), BOOT)
-    assert told == [
+    lines = Keeper(tmp_path, Limits(1e9, most)).tidy(at(9), BOOT)
+    assert lines == [
         f"mark p{minute}: pinned minutes take more than their share" for minute in (1, 2, 3)
     ]
-    assert [each.id for each in pins_in(tmp_path)[0]] == ["p4", "p5", "p6"]
+    assert [item.id for item in pins_in(tmp_path)[0]] == ["p4", "p5", "p6"]
     assert {4, 5, 6} <= set(kept(tmp_path))
     assert held(tmp_path) <= most
 
@@ -162,9 +162,9 @@ def test_a_pin_that_holds_nothing_yet_does_not_give_way(tmp_path: Path):
     add_pin(tmp_path, Pin(**{**asdict(late), "wall_s": 0.0}))  # by a clock that was wrong
     for minute in range(1, 5):
         add_pin(tmp_path, pin(f"p{minute}", minute))
-    told = Keeper(tmp_path, Limits(1e9, 4 * one(tmp_path))).tidy(at(5), BOOT)
-    assert [each.partition(":")[0] for each in told] == ["mark p1", "mark p2"]
-    assert {each.id for each in pins_in(tmp_path)[0]} == {"late", "p3", "p4"}
+    lines = Keeper(tmp_path, Limits(1e9, 4 * one(tmp_path))).tidy(at(5), BOOT)
+    assert [line.partition(":")[0] for line in lines] == ["mark p1", "mark p2"]
+    assert {item.id for item in pins_in(tmp_path)[0]} == {"late", "p3", "p4"}
 
 
 def test_pins_leave_room_for_other_bytes(tmp_path: Path):
@@ -172,8 +172,8 @@ def test_pins_leave_room_for_other_bytes(tmp_path: Path):
     add_pin(tmp_path, pin("a", 1))
     add_pin(tmp_path, pin("b", 4))
     size = one(tmp_path)
-    told = Keeper(tmp_path, Limits(1e9, 4 * size)).tidy(at(5), BOOT, other_bytes=3 * size)
-    assert len(told) == 1
+    lines = Keeper(tmp_path, Limits(1e9, 4 * size)).tidy(at(5), BOOT, other_bytes=3 * size)
+    assert len(lines) == 1
     assert kept(tmp_path) == [4]
 
 
@@ -269,9 +269,9 @@ def test_whatever_lies_there_it_is_bounded_afterwards(data):
         keeper.tidy(at(11), BOOT, elsewhere)
         assert held(place) == 0 or held(place) + elsewhere <= most
         pinned = sum(
-            each.bytes
-            for each in keeper._kept.values()
-            if any(p.holds(each) for p in pins_in(place)[0])
+            item.bytes
+            for item in keeper._kept.values()
+            if any(p.holds(item) for p in pins_in(place)[0])
         )
         assert pinned <= most * PINNED_SHARE
         gone = before - set(kept(place))
@@ -295,7 +295,7 @@ def test_pins_are_read_back_oldest_first_and_others_are_named(tmp_path: Path):
     found, problems = pins_in(tmp_path)
     assert found == [hostile, pin("a", 5)]
     assert len(problems) == len(junk) + 2
-    assert all(each.isprintable() for each in problems)
+    assert all(problem.isprintable() for problem in problems)
     assert drop_pin(tmp_path, hostile)
     assert pins_in(tmp_path)[0] == [pin("a", 5)]
 

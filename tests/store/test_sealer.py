@@ -36,13 +36,13 @@ KILLS = 30
 _FLUSHES_A_SEGMENT = 6
 
 
-def record_until_killed(directory: Path, first: int, told: Connection) -> None:
+def record_until_killed(directory: Path, first: int, connection: Connection) -> None:
     """A recorder in a hurry: says each flush once it is on disk, and each seal as it begins."""
     prepare(directory)
     Lock(directory)
     take_over(directory)
     taken = [*segments_in(directory / "open"), *segments_in(directory / "segments")]
-    sequence = max((each.sequence for each in taken), default=0)
+    sequence = max((name.sequence for name in taken), default=0)
     number = first
     while True:
         sequence += 1
@@ -52,21 +52,23 @@ def record_until_killed(directory: Path, first: int, told: Connection) -> None:
             number += 1
             moment = float(number)
             segment.flush({MARK: [marks(2, moment)], CORE: [cores(moment)]}, STATES)
-            told.send(number)
+            connection.send(number)
         segment.close()
-        told.send("sealing")
+        connection.send("sealing")
         seal(place, directory / "segments")
-        told.send("sealed")
+        connection.send("sealed")
 
 
 def watch_and_kill(directory: Path, first: int, chance: random.Random) -> list[int]:
     """Let one recorder run for a random while; the flushes that it said were on disk."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sexton.store.sealer", __name__])
-    heard, told = context.Pipe(duplex=False)
-    child = context.Process(target=record_until_killed, args=(directory, first, told), daemon=True)
+    heard, connection = context.Pipe(duplex=False)
+    child = context.Process(
+        target=record_until_killed, args=(directory, first, connection), daemon=True
+    )
     child.start()
-    told.close()
+    connection.close()
     said: list[int | str] = []
     wait_for = chance.choice(["sealing", "sealing", "sealed", first + 1, first + 3, first + 9])
     try:
@@ -81,7 +83,7 @@ def watch_and_kill(directory: Path, first: int, chance: random.Random) -> list[i
             said.append(heard.recv())
     except (EOFError, OSError):
         heard.close()
-    return [each for each in said if isinstance(each, int)]
+    return [moment for moment in said if isinstance(moment, int)]
 
 
 def test_what_was_flushed_before_a_kill_is_there_after_it(tmp_path: Path):
@@ -93,7 +95,9 @@ def test_what_was_flushed_before_a_kill_is_there_after_it(tmp_path: Path):
         recording = Recording(tmp_path)
         found = {
             kind: {
-                batch.mono_s: batch for each in recording.segments for batch in each.batches(kind)
+                batch.mono_s: batch
+                for segment in recording.segments
+                for batch in segment.batches(kind)
             }
             for kind in (MARK, CORE)
         }
@@ -103,8 +107,10 @@ def test_what_was_flushed_before_a_kill_is_there_after_it(tmp_path: Path):
             assert shown([found[CORE][moment]]) == shown([cores(moment)])
         # At most the last flush was on its way when the kill came.
         assert len(found[CORE].keys() - set(map(float, flushed))) <= kill + 1
-        assert [each for each in recording.problems if "its last line is torn" not in each] == []
-        sealed = {each.name for each in recording.segments if each.sealed}
+        assert [
+            problem for problem in recording.problems if "its last line is torn" not in problem
+        ] == []
+        sealed = {segment.name for segment in recording.segments if segment.sealed}
         assert sealed_before <= sealed
         sealed_before = sealed
 
@@ -115,18 +121,20 @@ def test_what_was_flushed_before_a_kill_is_there_after_it(tmp_path: Path):
     assert [path for path in tmp_path.rglob("*") if path.name.startswith(ASIDE)] == []
     recording = Recording(tmp_path)
     assert recording.problems == []
-    assert all(each.sealed for each in recording.segments)
-    found_at_last = [batch.mono_s for each in recording.segments for batch in each.batches(CORE)]
+    assert all(segment.sealed for segment in recording.segments)
+    found_at_last = [
+        batch.mono_s for segment in recording.segments for batch in segment.batches(CORE)
+    ]
     assert set(map(float, flushed)) <= set(found_at_last)
     assert found_at_last == sorted(set(found_at_last))
-    assert sealed_before <= {each.name for each in recording.segments}
+    assert sealed_before <= {segment.name for segment in recording.segments}
     assert len(flushed) > 3 * KILLS
 
 
 def test_a_reader_beside_a_recorder_meets_nothing_half_and_no_gap(tmp_path: Path):
     context = multiprocessing.get_context("forkserver")
-    heard, told = context.Pipe(duplex=False)
-    child = context.Process(target=record_until_killed, args=(tmp_path, 0, told), daemon=True)
+    heard, connection = context.Pipe(duplex=False)
+    child = context.Process(target=record_until_killed, args=(tmp_path, 0, connection), daemon=True)
     child.start()
     try:
         while heard.recv() != "sealed":
@@ -134,9 +142,11 @@ def test_a_reader_beside_a_recorder_meets_nothing_half_and_no_gap(tmp_path: Path
         for _ in range(60):
             recording = Recording(tmp_path)
             assert recording.problems == []
-            names = [each.sequence for each in recording.segments]
+            names = [segment.sequence for segment in recording.segments]
             assert names == list(range(1, len(names) + 1))
-            moments = [batch.mono_s for each in recording.segments for batch in each.batches(CORE)]
+            moments = [
+                batch.mono_s for segment in recording.segments for batch in segment.batches(CORE)
+            ]
             assert moments == [float(number) for number in range(1, len(moments) + 1)]
             assert recording.problems == []
             while heard.poll():
@@ -146,16 +156,16 @@ def test_a_reader_beside_a_recorder_meets_nothing_half_and_no_gap(tmp_path: Path
         child.join()
 
 
-def hold(directory: Path, told: Connection) -> None:
+def hold(directory: Path, connection: Connection) -> None:
     Lock(directory)
-    told.send(os.getpid())
+    connection.send(os.getpid())
     time.sleep(600)
 
 
 def test_a_second_recorder_is_refused_by_the_firsts_pid_until_that_is_killed(tmp_path: Path):
     context = multiprocessing.get_context("forkserver")
-    heard, told = context.Pipe(duplex=False)
-    child = context.Process(target=hold, args=(tmp_path, told), daemon=True)
+    heard, connection = context.Pipe(duplex=False)
+    child = context.Process(target=hold, args=(tmp_path, connection), daemon=True)
     child.start()
     try:
         pid = heard.recv()
@@ -184,22 +194,22 @@ def test_what_is_half_written_goes_and_what_is_open_is_sealed(tmp_path: Path):
         "sealed 2 segments that an earlier recorder left open",
     ]
     recording = Recording(tmp_path)
-    assert [each.sealed for each in recording.segments] == [True, True]
+    assert [segment.sealed for segment in recording.segments] == [True, True]
     assert recording.problems == ["segments/notes.txt: not a segment, skipped"]
     assert [path for path in tmp_path.rglob("*") if path.name.startswith(ASIDE)] == []
     assert take_over(tmp_path) == []
 
 
 def test_nothing_is_removed_through_a_link(tmp_path: Path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "precious").write_text("kept")
+    path = tmp_path / "elsewhere"
+    path.mkdir()
+    (path / "precious").write_text("kept")
     recording = tmp_path / "recording"
     prepare(recording)
-    (recording / "segments" / f"{ASIDE}link").symlink_to(elsewhere)
-    (recording / "open" / "00000001-20240101T000000Z").symlink_to(elsewhere)
+    (recording / "segments" / f"{ASIDE}link").symlink_to(path)
+    (recording / "open" / "00000001-20240101T000000Z").symlink_to(path)
     take_over(recording)
-    assert (elsewhere / "precious").read_text() == "kept"
+    assert (path / "precious").read_text() == "kept"
     assert not (recording / "segments" / f"{ASIDE}link").is_symlink()
     assert (recording / "open" / "00000001-20240101T000000Z").is_symlink()
 
@@ -236,7 +246,9 @@ def test_a_segment_that_a_newer_version_left_open_is_kept_as_it_is(tmp_path: Pat
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     recording = Recording(tmp_path)
     assert recording.segments == []
-    assert [each for each in recording.problems if "newer Sexton (sexton.recording/2)" in each]
+    assert [
+        problem for problem in recording.problems if "newer Sexton (sexton.recording/2)" in problem
+    ]
 
 
 def test_a_recorder_that_was_killed_as_it_began_leaves_nothing(tmp_path: Path):
@@ -258,4 +270,4 @@ def test_an_open_segment_of_which_nothing_can_be_read_is_kept_and_named(tmp_path
     assert notes[-1] == f"{opened.name}: kept as it is, under segments/"
     recording = Recording(tmp_path)
     assert recording.segments == []
-    assert [each for each in recording.problems if "holds no reading" in each]
+    assert [problem for problem in recording.problems if "holds no reading" in problem]

@@ -27,13 +27,13 @@ def recording(tmp_path: Path) -> Path:
 
 
 def told(place: Path) -> list[tuple[str, str]]:
-    return [(each.kind, each.place) for each in verify(place).troubles]
+    return [(trouble.kind, trouble.place) for trouble in verify(place).troubles]
 
 
 def only(place: Path, kind: str) -> str:
     """The place of the only trouble, which is of this kind."""
     found = verify(place).troubles
-    assert [each.kind for each in found] == [kind], found
+    assert [trouble.kind for trouble in found] == [kind], found
     return found[0].place
 
 
@@ -135,7 +135,7 @@ def test_a_torn_tail_is_told_as_what_it_is_and_is_no_error(tmp_path_factory, cut
     journal = opened(place) / "journal"
     os.truncate(journal, journal.stat().st_size - 1 - cut)
     found = verify(place)
-    assert [each.kind for each in found.troubles] == [TORN]
+    assert [trouble.kind for trouble in found.troubles] == [TORN]
     assert "at most 5 s lost" in found.troubles[0].detail
     assert found.whole
     assert found.rows == 2 * 2 + 3
@@ -173,7 +173,7 @@ def test_a_damaged_journal_line_with_whole_ones_after_it_is_damage(recording: Pa
     lines[1] = b"0" + lines[1][1:] if lines[1][:1] != b"0" else b"1" + lines[1][1:]
     path.write_bytes(b"\n".join(lines))
     found = verify(recording)
-    assert f"open/{opened(recording).name}/journal" in {each.place for each in found.troubles}
+    assert f"open/{opened(recording).name}/journal" in {trouble.place for trouble in found.troubles}
     assert not found.whole
 
 

@@ -49,34 +49,47 @@ def test_a_disk_that_does_not_come_back_fills_no_memory_and_the_newest_survive(
     finally:
         hanging.set()
     assert writer.close(STATES)
-    kept = [batch.mono_s for each in Recording(tmp_path).segments for batch in each.batches(MARK)]
+    kept = [
+        batch.mono_s for segment in Recording(tmp_path).segments for batch in segment.batches(MARK)
+    ]
     assert kept[0] == 0.0
     assert kept[-10:] == [float(second) for second in range(40, 50)]
 
 
+@pytest.mark.parametrize("times", [1, 2])
 def test_a_segment_whose_sealing_failed_is_sealed_with_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(tmp_path)
-    real, refusals = sealed.seal, [1]
+    real, refusals = sealed.seal, [times]
 
     def refuse(*given: Any) -> Any:
         if refusals[0]:
             refusals[0] -= 1
-            raise OSError(28, "No space left on device")
+            raise OSError(5, "Input/output error")  # a full disk would delete segments
         return real(*given)
 
     monkeypatch.setattr(sealed, "seal", refuse)
     writer = Writer(tmp_path, HEADER, Limits(1e12, 1 << 30), segment_s=0.0)
-    for second, is_done in enumerate(
-        (lambda: writer.written.bytes, lambda: not refusals[0], lambda: not writer.written.problem)
-    ):
+
+    def flush(second: int) -> None:
         writer.append(MARK, marks(10, float(second)))
         writer.flush(STATES)
-        wait_until(is_done)
+
+    flush(0)
+    wait_until(lambda: writer.written.bytes)
+    for refused in range(times):
+        flush(2 * refused + 1)
+        wait_until(lambda: writer.written.problem == "Input/output error")
+        # This one opens a segment again, and the next tries to seal both.
+        flush(2 * refused + 2)
+        wait_until(lambda: not writer.written.problem)
+    assert refusals == [0]
     assert len(list((tmp_path / "open").iterdir())) == 2
     assert writer.close(STATES)
     assert list((tmp_path / "open").iterdir()) == []
     found = Recording(tmp_path)
     assert found.problems == []
-    assert [b.mono_s for each in found.segments for b in each.batches(MARK)] == [0.0, 1.0, 2.0]
+    assert [b.mono_s for segment in found.segments for b in segment.batches(MARK)] == [
+        float(second) for second in range(2 * times + 1)
+    ]

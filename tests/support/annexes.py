@@ -29,7 +29,7 @@ def samples(start_s: float = 100.0, seconds: int = 4, hertz: int = 10) -> list[S
 
 def annex(segment: Path, profile: Profile, stamp: str = STAMP, boot_id: str = BOOT) -> Path:
     """Seal a profile into a segment."""
-    edges = [int(each) // 1000 / 1e6 for each in (profile.time_ns[0], profile.time_ns[-1])]
+    edges = [int(time_ns) // 1000 / 1e6 for time_ns in (profile.time_ns[0], profile.time_ns[-1])]
     header = {
         "boot_id": boot_id,
         "start": [edges[0], edges[0] + WALL_S],

@@ -33,8 +33,8 @@ class Page:
 
     def attach(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        told = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = told["sessionId"]
+        document = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = document["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -59,11 +59,11 @@ class Page:
 
     def run(self, script: str) -> Any:
         """What a script evaluates to; what it throws is an error of the test."""
-        told = self.call(
+        document = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in told, told["exceptionDetails"]
-        return told["result"].get("value")
+        assert "exceptionDetails" not in document, document["exceptionDetails"]
+        return document["result"].get("value")
 
     def mouse(self, kind: str, x: float, y: float) -> None:
         button = "none" if kind == "mouseMoved" else "left"
@@ -79,8 +79,8 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def picture(self, path: Path) -> None:
-        told = self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(told["data"]))
+        document = self.call("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(document["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -89,12 +89,12 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._send, json.dumps(message).encode() + b"\0")
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                assert "error" not in told, told
-                result: dict[str, Any] = told["result"]
+            document = self._next()
+            if document.get("id") == self._number:
+                assert "error" not in document, document
+                result: dict[str, Any] = document["result"]
                 return result
-            self._note(told)
+            self._note(document)
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -102,11 +102,11 @@ class Page:
             assert piece, "the browser is gone"
             self._rest += piece
         message, _, self._rest = self._rest.partition(b"\0")
-        told: dict[str, Any] = json.loads(message)
-        return told
+        document: dict[str, Any] = json.loads(message)
+        return document
 
-    def _note(self, told: dict[str, Any]) -> None:
-        method, about = told.get("method"), told.get("params", {})
+    def _note(self, document: dict[str, Any]) -> None:
+        method, about = document.get("method"), document.get("params", {})
         if method == "Page.loadEventFired":
             self._loaded = True
         elif method == "Network.requestWillBeSent":

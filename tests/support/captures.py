@@ -28,9 +28,9 @@ def record(capture, command, *, hertz=1997, more=(), environment=None):
 def folded_by_perf(capture, *options):
     """``comm;outermost;…;leaf`` → samples, out of perf's own text."""
     script = ["perf", "script", "-i", str(capture), "-F", "comm,pid,tid,ip,sym", *options]
-    told = subprocess.run(script, check=True, capture_output=True, timeout=120).stdout
+    output = subprocess.run(script, check=True, capture_output=True, timeout=120).stdout
     counts = Counter()
-    for block in told.decode("utf-8", "surrogateescape").split("\n\n"):
+    for block in output.decode("utf-8", "surrogateescape").split("\n\n"):
         header, *frames = block.strip("\n").split("\n")
         if header.strip():
             names = [frame.strip().partition(" ")[2] for frame in frames]
@@ -68,23 +68,23 @@ class Sample(NamedTuple):
 
 def raw_of(samples, *, spaces=(), files=(), kernel=None, facts=None):
     """A `Raw` of those samples, as the reader would give it."""
-    comms = list(dict.fromkeys(each.comm for each in samples))
-    places = list(dict.fromkeys(place for each in samples for place in each.frames))
-    stacks = list(dict.fromkeys((each.comm, each.frames) for each in samples))
+    comms = list(dict.fromkeys(sample.comm for sample in samples))
+    places = list(dict.fromkeys(place for sample in samples for place in sample.frames))
+    stacks = list(dict.fromkeys((sample.comm, sample.frames) for sample in samples))
     starts = np.cumsum([0, *(len(frames) for _, frames in stacks)])
 
     def column(kind, values):
         return np.array(list(values), kind)
 
     columns = Columns(
-        time_ns=column(np.int64, (each.time_ns for each in samples)),
-        cpu=column(np.int32, (each.cpu for each in samples)),
-        pid=column(np.int32, (each.pid for each in samples)),
-        tid=column(np.int32, (each.tid for each in samples)),
-        comm=column(np.int32, (comms.index(each.comm) for each in samples)),
+        time_ns=column(np.int64, (sample.time_ns for sample in samples)),
+        cpu=column(np.int32, (sample.cpu for sample in samples)),
+        pid=column(np.int32, (sample.pid for sample in samples)),
+        tid=column(np.int32, (sample.tid for sample in samples)),
+        comm=column(np.int32, (comms.index(sample.comm) for sample in samples)),
         cgroup=np.full(len(samples), -1, np.int32),
         event=np.zeros(len(samples), np.int16),
-        stack=column(np.int32, (stacks.index((each.comm, each.frames)) for each in samples)),
+        stack=column(np.int32, (stacks.index((sample.comm, sample.frames)) for sample in samples)),
         stack_comm=column(np.int32, (comms.index(comm) for comm, _ in stacks)),
         stack_start=starts.astype(np.int64),
         stack_frame=column(np.int32, (places.index(at) for _, all_ in stacks for at in all_)),

@@ -54,7 +54,10 @@ def window_of(recording: Recording) -> Window:
     """What detectors see of it."""
     kinds = [tables()[name] for name in TOLD]
     return Window(
-        {kind: [b for each in recording.segments for b in each.batches(kind)] for kind in kinds}
+        {
+            kind: [b for segment in recording.segments for b in segment.batches(kind)]
+            for kind in kinds
+        }
     )
 
 
@@ -68,8 +71,8 @@ def described(recording: Recording) -> str:
             for batch in segment.batches(tables()[name]):
                 lines.append(f"{name} {batch.mono_s!r} {batch.wall_s!r}")
                 lines += [f"  {_given(row)}" for row in batch.rows]
-    found = [each for each in run_all(window_of(recording)) if each.id == "saturated_core"]
-    lines += [f"{each.id} {each.verdict}" for each in found]
+    found = [finding for finding in run_all(window_of(recording)) if finding.id == "saturated_core"]
+    lines += [f"{finding.id} {finding.verdict}" for finding in found]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -92,7 +92,7 @@ class Machine:
         kept = [
             (at, [row for row in rows if type(row) not in without]) for at, rows in self.readings
         ]
-        return make_window(sorted(kept, key=lambda each: each[0]))
+        return make_window(sorted(kept, key=lambda amount: amount[0]))
 
 
 def sample(

@@ -30,12 +30,12 @@ COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 def _attribute(kind: int, *values: bytes | int | str) -> bytes:
     """One attribute: a number is four bytes in network order, several values are nested."""
     body = b"".join(
-        struct.pack("!I", each)
-        if isinstance(each, int)
-        else each.encode() + b"\0"
-        if isinstance(each, str)
-        else each
-        for each in values
+        struct.pack("!I", value)
+        if isinstance(value, int)
+        else value.encode() + b"\0"
+        if isinstance(value, str)
+        else value
+        for value in values
     )
     return struct.pack("=HH", 4 + len(body), kind) + body + b"\0" * (-len(body) % 4)
 

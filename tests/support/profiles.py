@@ -85,17 +85,17 @@ def profile_of(
     """A profile of samples, which are put into the order of time."""
     ordered = sorted(samples, key=lambda sample: sample.time_ns)
     tree, place = tree_of(map(path_of, ordered))
-    threads = list(dict.fromkeys(Thread(each.pid, each.pid, each.comm) for each in ordered))
-    cgroups = list(dict.fromkeys(each.cgroup for each in ordered if each.cgroup))
-    events = list(dict.fromkeys(each.event for each in ordered)) or ["cpu-clock"]
+    threads = list(dict.fromkeys(Thread(sample.pid, sample.pid, sample.comm) for sample in ordered))
+    cgroups = list(dict.fromkeys(sample.cgroup for sample in ordered if sample.cgroup))
+    events = list(dict.fromkeys(sample.event for sample in ordered)) or ["cpu-clock"]
     return Profile(
-        np.array([each.time_ns if timed else 0 for each in ordered], np.int64),
-        np.array([each.cpu for each in ordered], np.int32),
+        np.array([sample.time_ns if timed else 0 for sample in ordered], np.int64),
+        np.array([sample.cpu for sample in ordered], np.int32),
         np.array([threads.index(Thread(e.pid, e.pid, e.comm)) for e in ordered], np.int32),
         np.array([cgroups.index(e.cgroup) if e.cgroup else -1 for e in ordered], np.int32),
-        np.array([events.index(each.event) for each in ordered], np.int16),
-        np.array([place[path_of(each)] for each in ordered], np.int32),
-        np.array([each.weight for each in ordered], np.int64) if weighted else None,
+        np.array([events.index(sample.event) for sample in ordered], np.int16),
+        np.array([place[path_of(sample)] for sample in ordered], np.int32),
+        np.array([sample.weight for sample in ordered], np.int64) if weighted else None,
         tuple(threads),
         tuple(cgroups),
         tuple(Event(name) for name in events),

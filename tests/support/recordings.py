@@ -51,7 +51,7 @@ UNSIGNED = st.integers(0, 2**64 - 1)
 def _values(hint: Any, unsigned: bool) -> st.SearchStrategy[Any]:
     arguments = get_args(hint)
     if type(None) in arguments:
-        (other,) = (each for each in arguments if each is not type(None))
+        (other,) = (argument for argument in arguments if argument is not type(None))
         return st.none() | _values(other, unsigned)
     origin = get_origin(hint)
     if origin is tuple:
@@ -134,8 +134,8 @@ def simple(mono_s: float, number: int = 3) -> dict[type[Row], list[Batch[Any]]]:
 
 def manifest_of(segment: Path) -> dict[str, Any]:
     """A manifest, unchecked."""
-    told: dict[str, Any] = json.loads((segment / MANIFEST).read_bytes().partition(b"\n")[2])
-    return told
+    document: dict[str, Any] = json.loads((segment / MANIFEST).read_bytes().partition(b"\n")[2])
+    return document
 
 
 def resign(segment: Path, told: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lab.synthetic import Plan, Told, write
+from lab.synthetic import Generated, Plan, write
 from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.row import Row
@@ -30,11 +30,11 @@ INCIDENT = ("crash_loop", "zombie_walk", "nic_reset")
 
 
 def small(*plant: str, **more: Any) -> Plan:
-    asked: dict[str, Any] = {
+    document: dict[str, Any] = {
         "cores": 4, "queues": 4, "hours": 0.1, "processes": 60, "cgroups": 60, "units": 40,
         "plant": plant,
     }  # fmt: skip
-    return Plan(**{**asked, **more})
+    return Plan(**{**document, **more})
 
 
 def window_of(segments: Iterable[Segment]) -> Window:
@@ -50,8 +50,8 @@ def window_of(segments: Iterable[Segment]) -> Window:
 class Made:
     """A recording, what was told of it, and what comes out of the whole of it."""
 
-    def __init__(self, told: Told, recording: Recording) -> None:
-        self.told, self.recording = told, recording
+    def __init__(self, generated: Generated, recording: Recording) -> None:
+        self.told, self.recording = generated, recording
         self.window = window_of(recording.segments)
         self.diagnosis: Diagnosis = diagnose(self.window)
 
@@ -59,9 +59,9 @@ class Made:
 @cache
 def made(plan: Plan) -> Made:
     with TemporaryDirectory() as directory:
-        told = write(Path(directory) / "node", plan)
-        recording = Recording(told.directory)
-        found = Made(told, recording)
+        generated = write(Path(directory) / "node", plan)
+        recording = Recording(generated.directory)
+        found = Made(generated, recording)
         assert recording.problems == []
         return found
 

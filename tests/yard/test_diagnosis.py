@@ -31,8 +31,8 @@ def test_diagnose_inside_finds_the_unit_and_ends_with_1(own_yard: Yard):
     own_yard.run("systemctl", "start", "--no-block", "leak.service")
     restarted(own_yard, "leak.service", 5)
     command = f"{PYTHON} -B -m sexton diagnose --json --seconds 6; echo exit $?"
-    told, _, status = own_yard.run("sh", "-c", command, deadline_s=60).rpartition("exit ")
-    diagnosis = json.loads(told)
+    text, _, status = own_yard.run("sh", "-c", command, deadline_s=60).rpartition("exit ")
+    diagnosis = json.loads(text)
     found = {finding["id"]: finding for finding in diagnosis["findings"]}
     assert int(status) == 1
     assert found["crash_looping_unit"]["verdict"] == "present"
@@ -53,7 +53,7 @@ def test_the_real_rows_make_the_link_from_the_loop_to_the_dead(
     restarted(own_yard, "leak.service", RESTARTS)
     readings.append(ask(own_yard, times=2))
     dying = dead_below(own_yard)
-    units = [batch for each in readings for batch in each.units]
+    units = [batch for reading in readings for batch in reading.units]
     moment = units[-1]
 
     def batch(row: Row) -> list[Batch]:
@@ -66,7 +66,7 @@ def test_the_real_rows_make_the_link_from_the_loop_to_the_dead(
     found = {finding.id: finding for finding in diagnosis.findings}
     assert found["zombie_memcgs"].verdict is Verdict.PRESENT, dying
     assert found["crash_looping_unit"].entities["unit"] == ("leak.service",)
-    (link,) = [each for chain in diagnosis.chains for each in chain.links]
+    (link,) = [item for chain in diagnosis.chains for item in chain.links]
     assert link.id == "crash_loop_leaves_zombies"
     assert (link.shared, link.strength) == (("leak.service",), Strength.LIKELY), link.sentence
     assert link.against == ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
 
@@ -45,7 +43,7 @@ def play(stage: Stage) -> None:
     # one, since the kernel waits long before the first move of a process to another cgroup.
     while yard.dug < number:
         yard.dig(AT_ONCE, "agent")
-        time.sleep(1.0)
+        stage.wait(1.0)
     stage.moment(f"and goes on every {PAUSE_S} s")
     stage.adopt(yard.start_digging(100_000, "agent", pause_s=PAUSE_S))
     if (stage.dying() or 0) - before < number / 3:

@@ -165,7 +165,7 @@ def _unwinding_on_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     both = (signal.SIGTERM, signal.SIGHUP)
-    ours = [each for each in both if signal.getsignal(each) is signal.SIG_DFL]  # not under nohup
+    ours = [side for side in both if signal.getsignal(side) is signal.SIG_DFL]  # not under nohup
     for number in ours:
         signal.signal(number, end)
     try:

@@ -84,7 +84,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end].translate(_PLAIN)
-    return "".join(each if each.isascii() else "?" for each in lacking), error.end
+    return "".join(character if character.isascii() else "?" for character in lacking), error.end
 
 
 #: Readable by its owner only: most output describes a node.

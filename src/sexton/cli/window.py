@@ -92,10 +92,10 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
     if args.no_trace:
         again = f"sudo sexton {verb}  # without --no-trace"
         chosen = tuple(
-            disabled(each, "disabled by --no-trace", again)
-            if each.id.startswith("tracefs.")
-            else each
-            for each in chosen
+            disabled(source, "disabled by --no-trace", again)
+            if source.id.startswith("tracefs.")
+            else source
+            for source in chosen
         )
     with Sampler(open_host(args.root), chosen) as sampler, countdown(span) as tick:
         window = sampler.run(span, tick)

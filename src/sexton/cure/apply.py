@@ -245,7 +245,7 @@ def _step(step: Step, context: StepContext, journal: Journal | None) -> StepDone
     journal.write("done", step=step.id, outcome=outcome)
     context.probes.forget()
     proof = () if outcome.get("skipped") is True else step.proof  # nothing was done
-    proofs = tuple(_proof(context.probes, each, outcome) for each in proof)
+    proofs = tuple(_proof(context.probes, criterion, outcome) for criterion in proof)
     return StepDone(step, DONE, printable(str(outcome.get("said", ""))), proofs, outcome)
 
 

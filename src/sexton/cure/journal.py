@@ -236,11 +236,15 @@ class Run:
     @property
     def undoable(self) -> list[StepRecord]:
         """Steps to undo, last step first."""
-        return [each for each in reversed(self.records) if not each.undone]
+        return [record for record in reversed(self.records) if not record.undone]
 
     def freed(self) -> list[Mapping[str, Any]]:
         """Outcomes of the steps that free zombies."""
-        return [each.outcome for each in self.records if each.outcome and "freed" in each.outcome]
+        return [
+            record.outcome
+            for record in self.records
+            if record.outcome and "freed" in record.outcome
+        ]
 
 
 class Journal:

@@ -142,11 +142,13 @@ def _resets(window: Window) -> int | None:
     if not logged and not counted:
         return 0 if nics.physical(window) == () else None
     moved = sum(
-        each.moved for each in nics.counters(window, COUNTERS) if each.name == "total_resets"
+        counter.moved
+        for counter in nics.counters(window, COUNTERS)
+        if counter.name == "total_resets"
     )
-    others = [each.moved for each in nics.counters(window, COUNTERS)]
+    others = [counter.moved for counter in nics.counters(window, COUNTERS)]
     lines = kernel_log.lines(window, FAMILIES)
-    recent = [each for each in lines if each.age_s is not None and each.age_s <= window.seconds]
+    recent = [line for line in lines if line.age_s is not None and line.age_s <= window.seconds]
     bursts = kernel_log.bursts(recent, nics.namer(window, recent), 10.0)
     return max(moved, max(others, default=0), len(bursts))
 

@@ -107,7 +107,7 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
     boot_id = probes.read("boot_id")
     _same_boot(diagnosis, boot_id)
     draft = _Draft(context, probes)
-    problems = {each.id: each for each in diagnosis.findings if each.is_problem}
+    problems = {finding.id: finding for finding in diagnosis.findings if finding.is_problem}
     if crash_looping_unit.NAME in problems:
         _stop_units(draft, problems[crash_looping_unit.NAME], _zombie_leaving_units(diagnosis))
     if zombie_memcgs.NAME in problems:
@@ -123,7 +123,7 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
         if name in problems:
             draft.notes.append(f"{problems[name].summary}: {_UNTREATED[name]}")
     saturated = problems.get(saturated_core.NAME)
-    cores = [int(each) for each in saturated.entities.get("core", ())] if saturated else []
+    cores = [int(name) for name in saturated.entities.get("core", ())] if saturated else []
     baseline = measures.plain(measures.measure(window, cores, draft.stopped))
     baseline["cores"] = " ".join(map(str, cores))
     return Plan(
@@ -145,7 +145,7 @@ def _same_boot(diagnosis: Diagnosis, boot_id: str) -> None:
         raise CommandError("the diagnosis has no boot ID: cannot make a plan")
     if node.boot_id != boot_id:
         raise CommandError(
-            f"the diagnosis is of another node or boot ({printable(node.hostname)}, boot"
+            f"the diagnosis is from another node or boot ({printable(node.hostname)}, boot"
             f" {node.boot_id[:8]}; this is boot {boot_id[:8]}): make the plan on that node"
         )
 
@@ -155,7 +155,7 @@ def _root(diagnosis: Diagnosis) -> str:
     known = diagnosis.by_id
     if diagnosis.chains:
         return known[diagnosis.chains[0].root].summary
-    worst = [each.summary for each in diagnosis.findings if each.is_problem]
+    worst = [finding.summary for finding in diagnosis.findings if finding.is_problem]
     return worst[0] if worst else "No problem found"
 
 
@@ -234,21 +234,21 @@ def _need(draft: _Draft, unit: str) -> str:
     subject = draft.context.needs.get(unit)
     if subject is None or subject.verdict is not Need.NEEDED:
         return ""
-    reasons = "; ".join(f"{each.what}: {each.value}" for each in subject.reasons[:2])
+    reasons = "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
     return f"it is needed here ({reasons}). Fix the unit: journalctl -u {unit} -n 50"
 
 
 def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
     """How it misbehaves, whether that may be intended, and whether anything needs it."""
     parts = []
-    for each in finding.evidence:
-        if each.what == f"restarts of {unit}":
-            parts.append(f"restarts: {each.value}")
-            if "in a loop" in each.wrong_if:
-                parts.append("it exits cleanly, so this may be intended")
+    for evidence in finding.evidence:
+        if evidence.what == f"restarts of {unit}":
+            parts.append(f"restarts: {evidence.value}")
+    if crash_looping_unit.exits_cleanly(finding, unit):
+        parts.append("it exits cleanly, so this may be intended")
     subject = draft.context.needs.get(unit)
     if subject is not None and subject.verdict is Need.UNNEEDED:
-        reasons = "; ".join(f"{each.what}: {each.value}" for each in subject.reasons[:2])
+        reasons = "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
         parts.append(f"nothing here needs it ({reasons})")
     elif subject is None or subject.verdict is Need.UNKNOWN:
         parts.append("unknown whether anything here needs it (sexton audit)")
@@ -258,7 +258,8 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
 def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
     """Reclaim on each parent with many zombies and no protected cgroups below it."""
     chosen, others = _parents(
-        replace(each, path=surviving_ancestor(each.path, draft.stopped)) for each in owners(window)
+        replace(owner, path=surviving_ancestor(owner.path, draft.stopped))
+        for owner in owners(window)
     )
     if others:
         draft.notes.append(
@@ -286,7 +287,7 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
             )
             chosen_parents.append((found, why))
     # The parent with the least collateral first: that may be enough.
-    for found, why in sorted(chosen_parents, key=lambda each: each[0].total_bytes):
+    for found, why in sorted(chosen_parents, key=lambda parent: parent[0].total_bytes):
         identity = draft.next_id("free")
         draft.steps.append(reclaim_zombies.propose(identity, found, estimate_cost(found), why))
 
@@ -330,7 +331,7 @@ def _joined(refused: Iterable[Refusal]) -> list[Refusal]:
     reasons = list(refused)
     first = reasons[0]
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    reason = "; ".join(each.reason for each in reasons[:3]) + more
+    reason = "; ".join(refusal.reason for refusal in reasons[:3]) + more
     return [Refusal(first.target, f"reclaim also hits running cgroups: {reason}", first.override)]
 
 
@@ -338,21 +339,21 @@ def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
     """Parents with the most zombies first, and how many zombies are under others: a few are not
     worth the cache that running cgroups would lose. Bytes alone decide only if no count does."""
     every = list(found)
-    sure = [each for each in every if each.strength is not Strength.POSSIBLE]
+    sure = [part for part in every if part.strength is not Strength.POSSIBLE]
     weight = Counter[str]()
-    for each in sure or every:
-        weight[each.path] += (each.dying if sure else each.bytes) or 0
+    for owner in sure or every:
+        weight[owner.path] += (owner.dying if sure else owner.bytes) or 0
     least = SHARE.value / 100 * weight.total()
     first = _first_of(sure or every)
     chosen = [first[path] for path, much in weight.most_common() if much and much >= least]
-    left = weight.total() - sum(weight[each.path] for each in chosen)
+    left = weight.total() - sum(weight[owner.path] for owner in chosen)
     return chosen, left if sure else 0
 
 
 def _first_of(found: Iterable[Owner]) -> dict[str, Owner]:
     first: dict[str, Owner] = {}
-    for each in found:
-        first.setdefault(each.path, each)
+    for owner in found:
+        first.setdefault(owner.path, owner)
     return first
 
 
@@ -403,5 +404,5 @@ def surviving_ancestor(path: str, stopped: Collection[str]) -> str:
 
 def stops_all_churn(window: Window, stopped: Collection[str]) -> bool:
     """Whether all cgroup churn is below units that the plan stops anyway."""
-    died = [join(each.path, name) for each in families(window) for name in each.names]
+    died = [join(family.path, name) for family in families(window) for name in family.names]
     return bool(died) and all(surviving_ancestor(path, stopped) != path for path in died)

@@ -63,7 +63,7 @@ class Remedy(Protocol):
 
 def remedy_names() -> list[str]:
     """All remedies."""
-    return sorted(each.name for each in pkgutil.iter_modules(remedies.__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(remedies.__path__))
 
 
 def remedy(name: str) -> Remedy:
@@ -81,7 +81,7 @@ def unprotected_unit(step: Step, context: StepContext) -> str:
     name = text_parameter(step, "unit")
     why = context.probes.unit(name).protection(context.probes.rules)
     if why:
-        raise CommandError(f"{why}; never changed, whatever a plan says")
+        raise CommandError(f"{why}; no plan may change it")
     return name
 
 
@@ -92,7 +92,7 @@ def detail_lines(outcome: Mapping[str, Any]) -> tuple[str, ...]:
     (('a', 'b\\\\x1b'), ())
     """
     lines = outcome.get("told", ())
-    return tuple(printable(str(each)) for each in lines) if isinstance(lines, list | tuple) else ()
+    return tuple(printable(str(line)) for line in lines) if isinstance(lines, list | tuple) else ()
 
 
 def text_parameter(step: Step, name: str) -> str:
@@ -117,7 +117,7 @@ def restore_saved(saved: Mapping[str, Any], context: StepContext) -> list[str]:
     """Restore a unit saved in a journal; returns what was done, as lines for display."""
     unit = snapshot_from_json(saved)
     if not context.same_boot:
-        persistent = tuple(each for each in unit.entries if not each.path.startswith("/run/"))
+        persistent = tuple(entry for entry in unit.entries if not entry.path.startswith("/run/"))
         unit = replace(unit, entries=persistent)
     done = restore(unit, context.writer)
     lines = [f"restored: {printable(path)}" for path in done.made]

@@ -32,12 +32,14 @@ def choose(state: State, run: str | None) -> Run:
 
     An older apply cannot be undone before a newer one that changed the same targets.
     """
-    open_runs = [each for each in all_runs(state) if each.state != ROLLED_BACK]
+    open_runs = [attempt for attempt in all_runs(state) if attempt.state != ROLLED_BACK]
     if run is not None:
         named = read_run(state, run)
         if named.state == ROLLED_BACK:
             return named
-        newer = [each.id for each in open_runs if each.id > run and _overlap(each, named)]
+        newer = [
+            open_run.id for open_run in open_runs if open_run.id > run and _overlap(open_run, named)
+        ]
         if newer:
             raise CommandError(
                 f"apply {newer[-1]} is newer and changed the same targets: roll that back first"

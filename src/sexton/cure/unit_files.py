@@ -164,7 +164,9 @@ def _read(path: str, name: str, parent: int) -> Entry:
             content += piece
         if len(content) > MOST_BYTES:
             raise CommandError(f"{printable(path)}: larger than {MOST_BYTES:,} bytes; not changed")
-        attributes = {each: os.getxattr(descriptor, each) for each in _attributes(descriptor)}
+        attributes = {
+            attribute: os.getxattr(descriptor, attribute) for attribute in _attributes(descriptor)
+        }
         return _entry(path, FILE, found, content=content, attributes=attributes)
     finally:
         os.close(descriptor)
@@ -218,8 +220,8 @@ def entry_from_json(value: Mapping[str, Any]) -> Entry:
     """The inverse of `entry_json`; `CommandError` if it is malformed."""
     try:
         attributes = {
-            str(name): base64.b64decode(each, validate=True)
-            for name, each in value["attributes"].items()
+            str(name): base64.b64decode(attribute, validate=True)
+            for name, attribute in value["attributes"].items()
         }
         entry = Entry(
             path=value["path"],
@@ -281,9 +283,9 @@ def _paths(directory: str, names: frozenset[str]) -> Iterator[str]:
             yield path
         elif name.endswith(".d") and name.removesuffix(".d") in names:
             yield path
-            yield from (f"{path}/{each}" for each in _listed(path))
+            yield from (f"{path}/{other}" for other in _listed(path))
         elif name.endswith(DEPENDENCIES):
-            yield from (f"{path}/{each}" for each in _listed(path) if each in names)
+            yield from (f"{path}/{other}" for other in _listed(path) if other in names)
 
 
 def _leads_to(path: str, names: frozenset[str]) -> bool:

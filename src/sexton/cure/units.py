@@ -99,8 +99,8 @@ class UnitSnapshot:
     @property
     def masked_by(self) -> str:
         own = {self.id, self.name}
-        places = [each for each in self.entries if each.path.rpartition("/")[2] in own]
-        return next((each.path for each in places if each.masks), "")
+        places = [entry for entry in self.entries if entry.path.rpartition("/")[2] in own]
+        return next((place.path for place in places if place.masks), "")
 
     @property
     def running(self) -> bool:
@@ -112,7 +112,7 @@ class UnitSnapshot:
 
     def as_json(self) -> dict[str, Any]:
         """For the journal."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**plain, "entries": [entry_json(entry) for entry in self.entries]}
 
 
@@ -120,7 +120,7 @@ def snapshot_from_json(value: Mapping[str, Any]) -> UnitSnapshot:
     """The inverse of `UnitSnapshot.as_json`; `CommandError` if it is malformed."""
     try:
         given = dict(value)
-        entries = tuple(entry_from_json(each) for each in given.pop("entries"))
+        entries = tuple(entry_from_json(entry) for entry in given.pop("entries"))
         lists = ("names", "drop_ins", "triggered_by", "needed_by", "unit_path")
         given.update({name: tuple(given[name]) for name in lists})
         before = UnitSnapshot(**given, entries=entries)
@@ -366,8 +366,8 @@ def _read_unit(bus: Bus, name: str, deadline: float) -> UnitSnapshot:
         "stop_timeout_s": (_SERVICE, "TimeoutStopUSec"),
     }
     needing = ("RequiredBy", "RequisiteOf", "BoundBy", "WantedBy", "UpheldBy")
-    calls = [get(path, face, each) for face, each in wanted.values()]
-    calls += [get(path, _UNIT, each) for each in needing]
+    calls = [get(path, face, attribute) for face, attribute in wanted.values()]
+    calls += [get(path, _UNIT, word) for word in needing]
     calls.append(get(_ROOT, _MANAGER, "UnitPath"))
     *values, unit_path = bus.properties(calls, deadline)
     found: dict[str, Any] = dict(zip(wanted, values, strict=False))
@@ -387,7 +387,7 @@ def _read_unit(bus: Bus, name: str, deadline: float) -> UnitSnapshot:
 
 
 def _joined(lists: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for found in lists for each in found or ()))
+    return tuple(dict.fromkeys(name for found in lists for name in found or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,8 +438,10 @@ def unit_status(host: Host, name: str) -> UnitStatus:
             (_UNIT, "RefuseManualStop"), (_UNIT, "TriggeredBy"), (_UNIT, "WantedBy"),
             (_SERVICE, "NRestarts"), (_SERVICE, "ControlGroup"),
         )  # fmt: skip
-        values = bus.properties([get(path, face, each) for face, each in wanted], deadline)
-        found = {each: value for (_, each), value in zip(wanted, values, strict=True)}
+        values = bus.properties(
+            [get(path, face, attribute) for face, attribute in wanted], deadline
+        )
+        found = {attribute: value for (_, attribute), value in zip(wanted, values, strict=True)}
         also_stopped = _stopped_with(bus, name, deadline)
     finally:
         bus.close()
@@ -464,7 +466,7 @@ def unit_status(host: Host, name: str) -> UnitStatus:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(sorted(each for each in value or () if isinstance(each, str)))
+    return tuple(sorted(line for line in value or () if isinstance(line, str)))
 
 
 def _load(bus: Bus, name: str, deadline: float) -> str:
@@ -484,8 +486,8 @@ def _stopped_with(bus: Bus, name: str, deadline: float) -> tuple[str, ...]:
     while waiting and len(seen) < _MOST_RELATED:
         path = _load(bus, waiting.pop(), deadline)
         calls = [get(path, _UNIT, relation) for relation in _STOP_RELATIONS]
-        for each in bus.properties(calls, deadline):
-            for other in _texts(each):
+        for answer in bus.properties(calls, deadline):
+            for other in _texts(answer):
                 if other in seen:
                     continue
                 seen.add(other)
@@ -501,13 +503,13 @@ def _stopped_with(bus: Bus, name: str, deadline: float) -> tuple[str, ...]:
 def _processes(host: Host, cgroup: str) -> list[tuple[int, str]]:
     """Processes of the unit, from the hierarchy that systemd manages."""
     mounts = cgroup_mounts(host)
-    ours = [each for each in mounts if "name=systemd" in each.super_options]
-    ours += [each for each in mounts if each.fstype == "cgroup2"]
+    ours = [mount for mount in mounts if "name=systemd" in mount.super_options]
+    ours += [mount for mount in mounts if mount.fstype == "cgroup2"]
     found: list[tuple[int, str]] = []
     for mount in ours[:2]:
         top = f"{mount.mount_point.rstrip('/')}{cgroup}"
         try:
-            places = [f"{top}{each.path}".rstrip("/") for each in walk(host.files, top)]
+            places = [f"{top}{node.path}".rstrip("/") for node in walk(host.files, top)]
             pids = [
                 int(pid)
                 for place in places

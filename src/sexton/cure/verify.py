@@ -60,7 +60,7 @@ class Verified:
 
     @property
     def exit(self) -> int:
-        states = {each.met for each in self.results}
+        states = {result.met for result in self.results}
         if Met.NO in states:
             return 1
         return 3 if Met.UNKNOWN in states or not states else 0
@@ -77,7 +77,7 @@ def targets(plan: Plan) -> tuple[str, ...]:
 
 def saturated_cores(plan: Plan) -> tuple[int, ...]:
     """Cores that the diagnosis found saturated."""
-    return tuple(int(each) for each in str(plan.baseline.get("cores", "")).split())
+    return tuple(int(part) for part in str(plan.baseline.get("cores", "")).split())
 
 
 def verify(run: Run, window: Window) -> Verified:
@@ -117,9 +117,9 @@ def freed_lines(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The lines reported by each step that freed zombies."""
     return tuple(
         line
-        for each in outcomes
-        if each.get("said")
-        for line in (printable(str(each["said"])), *detail_lines(each))
+        for outcome in outcomes
+        if outcome.get("said")
+        for line in (printable(str(outcome["said"])), *detail_lines(outcome))
     )
 
 
@@ -205,7 +205,7 @@ def _resets(now: Mapping[str, float]) -> CriterionResult:
 
 def _steps(run: Run) -> CriterionResult:
     """An apply that stopped early is not a success, even if the node is calm."""
-    done = sum(each.outcome is not None for each in run.records)
+    done = sum(record.outcome is not None for record in run.records)
     now = f"{done} of {len(run.plan.automatic)}"
     note = f"stopped: {printable(run.ended_why)}" if run.ended_why else ""
     return CriterionResult("steps applied", "", now, Met.NO, "journal of this apply", note)
@@ -217,8 +217,8 @@ def _number(value: Any, shape: str) -> str:
 
 def heading(found: Verified) -> str:
     """The verdict in one sentence."""
-    missed = [each.what for each in found.results if each.met is Met.NO]
-    unknown = [each.what for each in found.results if each.met is Met.UNKNOWN]
+    missed = [result.what for result in found.results if result.met is Met.NO]
+    unknown = [result.what for result in found.results if result.met is Met.UNKNOWN]
     if missed:
         return f"{count(len(missed), 'criterion', 'criteria')} not met: {', '.join(missed)}"
     if unknown:

@@ -63,7 +63,9 @@ class Watchdog:
     @property
     def watches(self) -> str:
         """What is watched on this node, for display."""
-        seen = [f"{each} pressure" for each in _RESOURCES if each in self.first.pressure_us]
+        seen = [
+            f"{resource} pressure" for resource in _RESOURCES if resource in self.first.pressure_us
+        ]
         if self.first.nic:
             seen.append(f"{len(self.first.nic)} NIC reset and error counters")
         return ", ".join(seen) or "nothing: neither PSI nor NIC counters can be read"
@@ -103,9 +105,9 @@ class Watchdog:
         nic: dict[str, int] = {}
         try:
             content = text(self._host.files, f"{self._host.net_dir}/dev")
-            for each in net_dev.parse(content):
-                if each.name in self._real:
-                    nic |= {f"{each.name} {name}": getattr(each, name) for name in _ERRORS}
+            for device in net_dev.parse(content):
+                if device.name in self._real:
+                    nic |= {f"{device.name} {name}": getattr(device, name) for name in _ERRORS}
             for counter in self._counters.collect():
                 if counter.counter in COUNTERS:
                     nic[f"{counter.nic} {counter.counter}"] = counter.value
@@ -162,4 +164,4 @@ def shares(before: Levels, after: Levels) -> dict[str, float]:
     moved = {
         name: delta(before.pressure_us.get(name), us) for name, us in after.pressure_us.items()
     }
-    return {name: each / 1e4 / span for name, each in moved.items() if each is not None}
+    return {name: value / 1e4 / span for name, value in moved.items() if value is not None}

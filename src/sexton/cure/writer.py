@@ -441,8 +441,8 @@ def _split(args: tuple[str, ...]) -> tuple[str, tuple[str, ...], tuple[str, ...]
     """Verb, options and units of a call, all checked."""
     if not args or args[0] not in VERBS:
         raise CommandError(f"systemctl {printable(' '.join(args))}: not an allowed verb; refused")
-    options = tuple(each for each in args[1:] if each == "--no-block")
-    units = tuple(unit_name(each) for each in args[1:] if each != "--no-block")
+    options = tuple(word for word in args[1:] if word == "--no-block")
+    units = tuple(unit_name(word) for word in args[1:] if word != "--no-block")
     if bool(units) == (args[0] == "daemon-reload"):
         raise CommandError(f"systemctl {args[0]}: {'no ' if not units else ''}unit given; refused")
     return args[0], options, units

@@ -86,8 +86,8 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     now = cost(walk)
     how = "measured" if walk.root_s is not None else "estimated"
     bound = is_bound(walk, total)
-    each = now / max(total, 1)
-    wall = int(COST_WALL.value / each) if each > 0 else _IN_SIGHT + 1
+    share = now / max(total, 1)
+    wall = int(COST_WALL.value / share) if share > 0 else _IN_SIGHT + 1
     if bound:
         value = f"unknown: one read takes at most {seconds(now)}, too few cgroups were timed"
     elif now >= COST_WALL.value:

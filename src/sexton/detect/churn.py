@@ -25,7 +25,8 @@ _FEWEST_GAPS = 4
 
 @dataclass(slots=True)
 class Family:
-    """Cgroups of like names that died below one directory; `kept` were not released.
+    """Cgroups of like names that died below one directory; `kept_s` is when those died that were
+    not released.
 
     `released` and `kept` stay 0 where nothing was traced.
     """
@@ -34,8 +35,12 @@ class Family:
     names: set[str] = field(default_factory=set)
     deaths: int = 0
     released: int = 0
-    kept: int = 0
+    kept_s: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
+
+    @property
+    def kept(self) -> int:
+        return len(self.kept_s)
 
     @property
     def shown(self) -> str:
@@ -100,7 +105,7 @@ def _from_events(window: Window, traced: Deaths) -> Churn:
         family.names.add(name)
         family.deaths += 1
         family.released += death.released_s is not None
-        family.kept += id(death) in kept
+        family.kept_s += [death.died_s] if id(death) in kept else []
         family.times_s.append(death.died_s)
     return Churn(_busiest(families.values()), traced.births, traced.seconds, traced)
 
@@ -131,4 +136,4 @@ def _cut_short(window: Window) -> bool:
 
 
 def _busiest(families: Iterable[Family]) -> tuple[Family, ...]:
-    return tuple(sorted(families, key=lambda each: (-each.kept, -each.deaths, each.path)))
+    return tuple(sorted(families, key=lambda family: (-family.kept, -family.deaths, family.path)))

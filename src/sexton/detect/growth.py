@@ -67,7 +67,7 @@ def growth(window: Window) -> Growth | None:
         return None  # counted by another rule: the difference is no growth
     # Neighbours closer than a second measure the reading, not the kernel: look further back.
     at, number, _ = next(
-        (each for each in reversed(counted[:-1]) if end - each[0] >= 1.0), counted[0]
+        (count for count in reversed(counted[:-1]) if end - count[0] >= 1.0), counted[0]
     )
     if end <= start:
         return None

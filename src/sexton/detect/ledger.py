@@ -381,9 +381,9 @@ def _share(paths: Counter[str], path: str) -> tuple[int, float]:
     if not path:
         return 0, 0.0
     if "*" in path:
-        own = sum(n for each, n in paths.items() if pattern_of(each) == path)
+        own = sum(n for key, n in paths.items() if pattern_of(key) == path)
     else:
-        own = sum(n for each, n in paths.items() if each == path or each.startswith(f"{path}/"))
+        own = sum(n for key, n in paths.items() if key == path or key.startswith(f"{path}/"))
     return own, 100.0 * own / max(paths.total(), 1)
 
 
@@ -391,14 +391,18 @@ def _together(accounts: Sequence[Account], found: list[Suspect], dead: _Dead) ->
     """Units that share the blame: the restarts of all that restart now, as one number."""
     if any(suspect.strength is not Strength.POSSIBLE for suspect in found):
         return found
-    sharing = [each for each in accounts if each.kind == "unit" and each.active and each.total]
-    total = sum(each.total or 0 for each in sharing)
-    sharing = [each for each in sharing if 100 * (each.total or 0) >= PART.value * total]
-    total = sum(each.total or 0 for each in sharing)
+    sharing = [
+        account
+        for account in accounts
+        if account.kind == "unit" and account.active and account.total
+    ]
+    total = sum(account.total or 0 for account in sharing)
+    sharing = [account for account in sharing if 100 * (account.total or 0) >= PART.value * total]
+    total = sum(account.total or 0 for account in sharing)
     if len(sharing) < 2 or not _enough(dead.node) or not close(total, dead.node):
         return found
     assert dead.node is not None
-    names = sorted(each.owner for each in sharing)
+    names = sorted(account.owner for account in sharing)
     ratio = total / dead.node
     result = []
     for suspect in found:

@@ -73,16 +73,16 @@ def counters(window: Window, names: Iterable[str]) -> list[Counter]:
     """The counters of these names, of every interface that has them."""
     wanted = frozenset(names)
     assert all(map(_TELLING.search, wanted)), "a name that `_TELLING` does not know is not read"
-    return [each for each in _telling(window) if each.name in wanted]
+    return [counts for counts in _telling(window) if counts.name in wanted]
 
 
 def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
     """ENA's per-queue count of transmissions that were not completed in time."""
     found = []
-    for each in _telling(window):
-        match = _MISSED.fullmatch(each.name)
-        if match is not None and each.value:
-            found.append((each.nic, int(match[1]), each))
+    for counts in _telling(window):
+        match = _MISSED.fullmatch(counts.name)
+        if match is not None and counts.value:
+            found.append((counts.nic, int(match[1]), counts))
     return found
 
 
@@ -123,10 +123,10 @@ def place(window: Window, nic: str, queue: int, cpu: int | None = None) -> Place
     # A transmit timeout is the transmit side's; many drivers serve both with one interrupt.
     rows = [row for row in rows if "tx" in row.direction] or rows
     cores = {row.cpus[0] for row in rows if len(row.cpus) == 1}
-    told = {cpu} if cpu is not None else cores
+    named_cores = {cpu} if cpu is not None else cores
     return Place(
         f"{nic}:{queue}",
-        tuple(str(each) for each in sorted(told)),
+        tuple(str(core) for core in sorted(named_cores)),
         tuple(str(irq) for irq in sorted({row.irq for row in rows})),
     )
 

@@ -95,7 +95,7 @@ class _Heap:
         return " + ".join(word for number, word in words if number)
 
     def surer(self, strength: Strength) -> None:
-        self.strength = max(self.strength, strength, key=lambda each: each.rank)
+        self.strength = max(self.strength, strength, key=lambda item: item.rank)
 
 
 _Heaps = dict[tuple[str, str], _Heap]
@@ -274,7 +274,7 @@ def _grown(row: CgroupResidual, earlier: dict[str, CgroupResidual]) -> int | Non
     before = earlier.get(row.path)
     if before is not None:
         return row.bytes - before.bytes if before.method == row.method else None
-    methods = {each.method for each in earlier.values()}
+    methods = {residual.method for residual in earlier.values()}
     if not methods or (UPPER_BOUND in row.method and row.method not in methods):
         return None
     return row.bytes

@@ -196,23 +196,26 @@ def title_of(name: str) -> str:
 @cache
 def essentials() -> tuple[str, ...]:
     """Ids of the detectors without which a node is not called healthy, the first in rank first."""
-    ranked = sorted((each.essential, each.id) for each in all_detectors() if each.essential)
+    ranked = sorted((check.essential, check.id) for check in all_detectors() if check.essential)
     return tuple(name for _, name in ranked)
 
 
 def answering(kind: str) -> tuple[str, ...]:
     """Ids of the detectors that help to answer `sexton why` about such a thing, best first."""
-    known = (each for each in all_detectors() if each.answers and kind in each.answers)
-    return tuple(each.id for each in sorted(known, key=lambda each: (each.answers or {})[kind]))
+    known = (check for check in all_detectors() if check.answers and kind in check.answers)
+    return tuple(check.id for check in sorted(known, key=lambda name: (name.answers or {})[kind]))
 
 
 def run_all(window: Window) -> tuple[Finding, ...]:
     """Every detector's finding: problems first, the gravest of them at the top."""
     order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     seen = witness(window)
-    findings = [each.run(seen) for each in all_detectors()]
+    findings = [check.run(seen) for check in all_detectors()]
     return tuple(
-        sorted(findings, key=lambda each: (order.index(each.verdict), -each.severity.rank, each.id))
+        sorted(
+            findings,
+            key=lambda finding: (order.index(finding.verdict), -finding.severity.rank, finding.id),
+        )
     )
 
 

@@ -68,12 +68,12 @@ class Caught(NamedTuple):
 
     def leading(self, least: float = 10.0, most: int = 8) -> list[tuple[int, int, str]]:
         """Threads with at least so many per cent of the samples, the first of them first."""
-        found = sorted(self.threads.items(), key=lambda each: (-each[1], each[0]))
+        found = sorted(self.threads.items(), key=lambda key: (-key[1], key[0]))
         return [key for key, number in found[:most] if 100 * number >= least * self.samples]
 
     def leading_cores(self, least: float = 10.0, most: int = 8) -> list[int]:
         """Cores with at least so many per cent of the samples, likewise."""
-        found = sorted(self.cores.items(), key=lambda each: (-each[1], each[0]))
+        found = sorted(self.cores.items(), key=lambda key: (-key[1], key[0]))
         return [core for core, number in found[:most] if 100 * number >= least * self.samples]
 
     def seconds_of(self, least: int) -> Counter[tuple[int, int, str]]:

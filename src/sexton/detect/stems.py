@@ -62,8 +62,8 @@ def stem(name: str) -> str:
 
 
 def _replace(patterns: Iterable[re.Pattern[str]], text: str) -> str:
-    for each in patterns:
-        text = each.sub(lambda match: match[0] if match[0].startswith("\\") else "*", text)
+    for pattern in patterns:
+        text = pattern.sub(lambda match: match[0] if match[0].startswith("\\") else "*", text)
     return text
 
 
@@ -132,7 +132,7 @@ def container(path: str) -> str | None:
             if known.fullmatch(parts[index]):
                 if kind != "container":
                     return kind
-                home = next((_HOMES[each] for each in parts[:index] if each in _HOMES), None)
-                pods = any(each.startswith("kubepods") for each in parts[:index])
+                home = next((_HOMES[part] for part in parts[:index] if part in _HOMES), None)
+                pods = any(part.startswith("kubepods") for part in parts[:index])
                 return home or ("Kubernetes container" if pods else kind)
     return None

@@ -70,7 +70,7 @@ class MeasuredWait(NamedTuple):
 def measured_waits(window: Window, at_least_s: float) -> list[MeasuredWait]:
     """Waits of that length and more, the longest first."""
     found = _waits(window, at_least_s * 1e6)
-    return sorted(found, key=lambda each: -each.seconds)
+    return sorted(found, key=lambda wait: -wait.seconds)
 
 
 def _waits(window: Window, floor_us: float) -> Iterator[MeasuredWait]:
@@ -249,12 +249,14 @@ def told_waits(window: Window) -> list[ToldWait]:
             # The driver says so only past its limit; how long in all was in a line now gone.
             found.append(ToldWait(line, name(line), GRAVE.value, 1))
     # Some formats say whether NAPI was scheduled, others of the same stall do not.
-    told = {(each.nic, each.queue): each.scheduled for each in found if each.scheduled is not None}
+    scheduled = {
+        (wait.nic, wait.queue): wait.scheduled for wait in found if wait.scheduled is not None
+    }
     return [
-        ToldWait(each.line, each.nic, each.seconds, told.get((each.nic, each.queue)))
-        if each.scheduled is None
-        else each
-        for each in found
+        ToldWait(wait.line, wait.nic, wait.seconds, scheduled.get((wait.nic, wait.queue)))
+        if wait.scheduled is None
+        else wait
+        for wait in found
     ]
 
 
@@ -302,7 +304,7 @@ class Silence(NamedTuple):
 def can_tell(window: Window) -> bool:
     """Was everything read that a silence is made of?"""
     edges = [window.bounds_of(kind) for kind in (CoreTimes, SoftirqCount)]
-    twice = all(each is not None and each[1] > each[0] for each in edges)
+    twice = all(edge is not None and edge[1] > edge[0] for edge in edges)
     return twice and window.read(NicQueue)
 
 
@@ -322,7 +324,7 @@ def silences(window: Window, share_percent: float) -> list[Silence]:
             made = _silence(window, (core, served[core]), run, polls, ran)
             if made.is_starved or made.imaginable >= _IMAGINABLE:
                 found.append(made)
-    return sorted(found, key=lambda each: -each.seconds)
+    return sorted(found, key=lambda silence: -silence.seconds)
 
 
 def _silence(
@@ -331,7 +333,9 @@ def _silence(
     core, queues = served
     start, end = run.start, run.end
     before = window.between(SoftirqCount, start, start)[:1]
-    counted = next((row.net_rx or 0 for each in before for row in each.rows if row.cpu == core), 0)
+    counted = next(
+        (row.net_rx or 0 for batch in before for row in batch.rows if row.cpu == core), 0
+    )
     outside = (polls.end <= start) | (polls.start >= end)
     rates = np.nan_to_num(ran[outside]) / polls.seconds[outside]
     return Silence(
@@ -356,8 +360,8 @@ def _system(series: CoreSeries, core: int, polls: Steps) -> F64:
         return np.zeros(len(polls.end))
     row = series.cores.index(core)
     spent, given = (
-        _accumulated(series, np.nan_to_num(each[row]), polls)
-        for each in (series.system, series.given)
+        _accumulated(series, np.nan_to_num(array[row]), polls)
+        for array in (series.system, series.given)
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         share: F64 = np.nan_to_num(100 * spent / given)
@@ -370,7 +374,7 @@ def _accumulated(series: CoreSeries, seconds: F32, polls: Steps) -> F64:
     sums = np.concatenate([np.cumsum(seconds) - seconds, np.cumsum(seconds)])
     order = np.argsort(edges, kind="stable")
     before, after = (
-        np.interp(each, edges[order], sums[order]) for each in (polls.start, polls.end)
+        np.interp(array, edges[order], sums[order]) for array in (polls.start, polls.end)
     )
     made: F64 = after - before
     return made

@@ -118,8 +118,8 @@ class Witness(Window):
     def rows(self, noted: Noted) -> tuple[Rows, ...]:
         """What a claim is based on, by table; tables that were never read are left out."""
         found = (self._rows(kind, whole) for kind, whole in noted.items())
-        known = (each for each in found if each is not None)
-        return tuple(sorted(known, key=lambda each: each.table))
+        known = (rows for rows in found if rows is not None)
+        return tuple(sorted(known, key=lambda name: name.table))
 
     def _rows(self, kind: type[Row], whole: bool) -> Rows | None:
         edges = self._window.bounds_of(kind)

@@ -22,12 +22,12 @@ def advise(
     findings: Iterable[Finding], window: Window, links: Iterable[Link] = ()
 ) -> tuple[Step, ...]:
     """Steps for the problems that are present, the gravest first within a stage."""
-    problems = {each.id: each for each in findings if each.is_problem}
+    problems = {finding.id: finding for finding in findings if finding.is_problem}
     links = tuple(links)
-    proven = {each.effect for each in links if each.strength is Strength.PROVEN}
+    proven = {link.effect for link in links if link.strength is Strength.PROVEN}
     # A cause that lost against a proven one is not where to look.
-    weak = [each for each in links if each.strength is Strength.POSSIBLE]
-    lost = {each.cause for each in weak if each.effect in proven}
+    weak = [link for link in links if link.strength is Strength.POSSIBLE]
+    lost = {link.cause for link in weak if link.effect in proven}
     stages: dict[Stage, dict[Step, None]] = {stage: {} for stage in Stage}
     for name, finding in problems.items():
         detector = detector_of(name)
@@ -38,7 +38,7 @@ def advise(
             continue
         stages[stage].update(dict.fromkeys(steps(finding, window)))
         if stage is Stage.STOP:
-            mine = (rule_of(each.id) for each in links if each.cause == name)
+            mine = (rule_of(link.id) for link in links if link.cause == name)
             more = (rule.advice(window) for rule in mine if rule is not None and rule.advice)
             stages[stage].update(dict.fromkeys(step for some in more for step in some))
     looks = list(stages[Stage.LOOK])[:_MOST_LOOKS]

@@ -25,22 +25,22 @@ from sexton.model.window import Window
 
 def find_links(findings: Iterable[Finding], window: Window) -> tuple[Link, ...]:
     """Every link that holds between the symptoms that are present, weighed against the others."""
-    known = {each.id: each for each in findings}
-    present = {name for name, each in known.items() if each.verdict is Verdict.PRESENT}
+    known = {finding.id: finding for finding in findings}
+    present = {name for name, value in known.items() if value.verdict is Verdict.PRESENT}
     seen = witness(window)
     links = (
         rule.run(known[rule.cause], known[rule.effect], seen)
         for rule in all_rules()
         if rule.cause in present and rule.effect in present
     )
-    return weigh([each for each in links if each is not None], known)
+    return weigh([link for link in links if link is not None], known)
 
 
 def find_chains(links: Sequence[Link]) -> tuple[Chain, ...]:
     """The longest paths through the links that keep their place, the best first."""
     links = standing(links)
-    effects = {each.effect for each in links}
-    roots = [each for each in links if each.cause not in effects]
+    effects = {link.effect for link in links}
+    roots = [link for link in links if link.cause not in effects]
     chains = [Chain(path) for root in roots for path in _paths((root,), links)]
     whole = [chain for chain in chains if not any(_holds(other, chain) for other in chains)]
     return tuple(_ranked(whole))
@@ -99,9 +99,9 @@ def unexplained(
     found the surer, the two have been weighed (`sexton.explain.weigh.contests`): it is told there.
     """
     held = {name for chain in chains for name in chain.findings}
-    held |= {each.cause for each in links if each.effect in held and by_stacks(each)}
-    asked = (each for each in findings if each.is_problem or _is_marked(each))
-    return tuple(each.id for each in asked if each.id not in held)
+    held |= {link.cause for link in links if link.effect in held and by_stacks(link)}
+    candidates = (finding for finding in findings if finding.is_problem or _is_marked(finding))
+    return tuple(candidate.id for candidate in candidates if candidate.id not in held)
 
 
 def _is_marked(finding: Finding) -> bool:
@@ -109,9 +109,9 @@ def _is_marked(finding: Finding) -> bool:
 
 
 def _paths(path: tuple[Link, ...], links: Sequence[Link]) -> Iterator[tuple[Link, ...]]:
-    seen = {each.cause for each in path}
-    onward = [each for each in links if each.cause == path[-1].effect and each.effect not in seen]
+    seen = {link.cause for link in path}
+    onward = [link for link in links if link.cause == path[-1].effect and link.effect not in seen]
     if not onward:
         yield path
-    for each in onward:
-        yield from _paths((*path, each), links)
+    for link in onward:
+        yield from _paths((*path, link), links)

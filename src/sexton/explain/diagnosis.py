@@ -44,7 +44,9 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         cost=cost,
         contests=contests(links, chains),
         coincidences=coincide(findings, links),
-        story=tell(chains[0], {each.id: each for each in findings}, window) if chains else (),
+        story=tell(chains[0], {finding.id: finding for finding in findings}, window)
+        if chains
+        else (),
     )
 
 
@@ -53,11 +55,13 @@ def ruled_out(findings: Iterable[Finding], window: Window) -> tuple[str, ...]:
 
     A cause whose counters moved, but not enough to be a finding, is listed with what they moved by.
     """
-    absent = {each.id for each in findings if each.verdict in _ABSENT}
+    absent = {finding.id for finding in findings if finding.verdict in _ABSENT}
     phrases = (
-        each.ruled_out(window) for each in all_detectors() if each.ruled_out and each.id in absent
+        detector.ruled_out(window)
+        for detector in all_detectors()
+        if detector.ruled_out and detector.id in absent
     )
-    return tuple(each for each in phrases if each)
+    return tuple(phrase for phrase in phrases if phrase)
 
 
 def _nics(window: Window) -> tuple[str, ...]:

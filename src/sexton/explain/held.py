@@ -192,9 +192,9 @@ def in_softirq(held: Finding) -> bool | None:
     """Was it held in interrupts rather than in system time? `None` where nothing tells."""
     if any(task.startswith(_SOFTIRQ_THREAD) for task in held.entities.get("task", ())[:1]):
         return True
-    for each in held.evidence:
-        if each.what.endswith(BY_KIND) and each.number is not None:
-            return each.number < _MOSTLY_SYSTEM
+    for evidence in held.evidence:
+        if evidence.what.endswith(BY_KIND) and evidence.number is not None:
+            return evidence.number < _MOSTLY_SYSTEM
     return None
 
 
@@ -203,7 +203,7 @@ def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float 
     series = core_series(window)
     if series is None:
         return None
-    start, end = (window.mono(each) for each in span)
+    start, end = (window.mono(value) for value in span)
     shares = series.over(start, end, {int(core)}).get(int(core))
     return None if shares is None else shares.kernel
 

@@ -49,7 +49,7 @@ def resets(finding: Finding, window: Window) -> tuple[float, ...]:
         for burst in kernel_log.bursts(lines, named, nic_resets.ONE_RESET.value)
         if (burst.name is None or printable(burst.name) in names) and _is_reset(burst)
     ]
-    dated = tuple(each for each in found if each is not None)
+    dated = tuple(wall_s for wall_s in found if wall_s is not None)
     return dated or (() if finding.start is None else (finding.start,))
 
 
@@ -77,7 +77,7 @@ def moved(
 ) -> dict[Hashable, Step[R]]:
     """Each entity's step over the readings around a span (UNIX): the last before it to the first
     after it, so that nothing inside is lost."""
-    return span(window.between(kind, *(window.mono(each) for each in between)), key)
+    return span(window.between(kind, *(window.mono(value) for value in between)), key)
 
 
 def clock(wall_s: float | None) -> str:

@@ -71,10 +71,10 @@ def occasions(
         return Occasions(one, many, moments, note, partial=True)
     if moments:
         return Occasions(one, many, moments)
-    told = _inside(window, (window.mono(end) for end in _ends_of(window, findings)))
-    if told:
+    ends = _inside(window, (window.mono(end) for end in _ends_of(window, findings)))
+    if ends:
         words = f"finding about {subject.words}", f"findings about {subject.words}"
-        return Occasions(*words, told, "taken at the end of the finding")
+        return Occasions(*words, ends, "taken at the end of the finding")
     return Occasions(one or f"finding about {subject.words}", many, ())
 
 
@@ -137,8 +137,11 @@ def _mono(window: Window, line: Line) -> float | None:
 
 def _held(subject: Subject, window: Window) -> _Found:
     ends = [end for core, end in holds(window, subject.name)]
-    told = [mono for mono, core in lockups(window) if core == subject.name]
-    return [*ends, *(each for each in told if all(abs(each - end) > _SAME_S for end in ends))]
+    moments = [mono for mono, core in lockups(window) if core == subject.name]
+    return [
+        *ends,
+        *(moment for moment in moments if all(abs(moment - end) > _SAME_S for end in ends)),
+    ]
 
 
 def holds(window: Window, only: str | None = None) -> Iterator[tuple[str, float]]:
@@ -165,16 +168,16 @@ def _ends(subject: Subject, window: Window) -> _Found:
             exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
     marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
     # The journal tells of a restart when its delay is over: the end was that much earlier.
-    told = sorted(window.mono(row.wall_s) - delay_s for row in marks)
-    told = [*told[:1], *(b for a, b in pairwise(told) if b - a > _SAME_S)]
+    ends = sorted(window.mono(row.wall_s) - delay_s for row in marks)
+    ends = [*ends[:1], *(b for a, b in pairwise(ends) if b - a > _SAME_S)]
     seen = sorted(exits)
-    return [*seen, *(each for each in told if not _is_near(each, seen))]
+    return [*seen, *(end for end in ends if not _is_near(end, seen))]
 
 
 def _restarted(subject: Subject, window: Window) -> int:
     """How often the unit was restarted in the window, less one: the last end may lie before it."""
     counted = restarts(window)
-    return next((each.count - 1 for name, each in counted.items()
+    return next((restart.count - 1 for name, restart in counted.items()
                  if printable(name) == subject.name), 0)  # fmt: skip
 
 
@@ -210,14 +213,14 @@ def _marks(subject: Subject, window: Window) -> _Found:
 def _moment(subject: Subject, window: Window) -> Occasions:
     """What was typed, or what happened in the minute that was typed."""
     start = window.mono(subject.wall_s or 0.0)
-    told = [
+    events = [
         *((mono, f"{printable(name or 'a NIC')} was reset") for mono, name in resets(window)),
         *((mono, f"core {core or '?'} locked up") for mono, core in lockups(window)),
-        *((each.mono_s, f"marked: {printable(each.rows[0].text)}")
-          for each in window.batches(Mark) or () if each.rows),
+        *((batch.mono_s, f"marked: {printable(batch.rows[0].text)}")
+          for batch in window.batches(Mark) or () if batch.rows),
         *((end, f"core {core} had been held") for core, end in holds(window)),
     ]  # fmt: skip
-    inside = [each for each in told if start <= each[0] <= start + subject.lasts_s]
+    inside = [event for event in events if start <= event[0] <= start + subject.lasts_s]
     if subject.lasts_s and inside:
         mono, what = inside[0]
         note = f"the second of {subject.name} in which {shorten(what, 80)}"
@@ -252,7 +255,7 @@ def loop_of(moments: Sequence[float]) -> Loop | None:
     if len(moments) < LEAST_EVENTS:
         return None
     gap = median(gaps)
-    even = sum(abs(each - gap) <= _EVEN * gap for each in gaps)
+    even = sum(abs(other - gap) <= _EVEN * gap for other in gaps)
     apart = 1.5 * Plan().before_s  # as far apart each is an episode by itself
     if gap > apart or gap / 4 < _LEAST_BEFORE_S or even < _MOST * len(gaps):
         return None

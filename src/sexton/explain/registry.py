@@ -58,7 +58,7 @@ class Rule(NamedTuple):
             found = self.join(cause, effect, seen)
         if found is None:
             return None
-        both = {each.table: each for each in (*cause.rows, *effect.rows)}
+        both = {row.table: row for row in (*cause.rows, *effect.rows)}
         theirs = tuple(both[name] for name in sorted(both))
         return replace(found, rows=seen.rows(noted) or theirs)
 

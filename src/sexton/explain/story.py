@@ -63,8 +63,8 @@ def _beginning(root: Finding, window: Window) -> str:
 
 def _step(link: Link, seen: str, when: str) -> str:
     rule = rule_of(link.id)
-    told = rule.told if rule is not None and rule.told else link.sentence
-    sentence = f"{told} ({link.strength}): {seen}."
+    text = rule.told if rule is not None and rule.told else link.sentence
+    sentence = f"{text} ({link.strength}): {seen}."
     return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
 
 
@@ -73,7 +73,7 @@ def _moment(finding: Finding, window: Window, before: float | None) -> float | N
     every = {nic_resets.NAME: resets, job_deaths.NAME: marks}.get(finding.id)
     if every is None or before is None:
         return finding.start
-    later = [each for each in every(finding, window) if each >= before]
+    later = [value for value in every(finding, window) if value >= before]
     return min(later, default=finding.start)
 
 

@@ -77,7 +77,7 @@ def _named(window: Window) -> Iterator[tuple[str, str]]:
         if queue is not None:
             yield "queue", f"{nic}:{queue}"
     called = {row.frames: None for row in window.latest(StackCount) or ()}
-    yield from (("function", name) for name in {name for each in called for name in each})
+    yield from (("function", name) for name in {name for pair in called for name in pair})
     for comm, pid in window.distinct(Process, ("comm", "pid")):
         yield "task", f"{comm}[{pid}]"
     for comm, pid, tid in window.distinct(Thread, ("comm", "pid", "tid")):
@@ -152,14 +152,14 @@ def _is_task(wanted: str, name: str) -> bool:
     >>> _is_task("kube", "kubelet[2113]"), _is_task("kubelet[2113/9]", "kubelet[2113/2140]")
     (False, False)
     """
-    told = _TASK.fullmatch(name)
-    if told is None or wanted == name:
+    task = _TASK.fullmatch(name)
+    if task is None or wanted == name:
         return wanted == name
-    asked = _TASK.fullmatch(wanted)
-    if asked is None:
-        return wanted == told["comm"]
-    same_thread = asked["tid"] is None or asked["tid"] == told["tid"]
-    return asked["comm"] in ("", told["comm"]) and asked["pid"] == told["pid"] and same_thread
+    match = _TASK.fullmatch(wanted)
+    if match is None:
+        return wanted == task["comm"]
+    same_thread = match["tid"] is None or match["tid"] == task["tid"]
+    return match["comm"] in ("", task["comm"]) and match["pid"] == task["pid"] and same_thread
 
 
 def is_named(subject: Subject, kind: str, name: str) -> bool:
@@ -206,8 +206,8 @@ def nearest(said: str, names: Names) -> tuple[str, ...]:
     for kind in KINDS:
         for name in names.get(kind, ()):
             shown = f"{kind} {name}" if kind in _NUMBERED else name
-            if kind == "task" and (told := _TASK.fullmatch(name)):
-                shown = told["comm"]
+            if kind == "task" and (match := _TASK.fullmatch(name)):
+                shown = match["comm"]
             if len(shown) <= _MOST_LETTERS:
                 pool.setdefault(shown.lower(), shown)
                 if kind == "unit" and (stem := shown.lower().rpartition(".")[0]):

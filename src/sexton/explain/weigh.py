@@ -30,7 +30,7 @@ from sexton.model.finding import Finding, Verdict
 def look_alikes(symptom: str) -> tuple[str, ...]:
     """Other causes of a symptom that look the same while there are no kernel stacks; each has
     counters of its own, so it can be ruled out."""
-    return tuple(each.id for each in all_detectors() if each.mimics == symptom)
+    return tuple(detector.id for detector in all_detectors() if detector.mimics == symptom)
 
 
 def weigh(links: Iterable[Link], findings: Mapping[str, Finding]) -> tuple[Link, ...]:
@@ -67,7 +67,7 @@ def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
 
 def by_stacks(link: Link) -> bool:
     """Was it judged by the kernel's own stacks?"""
-    return any("perf" in each.source for each in link.evidence)
+    return any("perf" in evidence.source for evidence in link.evidence)
 
 
 def _might_be(other: Finding, symptom: Finding) -> bool:
@@ -105,15 +105,15 @@ def contests(links: Sequence[Link], chains: Sequence[Chain]) -> tuple[Contest, .
     for symptom in sorted(causes):
         chosen = _chosen(symptom, chains)
         rivals = sorted(
-            causes[symptom], key=lambda each: (-each.strength.rank, each.id != chosen, each.id)
+            causes[symptom], key=lambda link: (-link.strength.rank, link.id != chosen, link.id)
         )
         kept: list[Link] = []
-        for each in sorted(rivals, key=lambda each: each.id != chosen):
-            if not any(_leads(each.cause, other.cause, links) for other in kept):
-                kept.append(each)
+        for rival in sorted(rivals, key=lambda link: link.id != chosen):
+            if not any(_leads(rival.cause, other.cause, links) for other in kept):
+                kept.append(rival)
         if len(kept) > 1:
-            told = tuple(_rival(each, chosen) for each in rivals if each in kept)
-            made.append(Contest(symptom, told))
+            doubted = tuple(_rival(rival, chosen) for rival in rivals if rival in kept)
+            made.append(Contest(symptom, doubted))
     return tuple(made)
 
 
@@ -124,7 +124,7 @@ def _leads(one: str, other: str, links: Sequence[Link]) -> bool:
 
 def _after(cause: str, links: Sequence[Link]) -> set[str]:
     found = {cause}
-    while more := {each.effect for each in links if each.cause in found} - found:
+    while more := {link.effect for link in links if link.cause in found} - found:
         found |= more
     return found - {cause}
 
@@ -144,12 +144,14 @@ def _rival(link: Link, chosen: str) -> Rival:
 
 def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coincidence, ...]:
     """One for each group that rises together and that stacks do not join."""
-    present = [each for each in findings if each.verdict is Verdict.PRESENT and _rises(each)]
-    present.sort(key=lambda each: each.id)
+    present = [
+        finding for finding in findings if finding.verdict is Verdict.PRESENT and _rises(finding)
+    ]
+    present.sort(key=lambda finding: finding.id)
     groups: list[list[Finding]] = []
     for finding in present:
         touching = [group for group in groups if _touches(finding, group)]
-        merged = [*(each for group in touching for each in group), finding]
+        merged = [*(other for group in touching for other in group), finding]
         groups = [group for group in groups if group not in touching] + [merged]
     return tuple(_told(group) for group in groups if _unjoined(group, links) > 1)
 
@@ -168,13 +170,13 @@ def _group(finding: Finding) -> str:
 
 def _touches(finding: Finding, group: Iterable[Finding]) -> bool:
     return any(
-        _group(finding) == _group(each) and together(finding, each, SLACK_S) for each in group
+        _group(finding) == _group(other) and together(finding, other, SLACK_S) for other in group
     )
 
 
 def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
     """Parts of a group that no proven link joins to another part of it."""
-    part = {each.id: each.id for each in group}
+    part = {finding.id: finding.id for finding in group}
     for link in links:
         if link.strength is Strength.PROVEN and link.cause in part and link.effect in part:
             old, new = part[link.effect], part[link.cause]
@@ -183,11 +185,11 @@ def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
 
 
 def _told(group: Sequence[Finding]) -> Coincidence:
-    names = [title_of(each.id) for each in group]
+    names = [title_of(finding.id) for finding in group]
     words = f"{', '.join(names[:-1])} and {names[-1]}"
-    start = max(each.start for each in group if each.start is not None)
+    start = max(finding.start for finding in group if finding.start is not None)
     return Coincidence(
-        tuple(each.id for each in group),
+        tuple(finding.id for finding in group),
         f"{words} rose together at {clock(start)} UTC; nothing shows that one causes another",
         "kernel stacks of those seconds (--stacks) that show one inside the other",
     )

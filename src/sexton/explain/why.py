@@ -41,27 +41,31 @@ def answer(
 
     `also` is what else the words could have meant, `known` its moments where the window lacks some.
     """
-    present = [each for each in diagnosis.findings if each.verdict is Verdict.PRESENT]
-    mine = [each for each in present if _concerns(each, subject, window)]
-    names = tuple(each.id for each in mine)
+    present = [finding for finding in diagnosis.findings if finding.verdict is Verdict.PRESENT]
+    mine = [finding for finding in present if _concerns(finding, subject, window)]
+    names = tuple(finding.id for finding in mine)
     chains = through(subject, names, diagnosis)
     linked = list(dict.fromkeys(name for chain in chains for name in chain.findings))
-    names = (*(each for each in linked if each in names), *(each for each in names if each not in
+    names = (*(name for name in linked if name in names), *(name for name in names if name not in
              linked))  # fmt: skip
-    told = dict.fromkeys([*names, *linked])
-    asked = _asked(subject, diagnosis)
+    document = dict.fromkeys([*names, *linked])
+    questions = _asked(subject, diagnosis)
     return Why(
         about=subject,
         diagnosis=diagnosis,
         findings=names,
-        asked=asked,
-        decisive=essentials() if subject.kind == "moment" else asked[:1],
+        detectors=questions,
+        decisive=essentials() if subject.kind == "moment" else questions[:1],
         chains=chains,
         story=tell(chains[0], diagnosis.by_id, window) if chains else (),
-        contests=tuple(each for each in diagnosis.contests if each.symptom in told),
-        coincidences=tuple(each for each in diagnosis.coincidences if {*each.findings} & {*told}),
+        contests=tuple(contest for contest in diagnosis.contests if contest.symptom in document),
+        coincidences=tuple(
+            coincidence
+            for coincidence in diagnosis.coincidences
+            if {*coincidence.findings} & {*document}
+        ),
         occasions=occasions(subject, window, mine, known),
-        missing=tuple(_missing((*told, *asked), diagnosis)),
+        missing=tuple(_missing((*document, *questions), diagnosis)),
         also=tuple(also),
     )
 
@@ -70,9 +74,9 @@ def likeliest(meant: Sequence[Subject], diagnosis: Diagnosis) -> tuple[Subject, 
     """What was meant, best first: of two of one name, the one about which something is known."""
 
     def rank(subject: Subject) -> int:
-        about = [each for each in diagnosis.findings if concerns(each, subject)]
-        return min((not each.is_problem) + (each.verdict is not Verdict.PRESENT) for each in about
-                   ) if about else 3  # fmt: skip
+        about = [finding for finding in diagnosis.findings if concerns(finding, subject)]
+        grades = (2 - found.is_problem - (found.verdict is Verdict.PRESENT) for found in about)
+        return min(grades, default=3)
 
     return tuple(sorted(meant, key=rank))
 
@@ -83,7 +87,7 @@ def through(subject: Subject, names: Sequence[str], diagnosis: Diagnosis) -> tup
     known = diagnosis.by_id
     for chain in diagnosis.chains:
         for part in _parts(chain, subject, known):
-            if {*part.findings} & {*names} and not any(_holds(each, part) for each in found):
+            if {*part.findings} & {*names} and not any(_holds(other, part) for other in found):
                 found.append(part)
     return tuple(found)
 

@@ -111,8 +111,8 @@ def _resolved(target: str, name: str) -> str:
 
 def _taken(name: str, found: re.Match[str]) -> str:
     """An import as a destructuring of the imported module."""
-    names = [each.split(" as ") for each in found[1].split(",") if each.strip()]
-    taken = ", ".join(": ".join(part.strip() for part in each) for each in names)
+    names = [part.split(" as ") for part in found[1].split(",") if part.strip()]
+    taken = ", ".join(": ".join(part.strip() for part in group) for group in names)
     return f'const {{{taken}}} = _m["{_resolved(found[2], name)}"];'
 
 

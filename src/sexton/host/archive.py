@@ -144,7 +144,7 @@ class ArchiveFiles:
             self._denied,
             self._late,
         )
-        if any(found in each for each in files):
+        if any(found in file for file in files):
             return FileStatus(0, 1, is_dir=False)
         raise SourceAbsent(path, "not in the archive")
 

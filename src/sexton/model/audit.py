@@ -124,7 +124,7 @@ class EnabledUnit:
     @property
     def at_boot(self) -> bool:
         """Does it start at boot, not only on demand?"""
-        return any(each.kind not in ("bus", "alias") for each in self.how)
+        return any(way.kind not in ("bus", "alias") for way in self.how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Subject:
         """Has a fault that makes the exit status 1. Protected units are meant to restart forever,
         so theirs counts only if it crash-loops now."""
         protected = self.verdict is Need.PROTECTED
-        return any(not protected or each.id == CRASH_LOOP for each in self.faults)
+        return any(not protected or fault.id == CRASH_LOOP for fault in self.faults)
 
     @property
     def is_finding(self) -> bool:
@@ -226,12 +226,12 @@ class Audit:
 
     def of(self, need: Need) -> tuple[Subject, ...]:
         """The subjects with that verdict."""
-        return tuple(each for each in self.subjects if each.verdict is need)
+        return tuple(subject for subject in self.subjects if subject.verdict is need)
 
     @property
     def found(self) -> tuple[Subject, ...]:
         """The units that make the exit status 1."""
-        return tuple(each for each in self.subjects if each.is_finding)
+        return tuple(subject for subject in self.subjects if subject.is_finding)
 
 
 @row

@@ -94,4 +94,4 @@ class Chain(Frozen):
 
     @property
     def strength(self) -> Strength:
-        return min((link.strength for link in self.links), key=lambda each: each.rank)
+        return min((link.strength for link in self.links), key=lambda strength: strength.rank)

@@ -80,8 +80,8 @@ class Diagnosis(Frozen):
     @property
     def essential(self) -> tuple[Finding, ...]:
         """Findings without whose answer a node cannot be called healthy, by rank."""
-        found = [each for each in self.findings if each.essential]
-        return tuple(sorted(found, key=lambda each: each.essential))
+        found = [finding for finding in self.findings if finding.essential]
+        return tuple(sorted(found, key=lambda finding: finding.essential))
 
     @property
     def exit(self) -> Exit:
@@ -89,6 +89,6 @@ class Diagnosis(Frozen):
         if any(finding.is_problem for finding in self.findings):
             return Exit.PROBLEM
         essential = self.essential
-        if not essential or any(each.verdict is Verdict.UNKNOWN for each in essential):
+        if not essential or any(finding.verdict is Verdict.UNKNOWN for finding in essential):
             return Exit.CANNOT_TELL
         return Exit.HEALTHY

@@ -36,8 +36,8 @@ class Evidence(Frozen):
     """One measured thing: what it is, its value here, what is normal, and where it was read.
 
     `value` and `normal` are as a person reads them ("68,440", "< 50"); `number` is the value for
-    machines. `wrong_if` says what would make this evidence misleading; `outlook` marks what tells
-    where things are going rather than where they are.
+    machines. `wrong_if` says what would make this evidence misleading; `outlook` marks a
+    forecast rather than a current state.
     """
 
     what: str

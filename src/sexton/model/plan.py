@@ -165,8 +165,8 @@ def from_json(value: object) -> Plan:
     if whole.get("schema") != SCHEMA:
         raise PlanError(f"schema {printable(str(whole.get('schema')))!r} is not {SCHEMA}")
     stated = whole.pop("hash", None)
-    whole["steps"] = tuple(_step(each) for each in _list(whole, "steps"))
-    whole["refusals"] = tuple(_built(Refusal, each) for each in _list(whole, "refusals"))
+    whole["steps"] = tuple(_step(step) for step in _list(whole, "steps"))
+    whole["refusals"] = tuple(_built(Refusal, refusal) for refusal in _list(whole, "refusals"))
     whole["notes"] = tuple(_list(whole, "notes"))
     whole["baseline"] = _values(whole, "baseline")
     plan = _built(Plan, whole)
@@ -177,8 +177,10 @@ def from_json(value: object) -> Plan:
 
 def _step(value: object) -> Step:
     step = _object(value, "step")
-    step["preconditions"] = tuple(_built(Condition, each) for each in _list(step, "preconditions"))
-    step["proof"] = tuple(_built(Criterion, each) for each in _list(step, "proof"))
+    step["preconditions"] = tuple(
+        _built(Condition, condition) for condition in _list(step, "preconditions")
+    )
+    step["proof"] = tuple(_built(Criterion, criterion) for criterion in _list(step, "proof"))
     step["commands"] = tuple(_list(step, "commands"))
     step["parameters"] = _values(step, "parameters")
     return _built(Step, step)
@@ -189,18 +191,18 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {"str": (str,), "float": (int, float), 
 
 def _built(kind: type[_T], value: object) -> _T:
     given = _object(value, kind.__name__.lower())
-    known = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]
+    known = {column.name: str(column.type) for column in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(set(given) - set(known)):
         raise PlanError(f"unknown field {printable(str(unknown[0]))!r} in {kind.__name__.lower()}")
-    for name, each in given.items():
+    for name, number in given.items():
         plain = _PLAIN.get(known[name])
         if plain is not None and (
-            not isinstance(each, plain) or (known[name] == "float" and isinstance(each, bool))
+            not isinstance(number, plain) or (known[name] == "float" and isinstance(number, bool))
         ):
             raise PlanError(f"{name} of a {kind.__name__.lower()} is not a {known[name]}")
-        if isinstance(each, float) and not isfinite(each):
+        if isinstance(number, float) and not isfinite(number):
             raise PlanError(f"{name} of a {kind.__name__.lower()} is not a finite number")
-        if known[name] == "tuple[str, ...]" and not all(isinstance(item, str) for item in each):
+        if known[name] == "tuple[str, ...]" and not all(isinstance(item, str) for item in number):
             raise PlanError(f"{name} of a {kind.__name__.lower()} must contain only strings")
     try:
         return kind(**given)
@@ -216,9 +218,9 @@ def _object(value: object, what: str) -> dict[str, Any]:
 
 def _values(owner: Mapping[str, Any], name: str) -> dict[str, Value]:
     values = _object(owner.get(name), name)
-    if any(not isinstance(each, (str, int, float, bool)) for each in values.values()):
+    if any(not isinstance(value, (str, int, float, bool)) for value in values.values()):
         raise PlanError(f"{name}: not a scalar value")
-    if any(isinstance(each, float) and not isfinite(each) for each in values.values()):
+    if any(isinstance(value, float) and not isfinite(value) for value in values.values()):
         raise PlanError(f"{name}: not a finite number")
     return values
 

@@ -84,8 +84,8 @@ class Why:
 
     `findings` are the ids of present findings that concern it: in the order of the chains,
     then the gravest first. `chains` hold
-    one of them each, cut where they go on through other things of its kind. `asked` are the
-    findings that would have told of it, `decisive` those of them without which there is no answer.
+    one of them each, cut where they go on through other things of its kind. `detectors`
+    cover it; without the `decisive` ones of them there is no answer.
     `also` is what else the words could have meant. `aligned` is `None` where nothing could be
     compared: `not_aligned` says why, and `remedy` is the command that would allow it. `next`
     are commands that show more of it.
@@ -94,7 +94,7 @@ class Why:
     about: Subject
     diagnosis: Diagnosis
     findings: tuple[str, ...]
-    asked: tuple[str, ...]
+    detectors: tuple[str, ...]
     decisive: tuple[str, ...]
     chains: tuple[Chain, ...]
     story: tuple[str, ...]

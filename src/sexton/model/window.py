@@ -222,7 +222,9 @@ class Window:
         return self.keep("clocks", self._make_clocks)
 
     def _make_clocks(self) -> tuple[Pairs, Pairs]:
-        read = ((each.mono_s, each.wall_s) for kept in self._batches.values() for each in kept)
+        read = (
+            (amount.mono_s, amount.wall_s) for kept in self._batches.values() for amount in kept
+        )
         first: dict[float, float] = {}
         for moment, wall in sorted(chain(read, self._clock)):
             first.setdefault(moment, wall)
@@ -302,7 +304,7 @@ def _across(clock: Pairs, moment: float) -> float:
     at = bisect_left(clock, (moment,))
     near = min(
         clock[max(at - 1, 0) : at + 1],
-        key=lambda each: (abs(each[0] - moment), each),
+        key=lambda pair: (abs(pair[0] - moment), pair),
         default=(moment, moment),
     )
     return near[1] + (moment - near[0])

@@ -84,8 +84,8 @@ class _Naming:
         number = np.empty(len(order), np.int32)
         number[order] = np.arange(len(order), dtype=np.int32)
         frames = Frames(
-            tuple([self._names[each] for each in order]),
-            tuple([self._modules[each] for each in order]),
+            tuple([self._names[index] for index in order]),
+            tuple([self._modules[index] for index in order]),
             np.array(self._kinds, np.uint8)[order],
         )
         return frames, number[self._of], number[comms]
@@ -98,8 +98,8 @@ class _Naming:
         table = self._symbols.kernel(self._raw.kernel, self._raw.facts)
         loaded = self._raw.kernel.ksymbols
         found, which = kernel_names(self._address[rows], table, loaded)
-        used, each = np.unique(which, return_inverse=True)
-        self._of[rows] = self._kernel_frames([found[one] for one in used.tolist()])[each]
+        used, which_name = np.unique(which, return_inverse=True)
+        self._of[rows] = self._kernel_frames([found[one] for one in used.tolist()])[which_name]
 
     def user(self) -> None:
         """User addresses, file by file."""
@@ -135,7 +135,7 @@ class _Naming:
         modules = np.array([module for _, module in found], np.object_)
         for module in dict.fromkeys(modules.tolist()):
             mine = np.flatnonzero(modules == module)
-            names = [found[each][0] for each in mine.tolist()]
+            names = [found[index][0] for index in mine.tolist()]
             numbers[mine] = self._frames(names, module, Kind.KERNEL)
         return numbers
 
@@ -143,7 +143,9 @@ class _Naming:
         """The file each address lies in, -1 for none, and the offset in that file."""
         space, address = self._raw.columns.space[rows], self._address[rows]
         every = [
-            (each, self._raw.spaces[each].maps) for each in np.unique(space).tolist() if each > 0
+            (address_space, self._raw.spaces[address_space].maps)
+            for address_space in np.unique(space).tolist()
+            if address_space > 0
         ]
         file = np.full(len(rows), -1, np.int64)
         place = np.zeros(len(rows), np.uint64)
@@ -155,7 +157,7 @@ class _Naming:
             np.concatenate([maps.pgoff for _, maps in every]),
             np.concatenate([maps.file for _, maps in every]),
         )
-        owner = np.repeat([each for each, _ in every], [len(maps) for _, maps in every])
+        owner = np.repeat([part for part, _ in every], [len(maps) for _, maps in every])
         row = nearest(owner, maps.start, space, address)
         inside = (row >= 0) & (owner[row] == space) & (address < maps.end[row])
         row = row[inside]
@@ -194,18 +196,18 @@ class _Naming:
         if not len(rows):
             return
         plain = self._plain
-        which, each = np.unique(table.find(place, plain), return_inverse=True)
+        which, which_name = np.unique(table.find(place, plain), return_inverse=True)
         names = [plain(name) or UNKNOWN for name in table.names(which[which >= 0])]
         if which[0] < 0:
             names.insert(0, UNKNOWN)
-        self._of[rows] = self._frames(names, module, Kind.USER)[each]
+        self._of[rows] = self._frames(names, module, Kind.USER)[which_name]
 
     def _pids(self, rows: I64) -> list[int]:
         spaces = np.unique(self._raw.columns.space[rows])
-        return [self._raw.spaces[each].pid for each in spaces.tolist()]
+        return [self._raw.spaces[space].pid for space in spaces.tolist()]
 
     def _spaces_of(self, pid: int) -> list[int]:
-        return [number for number, each in enumerate(self._raw.spaces) if each.pid == pid]
+        return [number for number, space in enumerate(self._raw.spaces) if space.pid == pid]
 
     def _last_seen_wall_s(self) -> float | None:
         times = self._raw.columns.time_ns
@@ -228,9 +230,9 @@ def nearest(owner: I64, start: U64, space: I32, address: U64) -> I64:
         wanted = (np.maximum(space, 0).astype(np.uint64) << shift) | address
         return np.searchsorted(keys, wanted, side="right").astype(np.int64) - 1
     found = np.full(len(address), -1, np.int64)
-    for each in np.unique(space).tolist():
-        begin, end = np.searchsorted(owner, [each, each + 1])
-        mine = space == each
+    for address_space in np.unique(space).tolist():
+        begin, end = np.searchsorted(owner, [address_space, address_space + 1])
+        mine = space == address_space
         found[mine] = begin + np.searchsorted(start[begin:end], address[mine], side="right") - 1
     return found
 

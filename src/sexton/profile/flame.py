@@ -125,8 +125,8 @@ class FlameSum:
 
     def add(self, flame: Flame) -> None:
         self._waiting.append(pruned(flame))
-        joined = sum(len(each.tree) for each in self._joined)
-        if sum(len(each.tree) for each in self._waiting) >= max(joined, _FEW_NODES):
+        joined = sum(len(part.tree) for part in self._joined)
+        if sum(len(part.tree) for part in self._waiting) >= max(joined, _FEW_NODES):
             self._join()
 
     def merged(self) -> Flame:
@@ -173,7 +173,7 @@ def tasks(flame: Flame) -> list[FunctionCount]:
     """Every task with samples, the largest first; `own` counts samples without a function."""
     own, total = function_counts(flame.tree, flame.own)
     found = _listed(flame, own, total, flame.tree.frames.kinds == Kind.TASK)
-    return sorted(found, key=lambda each: (-each.total, each.name))
+    return sorted(found, key=lambda count: (-count.total, count.name))
 
 
 def function_counts(tree: Tree, own: I64) -> tuple[I64, I64]:
@@ -210,12 +210,20 @@ def _listed(flame: Flame, own: I64, total: I64, wanted: Bools) -> list[FunctionC
     frames = flame.tree.frames
     found = [
         FunctionCount(
-            frames.names[each],
-            frames.modules[each],
-            int(frames.kinds[each]),
-            int(own[each]),
-            int(total[each]),
+            frames.names[index],
+            frames.modules[index],
+            int(frames.kinds[index]),
+            int(own[index]),
+            int(total[index]),
         )
-        for each in np.flatnonzero(wanted & (total > 0)).tolist()
+        for index in np.flatnonzero(wanted & (total > 0)).tolist()
     ]
-    return sorted(found, key=lambda each: (-each.own, -each.total, each.name, each.module))
+    return sorted(
+        found,
+        key=lambda function_count: (
+            -function_count.own,
+            -function_count.total,
+            function_count.name,
+            function_count.module,
+        ),
+    )

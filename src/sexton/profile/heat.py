@@ -106,12 +106,12 @@ def disjoint(parts: Iterable[Heat]) -> Iterator[Heat]:
         if not len(part):
             continue
         shared = []
-        for each in held:
-            border = int(np.searchsorted(each.second, part.second[0]))
+        for heat in held:
+            border = int(np.searchsorted(heat.second, part.second[0]))
             if border:
-                yield rows_of(each, slice(0, border))
-            if border < len(each):
-                shared.append(rows_of(each, slice(border, None)))
+                yield rows_of(heat, slice(0, border))
+            if border < len(heat):
+                shared.append(rows_of(heat, slice(border, None)))
         held = _merged(_concatenated(shared), part)
     yield from held
 

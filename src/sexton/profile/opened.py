@@ -71,7 +71,7 @@ class Opened:
         """In time order. A piece that turns out to be unreadable is removed."""
         if not self._ordered:
             starts = {
-                id(piece): self._attempt(piece, lambda each: each.start_ns)
+                id(piece): self._attempt(piece, lambda piece: piece.start_ns)
                 for piece in list(self._pieces)
             }
             self._pieces.sort(key=lambda piece: starts[id(piece)] or 0)
@@ -82,7 +82,7 @@ class Opened:
     def facts(self) -> Facts:
         """Facts about all pieces together."""
         facts = self._facts if self._facts is not None else self._summed_up()
-        facts.problems += [each for each in self._problems if each not in facts.problems]
+        facts.problems += [problem for problem in self._problems if problem not in facts.problems]
         return facts
 
     def add_problem(self, problem: str) -> None:
@@ -98,7 +98,7 @@ class Opened:
             # rotated set need not be decoded for this.
             ends = self.pieces if not self._in_turn() else [self.pieces[0], self.pieces[-1]]
             spans = [
-                self._attempt(each, lambda piece: (piece.start_ns, piece.end_ns)) for each in ends
+                self._attempt(end, lambda piece: (piece.start_ns, piece.end_ns)) for end in ends
             ]
             known = [span for span in spans if span is not None]
             if len(known) == len(spans):  # else one was removed: try its neighbour
@@ -111,7 +111,7 @@ class Opened:
         """Every sampled event."""
         found: dict[str, Event] = {}
         for piece in list(self.pieces):
-            for event in self._attempt(piece, lambda each: each.events) or ():
+            for event in self._attempt(piece, lambda part: part.events) or ():
                 found.setdefault(event.name, event)
         return tuple(found.values())
 
@@ -119,7 +119,7 @@ class Opened:
     def samples(self) -> int:
         """The number of samples, idle ones included."""
         return sum(
-            self._attempt(piece, lambda each: each.samples) or 0 for piece in list(self.pieces)
+            self._attempt(piece, lambda piece: piece.samples) or 0 for piece in list(self.pieces)
         )
 
     @property
@@ -132,7 +132,7 @@ class Opened:
     def clock(self) -> Clock:
         """The clock of the first piece; over hours use `wall_s`, because clocks drift and jump."""
         while self.pieces:
-            clock = self._attempt(self.pieces[0], lambda each: each.clock)
+            clock = self._attempt(self.pieces[0], lambda piece: piece.clock)
             if clock is not None:
                 return clock
         return NO_CLOCK
@@ -163,7 +163,7 @@ class Opened:
     def heats(self, start_ns: int | None = None, end_ns: int | None = None) -> Iterator[Heat]:
         """Heat, piece by piece in time order."""
         for piece in self._touching(start_ns, end_ns):
-            heat = self._attempt(piece, lambda each: each.heat())
+            heat = self._attempt(piece, lambda part: part.heat())
             if heat is not None:
                 yield within(heat, start_ns, end_ns)
 
@@ -174,7 +174,7 @@ class Opened:
     def profiles(self, start_ns: int | None = None, end_ns: int | None = None) -> Iterator[Profile]:
         """The profiles that overlap the range; they may contain samples outside it."""
         for piece in self._touching(start_ns, end_ns):
-            profile = self._attempt(piece, lambda each: each.profile(start_ns, end_ns))
+            profile = self._attempt(piece, lambda part: part.profile(start_ns, end_ns))
             if profile is not None:
                 yield profile
             del profile  # free it before the next one is decoded
@@ -208,7 +208,7 @@ class Opened:
             if _undecoded(piece) and begun is not None and ends is not None:
                 yield piece, (begun - _SLACK_NS, ends + _SLACK_NS)
                 continue
-            span = self._attempt(piece, lambda each: (each.start_ns, each.end_ns))
+            span = self._attempt(piece, lambda part: (part.start_ns, part.end_ns))
             if span is not None:
                 yield piece, span
 
@@ -220,7 +220,7 @@ class Opened:
         try:
             return query(piece)
         except (StoreError, SourceError) as error:
-            left = [each for each in self._pieces if each is not piece]
+            left = [part for part in self._pieces if part is not piece]
             if not left or len(left) == len(self._pieces):
                 raise
             self._pieces = left
@@ -238,7 +238,9 @@ class Opened:
             numbers = [getattr(facts, name) for facts in known if getattr(facts, name) is not None]
             setattr(whole, name, sum(numbers) if numbers else None)
         whole.problems = [
-            f"{os.path.basename(facts.path)}: {each}" for facts in known for each in facts.problems
+            f"{os.path.basename(facts.path)}: {problem}"
+            for facts in known
+            for problem in facts.problems
         ]
         return whole
 
@@ -263,9 +265,9 @@ def open_profile(paths: Sequence[Path], options: SymbolOptions | None = None) ->
         piece.profile()
         return Opened([piece])
     found = [recognise(path) for path in files]
-    if not all(each.format == PERF_DATA for each in found):
-        return Opened([FilePiece(each, symbols, recent) for each in found])
-    by_path = {each.path: each for each in found}
+    if not all(file.format == PERF_DATA for file in found):
+        return Opened([FilePiece(file, symbols, recent) for file in found])
+    by_path = {file.path: file for file in found}
     ordered = rotated(by_path)
     turns = len({_STAMP.sub("", path) for path in ordered.paths}) == 1
     return Opened(
@@ -313,7 +315,7 @@ def _files_of(path: Path) -> list[Path]:
         )
     if is_perf_directory(path):
         return [path]
-    found = [Path(each) for each in members(path) if not each.endswith(".old")]
+    found = [Path(member) for member in members(path) if not member.endswith(".old")]
     if not found:
         raise CommandError(f"{printable(str(path))}: not a recording, and no perf.data in it")
     return found

@@ -138,9 +138,11 @@ def pieces_of_recording(path: Path, facts: Facts) -> list[RecordedPiece | FilePi
     kept = recorded_pieces(path, facts)
     boot_id = kept[-1].annex.boot_id if kept else last_boot(path)
     waiting = undecoded_pieces(path, boot_id, {piece.annex.name for piece in kept}, facts)
-    begins: list[tuple[int, RecordedPiece | FilePiece]] = [(each.start_ns, each) for each in kept]
-    begins += [(each.begun_ns or 0, each) for each in waiting]
-    return [piece for _, piece in sorted(begins, key=lambda each: each[0])]
+    begins: list[tuple[int, RecordedPiece | FilePiece]] = [
+        (amount.start_ns, amount) for amount in kept
+    ]
+    begins += [(piece.begun_ns or 0, piece) for piece in waiting]
+    return [piece for _, piece in sorted(begins, key=lambda start: start[0])]
 
 
 def undecoded_pieces(
@@ -157,14 +159,14 @@ def undecoded_pieces(
     options = SymbolOptions(kallsyms=str(kallsyms) if kallsyms.exists() else None)
     symbols, recent = Symbols(options), DecodedCache()
     found: list[tuple[int, FilePiece]] = []
-    for each in waiting_stacks(recording):
-        if annex_name(each.path.name) in done:
+    for stack in waiting_stacks(recording):
+        if annex_name(stack.path.name) in done:
             continue
         try:
-            if boot_at(recording, each.path.stat().st_mtime) != boot_id:
+            if boot_at(recording, stack.path.stat().st_mtime) != boot_id:
                 continue
-            known = recognise(each.path)
-            begun = first_sample_ns(str(each.path))
+            known = recognise(stack.path)
+            begun = first_sample_ns(str(stack.path))
         except FileNotFoundError:  # decoded meanwhile
             continue
         except SextonError as error:
@@ -173,8 +175,8 @@ def undecoded_pieces(
         if known.format == PERF_DATA and begun is not None:
             found.append((begun, FilePiece(known, symbols, recent, begun)))
         else:
-            facts.problems.append(printable(f"skipped: {each.path}: not readable as perf.data"))
-    return [piece for _, piece in sorted(found, key=lambda each: each[0])]
+            facts.problems.append(printable(f"skipped: {stack.path}: not readable as perf.data"))
+    return [piece for _, piece in sorted(found, key=lambda pair: pair[0])]
 
 
 def _sum_up(facts: Facts, annexes: list[Annex]) -> None:
@@ -182,7 +184,7 @@ def _sum_up(facts: Facts, annexes: list[Annex]) -> None:
     facts.host, facts.release, facts.command = last.host, last.release, last.command
     facts.cores, facts.clock = last.cores, last.clock
     for name in ("lost", "throttled"):
-        known = [number for each in annexes if (number := each.fact(name)) is not None]
+        known = [number for annex in annexes if (number := annex.fact(name)) is not None]
         setattr(facts, name, sum(known) if known else None)
 
 
@@ -314,7 +316,7 @@ def facts_of(annex: Annex) -> Facts:
         clock=clock_of(annex),
         lost=annex.fact("lost"),
         throttled=annex.fact("throttled"),
-        problems=[unescape(str(each)) for each in found.get("problems", ())],
+        problems=[unescape(str(problem)) for problem in found.get("problems", ())],
     )
 
 
@@ -335,7 +337,7 @@ def _unescaped(text: object) -> str | None:
 def _names(column: pa.ChunkedArray) -> tuple[str, ...]:
     found = column.to_pylist()
     if "\0" in "".join(found):  # few are escaped, and there are tens of thousands
-        found = [unescape(each) if each[:1] == "\0" else each for each in found]
+        found = [unescape(row) if row[:1] == "\0" else row for row in found]
     return tuple(found)
 
 
@@ -393,8 +395,8 @@ def annex_facts(profile: Profile) -> dict[str, Any]:
         "host": _escaped(facts.host),
         "release": _escaped(facts.release),
         "command": _escaped(facts.command),
-        "events": [[escape(each.name), each.hertz, each.period] for each in profile.events],
-        "problems": [escape(each) for each in facts.problems[:20]],
+        "events": [[escape(known.name), known.hertz, known.period] for known in profile.events],
+        "problems": [escape(problem) for problem in facts.problems[:20]],
     }
 
 
@@ -497,9 +499,9 @@ def _frames(frames: Frames) -> Stored:
 
 def _threads(threads: Sequence[Thread]) -> Stored:
     columns = {
-        "pid": np.array([each.pid for each in threads], np.int64),
-        "tid": np.array([each.tid for each in threads], np.int64),
-        "comm": _texts([each.comm for each in threads]),
+        "pid": np.array([thread.pid for thread in threads], np.int64),
+        "tid": np.array([thread.tid for thread in threads], np.int64),
+        "comm": _texts([thread.comm for thread in threads]),
     }
     return Stored([pa.table(columns)], _encoded(("comm",), {"pid": _DELTA, "tid": _DELTA}))
 
@@ -509,7 +511,7 @@ def _whole(columns: Mapping[str, Any]) -> Stored:
 
 
 def _texts(texts: Sequence[str]) -> pa.Array:
-    return pa.array([escape(each) for each in texts], pa.string())
+    return pa.array([escape(text) for text in texts], pa.string())
 
 
 def _encoded(dictionary: Sequence[str], plain: Mapping[str, str]) -> dict[str, Any]:

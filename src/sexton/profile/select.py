@@ -73,14 +73,14 @@ def chosen_in(profile: Profile, selection: Selection, rows: slice) -> Bools:
     """Per sample of `rows` (see `window`): do all conditions except the time range hold?"""
     chosen = np.ones(rows.stop - rows.start, np.bool_)
     if selection.event is not None:
-        chosen &= _lookup(each.name == selection.event for each in profile.events)[
+        chosen &= _lookup(known.name == selection.event for known in profile.events)[
             profile.event[rows]
         ]
     if selection.cpus is not None:
         chosen &= np.isin(profile.cpu[rows], np.array(sorted(selection.cpus), np.int64))
     if selection.pids is not None or selection.task is not None:
         pids, task = selection.pids, selection.task
-        named = None if task is None else _having(task, {each.comm for each in profile.threads})
+        named = None if task is None else _having(task, {thread.comm for thread in profile.threads})
         wanted = _lookup(
             (pids is None or thread.pid in pids) and (named is None or thread.comm in named)
             for thread in profile.threads

@@ -28,15 +28,15 @@ _STEPS = 20_000
 def log_gamma(x: npt.ArrayLike) -> Floats:
     """ln Γ(x) for x > 0: `math.lgamma`, once per distinct value."""
     values, where = np.unique(np.asarray(x, np.float64), return_inverse=True)
-    each = np.fromiter((math.lgamma(value) for value in values), np.float64, len(values))
-    return each[where].reshape(np.shape(x))
+    result = np.fromiter((math.lgamma(value) for value in values), np.float64, len(values))
+    return result[where].reshape(np.shape(x))
 
 
 def _beta(a: Floats, b: Floats, x: Floats, rest: Floats) -> Floats:
     # `rest` is 1 - x, passed separately because the difference loses its digits near 1.
     a, b, x, rest = np.broadcast_arrays(a, b, x, rest)
     shape = a.shape
-    a, b, x, rest = (np.array(each, np.float64).ravel() for each in (a, b, x, rest))
+    a, b, x, rest = (np.array(array, np.float64).ravel() for array in (a, b, x, rest))
     # The fraction converges fast only below the mean: mirror what lies above it.
     mirrored = x > (a + 1) / (a + b + 2)
     first, second = np.where(mirrored, b, a), np.where(mirrored, a, b)

@@ -80,7 +80,7 @@ class Budget:
         self._given_up: list[tuple[str, str]] = []
         self._changed_s = -OVER_S
         self._calm_since: float | None = None
-        self._told_s = -_CALM_S
+        self._noted_s = -_CALM_S
 
     @property
     def share(self) -> float | None:
@@ -136,9 +136,9 @@ class Budget:
             self._given_up.append(("rest", heaviest))
             self._changed_s = now
             return Verdict("rest", heaviest, why)
-        if now - self._told_s < _CALM_S:
+        if now - self._noted_s < _CALM_S:
             return None
-        self._told_s = now
+        self._noted_s = now
         return Verdict("tell", "memory", why)
 
     def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
@@ -153,7 +153,7 @@ class Budget:
         if costliest is None or moved[costliest] <= 0:
             return None
         action = "rest" if ("slow", costliest) in self._given_up else "slow"
-        self._given_up = [each for each in self._given_up if each[1] != costliest]
+        self._given_up = [pair for pair in self._given_up if pair[1] != costliest]
         self._given_up.append((action, costliest))
         self._changed_s = now
         return Verdict(action, costliest, why)
@@ -169,18 +169,18 @@ def own_cpu_s() -> float:
     return time.process_time()
 
 
-_elsewhere: list[float] = [0.0]
+_counted_by_companions: list[float] = [0.0]
 
 
 def waited_children_s() -> float:
-    """Children that ended, but those a companion tells the cost of."""
+    """CPU seconds of exited children, except those a companion accounts for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime - _elsewhere[0]
+    return used.ru_utime + used.ru_stime - _counted_by_companions[0]
 
 
-def counted_elsewhere(cpu_s: float) -> None:
-    """A child that ended used so much, and a companion's `cost` has it already."""
-    _elsewhere[0] += cpu_s
+def exclude_child_cpu(cpu_s: float) -> None:
+    """Exclude an exited child's CPU time that a companion's `cost` already includes."""
+    _counted_by_companions[0] += cpu_s
 
 
 def own_rss() -> int:

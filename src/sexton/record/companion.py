@@ -70,15 +70,15 @@ class Guarded:
         self.outlasts = companion.outlasts
         self.within = companion
         self.failures = 0
-        self._told = 0
+        self._noted = 0
         self._last = ""
         self._cost = (0.0, 0)
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
         nothing: Sequence[Row] = ()
         found = list(self._ask(lambda: self.within.beat(now_s, alarm), nothing))
-        if self.failures >= max(1, 2 * self._told):
-            self._told = self.failures
+        if self.failures >= max(1, 2 * self._noted):
+            self._noted = self.failures
             words = f"{self.name} failed {self.failures:,} times, now with {self._last}"
             found.append(RecorderNote("source", words))
         return found

@@ -27,7 +27,7 @@ from sexton.store.pins import Pin
 
 #: How often the ring's state is recorded. It is checked every second, since a packet flood makes
 #: it expensive at once; on big machines less often, because a check reads a file per core.
-_TELL_S = 10.0
+_NOTE_S = 10.0
 _CORES_A_SECOND = 16
 _POLL_S = 5.0
 #: One dump for alarms that come close together: the ring holds ten seconds.
@@ -61,7 +61,7 @@ class Stacks:
         self._stacks = RollingStacks(place.host, str(place.directory), self._rotation)
         self._stacks.start()
         self._resting = False
-        self._told = self._stacks.state()
+        self._perf_state = self._stacks.state()
         self._polled_s = 0.0
         self._pinned: list[Pin] = []
         with contextlib.suppress(SourceError, OSError):  # without it names are missing, not stacks
@@ -72,23 +72,23 @@ class Stacks:
             return ()
         self._polled_s = now_s
         self._stacks.poll(spare=self._spared())
-        before, self._told = self._told, self._stacks.state()
-        if self._told.deaths > before.deaths:
-            return (RecorderNote("source", f"perf exited: {self._told.reason}; restarted"),)
+        before, self._perf_state = self._perf_state, self._stacks.state()
+        if self._perf_state.deaths > before.deaths:
+            return (RecorderNote("source", f"perf exited: {self._perf_state.reason}; restarted"),)
         return ()
 
     def alarmed(self, pin: Pin) -> None:
-        others = [each for each in self._pinned if each.id != pin.id]
+        others = [other for other in self._pinned if other.id != pin.id]
         self._pinned = [*others[-_MOST_PINNED:], pin]
 
     def _spared(self) -> set[str]:
         """Files of pinned minutes: retention decides about them, which knows pins."""
         return {
-            os.path.basename(each.path)
-            for each in self._stacks.closed()
+            os.path.basename(file.path)
+            for file in self._stacks.closed()
             for pin in self._pinned
-            if each.mono_end_s is not None
-            and pin.start_s <= each.mono_end_s <= pin.end_s + self._rotation.segment_s
+            if file.mono_end_s is not None
+            and pin.start_s <= file.mono_end_s <= pin.end_s + self._rotation.segment_s
         }
 
     def cost(self) -> tuple[float, int]:
@@ -122,7 +122,7 @@ class Ring:
         self._place = place
         self._ring = EventRing(place.host)
         self._state: RingState = self._ring.arm()
-        self._tended_s = self._told_s = 0.0
+        self._tended_s = self._noted_s = 0.0
         self._tend_s = max(1.0, (os.cpu_count() or 1) / _CORES_A_SECOND)
         self._dumping: Dumping | None = None
         self._dumped_s = -_DUMP_AGAIN_S
@@ -142,8 +142,8 @@ class Ring:
         if now_s - self._tended_s >= self._tend_s:
             self._tended_s = now_s
             before, self._state = self._state.mode, self._ring.tend()
-            if self._state.mode != before or now_s - self._told_s >= _TELL_S:
-                self._told_s = now_s
+            if self._state.mode != before or now_s - self._noted_s >= _NOTE_S:
+                self._noted_s = now_s
                 rows.append(self._state)
         elif alarm and self._state.mode == "paused" and not self._paused:
             self._resume("an alarm is on")

@@ -1,7 +1,7 @@
 """The child that decodes: ``python -m sexton.record.decode_child DIR FILES [CACHE-BYTES]``.
 
 For each of perf's files: read, name, seal into the segment of its minutes, delete; one line on
-standard error tells how that went (``done NAME SAMPLES BYTES``, ``waits NAME [WHY]``, ``gone
+standard error reports the result (``done NAME SAMPLES BYTES``, ``waits NAME [WHY]``, ``gone
 NAME``, ``failed NAME WHY``). `sexton.record.decoding` starts it and listens.
 
 It may be killed at any point. Until the annex is renamed into its segment the file is all there is;
@@ -62,8 +62,8 @@ def main(arguments: list[str]) -> int:
         print("another one decodes here", file=sys.stderr)
         return 1
     decoder = Decoder(directory, *map(int, arguments[2:]))
-    for each in requests:
-        _say(decoder.answer(Request(*each)))
+    for request in requests:
+        _say(decoder.answer(Request(*request)))
     return 0
 
 
@@ -181,7 +181,9 @@ class Decoder:
 
         if profile.facts.clock.kind not in ("monotonic", "none"):
             raise StoreError(f"its clock is {profile.facts.clock.kind}, not the monotonic one")
-        edges = [int(each) // 1000 / 1e6 for each in (profile.time_ns[0], profile.time_ns[-1])]
+        edges = [
+            int(time_ns) // 1000 / 1e6 for time_ns in (profile.time_ns[0], profile.time_ns[-1])
+        ]
         home = home_of(self.directory, boot_id, (edges[0], edges[1]))
         if home.path is None:
             raise StoreError("no segment of its boot is left to seal it into")

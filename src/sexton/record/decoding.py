@@ -34,7 +34,7 @@ from sexton.host.runner import ChildOptions, Running, start
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import count, printable
-from sexton.record.budget import counted_elsewhere
+from sexton.record.budget import exclude_child_cpu
 from sexton.record.companion import Place
 from sexton.record.decode_child import MEMORY_BYTES, Request
 from sexton.record.stacks import Closed, Rotation, closed_in
@@ -128,7 +128,7 @@ class Decoding:
         self._notes: list[str] = []
         self._looked_s = 0.0
         self._not_before_s = 0.0
-        self._resting = self._told_behind = False
+        self._resting = self._behind_noted = False
         #: (from, to, CPU seconds): counted evenly between the two.
         self._owed: list[tuple[float, float, float]] = []
         self._spent_s = 0.0
@@ -153,10 +153,10 @@ class Decoding:
         if batch is not None:
             self._measure(batch)
         owed = 0.0
-        for each in list(self._owed):
-            begin, end, cpu_s = each
+        for debt in list(self._owed):
+            begin, end, cpu_s = debt
             if now_s >= end:
-                self._owed.remove(each)
+                self._owed.remove(debt)
                 self._spent_s += cpu_s
             else:
                 owed += cpu_s * max(now_s - begin, 0.0) / (end - begin)
@@ -195,34 +195,34 @@ class Decoding:
 
     def _look(self, now_s: float) -> list[Closed]:
         """What is there and not given up, the newest first."""
-        found = {os.path.basename(each.path): each for each in closed_in(self._folder)}
+        found = {os.path.basename(file.path): file for file in closed_in(self._folder)}
         self._known = {
             name: self._known.get(name) or _Waiting(now_s) for name in found
         }  # files that are gone are forgotten
-        waiting = [each for name, each in found.items() if not self._known[name].failed]
+        waiting = [value for name, value in found.items() if not self._known[name].failed]
         self.counts.waiting = len(waiting)
-        self.counts.waiting_bytes = sum(each.bytes for each in waiting)
-        if len(waiting) > _BEHIND and not self._told_behind:
-            self._told_behind = True
+        self.counts.waiting_bytes = sum(value.bytes for value in waiting)
+        if len(waiting) > _BEHIND and not self._behind_noted:
+            self._behind_noted = True
             self._notes.append(f"{count(len(waiting), 'file')} waiting to be decoded, newest first")
         elif len(waiting) <= _BEHIND // 2:
-            self._told_behind = False
+            self._behind_noted = False
         return waiting[::-1]
 
     def _due(self, now_s: float, waiting: list[Closed]) -> list[Closed]:
         """As many as one child takes."""
         chosen: list[Closed] = []
-        for each in waiting:
-            if not self._has_home(now_s, each):
+        for file in waiting:
+            if not self._has_home(now_s, file):
                 continue
-            chosen.append(each)
+            chosen.append(file)
             if len(chosen) == _MOST_FILES or sum(one.bytes for one in chosen) > _MOST_RAW:
                 break
         return chosen
 
-    def _has_home(self, now_s: float, each: Closed) -> bool:
+    def _has_home(self, now_s: float, file: Closed) -> bool:
         """Whether its segment is sealed: checked here, since starting a child is expensive."""
-        request = self._request(now_s, each)
+        request = self._request(now_s, file)
         if not request.patient or not request.boot_id:
             return True
         span = (request.start_s, request.end_s)
@@ -241,7 +241,7 @@ class Decoding:
     def _begin(self, now_s: float, files: list[Closed]) -> None:
         if not files:
             return
-        requests = [self._request(now_s, each) for each in files]
+        requests = [self._request(now_s, file) for file in files]
         cache = str(max(self._place.most_bytes // _CACHE_SHARE, _LEAST_CACHE))
         command = [sys.executable, "-I", "-m", _CHILD, str(self._place.directory)]
         try:
@@ -250,13 +250,13 @@ class Decoding:
             self.counts.last_error = printable(str(error))
             self._not_before_s = now_s + 60.0
             return
-        self._batch = _Batch(child, {os.path.basename(each.path): each for each in files}, now_s)
+        self._batch = _Batch(child, {os.path.basename(file.path): file for file in files}, now_s)
 
-    def _request(self, now_s: float, each: Closed) -> Request:
-        name = os.path.basename(each.path)
+    def _request(self, now_s: float, file: Closed) -> Request:
+        name = os.path.basename(file.path)
         patient = now_s - self._known[name].since_s < self._pace.patience_s
-        boot_id = "" if each.mono_end_s is None else self._place.boot_id
-        end_s = each.mono_end_s or 0.0
+        boot_id = "" if file.mono_end_s is None else self._place.boot_id
+        end_s = file.mono_end_s or 0.0
         return Request(name, boot_id, end_s - self._segment_s, end_s, patient)
 
     def _tend(self, now_s: float) -> None:
@@ -296,7 +296,7 @@ class Decoding:
             if word in _WORDS and name in batch.files:
                 reported[name] = word
                 disk = disk or (word == "waits" and bool(detail))
-                self._told(word, batch.files[name], detail)
+                self._count(word, batch.files[name], detail)
         unreported = [name for name in batch.files if name not in reported]
         for name in unreported:
             shutil.rmtree(f"{self._folder}/{ASIDE}{annex_name(name)}", ignore_errors=True)
@@ -311,12 +311,12 @@ class Decoding:
         elif "waits" in reported.values():
             self._not_before_s = now_s + _WAIT_S
 
-    def _told(self, word: str, each: Closed, detail: str) -> None:
-        name = os.path.basename(each.path)
+    def _count(self, word: str, file: Closed, detail: str) -> None:
+        name = os.path.basename(file.path)
         if word == "done":
             samples, _, size = detail.partition(" ")
             self.counts.decoded += 1
-            self.counts.raw_bytes += each.bytes
+            self.counts.raw_bytes += file.bytes
             self.counts.samples += int(samples) if samples.isdecimal() else 0
             self.counts.kept_bytes += int(size) if size.isdecimal() else 0
         elif word == "failed":
@@ -324,8 +324,8 @@ class Decoding:
         elif detail:
             self.counts.last_error = printable(detail)
 
-    def _blame(self, name: str, each: Closed, why: str) -> None:
-        known = self._known.setdefault(name, _Waiting(each.mono_end_s or 0.0))
+    def _blame(self, name: str, file: Closed, why: str) -> None:
+        known = self._known.setdefault(name, _Waiting(file.mono_end_s or 0.0))
         known.tries += 1
         self.counts.last_error = why
         if known.tries >= _MOST_TRIES:
@@ -338,7 +338,7 @@ class Decoding:
         self._notes.append(f"{name} not decoded, kept as perf wrote it: {printable(why)}")
 
     def _pay(self, now_s: float, batch: _Batch) -> None:
-        counted_elsewhere(batch.cpu_s)
+        exclude_child_cpu(batch.cpu_s)
         span_s = self._segment_s * max(len(batch.files), 1)
         self._owed.append((now_s, now_s + span_s, batch.cpu_s))
 

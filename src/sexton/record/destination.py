@@ -1,10 +1,10 @@
 """Where `--ship` copies to: a directory, or object storage through pyarrow's filesystems.
 
-Both are asked for very little: put a file whole, get a small one, delete one. A directory is
-written as a recording is: aside, synced, renamed, for its owner alone. In object storage a file is
-there when its upload is complete.
+Only three operations are used: put a whole file, get a small one, delete one. In a directory a file
+is written under a temporary name, synced and renamed, with mode 0600. In object storage a file
+exists once its upload is complete.
 
-A URL may hold keys (``s3://KEY:SECRET@bucket/…``), so none is ever told as it was given.
+A URL may contain keys (``s3://KEY:SECRET@bucket/…``), so URLs are never printed unredacted.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from sexton.errors import StoreError
 from sexton.model.text import printable
 from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
 
-#: Schemes that pyarrow was tried with, or that need nothing but a different name.
+#: Schemes tested with pyarrow, or aliases of those.
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 _PROBE_S = 30.0
-#: Of each attempt; the SDK makes several.
+#: Per attempt; the SDK makes several.
 _CONNECT_S, _REQUEST_S = 5.0, 10.0
-#: Asked for where the URL does not: small files in one request, and an end to retrying.
+#: Defaults unless the URL sets them: one request for small files, limited retries.
 _ASKED = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=30"}
 _AWS = re.compile(r".*AWS Error (\w+) during \w+ operation: (.*)")
-#: Before an @ and behind a ? there may be keys, and a key may hold slashes.
+#: Keys may appear before an @ and after a ?; a key may contain slashes.
 _KEYS = re.compile(r"(?<=://)\S*@|(?<=\?)\S+")
 _LONGEST = 200
 
 
 class Destination(Protocol):
-    """Names are relative, with slashes. All raise `OSError`, and may take long."""
+    """Names are relative, with slashes. All methods raise `OSError` and may be slow."""
 
     def put(self, name: str, chunks: Iterable[bytes]) -> None: ...
     def get(self, name: str, most: int) -> bytes | None: ...
@@ -61,7 +61,7 @@ def shown(url: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong, without keys and without the essay that SDKs write.
+    """The error in one line, without keys and without the SDK's boilerplate.
 
     >>> one_line(OSError("When … 'k': AWS Error NO_SUCH_BUCKET during Put operation: none here"))
     'NO_SUCH_BUCKET: none here'
@@ -74,7 +74,7 @@ def one_line(error: BaseException) -> str:
 
 
 def open_destination(url: str, recording: Path) -> Destination:
-    """Check that `url` can be written to, now and not when it matters; `StoreError` if not."""
+    """Check at start that `url` is writable; `StoreError` if not."""
     opened: Destination = _within(lambda: _opened(url, recording), url)
     probe = f".sexton-probe-{secrets.token_hex(4)}"
 
@@ -94,22 +94,22 @@ def _opened(url: str, recording: Path) -> Destination:
             raise StoreError(f"--ship {shown(url)}: give a full path, or a URL such as s3://bucket")
         inside = (path.resolve(), *path.resolve().parents)
         if recording.resolve() in inside:
-            raise StoreError(f"--ship {shown(url)}: lies within the recording itself")
+            raise StoreError(f"--ship {shown(url)}: is inside the recording")
         return Directory(path)
     if scheme not in SCHEMES:
-        known = ", ".join(f"{each}://" for each in SCHEMES)
+        known = ", ".join(f"{item}://" for item in SCHEMES)
         raise StoreError(f"--ship {shown(url)}: neither a directory nor one of {known}")
     return Objects(url)
 
 
 def _within(action: Callable[[], Any], url: str) -> Any:
-    """Its result, or `StoreError` where it fails or does not answer."""
+    """The result of the call; `StoreError` if it fails or times out."""
     outcome: list[Any] = []
 
     def run() -> None:
         try:
             outcome.append(action())
-        except Exception as error:  # noqa: BLE001 - whatever it is, it means that we cannot ship
+        except Exception as error:  # noqa: BLE001 - any error means that shipping is impossible
             outcome.append(error)
 
     thread = threading.Thread(target=run, name="sexton-ship-probe", daemon=True)
@@ -125,7 +125,7 @@ def _within(action: Callable[[], Any], url: str) -> Any:
 
 
 class Directory:
-    """A directory that is there already: a mount, most often."""
+    """An existing directory, usually a mount."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -171,14 +171,17 @@ class Directory:
             shutil.rmtree(self.path / place)
 
     def _prepare(self, place: Path) -> None:
-        for each in [*reversed(place.relative_to(self.path).parents), place.relative_to(self.path)]:
+        for parent in [
+            *reversed(place.relative_to(self.path).parents),
+            place.relative_to(self.path),
+        ]:
             with contextlib.suppress(FileExistsError):
-                (self.path / each).mkdir(mode=0o700)
+                (self.path / parent).mkdir(mode=0o700)
 
 
 class Objects:
-    """Object storage. Keys come from the environment, a role or a file, as the provider's own
-    tools take them; at best not from the URL, which `ps` shows."""
+    """Object storage. Credentials come from the environment, a role or a file, as with the
+    provider's own tools; avoid putting them in the URL, which `ps` shows."""
 
     def __init__(self, url: str) -> None:
         files, place = _file_system(url)
@@ -194,7 +197,7 @@ class Objects:
             for chunk in chunks:
                 stream.write(chunk)
         except BaseException:
-            # Closing completes the upload, of half a file: have it gone again.
+            # Closing completes the upload of half a file: delete it.
             with contextlib.suppress(OSError):
                 stream.close()
                 self._files.delete_file(path)
@@ -237,8 +240,8 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _limited(files: Any) -> Any:
-    """The same file system with limits on its requests, which no URL can ask for: without them a
-    server that stopped answering is waited for, and asked again, for minutes."""
+    """The same file system with request time-outs, which a URL cannot set: without them a server
+    that stopped answering blocks for minutes."""
     if files.type_name != "s3":
         return files
     make, (known, *_) = files.__reduce__()  # what pickling would keep of it: its arguments

@@ -1,7 +1,7 @@
-"""The ``perf record`` that rolls: which flags this perf takes, and which old one still writes.
+"""The continuous ``perf record``: which flags this perf supports, and leftover perf processes.
 
-The flags are tried, richest first, with a capture of nothing (``-- true``), and what perf or the
-kernel answers decides; never a version, since distributions backport both::
+The flags are tested, the most complete set first, with a trial capture (``-- true``). Only the
+result decides, never a version number, since distributions backport both::
 
       Error: unknown option `buildid-mmap'
 
@@ -10,7 +10,7 @@ kernel answers decides; never a version, since distributions backport both::
 - ``--all-cgroups`` (perf 5.8, kernel 5.7) names each sample's cgroup; ``--buildid-mmap`` (5.12)
   puts build ids beside the maps. Without the latter perf would read every closed file again for
   them, so ``-B`` leaves them out there.
-- ``--switch-output`` is the gapless rotation; a perf without it is of no use here. Never with
+- ``--switch-output`` rotates files without gaps; a perf without it cannot be used. Never with
   ``-z``: one zstd stream would run across the files.
 """
 
@@ -33,7 +33,7 @@ INSTALL = "apt-get install linux-perf  # or the distribution's perf"
 AS_ROOT = "sudo sexton record --stacks  # or kernel.perf_event_paranoid below 0"
 _NAME = "perf record"
 _NEEDED = "switch-output"
-#: Dropped one by one, the first first, where perf or the kernel refuses without saying which.
+#: Dropped one by one, in this order, if perf or the kernel does not say which one it rejects.
 _EXTRAS = ("--all-cgroups", "--buildid-mmap", "--switch-max-files")
 _UNKNOWN = re.compile(r"unknown option `([a-z-]+)'")
 _DENIED = re.compile(r"is limited|[Pp]ermission|paranoid|not permitted")
@@ -42,10 +42,10 @@ _TRIAL = ".trial-"
 
 
 def flags(hertz: int, segment_s: int, keep_files: int, folder: str) -> list[str]:
-    """The richest command that works here, but for its ``-o``; `folder` is for the trials."""
+    """The most complete command that works here, without ``-o``; `folder` holds trial captures."""
     extras = list(_EXTRAS)
     while True:
-        chosen = [f"{each}={keep_files}" if "max-files" in each else each for each in extras]
+        chosen = [f"{extra}={keep_files}" if "max-files" in extra else extra for extra in extras]
         plain = [] if "--buildid-mmap" in extras else ["-B"]
         command = [
             *("perf", "record", "-F", str(hertz), "-e", "cpu-clock", "-a", "-g"),
@@ -71,7 +71,7 @@ def flags(hertz: int, segment_s: int, keep_files: int, folder: str) -> list[str]
 
 
 def _refusal(command: list[str], folder: str) -> str | None:
-    """What perf said against a capture of nothing; `None`: nothing."""
+    """The error of a trial capture; `None` if it worked."""
     trial = f"{folder}/{_TRIAL}{os.getpid()}"
     os.makedirs(trial, mode=0o700, exist_ok=True)
     try:
@@ -84,7 +84,7 @@ def _refusal(command: list[str], folder: str) -> str | None:
 
 
 def clear_trials(folder: str) -> None:
-    """Remove what a recorder left that was killed while it tried the flags."""
+    """Remove trial captures of a recorder that was killed during the test."""
     for name in os.listdir(folder):
         if name.startswith(_TRIAL):
             shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
@@ -103,11 +103,11 @@ def last_words(said: str) -> str:
 
 
 def end_leftovers(host: Host, folder: str, patience_s: float = 5.0) -> int:
-    """End every perf that still writes into `folder`; how many there were.
+    """End every perf that still writes into `folder`; returns how many.
 
-    It is one of ours that outlived a killed recorder: whoever calls this holds the recording's
-    lock. First politely, so that it finishes its file. A pid is held by a descriptor, so that
-    none that was given to somebody else meanwhile is hit.
+    They were left by a killed recorder of ours: the caller holds the recording's lock. SIGTERM
+    first, so that perf finishes its file. Processes are signalled by pidfd, so a reused PID is
+    never hit.
     """
     ended = 0
     for pid in _writers(host, folder):
@@ -140,9 +140,9 @@ def _writes_into(host: Host, pid: int, folder: str) -> bool:
         if os.fsencode(f"{folder}/perf.data") in _arguments(host, pid):
             return True
         open_files = host.files.names(f"/proc/{pid}/fd")
-    except SourceError:  # it went away, or is none of ours
+    except SourceError:  # it has exited, or is not ours
         return False
-    return any(_leads_into(host, f"/proc/{pid}/fd/{each}", folder) for each in open_files)
+    return any(_leads_into(host, f"/proc/{pid}/fd/{file}", folder) for file in open_files)
 
 
 def _arguments(host: Host, pid: int) -> list[bytes]:

@@ -215,8 +215,8 @@ def _hides(host: Host) -> bool:
     options = [
         line.rpartition(" ")[2] for line in lines if " /proc " in line and " - proc " in line
     ]
-    hidden = [each for last in options[-1:] for each in last.split(",") if "hidepid=" in each]
-    return any(each not in ("hidepid=0", "hidepid=off") for each in hidden)
+    hidden = [part for last in options[-1:] for part in last.split(",") if "hidepid=" in part]
+    return any(part not in ("hidepid=0", "hidepid=off") for part in hidden)
 
 
 class Wanted(NamedTuple):
@@ -314,12 +314,12 @@ class Preflight:
     @property
     def share(self) -> float:
         """Of one core, reading and writing."""
-        return sum(each.share for each in self.reads) + self.written_share
+        return sum(source.share for source in self.reads) + self.written_share
 
     @property
     def kernel_bytes(self) -> int:
         """Buffers in the kernel, of what can be had."""
-        return sum(each.buffer_bytes for each in self.kernel if not each.problem)
+        return sum(use.buffer_bytes for use in self.kernel if not use.problem)
 
 
 def preflight(host: Host, wanted: Wanted) -> Preflight:
@@ -327,10 +327,10 @@ def preflight(host: Host, wanted: Wanted) -> Preflight:
     parts = wanted.parts
     sources = recorded_sources(probe=parts.probe, trace=parts.trace)
     reads, rows = _read(host, sources)
-    periods = {table(kind): each.period_s for each in sources for kind in each.rows}
+    periods = {table(kind): source.period_s for source in sources for kind in source.rows}
     cores = os.cpu_count() or 1
     kernel = _kernel(host, parts, cores)
-    if any(each.events == _PROBED and not each.problem for each in kernel):
+    if any(use.events == _PROBED and not use.problem for use in kernel):
         rows[table(SoftirqWait)], rows[table(ProbeCost)] = 2 * cores, 1
     rows_a_second = sum(number / periods[name] for name, number in rows.items())
     stacks = stacks_bytes_an_hour(cores, Rotation.for_cores(cores).hertz) if parts.stacks else 0.0
@@ -367,9 +367,9 @@ def why_not(host: Host, directory: Path) -> str:
         return f"{place}: not a directory"
     if place.parts[1:2] in _KERNELS_OWN:
         return f"{place}: the kernel's own, no place for files"
-    for each in (place, *(directory / name for name in ("LOCK", *DIRECTORIES))):
-        if os.path.lexists(each) and not os.access(each, _needed(each), effective_ids=True):
-            return f"{each}: {_refusal(each)}"
+    for path in (place, *(directory / name for name in ("LOCK", *DIRECTORIES))):
+        if os.path.lexists(path) and not os.access(path, _needed(path), effective_ids=True):
+            return f"{path}: {_refusal(path)}"
     if is_locked(directory):
         return f"{directory}: {_holder(directory)} is recording here already"
     return ""
@@ -395,7 +395,7 @@ def _holder(directory: Path) -> str:
 def _nearest(directory: Path) -> Path:
     """The directory, or the first of its parents that is there."""
     whole = directory.absolute()
-    return next(each for each in (whole, *whole.parents) if os.path.lexists(each))
+    return next(parent for parent in (whole, *whole.parents) if os.path.lexists(parent))
 
 
 def _free(directory: Path) -> tuple[str, int | None]:
@@ -412,21 +412,24 @@ def _read(host: Host, sources: Sequence[Source]) -> tuple[tuple[Planned, ...], d
 
     What is read once an hour is read once.
     """
-    opened = [each for each in sources if not each.id.startswith(_NOT_OPENED)]
-    often = {each.id for each in opened if each.period_s <= TABLES_S}
+    opened = [source for source in sources if not source.id.startswith(_NOT_OPENED)]
+    often = {source.id for source in opened if source.period_s <= TABLES_S}
     with Sampler(host, opened) as sampler:
         sampler.run(0)
-        first = {each.id: each for each in sampler.states()}
+        first = {state.id: state for state in sampler.states()}
         sampler.read_now({name for name in often if first[name].state == "ok"})
-        second = {each.id: each for each in sampler.states()}
+        second = {state.id: state for state in sampler.states()}
         window = sampler.window()
-    rows = {table(kind): len(window.latest(kind) or ()) for each in opened for kind in each.rows}
+    rows = {
+        table(kind): len(window.latest(kind) or ()) for source in opened for kind in source.rows
+    }
     queues = rows.get(table(NicQueue))
     if queues:  # only the NIC's interrupts are kept
         rows[table(Interrupt)] = min(queues, rows.get(table(Interrupt), 0))
-    of_source = {each.id: sum(rows[table(kind)] for kind in each.rows) for each in opened}
+    of_source = {source.id: sum(rows[table(kind)] for kind in source.rows) for source in opened}
     planned = (
-        _planned(each, (first[each.id], second[each.id]), of_source[each.id]) for each in opened
+        _planned(source, (first[source.id], second[source.id]), of_source[source.id])
+        for source in opened
     )
     return tuple(planned), rows
 
@@ -458,10 +461,10 @@ def _kernel(host: Host, parts: Parts, cores: int) -> tuple[KernelUse, ...]:
         size = BUFFER_KB * 1024 * cores
         used.append(KernelUse("cgroup events", _CGROUP_EVENTS, size, how, *tracing))
     if parts.ring:
-        each = buffer_kb(cores)
+        per_core_kb = buffer_kb(cores)
         names = tuple(name.replace("/", ":") for name in EVENTS)
-        how = f"second instance, overwriting, {each:,} kB a core, read at alarms"
-        used.append(KernelUse("event ring", names, each * 1024 * cores, how, *tracing))
+        how = f"second instance, overwriting, {per_core_kb:,} kB a core, read at alarms"
+        used.append(KernelUse("event ring", names, per_core_kb * 1024 * cores, how, *tracing))
     held = effective(host)
     if parts.probe:
         how = "two BPF programs, bounded"

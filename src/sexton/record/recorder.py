@@ -133,15 +133,15 @@ class Recorder:
 
     def close(self) -> None:
         """Stop everything, seal what was read, and release the lock."""
-        for each in self._companions:
-            if not each.outlasts:
-                each.close()
+        for companion in self._companions:
+            if not companion.outlasts:
+                companion.close()
         self._sampler.close()
         self._pass_on()
         whole = self._writer.close(self._sampler.states())
-        for each in self._companions:
-            if each.outlasts:
-                each.close()
+        for companion in self._companions:
+            if companion.outlasts:
+                companion.close()
         self._status("stopped" if whole else "stopped; the last minutes could not be written")
         self._side_files.close()
         if self._lock is not None:
@@ -198,8 +198,10 @@ class Recorder:
             "host": os.uname().nodename,
             "sexton": __version__,
             "recorder_start": round(time.time() - (time.monotonic() - self._began_s), 3),
-            "providers": {table(kind): each.id for each in self._sources for kind in each.rows},
-            "periods": {each.id: each.period_s for each in self._sources},
+            "providers": {
+                table(kind): source.id for source in self._sources for kind in source.rows
+            },
+            "periods": {source.id: source.period_s for source in self._sources},
         }
 
     def _keep(self, kind: type[Row], batch: Batch[Any]) -> None:
@@ -226,20 +228,20 @@ class Recorder:
         for words in self._side_files.problems():
             self._note("disk", words)
         for pin in self._side_files.pinned():  # shipping looks for its file
-            for each in self._companions:
-                each.alarmed(pin)
+            for companion in self._companions:
+                companion.alarmed(pin)
         self._pass_on()
         self._look_closer(now)
-        for each in self._companions:
-            for row in each.beat(now, now < self._alarm_until):
+        for companion in self._companions:
+            for row in companion.beat(now, now < self._alarm_until):
                 if isinstance(row, RecorderNote):
                     self._note(row.kind, row.detail)
                 else:
-                    self._tell(row)
+                    self._append(row)
 
     def _take(self, marks: Sequence[str], now: float) -> None:
         for mark in marks:
-            self._tell(Mark(mark))
+            self._append(Mark(mark))
             self._alarm(Raised("mark", mark, mark, now))
 
     def _pass_on(self) -> None:
@@ -251,9 +253,9 @@ class Recorder:
         """While an alarm is on, read tables every second; afterwards on schedule."""
         wanted = EVERY_S if now < self._alarm_until else None
         given_up = {name for _, name in self._budget.given_up}
-        for each in self._sources:
-            if each.id in CLOSER and each.id not in given_up:
-                self._sampler.pace(each.id, wanted or each.period_s)
+        for source in self._sources:
+            if source.id in CLOSER and source.id not in given_up:
+                self._sampler.pace(source.id, wanted or source.period_s)
 
     def _alarm(self, raised: Raised) -> None:
         now = raised.mono_s
@@ -263,21 +265,21 @@ class Recorder:
         pin = placed.pin
         if placed.is_news:
             self._alarms += 1
-            self._tell(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
+            self._append(Alarm(raised.kind, raised.about, raised.detail, pin.start_s, pin.end_s))
         if placed.is_first:
             self._sampler.read_now(CLOSER)
         if placed.is_moved:
             self._side_files.pin(pin)
-            for each in self._companions:
-                each.alarmed(pin)
+            for companion in self._companions:
+                companion.alarmed(pin)
 
     def _judge(self) -> None:
-        costs = {each.name: each.cost() for each in self._companions}
+        costs = {companion.name: companion.cost() for companion in self._companions}
         children_s = budgets.waited_children_s() + sum(cpu for cpu, _ in costs.values())
         rss = budgets.own_rss() + sum(rss for _, rss in costs.values())
         spent = Spent(budgets.own_cpu_s(), children_s, self._kernel_s, rss)
         written = self._writer.written
-        self._tell(
+        self._append(
             RecorderCost(
                 cpu_ms=round(spent.own_s * 1000),
                 children_cpu_ms=round(spent.children_s * 1000),
@@ -320,7 +322,9 @@ class Recorder:
             if companion.name == verdict.source:
                 companion.wake() if verdict.action == "restore" else companion.rest()
                 return
-        period = next((each.period_s for each in self._sources if each.id == verdict.source), None)
+        period = next(
+            (source.period_s for source in self._sources if source.id == verdict.source), None
+        )
         if period is None:
             return
         if verdict.action == "slow":
@@ -331,19 +335,19 @@ class Recorder:
             self._sampler.wake(verdict.source)
             self._sampler.pace(verdict.source, period)
 
-    def _tell(self, row: Row) -> None:
+    def _append(self, row: Row) -> None:
         self._writer.append(type(row), Batch(time.monotonic(), time.time(), (row,)))
 
     def _note(self, kind: str, words: str) -> None:
-        self._tell(RecorderNote(kind, words))
+        self._append(RecorderNote(kind, words))
         self._recent = [*self._recent[-49:], Note(time.time(), kind, printable(words))]
 
     def _status(self, state: str) -> dict[str, Any]:
         written = self._writer.written
         share = self._budget.share
         states: dict[str, list[str]] = {}
-        for each in self._sampler.states():
-            states.setdefault(each.state, []).append(each.id)
+        for source_state in self._sampler.states():
+            states.setdefault(source_state.state, []).append(source_state.id)
         status = {
             "schema": "sexton.recorder/1",
             "state": state,
@@ -362,7 +366,7 @@ class Recorder:
             "alarms": self._alarms,
             "shed": [{"source": name, "how": how} for how, name in self._budget.given_up],
             "sources": {name: sorted(ids) for name, ids in sorted(states.items())},
-            "companions": {each.name: each.status() for each in self._companions},
+            "companions": {companion.name: companion.status() for companion in self._companions},
             "notes": [note._asdict() for note in self._recent[-20:]],
         }
         self._side_files.show(status)

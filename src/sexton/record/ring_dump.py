@@ -110,7 +110,7 @@ def write_dump(instance: str, out: str, since_ns: int) -> int:
                 found = events(instance, since_ns)
                 while rows := list(islice(found, _BATCH)):
                     mono, cpu, pid, comm, event, detail = zip(*rows, strict=True)
-                    texts = ([escape(each) for each in column] for column in (comm, event, detail))
+                    texts = ([escape(text) for text in column] for column in (comm, event, detail))
                     columns = [mono, cpu, pid, *texts]
                     batch = pa.record_batch(
                         [pa.array(v, t) for v, t in zip(columns, types, strict=True)],

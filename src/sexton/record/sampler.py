@@ -352,8 +352,8 @@ class Sampler:
 
     def _await(self, prompt: Sequence[_Seat]) -> None:
         """Wait until each has finished or timed out."""
-        end_s = time.monotonic() + sum(each.source.deadline_s for each in prompt) + _PROMPT_S
-        while waiting := [each for each in prompt if self._is_waited_for(each)]:
+        end_s = time.monotonic() + sum(reader.source.deadline_s for reader in prompt) + _PROMPT_S
+        while waiting := [reader for reader in prompt if self._is_waited_for(reader)]:
             seat = waiting[0]
             assert seat.answer is not None
             left_s = seat.source.deadline_s - self._worker.busy_s(seat.answer)

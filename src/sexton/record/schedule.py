@@ -36,17 +36,21 @@ _NOT_SAMPLED = ("perf.stacks",)
 def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source, ...]:
     """The sources of a recording with the period each is read at."""
     chosen = []
-    for each in default_sources("--probe"):
-        if each.id in _NOT_SAMPLED:
+    for source in default_sources("--probe"):
+        if source.id in _NOT_SAMPLED:
             continue
-        if each.id.startswith("bpf.") and not probe:
-            each = disabled(each, "disabled by --no-probe", "sexton record  # without --no-probe")
-        if each.id.startswith("tracefs.") and not trace:
-            each = disabled(each, "disabled by --no-trace", "sexton record  # without --no-trace")
-        period_s = period_of(each)
+        if source.id.startswith("bpf.") and not probe:
+            source = disabled(
+                source, "disabled by --no-probe", "sexton record  # without --no-probe"
+            )
+        if source.id.startswith("tracefs.") and not trace:
+            source = disabled(
+                source, "disabled by --no-trace", "sexton record  # without --no-trace"
+            )
+        period_s = period_of(source)
         # All sources read every second must finish within it.
-        deadline_s = min(each.deadline_s, EVERY_S) if period_s == EVERY_S else each.deadline_s
-        chosen.append(replace(each, period_s=period_s, deadline_s=deadline_s))
+        deadline_s = min(source.deadline_s, EVERY_S) if period_s == EVERY_S else source.deadline_s
+        chosen.append(replace(source, period_s=period_s, deadline_s=deadline_s))
     return tuple(chosen)
 
 

@@ -52,7 +52,11 @@ class ChildSealer:
         if not needs_take_over(self._directory):
             return []
         self._begin(ALL, "take-over")
-        return [note for each in self._wait() for note in (*each.notes, *filter(None, [each.why]))]
+        return [
+            note
+            for outcome in self._wait()
+            for note in (*outcome.notes, *filter(None, [outcome.why]))
+        ]
 
     def start(self, last: int) -> None:
         self._last = last
@@ -61,7 +65,7 @@ class ChildSealer:
     def done(self) -> list[Outcome]:
         now_s = time.monotonic()
         found = self._ended(now_s)
-        if any(each.error for each in found):
+        if any(outcome.error for outcome in found):
             self._last = self._last or self._tried
             self._postpone(now_s)
         elif found:

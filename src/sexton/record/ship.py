@@ -1,16 +1,15 @@
-"""Pinned minutes, off the node at once: ``sexton record DIR --ship URL``.
+"""Copy pinned minutes off the node at once: ``sexton record DIR --ship URL``.
 
-For every pin of the recording there will be ``URL/<node>/<pin>/``, a recording in its own right,
-with the segments that the pin holds and the rings and stacks of their time: what
-``sexton diagnose --from`` reads. The open segment goes as soon as the alarm is raised, as far as
-its journal vouches for it, and again while the pin lasts; sealed, it replaces that copy.
-``shipped.json`` lists what is there with checksums, is written after the files it lists, and says
-``"whole": true`` when nothing more will come.
+Every pin becomes ``URL/<node>/<pin>/``, a complete recording that ``sexton diagnose --from`` reads:
+the segments the pin holds, with the event rings and stacks of that time. The open segment is sent
+as soon as the alarm is raised, up to its last valid journal entry, and again while the pin lasts;
+the sealed segment replaces that copy. ``shipped.json`` lists the files with checksums. It is
+written after them, and has ``"whole": true`` when the copy is complete.
 
-The pins are the queue: they are on disk, bounded by retention, and outlive a restart, so what
-could not be sent is sent by the next recorder as long as its pin lives. The newest goes first. One
-thread does all of it; the recorder never waits for it. A failure is tried again after 1, 2, 4 …
-300 s, and at once (at most every second) when another alarm is raised.
+The pins are the queue: they are on disk, bounded by retention, and survive a restart, so the next
+recorder sends what could not be sent, until the pin expires. The newest pin is sent first. One
+thread does the work; the recorder never waits for it. Failures are retried after 1, 2, 4 … 300 s,
+and at once (at most every second) when another alarm is raised.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from sexton.store.pins import Pin, pins_in
 
 SCHEMA = "sexton.shipped/1"
 SHIPPED = "shipped.json"
-#: How often the open segment goes again while a pin lasts.
+#: How often the open segment is sent again while a pin lasts.
 AGAIN_S = 15.0
 #: After a pin's end: its last segment is sealed by then, and perf's last file closed.
 SETTLED_S = LONGEST_RAW_S
-#: For so long after that, stacks that are not decoded yet are waited for. They have gone raw.
+#: How long after that to wait for stacks to be decoded. The raw files were sent already.
 DECODED_S = 1800.0
 _IDLE_S = 60.0
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 300.0
@@ -54,7 +53,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class _Held(NamedTuple):
-    """A segment's end, and its time with that of its annexes, as of its last change."""
+    """A segment's end, and the time span of it and its annexes, as of its last change."""
 
     boot_id: str
     end_s: float
@@ -94,10 +93,10 @@ def safe_name(text: str) -> str:
 
 
 class Shipper:
-    """A companion of the recorder. Raises `StoreError` where `url` cannot be written to."""
+    """A companion of the recorder. Raises `StoreError` if `url` is not writable."""
 
     name = "ship"
-    outlasts = True  # the last segment goes, too
+    outlasts = True  # the last segment is sent, too
 
     def __init__(self, url: str, node_name: str, directory: Path, boot_id: str = "") -> None:
         self.counts = Counts()
@@ -109,47 +108,47 @@ class Shipper:
         self._open: list[tuple[str, Path]] = []
         self._sent: dict[str, _Sent] = {}
         self._whole: set[tuple[str, float]] = set()
-        #: This boot's, as soon as anything tells: a pin of it may still grow.
+        #: The current boot, once known: its pins may still grow.
         self._boot_id = boot_id
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._resting = False
         self._busy_since: float | None = None
         self._notes: list[str] = []
-        self._told_stuck = False
+        self._stuck_noted = False
         self._thread = threading.Thread(target=self._run, name="sexton-ship", daemon=True)
         self._thread.start()
 
-    # What the recorder calls, each at once.
+    # Called by the recorder; none of these may block.
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:  # noqa: ARG002 - a companion's
-        """What became of it since the last beat."""
+        """Notes since the last beat."""
         since = self._busy_since
-        if since is not None and now_s - since > _STUCK_S and not self._told_stuck:
-            self._told_stuck = True
+        if since is not None and now_s - since > _STUCK_S and not self._stuck_noted:
+            self._stuck_noted = True
             self._notes.append(f"{self.url} has not responded for {seconds(now_s - since)}")
         elif since is None:
-            self._told_stuck = False
+            self._stuck_noted = False
         notes, self._notes = self._notes, []
         return [RecorderNote("ship", words) for words in notes]
 
     def alarmed(self, pin: Pin) -> None:
-        """There is something to send."""
+        """Wake the thread: there is a pin to send."""
         self._boot_id = pin.boot_id
         self._wake.set()
 
     def cost(self) -> tuple[float, int]:
-        """It has no children; its thread counts as the recorder."""
+        """None: its thread is accounted to the recorder."""
         return 0.0, 0
 
     def rest(self) -> None:
-        """Nothing to give up: what costs is an alarm, and that is what it is for."""
+        """No effect: it only works during alarms, when it is needed."""
 
     def wake(self) -> None:
-        """Nothing was given up."""
+        """No effect, see `rest`."""
 
     def close(self) -> None:
-        """Some seconds for what waits; the next recorder sends the rest."""
+        """Try for a few seconds to send the rest; the next recorder continues."""
         self._closing.set()
         self._wake.set()
         self._thread.join(_CLOSE_S)
@@ -160,7 +159,7 @@ class Shipper:
         busy_s = 0.0 if since is None else time.monotonic() - since
         return {"url": self.url, **asdict(self.counts), "busy_s": round(busy_s, 1)}
 
-    # What its thread does.
+    # Run in the thread.
 
     def _run(self) -> None:
         wait_s = 0.0
@@ -174,7 +173,7 @@ class Shipper:
                     self._notes.append(f"{self.url} accepts uploads again")
                 wait_s = 0.0
                 self.counts.last_error = ""
-            except Exception as error:  # noqa: BLE001 - the thread must live: told, tried again
+            except Exception as error:  # noqa: BLE001 - the thread must survive: report and retry
                 self.counts.failed += 1
                 self.counts.last_error = one_line(error)
                 if not wait_s:
@@ -187,7 +186,7 @@ class Shipper:
                 self._wake.wait(max(again_s - _LEAST_WAIT_S, 0.0))
 
     def _round(self) -> float:
-        """Send what is not there yet; when to look again."""
+        """Send what is missing; returns when to run again."""
         pins, _ = pins_in(self._directory)
         pins = pins[-_MOST_PINS:]
         ids = {pin.id for pin in pins}
@@ -208,7 +207,7 @@ class Shipper:
         return AGAIN_S if self.counts.waiting else _IDLE_S
 
     def _look(self) -> None:
-        """Know the span of every sealed segment, each read when it has changed."""
+        """Update the time spans of sealed segments that changed."""
         place = self._directory / "segments"
         before, self._held = self._held, {}
         for name in segments_in(place):
@@ -217,20 +216,20 @@ class Shipper:
                 changed_ns = (place / name.text).stat().st_mtime_ns
                 if known is None or known.changed_ns != changed_ns:
                     known = _held(place / name.text, changed_ns)
-            except (StoreError, OSError, TypeError):  # damaged, or gone: `recording verify` tells
+            except (StoreError, OSError, TypeError):  # damaged or deleted: see `recording verify`
                 continue
             self._held[name.text] = known
         self._open = self._open_now()
 
     def _ship(self, pin: Pin) -> bool:
-        """Send one pin's files; true when nothing more will come."""
+        """Send one pin's files; true when the copy is complete."""
         root = f"{self._node}/{safe_name(pin.id)}"
         sent = self._sent.get(pin.id)
         if sent is None:
             sent = self._sent[pin.id] = _listing(self._to.get(f"{root}/{SHIPPED}", _MOST_LISTING))
         settled, pieces = self._wanted(pin)
         if not pieces:
-            return settled  # retention was quicker, or nothing is flushed yet
+            return settled  # already deleted by retention, or nothing flushed yet
         for piece in pieces:
             self._send(root, piece, sent)
         self._forget_open(root, sent)
@@ -243,9 +242,9 @@ class Shipper:
         return settled
 
     def _wanted(self, pin: Pin) -> tuple[bool, list[Piece]]:
-        """Whether the pin's minutes are over and sealed, and the files it holds now."""
-        held = {text: each.reach for text, each in self._held.items() if pin.holds(each.reach)}
-        ends = [each.end_s for each in self._held.values() if each.boot_id == pin.boot_id]
+        """Is the pin's time over and sealed, and which files does it hold now?"""
+        held = {text: value.reach for text, value in self._held.items() if pin.holds(value.reach)}
+        ends = [upload.end_s for upload in self._held.values() if upload.boot_id == pin.boot_id]
         opened = [] if pin.end_s < max(ends, default=pin.end_s) else self._opened(pin)
         spans: list[Reach] = list(held.values())
         if opened:
@@ -265,7 +264,7 @@ class Shipper:
         try:
             pieces.append(Piece(f"pins/{file.name}", file, file.stat().st_size))
         except OSError:
-            return True, []  # retention let it go just now
+            return True, []  # just deleted by retention
         earlier = self._boot_id not in ("", pin.boot_id)
         since_s = time.monotonic() - pin.end_s
         over = earlier or since_s > SETTLED_S
@@ -277,7 +276,7 @@ class Shipper:
         return [path for boot, path in self._open if boot == pin.boot_id]
 
     def _open_now(self) -> list[tuple[str, Path]]:
-        """Open segments and their boots; the one that is written now is the last."""
+        """Open segments and their boots; the last one is being written."""
         found = []
         for name in segments_in(self._directory / "open"):
             path = self._directory / "open" / name.text
@@ -295,7 +294,7 @@ class Shipper:
                 return
             described = [piece.length, _checksum(piece)]
         except (OSError, StoreError):
-            return  # sealed or retired meanwhile: the next round sees what became of it
+            return  # sealed or deleted meanwhile: handled in the next round
         if sent.files.get(piece.name) != described:
             self._to.put(f"{root}/{piece.name}", piece.read())
             self.counts.files += 1
@@ -305,32 +304,32 @@ class Shipper:
         sent.seen.add(key)
 
     def _forget_open(self, root: str, sent: _Sent) -> None:
-        """The copy of an open segment has had its day when the sealed one is there."""
+        """Delete the copy of an open segment once the sealed one was sent."""
         copies = {name.split("/")[1] for name in sent.files if name.startswith("open/")}
         for segment in sorted(copies):
             if f"segments/{segment}/manifest.json" in sent.files:
-                with contextlib.suppress(OSError):  # readers take the sealed one anyhow
+                with contextlib.suppress(OSError):  # readers prefer the sealed one
                     self._to.delete_all(f"{root}/open/{segment}")
-                for name in [each for each in sent.files if each.startswith(f"open/{segment}/")]:
+                for name in [file for file in sent.files if file.startswith(f"open/{segment}/")]:
                     del sent.files[name]
 
     def _forget_raw(self, root: str, sent: _Sent) -> None:
-        """What perf wrote has had its day when the annex that was made of it is there."""
+        """Delete raw perf files once the annex made from them was sent."""
         annexes = {
             name.split("/")[2]
             for name in sent.files
             if name.startswith("segments/") and name.count("/") == 3 and name.endswith(MANIFEST)
         }
-        for name in [each for each in sent.files if is_raw(each)]:
+        for name in [file for file in sent.files if is_raw(file)]:
             gone = not (self._directory / name).exists()
             if gone and annex_name(name.removeprefix("stacks/")) in annexes:
-                with contextlib.suppress(OSError):  # a reader tells them apart
+                with contextlib.suppress(OSError):  # readers can tell them apart
                     self._to.delete(f"{root}/{name}")
                 del sent.files[name]
 
 
 def _still_there(path: Path, sealed: str | None) -> Iterator[Piece]:
-    """A segment's files; none where it was sealed or retired under our eyes."""
+    """A segment's files; none if it was sealed or deleted in the meantime."""
     try:
         yield from pieces_of_open(path) if sealed is None else pieces_of(path)
     except StoreError:
@@ -365,7 +364,7 @@ def _checksum(piece: Piece) -> int:
 
 
 def _listing(content: bytes | None) -> _Sent:
-    """What an earlier recorder sent; nothing where the list cannot be read."""
+    """What an earlier recorder sent; empty if the list is unreadable."""
     sent = _Sent()
     if content is None:
         return sent

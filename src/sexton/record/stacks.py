@@ -46,7 +46,7 @@ from sexton.errors import SourceDenied, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, start
-from sexton.record.budget import counted_elsewhere
+from sexton.record.budget import exclude_child_cpu
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
@@ -181,17 +181,20 @@ class RollingStacks:
         now_s = time.monotonic()
         self._tend(now_s)
         found = self.closed()
-        fresh = [each for each in found if os.path.basename(each.path) not in self._seen]
+        listed_s = time.monotonic()  # a busy node may take its time up to here
+        fresh = [file for file in found if os.path.basename(file.path) not in self._seen]
         if self._polled_s is not None:
             earliest_s = self._polled_s
-            fresh = [each._replace(mono_end_s=_within(each, earliest_s, now_s)) for each in fresh]
+            fresh = [
+                file._replace(mono_end_s=_within(file, earliest_s, listed_s)) for file in fresh
+            ]
         if fresh:
             self._rotated_s = now_s
         self._watch(now_s)
         gone = self._bound(found, spare)
-        self._seen = {os.path.basename(each.path) for each in found} - gone
+        self._seen = {os.path.basename(file.path) for file in found} - gone
         self._polled_s = now_s
-        return [each for each in fresh if os.path.basename(each.path) not in gone]
+        return [file for file in fresh if os.path.basename(file.path) not in gone]
 
     def closed(self) -> list[Closed]:
         """Every closed file there is, oldest first."""
@@ -277,7 +280,7 @@ class RollingStacks:
 
     def _retire(self) -> None:
         self._spent_s += self._last.cpu_s
-        counted_elsewhere(self._last.cpu_s)
+        exclude_child_cpu(self._last.cpu_s)
         self._last = ChildCost(0.0, 0)
 
     def _open_bytes(self) -> int:
@@ -300,7 +303,7 @@ class RollingStacks:
             stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(status.st_mtime))
             hundredths = status.st_mtime_ns // 10_000_000 % 100
             torn = _unused(f"{self.folder}/{_OPEN}.{stamp}{hundredths:02}-torn")
-            siblings = [each.path for each in self.closed() if each.whole]
+            siblings = [file.path for file in self.closed() if file.whole]
             os.rename(path, torn)
             with contextlib.suppress(OSError):  # a full disk, say: it stays as it is
                 mend(torn, siblings[-1] if siblings else None)
@@ -308,25 +311,25 @@ class RollingStacks:
 
     def _bound(self, found: list[Closed], spare: Container[str]) -> set[str]:
         """Delete the oldest until what is left fits; the names of those that went."""
-        held = self._open_bytes() + sum(each.bytes for each in found)
+        held = self._open_bytes() + sum(file.bytes for file in found)
         gone: set[str] = set()
-        for each in found:
+        for file in found:
             if held <= self._rotation.keep_bytes:
                 break
-            name = os.path.basename(each.path)
+            name = os.path.basename(file.path)
             if name in spare:
                 continue
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(each.path)
-            held -= each.bytes
+                os.unlink(file.path)
+            held -= file.bytes
             gone.add(name)
             self._deleted_files += 1
-            self._deleted_bytes += each.bytes
+            self._deleted_bytes += file.bytes
         return gone
 
 
-def _within(each: Closed, earliest_s: float, latest_s: float) -> float:
-    made_s = latest_s if each.mono_end_s is None else each.mono_end_s
+def _within(file: Closed, earliest_s: float, latest_s: float) -> float:
+    made_s = latest_s if file.mono_end_s is None else file.mono_end_s
     return min(max(made_s, earliest_s), latest_s)
 
 

@@ -41,13 +41,13 @@ def why_in(
 
 def boot_of(recording: Recording, span: Span) -> Span:
     """All that was recorded of the same boot: that is where quiet seconds are looked for."""
-    mine = [each for each in recording.segments if each.boot_id == span.boot_id]
+    mine = [segment for segment in recording.segments if segment.boot_id == span.boot_id]
     return Span(span.boot_id, mine[0].start, mine[-1].end)
 
 
 def _aligned(why: Why, recording: Recording, span: Span, during: During) -> Why:
     """With what was different in the seconds before its events, in all of the span."""
-    moments = [each.mono_s for each in why.occasions.moments if span.holds(each.mono_s)]
+    moments = [moment.mono_s for moment in why.occasions.moments if span.holds(moment.mono_s)]
     if not moments:
         return replace(why, not_aligned=f"{why.occasions.words} in what was recorded")
     # Of a loop that is quicker than the readings every tenth end has the readings' own pace.

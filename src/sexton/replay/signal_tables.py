@@ -20,12 +20,12 @@ MOST_THINGS = 8_000
 #: A device's counter that falls in so many of its steps is none: it is a level.
 _FALLS = 0.05
 #: Tables in the order in which their signals come.
-TABLES = tuple(dict.fromkeys(each.table for each in METRICS if each.compared))
+TABLES = tuple(dict.fromkeys(metric.table for metric in METRICS if metric.compared))
 
 
 def table_signals(table: type[Row], reader: SpanReader, near: Near) -> Iterator[Signal]:
     """Of one of these tables."""
-    metrics = [each for each in of_table(table) if each.compared]
+    metrics = [metric for metric in of_table(table) if metric.compared]
     for metric, found in zip(metrics, _measured(metrics, reader, near), strict=True):
         if found is not None:
             yield from _named(metric, found)
@@ -37,13 +37,13 @@ def _measured(metrics: Sequence[Metric], reader: SpanReader, near: Near) -> list
     for piece in reader.columns(meter.table, meter.columns, None, near):
         for mine, made in zip(parts, meter.add(_fewer(piece)), strict=True):
             mine.append(made)
-    return [end_to_end(each) for each in parts]
+    return [end_to_end(part) for part in parts]
 
 
 def _fewer(piece: Columns) -> Columns:
     if len(piece.things) <= MOST_THINGS:
         return piece
-    values = {name: each[:MOST_THINGS] for name, each in piece.values.items()}
+    values = {name: value[:MOST_THINGS] for name, value in piece.values.items()}
     return piece._replace(things=piece.things[:MOST_THINGS], values=values)
 
 

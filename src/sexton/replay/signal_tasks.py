@@ -41,7 +41,7 @@ class _Names:
 
     def codes(self, column: Any) -> Ints:
         codes, words = coded(column)
-        found: Ints = np.array([self._code(each) for each in words], np.int64)[codes]
+        found: Ints = np.array([self._code(word) for word in words], np.int64)[codes]
         return found
 
     def _code(self, comm: str) -> int:
@@ -80,8 +80,10 @@ def core_task_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
     names = _Names()
     sums = Sums()
     for used in _used(reader, near, Thread, names):
-        told = np.where(used.rows.cpu >= 0, used.percent, 0.0)
-        sums.add(used.when, used.rows.name * _WIDTH + np.maximum(used.rows.cpu, 0), used.at, told)
+        percent = np.where(used.rows.cpu >= 0, used.percent, 0.0)
+        sums.add(
+            used.when, used.rows.name * _WIDTH + np.maximum(used.rows.cpu, 0), used.at, percent
+        )
     called = names.listed()
     for pair, mono, value in sums.largest(_MOST_ON_CORES):
         name, cpu = divmod(pair, _WIDTH)
@@ -94,7 +96,7 @@ def _signal(about: str, name: str, mono: F64, value: F64) -> Signal:
 
 def _used(reader: SpanReader, near: Near, kind: type[Row], names: _Names) -> Iterator[TaskUse]:
     stepper = TaskStepper()
-    for found in reader.each(kind, near, lambda each: _read(each, kind)):
+    for found in reader.each(kind, near, lambda segment_reader: _read(segment_reader, kind)):
         if found is not None:
             rows = _rows(found, kind, names)
             mask = inside(rows.mono, reader.span, near)
@@ -102,9 +104,9 @@ def _used(reader: SpanReader, near: Near, kind: type[Row], names: _Names) -> Ite
                 yield stepper.add(rows if mask.all() else rows.some(mask))
 
 
-def _read(each: SegmentReader, kind: type[Row]) -> pa.Table | None:
+def _read(reader: SegmentReader, kind: type[Row]) -> pa.Table | None:
     wanted = (MONO, "comm", *_counted(kind))
-    found = each.segment.table(kind, wanted, ["comm"]) if each.segment.rows(kind) else None
+    found = reader.segment.table(kind, wanted, ["comm"]) if reader.segment.rows(kind) else None
     return None if found is None or not {*wanted} <= {*found.column_names} else found
 
 

@@ -1,4 +1,4 @@
-"""A recording as signals, and the events in it: what `sexton.explain.aligned` compares.
+"""A recording as signals: what `sexton.explain.aligned` compares.
 
 Everything is by the monotonic clock of one boot: a wall clock that is set moves nothing. Tables are
 gone through one after the other, segment by segment, and only those columns and segments are read
@@ -7,8 +7,7 @@ that are asked for; a table's rates are in memory while its signals are taken, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from sexton.explain.aligned import Plan, compare, lay_out, prepare
 from sexton.model.aligned import F64, Aligned, Signal
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.event import KernelEvent
-from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import Row, table
 from sexton.model.text import printable
-from sexton.model.window import Batch
 from sexton.replay.signal_tables import TABLES, device_signals, table_signals
 from sexton.replay.signal_tasks import core_task_signals, task_signals
 from sexton.replay.span import Span
@@ -35,14 +32,6 @@ Window = tuple[float, float]
 #: Around a window, so that its first step has a reading before it: some tables are read every 10 s.
 _BEFORE_S = 12.0
 _AFTER_S = 11.0
-#: Lines of one happening follow one another within this.
-_ONE_S = 10.0
-#: What tells of an event, where its name alone does not.
-_FAMILIES = {
-    "nic_reset": ("nic_reset", "nic_watchdog", "nic_starved"),
-    "soft_lockup": ("soft_lockup", "hard_lockup", "rcu_stall"),
-}
-_MARKED = ("job", "mark")
 
 
 def signals_of(
@@ -73,40 +62,14 @@ def _apart(windows: Sequence[Window]) -> list[Window]:
 def recorded_in(recording: Recording, span: Span) -> tuple[Window, ...]:
     """Stretches of the span, on the monotonic clock, in which the recorder ran."""
     found: list[Window] = []
-    for each in SpanReader(recording, span).segments:
-        start = max(each.segment.start[0], span.start[0])
-        end = min(each.segment.end[0], span.end[0])
+    for segment in SpanReader(recording, span).segments:
+        start = max(segment.segment.start[0], span.start[0])
+        end = min(segment.segment.end[0], span.end[0])
         if found and start - found[-1][1] <= GAP_S:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
             found.append((start, end))
     return tuple(found)
-
-
-def events_in(recording: Recording, span: Span, kind: str) -> list[float]:
-    """When something happened, on the monotonic clock, oldest first; each happening once.
-
-    `kind` is "job" (somebody marked one), a family of kernel log lines ("nic_reset",
-    "soft_lockup", …) or an alarm of the recorder ("held_core", "zombie_memcgs", …). Where the log
-    tells of something, the alarm that was raised for it says nothing more.
-    """
-    reader = SpanReader(recording, span)
-    if kind in _MARKED:
-        return sorted({each.mono_s for each in _batches(reader, Mark) if each.rows})
-    families = _FAMILIES.get(kind, (kind,))
-    said = {
-        row.mono_us / 1e6
-        for batch in _batches(reader, KernelEvent)
-        for row in batch.rows
-        if row.family in families and row.mono_us is not None
-    }
-    told = _each_once(each for each in said if span.holds(each))
-    if told:
-        return told
-    alarms = {
-        batch.mono_s for batch in _batches(reader, Alarm) for row in batch.rows if row.kind == kind
-    }
-    return sorted(alarms)
 
 
 def aligned_in(
@@ -116,22 +79,6 @@ def aligned_in(
     plan = plan or Plan()
     layout = lay_out(events_mono_s, plan.recorded or recorded_in(recording, span), plan)
     return compare(prepare(signals_of(recording, span, layout.windows), layout), plan, layout)
-
-
-def _batches(reader: SpanReader, kind: type[Row]) -> Iterator[Batch[Any]]:
-    """Readings that brought something."""
-    rows = sum(each.segment.rows(kind) for each in reader.having(kind))
-    return reader.batches(kind) if rows else iter(())
-
-
-def _each_once(moments: Iterable[float]) -> list[float]:
-    found: list[float] = []
-    last = float("-inf")
-    for each in sorted(moments):
-        if each - last > _ONE_S:
-            found.append(each)
-        last = each
-    return found
 
 
 _MOST_MARKS = 200
@@ -153,9 +100,9 @@ def log_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
             yield Signal("kernel_log", printable(about), "lines", "/s", mono, value)
 
 
-def _deaths(each: SegmentReader) -> _Happened:
+def _deaths(reader: SegmentReader) -> _Happened:
     names = ("kind", "path")
-    found = each.segment.table(CgroupEvent, (MONO, *names), coded=names)
+    found = reader.segment.table(CgroupEvent, (MONO, *names), coded=names)
     if found is None:
         return np.empty(0), []
     died = np.array([kind == "rmdir" for kind in values(found.column("kind"))], np.bool_)
@@ -163,8 +110,8 @@ def _deaths(each: SegmentReader) -> _Happened:
     return numbers(found.column(MONO))[died], [path.rpartition("/")[0] or "/" for path in paths]
 
 
-def _lines(each: SegmentReader) -> _Happened:
-    found = each.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
+def _lines(reader: SegmentReader) -> _Happened:
+    found = reader.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
     if found is None:
         return np.empty(0), []
     # By the kernel's own time: a recorder that starts reads lines that are hours old.
@@ -179,14 +126,14 @@ def _counted(
     codes: dict[str, int] = {_ALL: 0}
     sums = Sums()
     last: float | None = None
-    for each in reader.each(kind, near, lambda each: each):
-        moments = _moments(each, kind)
+    for segment in reader.each(kind, near, lambda segment_reader: segment_reader):
+        moments = _moments(segment, kind)
         moments = moments[inside(moments, reader.span, near)]
         if not len(moments):
             continue
-        when = _watched(each, readings(moments, last), kind)
+        when = _watched(segment, readings(moments, last), kind)
         last = float(moments[-1])
-        times, names = happened(each) if each.segment.rows(kind) else (np.empty(0), [])
+        times, names = happened(segment) if segment.segment.rows(kind) else (np.empty(0), [])
         at = np.searchsorted(moments, times)
         first = moments[0] - when.spent[0] if when.known[0] else moments[0]
         these = (times > first) & (at < len(moments))
@@ -200,20 +147,20 @@ def _counted(
         yield called[code], mono, value
 
 
-def _moments(each: SegmentReader, kind: type[Row]) -> F64:
+def _moments(reader: SegmentReader, kind: type[Row]) -> F64:
     """When the table was read. Where nothing was found all the time, to about a second: that is
     told by the manifest, and no file has to be opened for it."""
-    told = each.segment.manifest["tables"].get(table(kind), {})
-    if each.segment.rows(kind) or "first" not in told:
-        return np.asarray(each.readings(kind).mono, np.float64)
-    return np.linspace(told["first"][0], told["last"][0], int(told["batches"]))
+    entry = reader.segment.manifest["tables"].get(table(kind), {})
+    if reader.segment.rows(kind) or "first" not in entry:
+        return np.asarray(reader.readings(kind).mono, np.float64)
+    return np.linspace(entry["first"][0], entry["last"][0], int(entry["batches"]))
 
 
-def _watched(each: SegmentReader, when: Readings, kind: type[Row]) -> Readings:
+def _watched(reader: SegmentReader, when: Readings, kind: type[Row]) -> Readings:
     """Steps in which the trace lost events are not known."""
-    if kind is not CgroupEvent or not each.segment.rows(CgroupEventGap):
+    if kind is not CgroupEvent or not reader.segment.rows(CgroupEventGap):
         return when
-    found = each.segment.table(CgroupEventGap, (MONO, "lost"))
+    found = reader.segment.table(CgroupEventGap, (MONO, "lost"))
     if found is None:
         return when
     lost = numbers(found.column(MONO))[numbers(found.column("lost")) > 0]

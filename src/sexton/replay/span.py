@@ -70,7 +70,7 @@ def everything(recording: Recording) -> Span:
     """All of the last boot."""
     stretches = _stretches(recording)
     last = stretches[-1].boot_id
-    mine = [each for each in stretches if each.boot_id == last]
+    mine = [stretch for stretch in stretches if stretch.boot_id == last]
     notes = [*_other_boots(recording, stretches, mine), *_breaks(mine)]
     return Span(last, mine[0].start, mine[-1].end, tuple(notes), _turns(mine))
 
@@ -78,7 +78,7 @@ def everything(recording: Recording) -> Span:
 def between(recording: Recording, earliest: float, latest: float) -> Span:
     """What was recorded between two wall times; `StoreError` where that is nothing."""
     stretches = _stretches(recording)
-    parts = [part for each in stretches if (part := each.part(earliest, latest)) is not None]
+    parts = [part for stretch in stretches if (part := stretch.part(earliest, latest)) is not None]
     if not parts:
         raise StoreError(
             f"nothing was recorded from {moment(earliest)} to {moment(latest)}; {reach(recording)}"
@@ -108,7 +108,7 @@ def around(recording: Recording, first: float, last: float, reach_s: float) -> S
     start, end = first - reach_s, last + reach_s
     wide = between(recording, start, end)
     stretches = _stretches(recording)
-    parts = [part for each in stretches if (part := each.part(start, end)) is not None]
+    parts = [part for stretch in stretches if (part := stretch.part(start, end)) is not None]
     nearest = min(parts, key=lambda part: max(part.start[1] - last, first - part.end[1], 0.0))
     if nearest.boot_id == wide.boot_id:
         return wide
@@ -130,13 +130,13 @@ def unbroken(recording: Recording) -> list[Span]:
     none of a recording that is empty."""
     if not recording.segments:
         return []
-    return [Span(each.boot_id, each.start, each.end) for each in _stretches(recording)]
+    return [Span(stretch.boot_id, stretch.start, stretch.end) for stretch in _stretches(recording)]
 
 
 def edges(recording: Recording) -> tuple[float, float]:
     """The first and the last wall time in it."""
     stretches = _stretches(recording)
-    walls = [wall for each in stretches for wall in (each.start[1], each.end[1])]
+    walls = [wall for stretch in stretches for wall in (stretch.start[1], stretch.end[1])]
     return min(walls), max(walls)
 
 
@@ -157,20 +157,20 @@ def moment(wall_s: float) -> str:
 def _stretches(recording: Recording) -> list[_Stretch]:
     found: list[_Stretch] = []
     for segment in recording.segments:
-        for each in _within(segment):
+        for stretch in _within(segment):
             last = found[-1] if found else None
-            if last is not None and last.boot_id == each.boot_id and _goes_on(last, each):
-                found[-1] = _Stretch(last.boot_id, last.start, each.end)
+            if last is not None and last.boot_id == stretch.boot_id and _goes_on(last, stretch):
+                found[-1] = _Stretch(last.boot_id, last.start, stretch.end)
             else:
-                found.append(each)
+                found.append(stretch)
     if not found:
         raise StoreError(f"{recording.path}: nothing is recorded here yet")
     return found
 
 
-def _goes_on(last: _Stretch, each: _Stretch) -> bool:
-    jumped = abs(_offset(each.start) - _offset(last.end)) > _JUMP_S
-    return not jumped and each.start[0] - last.end[0] <= GAP_S
+def _goes_on(last: _Stretch, stretch: _Stretch) -> bool:
+    jumped = abs(_offset(stretch.start) - _offset(last.end)) > _JUMP_S
+    return not jumped and stretch.start[0] - last.end[0] <= GAP_S
 
 
 def _offset(pair: tuple[float, float]) -> float:
@@ -186,38 +186,40 @@ def _within(segment: Segment) -> Iterator[_Stretch]:
     columns = () if readings is None else (readings.column(name) for name in (MONO, WALL))
     moments = sorted(zip(*(column.to_pylist() for column in columns), strict=True))
     start = before = segment.start
-    for each in [*moments, segment.end]:
-        if abs(_offset(each) - _offset(before)) > _JUMP_S:
+    for moment in [*moments, segment.end]:
+        if abs(_offset(moment) - _offset(before)) > _JUMP_S:
             yield _Stretch(segment.boot_id, start, before)
-            start = each
-        before = each
+            start = moment
+        before = moment
     yield _Stretch(segment.boot_id, start, segment.end)
 
 
 def _other_boots(
     recording: Recording, stretches: Sequence[_Stretch], mine: Sequence[_Stretch]
 ) -> Iterator[str]:
-    others = {each.boot_id for each in stretches} - {mine[0].boot_id}
+    others = {stretch.boot_id for stretch in stretches} - {mine[0].boot_id}
     if others:
         boots = count(len(others) + 1, "boot")
         first = min(
-            each.start[1] for each in _stretches(recording) if each.boot_id == mine[0].boot_id
+            stretch.start[1]
+            for stretch in _stretches(recording)
+            if stretch.boot_id == mine[0].boot_id
         )
         yield f"{boots} in this span; judged is the last, recorded since {moment(first)}"
 
 
 def _breaks(mine: Sequence[_Stretch]) -> Iterator[str]:
-    told = []
+    notes = []
     for before, after in pairwise(mine):
         if after.start[0] - before.end[0] > GAP_S:
-            told.append(
+            notes.append(
                 f"nothing was recorded from {moment(before.end[1])} to {moment(after.start[1])}"
             )
         by = _offset(after.start) - _offset(before.end)
         if abs(by) > _JUMP_S:
             way = "forward" if by > 0 else "back"
-            told.append(f"the wall clock was set {way} by {seconds(abs(by))}, to"
+            notes.append(f"the wall clock was set {way} by {seconds(abs(by))}, to"
                         f" {moment(after.start[1])}")  # fmt: skip
-    yield from told[:_MOST_NOTES]
-    if len(told) > _MOST_NOTES:
-        yield f"and {len(told) - _MOST_NOTES} more gaps or jumps like these"
+    yield from notes[:_MOST_NOTES]
+    if len(notes) > _MOST_NOTES:
+        yield f"and {len(notes) - _MOST_NOTES} more gaps or jumps like these"

@@ -166,32 +166,32 @@ class SpanReader:
     def _places(self, kind: type[Row]) -> list[int]:
         if kind not in self._having:
             self._having[kind] = [
-                at for at, each in enumerate(self.segments) if self._reads(kind, each)
+                at for at, segment in enumerate(self.segments) if self._reads(kind, segment)
             ]
         return self._having[kind]
 
-    def _reads(self, kind: type[Row], each: SegmentReader) -> bool:
-        if not each.count(kind):
+    def _reads(self, kind: type[Row], reader: SegmentReader) -> bool:
+        if not reader.count(kind):
             return False
-        first, last = each.bounds(kind)
+        first, last = reader.bounds(kind)
         if self.span.holds(first) or self.span.holds(last):
             return True
-        return first < self.span.start[0] and len(self.inside(kind, each).mono) > 0
+        return first < self.span.start[0] and len(self.inside(kind, reader).mono) > 0
 
-    def inside(self, kind: type[Row], each: SegmentReader) -> Readings:
+    def inside(self, kind: type[Row], reader: SegmentReader) -> Readings:
         """Readings of a table in a segment that lie in the span."""
-        found = each.readings(kind)
+        found = reader.readings(kind)
         mask = (found.mono >= self.span.start[0]) & (found.mono <= self.span.end[0])
         return found if mask.all() else found.some(mask)
 
     def row_count(self, kind: type[Row]) -> int:
         """Rows of the table in the span; files are opened only at its ends."""
         total = 0
-        for each in self.having(kind):
-            if all(map(self.span.holds, each.bounds(kind))):
-                total += each.segment.rows(kind)
+        for reader in self.having(kind):
+            if all(map(self.span.holds, reader.bounds(kind))):
+                total += reader.segment.rows(kind)
             else:
-                total += int(self.inside(kind, each).rows.sum())
+                total += int(self.inside(kind, reader).rows.sum())
         return total
 
     def bounds(self, kind: type[Row]) -> Interval | None:
@@ -243,7 +243,7 @@ class SpanReader:
             yield piece
         self._things[kind] = tuple(seen)
         if cells <= _MOST_CELLS:
-            self._wanted[kind, names, frozenset(each for each in seen if seen[each])] = found
+            self._wanted[kind, names, frozenset(pair for pair in seen if seen[pair])] = found
 
     def _pieces(
         self,
@@ -312,29 +312,29 @@ class SpanReader:
             return self._table(self.segments[at], kind, (start, end))
 
         for at, found in zip(places, self._ahead(read, places, kind), strict=True):
-            each = self.segments[at]
-            if found is None and each.segment.rows(kind):
+            reader = self.segments[at]
+            if found is None and reader.segment.rows(kind):
                 joins.lose()
                 continue
             mono = np.empty(0) if found is None else np.unique(numbers(found.column(MONO)))
-            times, kept = joins.add(at, _times(each, kind, mono), near)
+            times, kept = joins.add(at, _times(reader, kind, mono), near)
             if len(kept):
                 yield from _batches(kind, found, times, every)
 
-    def _table(self, each: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
+    def _table(self, reader: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
         """All columns of a table in a segment, of readings in an interval at least. Small tables
         are kept, since the next question is likely near."""
-        if not each.segment.rows(kind):
+        if not reader.segment.rows(kind):
             return None
-        key = (each.segment.name, kind)
+        key = (reader.segment.name, kind)
         if key in self._kept:
             return self._kept[key]
         columns = (MONO, POSITION, *fields_of(kind))
         every = part == (-inf, inf)
-        found = None if every else _part(each.segment, kind, columns, part)
+        found = None if every else _part(reader.segment, kind, columns, part)
         if found is not None:
             return found
-        found = each.segment.table(kind, columns, texts_of(kind))
+        found = reader.segment.table(kind, columns, texts_of(kind))
         if found is not None and not every:
             self._kept[key] = found
             while len(self._kept) > 1 and sum(map(_size, self._kept.values())) > _MOST_KEPT:
@@ -343,14 +343,14 @@ class SpanReader:
 
     def between(self, kind: type[Row], start: float, end: float) -> tuple[Batch[Any], ...]:
         """Readings from the last at or before `start` to the first at or after `end`."""
-        having = [(each, *each.bounds(kind)) for each in self.having(kind)]
-        for each, first, _ in reversed(having):
-            mono = self.inside(kind, each).mono
+        having = [(reader, *reader.bounds(kind)) for reader in self.having(kind)]
+        for reader, first, _ in reversed(having):
+            mono = self.inside(kind, reader).mono
             if first <= start and len(mono) and mono[0] <= start:
                 start = float(mono[np.searchsorted(mono, start, "right") - 1])
                 break
-        for each, _, last in having:
-            mono = self.inside(kind, each).mono
+        for reader, _, last in having:
+            mono = self.inside(kind, reader).mono
             if last >= end and len(mono) and mono[-1] >= end:
                 end = float(mono[np.searchsorted(mono, end)])
                 break
@@ -358,10 +358,10 @@ class SpanReader:
 
     def latest(self, kind: type[Row]) -> Batch[Any] | None:
         """The last reading that can be read."""
-        for each in reversed(self.having(kind)):
-            first, last = each.bounds(kind)
+        for reader in reversed(self.having(kind)):
+            first, last = reader.bounds(kind)
             if not self.span.holds(last):
-                last = float(self.inside(kind, each).mono[-1])
+                last = float(self.inside(kind, reader).mono[-1])
             for start in (last, first):
                 found = list(self.batches(kind, start, last))
                 if found:
@@ -380,7 +380,7 @@ class SpanReader:
         """Rows of things that are new, or that differ in these fields from when last seen, in the
         order of time. Rows are made of those only."""
         last: dict[Key, tuple[Any, ...]] = {}
-        for found in self.each(kind, None, lambda each: self._table(each, kind, (-inf, inf))):
+        for found in self.each(kind, None, lambda reader: self._table(reader, kind, (-inf, inf))):
             if found is None:
                 continue
             mono = numbers(found.column(MONO))
@@ -398,12 +398,12 @@ class SpanReader:
         """Every combination of these columns' values in the span, once each."""
         known = [name for name in fields if name in texts_of(kind)]
 
-        def read(each: SegmentReader) -> pa.Table | None:
-            if not each.segment.rows(kind):
+        def read(reader: SegmentReader) -> pa.Table | None:
+            if not reader.segment.rows(kind):
                 return None
-            if all(map(self.span.holds, each.bounds(kind))):
-                return each.segment.table(kind, fields, known)
-            found = each.segment.table(kind, (MONO, *fields), known)
+            if all(map(self.span.holds, reader.bounds(kind))):
+                return reader.segment.table(kind, fields, known)
+            found = reader.segment.table(kind, (MONO, *fields), known)
             if found is None:
                 return None
             rows = np.flatnonzero(inside(numbers(found.column(MONO)), self.span, None))
@@ -416,7 +416,7 @@ class SpanReader:
         """Longer between two readings of a table is a gap; `mono` are those of one segment."""
         if len(mono) >= _ENOUGH_READINGS:
             return longest_step(mono)
-        spans = [(each.count(kind), *each.bounds(kind)) for each in self.having(kind)]
+        spans = [(reader.count(kind), *reader.bounds(kind)) for reader in self.having(kind)]
         steps = [(last - first) / (n - 1) for n, first, last in spans if n > 1]
         steps += [b[1] - a[2] for a, b in pairwise(spans)]
         return longest_step(np.cumsum([0.0, *steps]))
@@ -458,7 +458,7 @@ class _Joins:
         if self._last is None or self._lost:
             return False
         before, last = self._last
-        joined = all(each.joined for each in self._reader.segments[before + 1 : at + 1])
+        joined = all(segment.joined for segment in self._reader.segments[before + 1 : at + 1])
         return joined and 0 < mono - last <= longest
 
 
@@ -477,12 +477,12 @@ def inside(mono: F64, span: Span, near: Near) -> Bools:
     return mask
 
 
-def _times(each: SegmentReader, kind: type[Row], mono: F64) -> _Times:
+def _times(reader: SegmentReader, kind: type[Row], mono: F64) -> _Times:
     """Readings that had rows, by time, and with them those that had none."""
-    listed = each.readings(kind)
+    listed = reader.readings(kind)
     known = np.isin(mono, listed.mono)
     if not known.all():  # the list is damaged: the rows themselves have the time too
-        listed = _from_rows(each, kind)
+        listed = _from_rows(reader, kind)
     if len(mono) == len(listed.mono):
         follows = np.ones(len(mono), np.bool_)
         return _Times(mono, listed.wall, follows, False)
@@ -495,8 +495,8 @@ def _times(each: SegmentReader, kind: type[Row], mono: F64) -> _Times:
     return _Times(every, listed.wall[kept], follows[:-1], not follows[-1])
 
 
-def _from_rows(each: SegmentReader, kind: type[Row]) -> Readings:
-    found = each.segment.table(kind, (MONO, WALL))
+def _from_rows(reader: SegmentReader, kind: type[Row]) -> Readings:
+    found = reader.segment.table(kind, (MONO, WALL))
     if found is None:
         return _NO_READINGS
     mono, first, number = np.unique(
@@ -519,7 +519,7 @@ def _batches(
         kept = np.isin(times[0], list(places)) | ~times[2]
         kept[[0, -1]] = True
         times = times[0][kept], times[1][kept], times[2][kept]
-    for mono_s, wall_s, follows in zip(*(each.tolist() for each in times), strict=True):
+    for mono_s, wall_s, follows in zip(*(time.tolist() for time in times), strict=True):
         start, end = places.get(mono_s, (0, 0))
         yield Batch(mono_s, wall_s, tuple(rows[start:end]), follows)
 
@@ -568,7 +568,7 @@ def _changed(
         if picks and last.get(key) != value:
             made.append((when[0], when[1], row))
         last[key] = value
-    made.sort(key=lambda each: each[:2])
+    made.sort(key=lambda part: part[:2])
     return [row for _, _, row in made]
 
 
@@ -590,24 +590,24 @@ def _unlike_before(array: pa.Array) -> Bools:
 
 
 def _columns(
-    each: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
+    reader: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
 ) -> _Piece | None:
     """A segment's part of a table as columns; `None` where its file cannot be read."""
     found = None
-    if each.segment.rows(kind):
-        found = _rows(each.segment, kind, names, wanted)
+    if reader.segment.rows(kind):
+        found = _rows(reader.segment, kind, names, wanted)
         if found is None:
             return None
-    listed = each.readings(kind)
+    listed = reader.readings(kind)
     if found is None or (not found.num_rows and len(listed.mono)):
         mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
-        times = _times(each, kind, mono)
+        times = _times(reader, kind, mono)
         return _Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
     made = matrix(found, kind.entity, names, wanted)
     mono = made.mono
     if wanted is not None:  # other things may have been there when none of the wanted was
         mono = np.union1d(mono, listed.mono[listed.rows > 0])
-    times = _times(each, kind, mono)
+    times = _times(reader, kind, mono)
     if len(times.mono) == len(made.mono):
         return _Piece(times, made.things, made.values)
     spread = {}
@@ -646,7 +646,7 @@ def _rows(
             ]
             if some or (not parts and group == source.num_row_groups - 1):
                 found = source.read_row_group(group, columns=there, use_threads=False)
-                parts += [found.slice(*each) for each in some] or [found.slice(0, 0)]
+                parts += [found.slice(*pair) for pair in some] or [found.slice(0, 0)]
         return pa.concat_tables(parts)
     except (OSError, pa.ArrowException):
         return segment.table(kind, columns, keys)
@@ -663,7 +663,7 @@ def _part(
         source = open_table(segment.path, name, segment.manifest, known) if segment.sealed else None
         if source is None or source.num_row_groups < 2:
             return None
-        there = [each for each in columns if each in source.schema_arrow.names]
+        there = [column for column in columns if column in source.schema_arrow.names]
         parts = []
         for group in range(source.num_row_groups):
             mono = numbers(source.read_row_group(group, columns=[MONO], use_threads=False)[MONO])

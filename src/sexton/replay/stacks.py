@@ -66,15 +66,15 @@ def stacks_in(
 ) -> tuple[Batch[StackCount] | None, list[str]]:
     """One reading with the kernel stacks of the span, and what the reader should know of it;
     `None` where none were recorded."""
-    found = [each for each in _annexes(recording, span) if len(each.second)]
+    found = [annex for annex in _annexes(recording, span) if len(annex.second)]
     if not found:
         return None, []
-    every = sum(int(each.kernel.sum()) for each in found)
+    every = sum(int(annex.kernel.sum()) for annex in found)
     chosen = found if every <= most else _hottest(found, most)
     rows: list[StackCount] = []
-    for each in chosen:
+    for annex in chosen:
         try:
-            rows += _rows(each)
+            rows += _rows(annex)
         except StoreError as error:
             recording.problems.append(str(error))
     rows.sort(key=lambda row: (row.second_mono, row.cpu, row.pid, row.tid, row.frames))
@@ -112,24 +112,24 @@ def _hot(annex: Annex, heat: Heat, span: tuple[float, float]) -> _Hot:
 
 def _hottest(found: list[_Hot], most: int) -> list[_Hot]:
     """The seconds mostly in the kernel, those with most samples there first, until it is enough."""
-    held = [each.some(2 * each.kernel >= each.samples) for each in found]
-    if any(len(each.second) for each in held):
+    held = [annex.some(2 * annex.kernel >= annex.samples) for annex in found]
+    if any(len(annex.second) for annex in held):
         found = held
     else:
         most = min(most, _FEW_SAMPLES)
-    kernel = np.concatenate([each.kernel for each in found])
+    kernel = np.concatenate([annex.kernel for annex in found])
     order = np.argsort(-kernel, kind="stable")
     enough = int(np.searchsorted(np.cumsum(kernel[order]), most)) + 1
     wanted = np.zeros(len(kernel), np.bool_)
     wanted[order[:enough]] = True
     made = []
     start = 0
-    for each in found:
-        mine = wanted[start : start + len(each.kernel)]
-        start += len(each.kernel)
+    for annex in found:
+        mine = wanted[start : start + len(annex.kernel)]
+        start += len(annex.kernel)
         if mine.any():
-            made.append(each.some(mine))
-    made.sort(key=lambda each: -int(each.kernel.sum()))
+            made.append(annex.some(mine))
+    made.sort(key=lambda part: -int(part.kernel.sum()))
     return made[:_MOST_ANNEXES]
 
 
@@ -274,8 +274,8 @@ def function_signals(
     """
     codes = _Codes()
     sums = Sums()
-    asked = _windows(span, near)
-    for annex, windows in _wanted(_annexes_near(recording, span, asked), asked):
+    windows_asked = _windows(span, near)
+    for annex, windows in _wanted(_annexes_near(recording, span, windows_asked), windows_asked):
         try:
             _count(annex, windows, codes, sums)
         except StoreError as error:
@@ -300,8 +300,8 @@ def _annexes_near(recording: Recording, span: Span, windows: Sequence[Window]) -
         first, last = segment.start[0], segment.end[0]
         near = any(start <= last and end >= first for start, end in merged)
         if segment.boot_id == span.boot_id and near:
-            found += [each for each in segment.annexes if each.boot_id == span.boot_id]
-    return sorted(found, key=lambda each: each.start)
+            found += [annex for annex in segment.annexes if annex.boot_id == span.boot_id]
+    return sorted(found, key=lambda annex: annex.start)
 
 
 def _windows(span: Span, near: Sequence[Window] | None) -> list[Window]:
@@ -362,7 +362,7 @@ def _count(annex: Annex, windows: Sequence[Window], codes: _Codes, sums: Sums) -
             shares.append(100 * counts / max(whole, 1.0))
         mono = edges / _US
         when = Readings(mono, np.diff(mono, prepend=-np.inf), known)
-        sums.add(when, *(np.concatenate(each) for each in (keys, places, shares)))
+        sums.add(when, *(np.concatenate(group) for group in (keys, places, shares)))
 
 
 def _edges(window: Window) -> I64:
@@ -392,7 +392,7 @@ def _samples(annex: Annex, samples: Any, edges: I64) -> tuple[I64, I64, F64 | No
 
 
 def _touches(group: Any, edges: I64) -> bool:
-    told = group.column(0).statistics
-    if told is None or not told.has_min_max:
+    statistics = group.column(0).statistics
+    if statistics is None or not statistics.has_min_max:
         return True
-    return bool(told.min < edges[-1] and told.max >= edges[0])
+    return bool(statistics.min < edges[-1] and statistics.max >= edges[0])

@@ -199,8 +199,8 @@ class RecordedWindow(Window):
     def wall(self, mono_s: float) -> float:
         """By the reading nearest to it, of any table; only that segment's list is opened."""
         segments = self._clock_reader.segments
-        at = bisect_right(segments, mono_s, key=lambda each: each.segment.start[0]) - 1
-        near = [each.segment.start for each in segments[at + 1 : at + 2]]
+        at = bisect_right(segments, mono_s, key=lambda segment: segment.segment.start[0]) - 1
+        near = [segment.segment.start for segment in segments[at + 1 : at + 2]]
         if at >= 0:
             near.append(segments[at].segment.end)
             if mono_s < segments[at].segment.end[0]:
@@ -208,22 +208,22 @@ class RecordedWindow(Window):
                 place = int(np.searchsorted(mono, mono_s))
                 some = slice(max(place - 1, 0), place + 1)
                 near += zip(mono[some].tolist(), wall[some].tolist(), strict=True)
-        nearest = min(near, key=lambda each: (abs(each[0] - mono_s), each))
+        nearest = min(near, key=lambda start: (abs(start[0] - mono_s), start))
         return nearest[1] + (mono_s - nearest[0])
 
     def mono(self, wall_s: float) -> float:
         """The other way round. The wall clock may jump inside a segment, and not come back."""
         near: list[tuple[float, float]] = []
-        for each in self._clock_reader.segments:
-            ends = (each.segment.start, each.segment.end)
+        for segment in self._clock_reader.segments:
+            ends = (segment.segment.start, segment.segment.end)
             near += ((wall, mono) for mono, wall in ends)
             low, high = sorted(wall for _, wall in ends)
             jumped = abs((high - low) - (ends[1][0] - ends[0][0])) > _JUMP_S
             if jumped or low <= wall_s <= high:
-                mono, wall = each.clock()
+                mono, wall = segment.clock()
                 place = int(np.abs(wall - wall_s).argmin())
                 near.append((float(wall[place]), float(mono[place])))
-        nearest = min(near, key=lambda each: (abs(each[0] - wall_s), each))
+        nearest = min(near, key=lambda pair: (abs(pair[0] - wall_s), pair))
         return nearest[1] + (wall_s - nearest[0])
 
     def _older_events(self, kind: type[Row]) -> list[Batch[Any]]:
@@ -231,11 +231,11 @@ class RecordedWindow(Window):
         if self._before is None:
             return []
         most, start = _MOST_REMEMBERED, inf
-        for each in reversed(self._before.having(kind)):
-            most -= each.segment.rows(kind)
+        for reader in reversed(self._before.having(kind)):
+            most -= reader.segment.rows(kind)
             if start < inf and most < 0:
                 break
-            start = each.bounds(kind)[0]
+            start = reader.bounds(kind)[0]
         found = list(self._before.batches(kind, start)) if start < inf else []
         last = len(found) - 1
         return [batch for at, batch in enumerate(found) if batch.rows or at in (0, last)]
@@ -273,7 +273,7 @@ class RecordedWindow(Window):
 
 def _before(recording: Recording, span: Span) -> SpanReader | None:
     """What was recorded of the same boot before the span."""
-    mine = [each for each in recording.segments if each.boot_id == span.boot_id]
+    mine = [segment for segment in recording.segments if segment.boot_id == span.boot_id]
     until = (nextafter(span.start[0], -inf), span.start[1])
     if not mine or mine[0].start[0] > until[0]:
         return None
@@ -285,15 +285,15 @@ def _bounds(reader: SpanReader) -> Bounds:
     span, first, last = reader.span, reader.segments[0], reader.segments[-1]
     start, end = first.segment.start, last.segment.end
     if not span.holds(start[0]):
-        start = next((each for each in _clock(first) if span.holds(each[0])), span.start)
+        start = next((pair for pair in _clock(first) if span.holds(pair[0])), span.start)
     if not span.holds(end[0]):
-        end = next((each for each in _clock(last)[::-1] if span.holds(each[0])), span.end)
+        end = next((pair for pair in _clock(last)[::-1] if span.holds(pair[0])), span.end)
     walls = (start[1], end[1], *span.turns)
     return Bounds(min(walls), max(walls), start[0], end[0])
 
 
-def _clock(each: SegmentReader) -> list[tuple[float, float]]:
-    mono, wall = each.clock()
+def _clock(reader: SegmentReader) -> list[tuple[float, float]]:
+    mono, wall = reader.clock()
     return list(zip(mono.tolist(), wall.tolist(), strict=True))
 
 

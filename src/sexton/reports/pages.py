@@ -39,9 +39,9 @@ def detector_page(detector: Detector) -> str:
 def index_page(detectors: Sequence[Detector]) -> str:
     """The table of all of them."""
     rows = "\n".join(
-        f"| [{each.id}]({each.id}.md) | {_cell(each.headline)} |"
-        f" {'yes' if each.essential else ''} |"
-        for each in detectors
+        f"| [{detector.id}]({detector.id}.md) | {_cell(detector.headline)} |"
+        f" {'yes' if detector.essential else ''} |"
+        for detector in detectors
     )
     parts = [
         _MARK,
@@ -59,7 +59,7 @@ def index_page(detectors: Sequence[Detector]) -> str:
 def pages() -> Mapping[str, str]:
     """Every page by its file name."""
     detectors = all_detectors()
-    made = {f"{each.id}.md": detector_page(each) for each in detectors}
+    made = {f"{detector.id}.md": detector_page(detector) for detector in detectors}
     return {"README.md": index_page(detectors), **made}
 
 
@@ -93,8 +93,9 @@ def _thresholds(detector: Detector) -> str:
     if not detector.thresholds:
         return "None: see above why."
     rows = "\n".join(
-        f"| {_cell(each.name)} | {_number(each.value)} | {_cell(each.unit)} | {_cell(each.why)} |"
-        for each in detector.thresholds
+        f"| {_cell(threshold.name)} | {_number(threshold.value)} | {_cell(threshold.unit)} |"
+        f" {_cell(threshold.why)} |"
+        for threshold in detector.thresholds
     )
     return f"| name | value | unit | why |\n|---|---:|---|---|\n{rows}"
 
@@ -112,14 +113,14 @@ def _needs(detector: Detector) -> str:
         for kind in detector.needs
     )
     return (
-        "Without these it is *unknown*; what else it uses where it is there stands above.\n\n"
+        "Without these it is *unknown*; optional inputs are described above.\n\n"
         f"| row | read from | source |\n|---|---|---|\n{rows}"
     )
 
 
 def _linked(text: str, own: str) -> str:
     """Names of other detectors become links to their pages."""
-    known = {each.id for each in all_detectors()} - {own}
+    known = {detector.id for detector in all_detectors()} - {own}
 
     def link(found: re.Match[str]) -> str:
         name = found[1] or found[2]

@@ -223,7 +223,7 @@ METRICS: tuple[Metric, ...] = (
 
 @cache
 def _by_name() -> dict[str, Metric]:
-    return {each.name: each for each in METRICS}
+    return {item.name: item for item in METRICS}
 
 
 def metric(name: str) -> Metric:
@@ -233,4 +233,4 @@ def metric(name: str) -> Metric:
 
 def of_table(table: type[Row]) -> tuple[Metric, ...]:
     """Every metric that is made of one table."""
-    return tuple(each for each in METRICS if each.table is table)
+    return tuple(item for item in METRICS if item.table is table)

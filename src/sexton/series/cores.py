@@ -56,10 +56,10 @@ def together(parts: Sequence[Shares]) -> Shares:
     >>> together([Shares(10, 20, 0, 0, 1, 1), Shares(40, 50, 0, 0, 2, 2)])
     Shares(user=30.0, system=40.0, softirq=0.0, wait=0.0, given_s=3, seconds=3)
     """
-    given = sum(each.given_s for each in parts)
-    kinds = (sum(each[at] * each.given_s for each in parts) / given for at in range(4))
+    given = sum(part.given_s for part in parts)
+    kinds = (sum(part[at] * part.given_s for part in parts) / given for at in range(4))
     user, system, softirq, wait = kinds
-    return Shares(user, system, softirq, wait, given, sum(each.seconds for each in parts))
+    return Shares(user, system, softirq, wait, given, sum(part.seconds for part in parts))
 
 
 class CoreSeries(NamedTuple):
@@ -108,7 +108,7 @@ class CoreSeries(NamedTuple):
         """The same cores over some of the steps."""
         times = (self.start[steps], self.end[steps], self.wall[steps])
         kinds = (self.user, self.system, self.softirq, self.wait, self.given)
-        user, system, softirq, wait, given = (each[:, steps] for each in kinds)
+        user, system, softirq, wait, given = (kind[:, steps] for kind in kinds)
         return CoreSeries(*times, self.cores, user, system, softirq, wait, given)
 
     def shares(self, row: int, steps: slice) -> Shares | None:
@@ -124,7 +124,7 @@ class CoreSeries(NamedTuple):
         if given <= 0:
             return None
         kinds = (self.user, self.system, self.softirq, self.wait)
-        user, system, softirq, wait = (min(100 * spent(each) / given, 100.0) for each in kinds)
+        user, system, softirq, wait = (min(100 * spent(kind) / given, 100.0) for kind in kinds)
         seconds = float((self.end - self.start)[steps][known].sum())
         return Shares(user, system, softirq, wait, given, seconds)
 
@@ -165,8 +165,8 @@ def core_series(window: Window) -> CoreSeries | None:
 def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
     """The same of columns that come in pieces."""
     stepper = Stepper()
-    parts = [from_steps(stepper.add(each)) for each in pieces]
-    parts = [each for each in parts if len(each.end)]
+    parts = [from_steps(stepper.add(piece)) for piece in pieces]
+    parts = [part for part in parts if len(part.end)]
     return _joined(parts) if parts else None
 
 
@@ -187,14 +187,14 @@ def from_steps(steps: Steps) -> CoreSeries:
     spent = needed + wait + sum(np.nan_to_num(moved[name]) for name in IDLE) / 1000
     lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
     given = np.where(lost, spent, seconds)
-    parts = (np.where(known, each, np.nan) for each in (user, system, softirq, wait))
+    parts = (np.where(known, array, np.nan) for array in (user, system, softirq, wait))
     cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
     return CoreSeries(
         steps.start,
         steps.end,
         steps.wall,
         cores,
-        *(each.astype(np.float32) for each in (*parts, given)),
+        *(array.astype(np.float32) for array in (*parts, given)),
     )
 
 

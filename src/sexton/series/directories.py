@@ -73,7 +73,7 @@ def with_things(piece: Columns, others: list[tuple[Hashable, ...]]) -> Columns:
 def identity(before: Batch[CgroupDir], after: Batch[CgroupDir]) -> Callable[[CgroupDir], Hashable]:
     """What makes two rows the same directory: its inode, or where that means nothing its path."""
     roots = [
-        next((row.inode for row in each.rows if row.path == "/"), 0) for each in (before, after)
+        next((row.inode for row in batch.rows if row.path == "/"), 0) for batch in (before, after)
     ]
     if roots[0] and roots[0] == roots[1]:
         return lambda row: (row.inode, row.path)

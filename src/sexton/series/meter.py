@@ -21,15 +21,17 @@ class Meter:
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = tuple(metrics)
         self.table = self.metrics[0].table
-        shares = any(each.kind is Kind.SHARE for each in self.metrics)
-        named = [name for each in self.metrics for name in (*each.columns, each.witness) if name]
+        shares = any(metric.kind is Kind.SHARE for metric in self.metrics)
+        named = [
+            name for metric in self.metrics for name in (*metric.columns, metric.witness) if name
+        ]
         self.columns = PARTS if shares else tuple(dict.fromkeys(named))
         self._counters, self._gauges = Stepper(), Stepper(may_fall=True)
         self._last = -np.inf
 
     def add(self, columns: Columns) -> list[Series]:
         """What these readings add, a series for each metric; a step leads to each reading."""
-        kinds = {each.kind for each in self.metrics}
+        kinds = {metric.kind for metric in self.metrics}
         counted = self._counters.add(columns) if kinds & {Kind.COUNTER, Kind.SHARE} else None
         moved = self._gauges.add(columns) if Kind.CHANGE in kinds else None
         before, self._last = self._last, float(columns.mono[-1])
@@ -37,15 +39,15 @@ class Meter:
         if counted is not None and Kind.SHARE in kinds:
             cores = from_steps(counted)
         made = []
-        for each in self.metrics:
-            if each.kind is Kind.GAUGE:
-                made.append(_gauge(each, columns, before))
-            elif each.kind is Kind.CHANGE and moved is not None:
-                made.append(_rate(each, moved))
-            elif each.kind is Kind.SHARE and cores is not None:
-                made.append(_share(each, cores))
+        for metric in self.metrics:
+            if metric.kind is Kind.GAUGE:
+                made.append(_gauge(metric, columns, before))
+            elif metric.kind is Kind.CHANGE and moved is not None:
+                made.append(_rate(metric, moved))
+            elif metric.kind is Kind.SHARE and cores is not None:
+                made.append(_share(metric, cores))
             elif counted is not None:
-                made.append(_rate(each, counted))
+                made.append(_rate(metric, counted))
         return made
 
 
@@ -83,8 +85,8 @@ def _gauge(metric: Metric, columns: Columns, before: float) -> Series:
 
 def _added(metric: Metric, values: dict[str, F64], rows: Sequence[int]) -> F64:
     first, *others = (values[name][rows] for name in metric.columns)
-    for each in others:
-        first = first + each
+    for array in others:
+        first = first + array
     return first
 
 
@@ -102,24 +104,24 @@ def several(window: Window, metrics: tuple[Metric, ...]) -> list[Series]:
 def _whole(window: Window, metrics: tuple[Metric, ...]) -> list[Series]:
     meter = Meter(metrics)
     read = window.columns(meter.table, meter.columns, metrics[0].wanted)
-    pieces = [meter.add(each) for each in read]
+    pieces = [meter.add(column) for column in read]
     made = [end_to_end(piece[at] for piece in pieces) for at in range(len(metrics))]
-    return [each for each in made if each is not None]
+    return [part for part in made if part is not None]
 
 
 def end_to_end(parts: Iterable[Series]) -> Series | None:
     """Pieces put together; a thing that is missing in one is unknown there."""
-    found = [each for each in parts if len(each.end)]
+    found = [part for part in parts if len(part.end)]
     if len(found) < 2:
         return found[0] if found else None
     places = {
-        thing: at for at, thing in enumerate({t: None for each in found for t in each.things})
+        thing: at for at, thing in enumerate({t: None for part in found for t in part.things})
     }
-    values = np.full((len(places), sum(len(each.end) for each in found)), np.nan, np.float32)
+    values = np.full((len(places), sum(len(part.end) for part in found)), np.nan, np.float32)
     at = 0
-    for each in found:
-        rows = [places[thing] for thing in each.things]
-        values[rows, at : at + len(each.end)] = each.values
-        at += len(each.end)
-    start, end, wall = (np.concatenate([each[field] for each in found]) for field in range(3))
+    for part in found:
+        rows = [places[thing] for thing in part.things]
+        values[rows, at : at + len(part.end)] = part.values
+        at += len(part.end)
+    start, end, wall = (np.concatenate([part[field] for part in found]) for field in range(3))
     return Series(start, end, wall, list(places), values)

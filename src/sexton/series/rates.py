@@ -126,8 +126,8 @@ def _count_births(columns: Columns, moved: dict[str, F64], born: Born) -> None:
     new = np.isnan(value[:, :-1]) & (value[:, 1:] <= born.rate * seconds + 1)
     new &= columns.follows[1:]
     anew = (value[:, 1:] < value[:, :-1]) & columns.follows[1:]
-    for name, each in columns.values.items():
-        moved[name][new] = each[:, 1:][new]
+    for name, array in columns.values.items():
+        moved[name][new] = array[:, 1:][new]
         moved[name][anew] = 0.0
 
 
@@ -166,7 +166,7 @@ def prepend(before: Columns, columns: Columns) -> Columns:
 def steps_of(pieces: Iterable[Columns], born: Born | None = None) -> Steps:
     """All steps at once; a thing that is not in a piece is unknown there."""
     stepper = Stepper(born)
-    return joined([stepper.add(each) for each in pieces])
+    return joined([stepper.add(piece) for piece in pieces])
 
 
 def joined(parts: Sequence[Steps]) -> Steps:

@@ -57,8 +57,8 @@ class Sums:
         """Key, readings and values of those that came to most, in all or at their highest."""
         if not self._readings:
             return
-        mono = np.concatenate([each.mono for each in self._readings])
-        unknown = ~np.concatenate([each.known for each in self._readings])
+        mono = np.concatenate([reading.mono for reading in self._readings])
+        unknown = ~np.concatenate([reading.known for reading in self._readings])
         every, place, sums = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         keys, row = np.unique(every, return_inverse=True)
         weight = np.zeros(len(keys))

@@ -1,34 +1,17 @@
-"""The cores Sexton may use: how many at once, and which of them serve no NIC interrupt.
+"""Which cores serve no NIC interrupt: the only ones on which a costly read may run.
 
-**How many** (`cores_for_us`): those this process may run on, limited by its CPU quota. A quota
-belongs to a cgroup, and the ancestors' quotas apply too: ``cpu.max`` ("quota period", or "max
-period") on v2, Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files";
-``cpu.cfs_quota_us`` (-1: no quota) and ``cpu.cfs_period_us`` on v1,
-Documentation/scheduler/sched-bwc.rst. ``/proc/self/cgroup`` names our cgroup as
-"number:controllers:path"; on v2 the list of controllers is empty.
-
-Quirks: the root of a hierarchy has neither file. In a container without a cgroup namespace the path
-is the host's, while the mount shows only the container's own cgroup: then the mount is the cgroup.
-
-**Which** (`off_the_nic`): a read that walks inside the kernel cannot be interrupted, so not even a
-deadline protects the core it runs on. It must never be the core that the NIC's watchdog waits for.
-
->>> quota_cores("50000 100000\\n"), quota_cores("max 100000\\n"), quota_cores("")
-(0.5, None, None)
+A read that walks inside the kernel cannot be interrupted, so not even a deadline protects the core
+it runs on. It must never be the core that the NIC's watchdog waits for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from math import ceil
 from typing import NamedTuple
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceError
+from sexton.errors import SourceAbsent, SourceDenied
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.cgroup import Mount
-from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.procfs.irq_affinity import cpu_list
 
 
@@ -84,58 +67,3 @@ def _spare(busy: frozenset[int]) -> Spared:
     if not free:
         return Spared(None, "(every core serves the NIC, so on any core)")
     return Spared(free, "on a core that does not serve the NIC")
-
-
-def cores_for_us(host: Host) -> int:
-    """How many cores this process may keep busy; at least one."""
-    allowed = float(len(os.sched_getaffinity(0)))
-    return max(1, ceil(min([allowed, *quotas(host)])))
-
-
-def quotas(host: Host) -> Iterator[float]:
-    """The quotas of our cgroup and its ancestors, in cores."""
-    try:
-        mounts, content = cgroup_mounts(host), text(host.files, f"{host.self_dir}/cgroup")
-    except SourceError:
-        return
-    for line in content.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            candidates = [mount for mount in mounts if mount.fstype == "cgroup2"]
-        elif "cpu" in controllers.split(","):
-            candidates = v1_mounts(mounts, "cpu")
-        else:
-            continue
-        for directory in _upward(candidates, path):
-            found = _quota(host, directory, v2=not controllers)
-            if found is not None:
-                yield found
-
-
-def quota_cores(content: str) -> float | None:
-    """A quota and its period as cores; `None` without a quota or where it cannot be parsed."""
-    words = content.split()
-    try:
-        quota, period = int(words[0]), int(words[1])
-    except (ValueError, IndexError):
-        return None
-    return quota / period if quota > 0 and period > 0 else None
-
-
-def _upward(mounts: Sequence[Mount], path: str) -> Iterator[str]:
-    """Our cgroup's directory and its visible ancestors."""
-    for mount in mounts[:1]:
-        root = mount.root.rstrip("/")
-        inside = path[len(root) :] if f"{path}/".startswith(f"{root}/") else ""
-        parts = [part for part in inside.split("/") if part]
-        for depth in range(len(parts), -1, -1):
-            yield "/".join([mount.mount_point, *parts[:depth]])
-
-
-def _quota(host: Host, directory: str, *, v2: bool) -> float | None:
-    names = ("cpu.max",) if v2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    try:
-        return quota_cores(" ".join(text(host.files, f"{directory}/{name}") for name in names))
-    except SourceError:
-        return None

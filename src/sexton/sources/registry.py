@@ -147,7 +147,7 @@ def enabled_sources(*options: str) -> tuple[Source, ...]:
     """All sources except opt-in ones whose option is not in `options`."""
     _import(options)
     found = (_found[name] for name in sorted(_found))
-    return tuple(each for each in found if not each.opt_in or each.opt_in in options)
+    return tuple(reader for reader in found if not reader.opt_in or reader.opt_in in options)
 
 
 def _import(options: Sequence[str] | None) -> None:
@@ -179,4 +179,4 @@ def disabled(source: Source, why: str, grant: str) -> Source:
 
 def sources_of(*kinds: type[Row]) -> tuple[Source, ...]:
     """The sources that give any of these rows, for commands that need only a few."""
-    return tuple(each for each in all_sources() if set(each.rows) & set(kinds))
+    return tuple(source for source in all_sources() if set(source.rows) & set(kinds))

@@ -106,7 +106,7 @@ def reach_of(segment: Path, own: Spanned) -> Reach:
             continue
         if manifest.get("boot_id") == own.boot_id and len(start) == len(end) == 2:
             edges.append((start, end))
-    return Reach(own.boot_id, min(each[0] for each in edges), max(each[1] for each in edges))
+    return Reach(own.boot_id, min(edge[0] for edge in edges), max(edge[1] for edge in edges))
 
 
 def free_name(segment: Path, raw: str) -> str:
@@ -273,8 +273,8 @@ def write_annex(
     aside = segment.parent.parent / "stacks" / f"{ASIDE}{name}"
     with new_directory(aside, segment / name):
         described = {
-            each: store_table(aside, each, stored.groups, stored.how)
-            for each, stored in tables.items()
+            key: store_table(aside, key, stored.groups, stored.how)
+            for key, stored in tables.items()
         }
         manifest = {
             **header,

@@ -143,4 +143,4 @@ def _bits(buffer: pa.Buffer, array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _words(stored: list[Any]) -> list[Any]:
-    return [unescape(each) if each is not None and each[:1] == "\0" else each for each in stored]
+    return [unescape(text) if text is not None and text[:1] == "\0" else text for text in stored]

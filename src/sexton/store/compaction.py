@@ -136,11 +136,11 @@ def groups(directory: Path, limits: Limits, settled_s: float | None) -> Iterator
     every = list(_plain(directory / "segments"))
     group: list[_Sealed] = []
     found: list[list[_Sealed]] = []
-    for each in every:
-        if group and not _belongs(each, group, span_s, most_bytes):
+    for part in every:
+        if group and not _belongs(part, group, span_s, most_bytes):
             found.append(group)
             group = []
-        group.append(each)
+        group.append(part)
     if settled_s is None:
         found.append(group)
     newest = every[-1].manifest if every else {}
@@ -168,26 +168,26 @@ def _plain(segments: Path) -> Iterator[_Sealed]:
             yield _Sealed(name, segments / name.text, manifest)
 
 
-def _belongs(each: _Sealed, group: Sequence[_Sealed], span_s: float, most_bytes: int) -> bool:
+def _belongs(segment: _Sealed, group: Sequence[_Sealed], span_s: float, most_bytes: int) -> bool:
     """Whether a segment goes on where the group ends, within the same hour and limits."""
     first, last = group[0], group[-1]
-    if each.name.sequence != last.name.last + 1 or each.header() != first.header():
+    if segment.name.sequence != last.name.last + 1 or segment.header() != first.header():
         return False
-    gap_s = each.manifest["start"][0] - last.manifest["end"][0]
-    if not -_GAP_S <= gap_s <= _GAP_S or abs(each.ahead_s - first.ahead_s) > _JUMP_S:
+    gap_s = segment.manifest["start"][0] - last.manifest["end"][0]
+    if not -_GAP_S <= gap_s <= _GAP_S or abs(segment.ahead_s - first.ahead_s) > _JUMP_S:
         return False
-    if each.manifest["start"][1] // span_s != first.manifest["start"][1] // span_s:
+    if segment.manifest["start"][1] // span_s != first.manifest["start"][1] // span_s:
         return False
-    if sum(one.bytes for one in group) + each.bytes > most_bytes:
+    if sum(one.bytes for one in group) + segment.bytes > most_bytes:
         return False
     annexes = [set(annex_names(one.path)) for one in group]
     # The same name twice: the wall clock showed the same time twice.
-    return not set(annex_names(each.path)) & set().union(*annexes)
+    return not set(annex_names(segment.path)) & set().union(*annexes)
 
 
 def _split(group: list[_Sealed], at: _Sealed) -> list[list[_Sealed]]:
     """What is left of a group without one of its segments."""
-    place = next(index for index, each in enumerate(group) if each is at)
+    place = next(index for index, segment in enumerate(group) if segment is at)
     return [part for part in (group[:place], group[place + 1 :]) if len(part) > 1]
 
 
@@ -197,15 +197,15 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
     name = segment_name(first.name.sequence, first.manifest["start"][1], last.name.last).text
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
         described = _merge_tables(aside, group)
-        states = [state for each in group for state in each.manifest.get("states", ())]
+        states = [state for segment in group for state in segment.manifest.get("states", ())]
         counted = Counter((str(state[0]), str(state[2])) for state in states)
         manifest = {
             **first.header(),
             "sequence": first.name.sequence,
             "schema": SCHEMA,
             "segment": name,
-            "start": min(each.manifest["start"] for each in group),
-            "end": max(each.manifest["end"] for each in group),
+            "start": min(segment.manifest["start"] for segment in group),
+            "end": max(segment.manifest["end"] for segment in group),
             "tables": described,
             "states": last.manifest.get("states", []),
             "compacted": {
@@ -214,17 +214,17 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
             },
         }
         store_file(aside / MANIFEST, signed(manifest))
-        for each in group:
-            for annex in annex_names(each.path):
-                _link(each.path / annex, aside / annex)
-    return sum(int(each.get("bytes", 0)) for each in described.values())
+        for segment in group:
+            for annex in annex_names(segment.path):
+                _link(segment.path / annex, aside / annex)
+    return sum(int(table.get("bytes", 0)) for table in described.values())
 
 
 def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, Any]]:
     described: dict[str, dict[str, Any]] = {}
-    names = dict.fromkeys(name for each in group for name in each.manifest["tables"])
+    names = dict.fromkeys(name for segment in group for name in segment.manifest["tables"])
     for name in names:
-        spans = [each.manifest["tables"].get(name, {}) for each in group]
+        spans = [segment.manifest["tables"].get(name, {}) for segment in group]
         entry: dict[str, Any] = {"rows": 0}
         if any("crc32" in span for span in spans):
             entry = _merge_table(aside, name, group)
@@ -261,13 +261,13 @@ def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
     kind = tables().get(name)
     coded = ("table",) if name == READING else () if kind is None else texts_of(kind)
     parts: list[pa.Table] = []
-    for each in group:
+    for segment in group:
         try:
-            source = open_table(each.path, name, each.manifest, coded)
+            source = open_table(segment.path, name, segment.manifest, coded)
             if source is not None:
                 parts.append(source.read(use_threads=False))
         except (OSError, StoreError, pa.ArrowException) as error:
-            raise _Damaged(each, str(error).split("\n")[0]) from None
+            raise _Damaged(segment, str(error).split("\n")[0]) from None
         if sum(part.num_rows for part in parts) >= _MOST_ROWS:
             yield parts
             parts = []

@@ -98,7 +98,9 @@ def export_tables(
     `recording.problems`; `StoreError` if a file already exists, `OSError` if writing fails."""
     segments = touched(recording, wanted.spans)
     kinds = list(wanted.tables) or [
-        kind for _, kind in sorted(tables().items()) if any(each.rows(kind) for each in segments)
+        kind
+        for _, kind in sorted(tables().items())
+        if any(segment.rows(kind) for segment in segments)
     ]
     targets = {kind: out / f"{table(kind)}.{wanted.format}" for kind in kinds}
     if not wanted.force:
@@ -174,7 +176,7 @@ class _Lines:
         self._names = schema.names
 
     def write(self, content: pa.Table) -> None:
-        safe = pa.table([_finite(_escaped(each)) for each in content.columns], self._names)
+        safe = pa.table([_finite(_escaped(column)) for column in content.columns], self._names)
         for batch in safe.to_batches(max_chunksize=_ROWS):
             lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in batch.to_pylist())
             self._stream.write("".join(lines).encode())
@@ -193,7 +195,7 @@ class _Csv:
         self._writer = pyarrow.csv.CSVWriter(stream, pa.schema(fields))
 
     def write(self, content: pa.Table) -> None:
-        columns = [_no_formula(_flat(_escaped(each))) for each in content.columns]
+        columns = [_no_formula(_flat(_escaped(column))) for column in content.columns]
         for batch in pa.table(columns, self._names).to_batches(max_chunksize=_ROWS):
             self._writer.write_batch(batch)
 
@@ -210,7 +212,7 @@ _WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], _Writer]] = {
 
 def _escaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(column.type):
-        return _each(column, lambda text: printable(unescape(text)))
+        return _mapped(column, lambda text: printable(unescape(text)))
     if column.type == pa.list_(pa.string()):
         values = [
             None if value is None else [printable(unescape(text)) for text in value]
@@ -220,7 +222,7 @@ def _escaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _each(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.ChunkedArray:
+def _mapped(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.ChunkedArray:
     """Texts changed, each distinct one once: names repeat with every reading."""
     coded = column.combine_chunks().dictionary_encode()
     if isinstance(coded, pa.ChunkedArray):
@@ -246,7 +248,7 @@ def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _no_formula(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_string(column.type):
         return column
-    return _each(column, lambda text: f"'{text}" if text.startswith(_FORMULA) else text)
+    return _mapped(column, lambda text: f"'{text}" if text.startswith(_FORMULA) else text)
 
 
 def export_recording(

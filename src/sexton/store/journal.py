@@ -86,7 +86,7 @@ def columns_of(kind: type[Row]) -> dict[str, str]:
 def column_type(hint: object, unsigned: bool) -> str:
     """The type of a column (see above), from a field's annotation."""
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (each for each in get_args(hint) if each is not type(None))
+        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
     origin = get_origin(hint)
     if origin is tuple:
         return f"{column_type(get_args(hint)[0], unsigned)}l"
@@ -156,7 +156,9 @@ def _column(kind: str, values: Sequence[Any]) -> tuple[str, bytes]:
     if _is_plain(kind, values):
         with contextlib.suppress(UnicodeEncodeError):
             return "json", _json(values)
-    return "json", _json([None if each is None else _checked_value(kind, each) for each in values])
+    return "json", _json(
+        [None if value is None else _checked_value(kind, value) for value in values]
+    )
 
 
 def _is_plain(kind: str, values: Sequence[Any]) -> bool:
@@ -168,7 +170,7 @@ def _is_plain(kind: str, values: Sequence[Any]) -> bool:
     if kind == "s" and found == {str}:
         return "\0" not in "".join(values if None not in values else filter(None, values))
     if kind in _LIMITS and found == {int}:
-        there = [each for each in values if each is not None]
+        there = [value for value in values if value is not None]
         least, most = _LIMITS[kind]
         return bool(least <= min(there) and max(there) <= most)
     return (kind, found) in (("b", {bool}), ("d", {float}))
@@ -177,7 +179,9 @@ def _is_plain(kind: str, values: Sequence[Any]) -> bool:
 def _checked_value(kind: str, value: Any) -> Any:
     """A value as JSON can hold it."""
     if kind[-1] == "l":
-        return [None if each is None else _checked_value(kind[:-1], each) for each in value]
+        return [
+            None if element is None else _checked_value(kind[:-1], element) for element in value
+        ]
     if kind == "m":
         return escape(json.dumps(dict(value)))
     if kind == "s":
@@ -329,7 +333,7 @@ class OpenSegment:
         listed: list[tuple[str, float, float, int]] = []
         for kind, batches in pending.items():
             name = table(kind)
-            listed += [(name, each.mono_s, each.wall_s, len(each.rows)) for each in batches]
+            listed += [(name, batch.mono_s, batch.wall_s, len(batch.rows)) for batch in batches]
             if any(batch.rows for batch in batches):
                 block, rows, refused = encode_rows(kind, batches)
                 lost += refused

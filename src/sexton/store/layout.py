@@ -103,11 +103,11 @@ def segments_in(directory: Path) -> list[SegmentName]:
 def replaced_in(directory: Path) -> dict[str, str]:
     """Segments that were compacted and not deleted yet, each with the name of its successor."""
     names = _segment_directories(directory)
-    whole = [each for each in names if each.last > each.sequence]
+    whole = [name for name in names if name.last > name.sequence]
     return {
-        each.text: next(other.text for other in whole if other.replaces(each))
-        for each in names
-        if any(other.replaces(each) for other in whole)
+        name.text: next(other.text for other in whole if other.replaces(name))
+        for name in names
+        if any(other.replaces(name) for other in whole)
     }
 
 
@@ -120,12 +120,12 @@ def current(names: Iterable[SegmentName]) -> list[SegmentName]:
     """
     kept: list[SegmentName] = []
     whole: list[SegmentName] = []
-    for each in sorted(names, key=lambda name: (name.sequence, -name.last, name.text)):
+    for name in sorted(names, key=lambda name: (name.sequence, -name.last, name.text)):
         # Sorted so, a successor comes before what it replaces, and successors do not overlap.
-        if not whole or not whole[-1].replaces(each):
-            kept.append(each)
-            if each.last > each.sequence:
-                whole.append(each)
+        if not whole or not whole[-1].replaces(name):
+            kept.append(name)
+            if name.last > name.sequence:
+                whole.append(name)
     return kept
 
 
@@ -135,7 +135,7 @@ def _segment_directories(directory: Path) -> list[SegmentName]:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return sorted(each for each in map(parse_name, names) if each is not None)
+    return sorted(name for name in map(parse_name, names) if name is not None)
 
 
 def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:

@@ -110,8 +110,8 @@ def pieces_of_open(path: Path) -> list[Piece]:
 def loose_pieces(directory: Path, segments: Sequence[Spanned]) -> list[Piece]:
     """Rings and closed stacks from the time of these segments, by the wall clock they are dated by;
     and the symbols that the stacks' addresses mean."""
-    spans = [(each.start[1], each.end[1]) for each in segments]
-    boots = {each.boot_id for each in segments}
+    spans = [(segment.start[1], segment.end[1]) for segment in segments]
+    boots = {segment.boot_id for segment in segments}
     found: list[Piece] = []
     for place in _LOOSE:
         for entry in _plain_files(directory / place):

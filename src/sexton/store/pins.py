@@ -178,7 +178,7 @@ def take_marks(directory: Path) -> list[str]:
     except OSError:
         return []
     found = []
-    for name in [each for each in names if not each.startswith(".")][:_MOST_AT_ONCE]:
+    for name in [entry for entry in names if not entry.startswith(".")][:_MOST_AT_ONCE]:
         said = _text_of(place / name)
         try:
             (place / name).unlink()

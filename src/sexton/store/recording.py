@@ -72,10 +72,10 @@ class Segment:
         else:
             self._recovered = recover(path)
             for problem in (*self._recovered.problems, self._recovered.cut):
-                self._tell(problem)
+                self._report(problem)
             self.manifest = self._as_manifest(self._recovered)
         for unknown in self.manifest["tables"].keys() - {READING, *tables()}:
-            self._tell(f"{unknown}: a table this version does not know, skipped")
+            self._report(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
             damaged = self.sealed or problems
             raise (StoreError if damaged else Unborn)(f"{self.name}: holds no reading")
@@ -108,7 +108,7 @@ class Segment:
         problems: list[str] = []
         found = annexes_of(self.path, problems) if self.sealed else []
         for problem in problems:
-            self._tell(problem)
+            self._report(problem)
         return found
 
     @property
@@ -148,7 +148,7 @@ class Segment:
         found = self._table(table(kind), None, texts_of(kind)) if self.rows(kind) else None
         if found is not None:
             for extra in set(found.column_names) - set(schema_of(kind).names):
-                self._tell(f"{table(kind)}.{extra}: a column this version does not know, skipped")
+                self._report(f"{table(kind)}.{extra}: a column this version does not know, skipped")
         readings = self.readings(coded=("table",))
         if readings is None:  # damaged: then its rows tell of every reading that had some
             known = {} if found is None else {table(kind): found}
@@ -172,13 +172,13 @@ class Segment:
             found = self._recovered.tables.get(name)
             if found is None or columns is None:
                 return found
-            return found.select([each for each in columns if each in found.column_names])
+            return found.select([column for column in columns if column in found.column_names])
         try:
             return read_table(self.path, name, self.manifest, columns, coded)
         except StoreError as error:
             if not _is_there(self.path) and name in self.manifest["tables"]:
                 return self._from_successor(name, columns, coded)
-            self._tell(str(error))
+            self._report(str(error))
             return None
 
     def _from_successor(
@@ -190,14 +190,14 @@ class Segment:
             if other.replaces(own):
                 break
         else:  # deleted by retention
-            self._tell(f"{self.name}: deleted while it was being read")
+            self._report(f"{self.name}: deleted while it was being read")
             return None
         wanted = None if columns is None else [*dict.fromkeys((MONO, *columns))]
         try:
             successor = self.path.parent / other.text
             found = read_table(successor, name, read_manifest(successor), wanted, coded)
         except StoreError as error:
-            self._tell(str(error))
+            self._report(str(error))
             return None
         if found is None:
             return None
@@ -211,14 +211,14 @@ class Segment:
         return (
             found
             if columns is None
-            else found.select([each for each in columns if each in found.column_names])
+            else found.select([column for column in columns if column in found.column_names])
         )
 
-    def tell_to(self, problems: list[str]) -> None:
+    def report_to(self, problems: list[str]) -> None:
         """Where problems go that are met from now on."""
         self._problems = problems
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         shown = printable(problem)
         if shown and shown not in self._problems:
             self._problems.append(shown)
@@ -233,8 +233,8 @@ class Segment:
         every = list(spans.values())
         return {
             **found.header,
-            "start": min((each["first"] for each in every), default=None),
-            "end": max((each["last"] for each in every), default=None),
+            "start": min((part["first"] for part in every), default=None),
+            "end": max((part["last"] for part in every), default=None),
             "tables": described,
             "states": found.states,
         }
@@ -264,7 +264,7 @@ class Recording:
                     found[segment.name] = segment
             if not self._changed:
                 break
-        self.segments = sorted(found.values(), key=lambda each: each.sequence)
+        self.segments = sorted(found.values(), key=lambda segment: segment.sequence)
 
     def _in(self, place: str) -> Iterator[Segment]:
         self._changed = False
@@ -294,9 +294,9 @@ class Recording:
             if not _is_there(path):
                 self._changed = True  # sealed, compacted or deleted meanwhile
                 continue
-            self.problems += [each for each in problems if each not in self.problems]
+            self.problems += [problem for problem in problems if problem not in self.problems]
             if segment is not None:
-                segment.tell_to(self.problems)
+                segment.report_to(self.problems)
                 yield segment
 
 

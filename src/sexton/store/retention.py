@@ -94,7 +94,7 @@ class Keeper:
     @property
     def bytes(self) -> int:
         """Bytes of sealed segments, as last counted; read by the recorder's thread."""
-        return sum(each.bytes for each in tuple(self._kept.values()))
+        return sum(segment.bytes for segment in tuple(self._kept.values()))
 
     def tidy(self, now: tuple[float, float], boot_id: str, other_bytes: int = 0) -> list[str]:
         """Delete what is too old or too much; what was given up though pinned, in words.
@@ -115,52 +115,56 @@ class Keeper:
         return given_up
 
     def _order(self) -> list[_Kept]:
-        return sorted(self._kept.values(), key=lambda each: each.sequence)
+        return sorted(self._kept.values(), key=lambda segment: segment.sequence)
 
     def _age_out(self, now: tuple[float, float], boot_id: str) -> None:
         younger_s = float("inf")
-        for each in reversed(self._order()):
-            age_s = _age(each, now, boot_id)
-            if each.boot_id == _NO_BOOT:  # the wall may have jumped: never before the next one
+        for segment in reversed(self._order()):
+            age_s = _age(segment, now, boot_id)
+            if segment.boot_id == _NO_BOOT:  # the wall may have jumped: never before the next one
                 age_s = min(age_s, younger_s)
             younger_s = age_s
-            if not each.pins and age_s > self.limits.age_s:
-                self._delete(each)
+            if not segment.pins and age_s > self.limits.age_s:
+                self._delete(segment)
 
     def _age_out_loose(self, loose: list[_Loose], now: tuple[float, float]) -> None:
-        kept = [each for each in self._kept.values() if not each.pins and each.boot_id != _NO_BOOT]
+        kept = [
+            segment
+            for segment in self._kept.values()
+            if not segment.pins and segment.boot_id != _NO_BOOT
+        ]
         # By their own clock these are young enough, and so is what is younger than they.
-        oldest = min((each.start[1] for each in kept), default=float("inf"))
-        for each in list(loose):
-            old = now[1] - each.moment_s > self.limits.age_s and each.moment_s < oldest
-            if old and not each.pinned and not each.in_use:
-                self._unlink(each, loose)
+        oldest = min((amount.start[1] for amount in kept), default=float("inf"))
+        for file in list(loose):
+            old = now[1] - file.moment_s > self.limits.age_s and file.moment_s < oldest
+            if old and not file.pinned and not file.in_use:
+                self._unlink(file, loose)
 
     def _bound(self, loose: list[_Loose], other_bytes: int) -> None:
         """Oldest first, files beside the segments before the segment they are as old as."""
-        waiting = [each for each in loose if not each.pinned and not each.in_use]
-        for each in [*self._order(), None]:
-            until = float("inf") if each is None else each.end[1]
+        waiting = [file for file in loose if not file.pinned and not file.in_use]
+        for segment in [*self._order(), None]:
+            until = float("inf") if segment is None else segment.end[1]
             while waiting and waiting[0].moment_s < until and self._over(loose, other_bytes):
                 self._unlink(waiting.pop(0), loose)
             if not self._over(loose, other_bytes):
                 return
-            if each is not None and not each.pins:
-                self._delete(each)
+            if segment is not None and not segment.pins:
+                self._delete(segment)
 
     def _over(self, loose: list[_Loose], other_bytes: int) -> bool:
-        beside = sum(each.bytes for each in loose)
+        beside = sum(file.bytes for file in loose)
         return self.bytes + other_bytes + beside > self.limits.most_bytes
 
     @staticmethod
-    def _unlink(each: _Loose, loose: list[_Loose]) -> None:
-        loose.remove(each)
+    def _unlink(file: _Loose, loose: list[_Loose]) -> None:
+        loose.remove(file)
         with contextlib.suppress(OSError):  # a disk that is read-only now: later, then
-            each.path.unlink()
+            file.path.unlink()
 
     def _is_of_use(self, pin: Pin, now: tuple[float, float], boot_id: str) -> bool:
         """Does it hold something, or may it yet? Else it would lie there for ever."""
-        if any(pin.holds(each.reach) for each in self._kept.values()):
+        if any(pin.holds(segment.reach) for segment in self._kept.values()):
             return True
         if pin.boot_id == boot_id:
             return now[0] - pin.end_s <= self.limits.age_s
@@ -177,8 +181,8 @@ class Keeper:
         """Delete the oldest segment that nothing pins, to make room; its name, or nothing."""
         drop_replaced(self.directory / "segments")
         self._look()
-        loose = [each for each in self._kept.values() if not each.pins]
-        oldest = min(loose, key=lambda each: each.sequence, default=None)
+        loose = [segment for segment in self._kept.values() if not segment.pins]
+        oldest = min(loose, key=lambda file: file.sequence, default=None)
         if oldest is None:
             return ""
         self._delete(oldest)
@@ -190,35 +194,35 @@ class Keeper:
         most = min(self.limits.most_bytes * PINNED_SHARE, max(room, 0))
         left = list(pins)
         for pin in pins:  # the oldest first
-            beside = [each for each in self._loose(left, boot_id) if each.pinned]
-            held = sum(each.bytes for each in self._kept.values() if each.pins)
-            if held + sum(each.bytes for each in beside) <= most:
+            beside = [file for file in self._loose(left, boot_id) if file.pinned]
+            held = sum(segment.bytes for segment in self._kept.values() if segment.pins)
+            if held + sum(file.bytes for file in beside) <= most:
                 break
             left.remove(pin)
-            holds = any(pin in each.pins for each in self._kept.values())
-            if not holds and not any(_is_near(pin, each.moment_s) for each in beside):
+            holds = any(pin in segment.pins for segment in self._kept.values())
+            if not holds and not any(_is_near(pin, file.moment_s) for file in beside):
                 continue  # nothing yet: its minutes are being recorded
             if not drop_pin(self.directory, pin):
                 continue
             given_up.append(f"{pin.kind} {pin.about}: pinned minutes take more than their share")
-            for each in self._kept.values():
-                each.pins = [other for other in each.pins if other.id != pin.id]
+            for segment in self._kept.values():
+                segment.pins = [other for other in segment.pins if other.id != pin.id]
         return given_up
 
     def _look(self) -> list[Pin]:
         """Take in segments that are new, forget those that are gone; every pin, oldest first."""
         place = self.directory / "segments"
-        names = {each.text: each for each in segments_in(place)}
+        names = {segment.text: segment for segment in segments_in(place)}
         for gone in self._kept.keys() - names.keys():
             del self._kept[gone]
         for text in names.keys() - self._kept.keys():
             self._kept[text] = _kept(place / text, names[text])
         pins, _ = pins_in(self.directory)
-        for each in self._kept.values():
-            if (changed_ns := _changed(each.path)) != each.changed_ns:
-                each.bytes, each.changed_ns = size_of(each.path), changed_ns
-                each.reach = reach_of(each.path, each)
-            each.pins = [pin for pin in pins if pin.holds(each.reach)]
+        for segment in self._kept.values():
+            if (changed_ns := _changed(segment.path)) != segment.changed_ns:
+                segment.bytes, segment.changed_ns = size_of(segment.path), changed_ns
+                segment.reach = reach_of(segment.path, segment)
+            segment.pins = [pin for pin in pins if pin.holds(segment.reach)]
         return pins
 
     def _delete(self, kept: _Kept) -> None:
@@ -246,7 +250,7 @@ class Keeper:
                 in_use = entry.name == _UNFINISHED or symbols or place == "symbols"
                 path, room = Path(entry.path), _room(status)
                 found.append(_Loose(path, status.st_mtime, room, pinned and not in_use, in_use))
-        return sorted(found, key=lambda each: (each.moment_s, each.path))
+        return sorted(found, key=lambda file: (file.moment_s, file.path))
 
 
 def drop_replaced(segments: Path, names: Iterable[str] | None = None) -> int:

@@ -97,7 +97,7 @@ def _schema(kind: type[Row]) -> pa.Schema:
     made = [
         pa.field(name, arrow, nullable=False) for name, arrow in zip(TIME, _TIME_TYPES, strict=True)
     ]
-    made += [pa.field(name, _arrow(each)) for name, each in columns_of(kind).items()]
+    made += [pa.field(name, _arrow(column)) for name, column in columns_of(kind).items()]
     return pa.schema(made, metadata={"sexton.table": table(kind), "sexton.format": str(FORMAT)})
 
 
@@ -155,7 +155,7 @@ def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table
             new.column("count_all").cast(pa.int32()),
         ]
         every.append(pa.table(columns, schema=READINGS))
-    return pa.concat_tables([each.cast(READINGS) for each in every])
+    return pa.concat_tables([part.cast(READINGS) for part in every])
 
 
 def decode(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[Row]:
@@ -177,7 +177,7 @@ def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> lis
     for name in fields_of(kind):
         found_values = values(found.column(name), rows) if name in there else [None] * number
         if name in mappings and name in there:
-            found_values = [{} if each is None else json.loads(each) for each in found_values]
+            found_values = [{} if value is None else json.loads(value) for value in found_values]
         columns.append(found_values)
     return columns
 
@@ -187,7 +187,7 @@ def _mappings(kind: type[Row]) -> frozenset[str]:
     some of them, hence the look at the annotations."""
     has_mapping = any("Mapping" in str(hint) for hint in kind.__annotations__.values())
     return (
-        frozenset(name for name, each in columns_of(kind).items() if each == "m")
+        frozenset(name for name, column in columns_of(kind).items() if column == "m")
         if has_mapping
         else frozenset()
     )

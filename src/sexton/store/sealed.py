@@ -218,7 +218,7 @@ def open_table(
             return pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(coded) or None)
         except KeyError:  # an older version's table has no such column
             there = {*pq.ParquetFile(pa.BufferReader(content)).schema_arrow.names}
-            known = [each for each in coded if each in there] or None
+            known = [column for column in coded if column in there] or None
             return pq.ParquetFile(pa.BufferReader(content), read_dictionary=known)
     except (OSError, pa.ArrowException) as error:
         first = str(error).split("\n")[0]
@@ -250,7 +250,7 @@ def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[st
     return {
         "use_dictionary": [field.name for field in schema if field.name not in encodings],
         "column_encoding": encodings or None,
-        "write_statistics": [each for each in TIME if each in schema.names] or False,
+        "write_statistics": [column for column in TIME if column in schema.names] or False,
     }
 
 

@@ -98,7 +98,7 @@ def seal_finished(directory: Path, last: int = ALL) -> Outcome:
         done.notes += [printable(problem) for problem in problems]
         if whole is not None:
             done.sealed += 1
-            done.bytes += sum(each.stat().st_size for each in whole.iterdir() if each.is_file())
+            done.bytes += sum(path.stat().st_size for path in whole.iterdir() if path.is_file())
     return done
 
 

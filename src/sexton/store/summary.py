@@ -63,7 +63,7 @@ class TableSum:
         return self.watched_s / self.pairs if self.pairs else None
 
 
-class Told(NamedTuple):
+class TimedRow(NamedTuple):
     """A row that the recorder wrote on itself, and when."""
 
     wall_s: float
@@ -134,9 +134,9 @@ class Summary:
     pinned_bytes: int = 0
     tables: dict[str, TableSum] = field(default_factory=dict)
     sources: list[SourceSum] = field(default_factory=list)
-    alarms: list[Told] = field(default_factory=list)
-    marks: list[Told] = field(default_factory=list)
-    notes: list[Told] = field(default_factory=list)
+    alarms: list[TimedRow] = field(default_factory=list)
+    marks: list[TimedRow] = field(default_factory=list)
+    notes: list[TimedRow] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
     cost: CostSum | None = None
     profiles: ProfileSum = field(default_factory=ProfileSum)
@@ -171,15 +171,16 @@ def summarise(recording: Recording) -> Summary:
         found.host = str(before.manifest.get("host", ""))
         found.sexton = str(before.manifest.get("sexton", ""))
         found.sources = [SourceSum(last[key], dict(states[key])) for key in sorted(last)]
-    found.alarms = _told(recording.segments, Alarm)
-    found.marks = _told(recording.segments, Mark)
-    found.notes = _told(recording.segments, RecorderNote)
-    nodes = _told([each for each in recording.segments if each.rows(Node)][-1:], Node)
+    found.alarms = _timed_rows(recording.segments, Alarm)
+    found.marks = _timed_rows(recording.segments, Mark)
+    found.notes = _timed_rows(recording.segments, RecorderNote)
+    with_node = [segment for segment in recording.segments if segment.rows(Node)]
+    nodes = _timed_rows(with_node[-1:], Node)
     found.node = nodes[-1].row if nodes else None
     found.cost = _cost(recording.segments)
     waiting = waiting_stacks(recording.path)
     found.profiles.waiting = len(waiting)
-    found.profiles.waiting_bytes = sum(each.length for each in waiting)
+    found.profiles.waiting_bytes = sum(stack.length for stack in waiting)
     found.problems = [*recording.problems, *not_pins]
     return found
 
@@ -235,10 +236,10 @@ def _between(found: Summary, one: Segment, other: Segment) -> None:
         found.jumps.append(Jump(end[1], moved))
 
 
-def _told(segments: Sequence[Segment], kind: type[R]) -> list[Told]:
+def _timed_rows(segments: Sequence[Segment], kind: type[R]) -> list[TimedRow]:
     """Rows of a table that few segments have, with their times."""
     return [
-        Told(batch.wall_s, row)
+        TimedRow(batch.wall_s, row)
         for segment in segments
         if segment.rows(kind)
         for batch in segment.batches(kind)
@@ -254,7 +255,7 @@ def _cost(segments: Sequence[Segment]) -> CostSum | None:
     most = written = 0
     for rows in _costs(segments, columns):
         first, last = rows[0], rows[-1]
-        most = max(most, *(each["rss_bytes"] + each["children_rss_bytes"] for each in rows))
+        most = max(most, *(row["rss_bytes"] + row["children_rss_bytes"] for row in rows))
         written += max(last["written_bytes"] - first["written_bytes"], 0)
         gone = last["read_mono_s"] - first["read_mono_s"]
         used = _cpu(last) - _cpu(first)

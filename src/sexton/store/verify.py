@@ -68,9 +68,9 @@ class Verified:
 
     @property
     def whole(self) -> bool:
-        return all(each.kind == TORN for each in self.troubles)
+        return all(trouble.kind == TORN for trouble in self.troubles)
 
-    def tell(self, kind: str, place: str, detail: str) -> None:
+    def add(self, kind: str, place: str, detail: str) -> None:
         self.troubles.append(Trouble(kind, printable(place), printable(detail)))
 
 
@@ -110,15 +110,15 @@ def _entries(place: Path, found: Verified) -> list[os.DirEntry[str]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        found.tell(DAMAGED, place.name, error.strerror or "cannot be read")
+        found.add(DAMAGED, place.name, error.strerror or "cannot be read")
         return []
 
 
 def _unexpected(found: Verified, name: str, place: str) -> None:
     if not name.startswith(ASIDE):
-        found.tell(FOREIGN, place, "not written by a recorder; ignored")
+        found.add(FOREIGN, place, "not written by a recorder; ignored")
     elif not found.recording_now:
-        found.tell(TORN, place, "incomplete when the recorder stopped; ignored")
+        found.add(TORN, place, "incomplete when the recorder stopped; ignored")
 
 
 def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
@@ -149,16 +149,16 @@ def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirE
     plain = listing.pop(MANIFEST, None)
     if plain is None or not plain.is_file(follow_symlinks=False):
         if path.exists():  # else retention took it just now
-            found.tell(DAMAGED, place, f"{MANIFEST} is missing")
+            found.add(DAMAGED, place, f"{MANIFEST} is missing")
         return []
     try:
         manifest = read_manifest(path)
     except StoreError as error:
-        found.tell(DAMAGED, place, _without(str(error), path.name))
+        found.add(DAMAGED, place, _without(str(error), path.name))
         return []
     found.bytes += plain.stat().st_size
     if manifest.get(kind) != path.name:
-        found.tell(DAMAGED, place, f"its manifest belongs to {manifest.get(kind)}")
+        found.add(DAMAGED, place, f"its manifest belongs to {manifest.get(kind)}")
     for name, described in manifest["tables"].items():
         if "crc32" not in described:
             continue
@@ -166,18 +166,18 @@ def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirE
         entry = listing.pop(file, None)
         if entry is None or not entry.is_file(follow_symlinks=False):
             if path.exists():
-                found.tell(DAMAGED, f"{place}/{file}", "is missing" if entry is None else "no file")
+                found.add(DAMAGED, f"{place}/{file}", "is missing" if entry is None else "no file")
             continue
         found.files += 1
         found.bytes += entry.stat().st_size
         try:
             content = read_table(path, name, manifest)
         except StoreError as error:
-            found.tell(DAMAGED, f"{place}/{file}", _without(str(error), f"{path.name}/{file}"))
+            found.add(DAMAGED, f"{place}/{file}", _without(str(error), f"{path.name}/{file}"))
             continue
         rows = 0 if content is None else content.num_rows
         if rows != described.get("rows"):
-            found.tell(
+            found.add(
                 DAMAGED, f"{place}/{file}", f"{rows} rows, sealed with {described.get('rows')}"
             )
         found.rows += rows if name != READING else 0
@@ -195,7 +195,7 @@ def _opened(path: Path, found: Verified) -> None:
             _unexpected(found, name, f"{place}/{name}")
     if JOURNAL not in listing:
         if path.exists():  # else it was sealed just now
-            found.tell(DAMAGED, place, f"{JOURNAL} is missing: nothing in it counts")
+            found.add(DAMAGED, place, f"{JOURNAL} is missing: nothing in it counts")
         return
     try:
         content = (path / JOURNAL).read_bytes()
@@ -203,14 +203,14 @@ def _opened(path: Path, found: Verified) -> None:
     except (OSError, StoreError) as error:
         if path.exists():
             kind = TORN if _stillborn(path) else DAMAGED
-            found.tell(kind, place, _without(str(error), path.name))
+            found.add(kind, place, _without(str(error), path.name))
         return
     lines, length = whole_lines(content)
     for problem in recovered.problems:
         where, _, detail = problem.partition(": ")
-        found.tell(DAMAGED, f"open/{where}", detail)
+        found.add(DAMAGED, f"open/{where}", detail)
     found.files += len(recovered.tables)
-    found.rows += sum(each.num_rows for name, each in recovered.tables.items() if name != READING)
+    found.rows += sum(table.num_rows for name, table in recovered.tables.items() if name != READING)
     ends = {name: end for line in lines for name, (end, _) in line.get("ends", {}).items()}
     found.bytes += length + sum(ends.values())
     _tail(found, place, content[length:], _behind(listing, ends))
@@ -240,10 +240,10 @@ def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
         lost = sum(1 for line in later.split(b"\n") if whole_lines(line)[0])
         span = seconds(lost * FLUSH_S)
         detail = f"a line is damaged; {count(lost, 'flush', 'flushes')} after it lost (some {span})"
-        found.tell(DAMAGED, f"{place}/{JOURNAL}", detail)
+        found.add(DAMAGED, f"{place}/{JOURNAL}", detail)
     elif (left or behind) and not found.recording_now:
         detail = f"the last flush was not finished: at most {FLUSH_S:.0f} s lost"
-        found.tell(TORN, place, detail)
+        found.add(TORN, place, detail)
 
 
 def _stillborn(path: Path) -> bool:
@@ -257,7 +257,7 @@ def _stillborn(path: Path) -> bool:
 def _beside(directory: Path, found: Verified) -> None:
     """Pins, marks, rings, stacks and the status."""
     for problem in pins_in(directory)[1]:
-        found.tell(FOREIGN, *problem.split(": ", 1))
+        found.add(FOREIGN, *problem.split(": ", 1))
     for place, check in (
         ("marks", _json),
         ("rings", _ring),
@@ -273,7 +273,7 @@ def _beside(directory: Path, found: Verified) -> None:
             found.files += 1
             found.bytes += entry.stat().st_size
             for kind, detail in check(entry):
-                found.tell(kind, f"{place}/{entry.name}", detail)
+                found.add(kind, f"{place}/{entry.name}", detail)
     for name in ("status.json", "shipped.json"):
         try:
             status = (directory / name).lstat()
@@ -282,7 +282,7 @@ def _beside(directory: Path, found: Verified) -> None:
         except FileNotFoundError:
             continue
         except (OSError, ValueError):
-            found.tell(DAMAGED, name, "cannot be read as JSON")
+            found.add(DAMAGED, name, "cannot be read as JSON")
 
 
 def _any(_: os.DirEntry[str]) -> Iterator[tuple[str, str]]:

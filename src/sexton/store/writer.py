@@ -91,7 +91,7 @@ class Writer:
         self._told_refused = 0
         #: Rows handed over and taken so far: each is counted by one thread alone.
         self._handed = self._taken = 0
-        self._sequence = max((each.last for each in self._existing()), default=0)
+        self._sequence = max((sequences.last for sequences in self._existing()), default=0)
         self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
         self._thread.start()
 
@@ -205,16 +205,16 @@ class Writer:
 
     def _note_sealed(self, outcomes: Sequence[Outcome], now: _Flush) -> None:
         """Take in what the sealer did; `OSError` where a segment could not be sealed."""
-        for each in outcomes:
-            self.written.segments += each.sealed
-            self.written.bytes += each.bytes
-            for words in each.notes:
+        for outcome in outcomes:
+            self.written.segments += outcome.sealed
+            self.written.bytes += outcome.bytes
+            for words in outcome.notes:
                 self.written.notes.append(("disk", words))
         if outcomes:
             self._tidy(now)
-        for each in outcomes:
-            if each.error:
-                raise OSError(each.error, each.why)
+        for outcome in outcomes:
+            if outcome.error:
+                raise OSError(outcome.error, outcome.why)
 
     def _tidy(self, now: _Flush) -> None:
         open_bytes = self._open.bytes if self._open is not None else 0

@@ -28,7 +28,7 @@ def tree_of(stacks: list[tuple[str, ...]]) -> tuple[Tree, dict[tuple[str, ...], 
     """A tree in pre-order over all prefixes; a name that begins with ``k:`` is the kernel's."""
     paths = sorted({stack[:depth] for stack in stacks for depth in range(len(stack) + 1)})
     names = ["", *dict.fromkeys((path[-1], len(path) == 1) for path in paths if path)]
-    number = {each: at for at, each in enumerate(names)}
+    number = {name: at for at, name in enumerate(names)}
     kinds = [Kind.ROOT]
     for name, task in names[1:]:
         kinds.append(Kind.TASK if task else Kind.KERNEL if name[:2] == "k:" else Kind.USER)
@@ -53,7 +53,7 @@ def tree_of(stacks: list[tuple[str, ...]]) -> tuple[Tree, dict[tuple[str, ...], 
 
 def flame_of(folded: dict[str, int]) -> Flame:
     """``{"task;k:outer;k:inner": samples}``."""
-    stacks = [tuple(each.split(";")) for each in folded]
+    stacks = [tuple(item.split(";")) for item in folded]
     tree, places = tree_of(stacks)
     own = np.zeros(len(tree), np.int64)
     for stack, number in zip(stacks, folded.values(), strict=True):
@@ -72,8 +72,8 @@ def difference_of(before: dict[str, int], after: dict[str, int], q: float) -> Fl
 
 
 def capture(clock: Clock = WALL, **facts: object) -> Capture:
-    told = {"host": "node-7", "release": "6.1.0", "cores": 4, "lost": 0, "throttled": 0}
-    known = Facts(path="perf.data", format="perf.data", clock=clock, **{**told, **facts})
+    document = {"host": "node-7", "release": "6.1.0", "cores": 4, "lost": 0, "throttled": 0}
+    known = Facts(path="perf.data", format="perf.data", clock=clock, **{**document, **facts})
     return Capture(known, times_of(clock, START_NS), START_NS + 120 * 10**9, lambda: 46_560)
 
 

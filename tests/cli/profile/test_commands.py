@@ -23,8 +23,8 @@ UTC = {"TZ": "UTC"}
 def run(capsys, *words: str | Path) -> tuple[int, str, str]:
     """In this process: exit status, output, errors."""
     status = main(["profile", *map(str, words)])
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 def test_a_file_alone_means_its_spikes(made: Made, capsys):
@@ -47,17 +47,17 @@ def test_the_command_that_is_offered_next_works(made: Made, capsys):
 
 def test_spikes_as_json_keep_the_contract(made: Made, capsys):
     status, out, _ = run(capsys, *made.words, "--json")
-    told = json.loads(out)
-    assert told["schema"] == "sexton.spikes/1"
-    assert (status, told["exit"]) == (1, 1)
-    spike = told["spikes"][0]
+    document = json.loads(out)
+    assert document["schema"] == "sexton.spikes/1"
+    assert (status, document["exit"]) == (1, 1)
+    spike = document["spikes"][0]
     assert spike["cores"] == [5]
     assert spike["onset_s"] == pytest.approx(67.32, abs=0.03)
     assert spike["onset"] == pytest.approx(1_794_708_780 + 67.32, abs=0.03)
     assert spike["grew"][0]["name"] == "mem_cgroup_css_rstat_flush"
     assert spike["grew"][0]["kind"] == "kernel"
-    assert told["capture"]["lost"] == 0
-    assert told["recurring"][0]["interval_s"] == pytest.approx(10, abs=0.1)
+    assert document["capture"]["lost"] == 0
+    assert document["recurring"][0]["interval_s"] == pytest.approx(10, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_moment_may_be_said_in_many_ways(made: Made, capsys, moment: str):
     spike = json.loads(out)["spikes"][0]
     assert status == 1
     assert spike["events_s"] == [pytest.approx(71.0, abs=0.001)]
-    assert any("rstat" in each["name"] for each in spike["grew"])
+    assert any("rstat" in item["name"] for item in spike["grew"])
 
 
 def test_moments_come_from_a_file_too(made: Made, capsys, tmp_path: Path):
@@ -101,10 +101,10 @@ def test_info_tells_what_it_is_and_always_what_was_lost(made: Made, capsys):
     assert "cpu-clock, 49 Hz: 47,040 samples" in out
     assert "no samples lost, not throttled" in out
     _, out, _ = run(capsys, "info", *made.words, "--json")
-    told = json.loads(out)
-    assert told["schema"] == "sexton.profile/1"
-    assert sum(each["samples"] for each in told["cores"]) == 47_040
-    assert sum(each["samples"] for each in told["tasks"]) == 47_040
+    document = json.loads(out)
+    assert document["schema"] == "sexton.profile/1"
+    assert sum(core["samples"] for core in document["cores"]) == 47_040
+    assert sum(task["samples"] for task in document["tasks"]) == 47_040
 
 
 @pytest.mark.parametrize("kind", ["cores", "subsecond", "peaks"])
@@ -112,18 +112,18 @@ def test_a_heatmap_is_drawn_and_told(made: Made, capsys, kind: str):
     status, out, _ = run(capsys, "heatmap", *made.words, "--kind", kind)
     assert status == 0
     assert "02:13:00" in out
-    told = json.loads(run(capsys, "heatmap", *made.words, "--kind", kind, "--json")[1])
-    assert told["schema"] == "sexton.heatmap/1"
-    assert told["kind"] == kind
+    document = json.loads(run(capsys, "heatmap", *made.words, "--kind", kind, "--json")[1])
+    assert document["schema"] == "sexton.heatmap/1"
+    assert document["kind"] == kind
     if kind == "cores":
-        assert told["values"][5][68] == 49
+        assert document["values"][5][68] == 49
 
 
 def test_a_heatmap_of_a_function_is_where_it_ran(made: Made, capsys):
-    told = json.loads(run(capsys, "heatmap", *made.words, "--grep", "rstat_flush", "--json")[1])
+    document = json.loads(run(capsys, "heatmap", *made.words, "--grep", "rstat_flush", "--json")[1])
     hot = {
         (row, column)
-        for row, values in enumerate(told["values"])
+        for row, values in enumerate(document["values"])
         for column, value in enumerate(values)
         if value
     }
@@ -173,9 +173,9 @@ def test_a_difference_names_what_grew_and_its_exit_says_so(made: Made, capsys, t
     assert status == 1
     assert "mem_cgroup_css_rstat_flush" in out
     assert run(capsys, *words, "10..40")[0] == 0
-    told = json.loads(run(capsys, *words, "67.4..72", "--format", "json")[1])
-    assert told["schema"] == "sexton.flame.difference/1"
-    grown = [each for each in told["nodes"] if "css_rstat" in each["name"]]
+    document = json.loads(run(capsys, *words, "67.4..72", "--format", "json")[1])
+    assert document["schema"] == "sexton.flame.difference/1"
+    grown = [node for node in document["nodes"] if "css_rstat" in node["name"]]
     assert grown[0]["before"] == 0
     assert grown[0]["after"] > 200
     assert grown[0]["q"] < 0.001
@@ -205,9 +205,9 @@ def test_functions_by_their_own_time_and_in_total(made: Made, capsys):
     words = ("top", *made.words, "--from", "67.4", "--to", "72", "--cpu", "5")
     _, out, _ = run(capsys, *words)
     assert "mem_cgroup_css_rstat_flush" in out.splitlines()[3]
-    told = json.loads(run(capsys, *words, "--by", "total", "--json")[1])
-    assert told["schema"] == "sexton.functions/1"
-    totals = [each["total"] for each in told["functions"]]
+    document = json.loads(run(capsys, *words, "--by", "total", "--json")[1])
+    assert document["schema"] == "sexton.functions/1"
+    totals = [function["total"] for function in document["functions"]]
     assert totals == sorted(totals, reverse=True)
 
 
@@ -224,9 +224,9 @@ def test_a_timeline_says_when(made: Made, capsys):
         "10",
         "--json",
     )
-    told = json.loads(run(capsys, *words)[1])
-    assert told["cores"] == list(range(8))
-    assert [sum(row) for row in told["samples"]][2] == told["samples"][2][0] * 12
+    document = json.loads(run(capsys, *words)[1])
+    assert document["cores"] == list(range(8))
+    assert [sum(row) for row in document["samples"]][2] == document["samples"][2][0] * 12
 
 
 @pytest.mark.parametrize("form", ["perf-script", "folded", "pprof", "speedscope"])
@@ -238,7 +238,7 @@ def test_what_is_exported_can_be_opened_again(made: Made, capsys, tmp_path: Path
         assert json.loads(out.read_text())["profiles"]
         return
     _, text, _ = run(capsys, "top", out, "--json")
-    assert any("rstat" in each["name"] for each in json.loads(text)["functions"])
+    assert any("rstat" in function["name"] for function in json.loads(text)["functions"])
 
 
 def test_a_capture_without_a_wall_clock_says_so_in_a_line(made: Made, capsys, tmp_path: Path):
@@ -305,7 +305,7 @@ def test_bad_input_is_one_line_and_exit_2(made: Made, tmp_path: Path, words: lis
     assert ended.returncode == 2, ended.stdout.decode() + ended.stderr.decode()
     assert said in one_line(ended.stderr)
     assert ended.stdout == b""
-    assert [each.name for each in tmp_path.iterdir()] == ["junk"]
+    assert [path.name for path in tmp_path.iterdir()] == ["junk"]
 
 
 def test_a_file_that_was_there_is_replaced_whole_or_not_at_all(made: Made, tmp_path: Path):

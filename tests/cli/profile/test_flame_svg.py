@@ -42,7 +42,7 @@ def shown(text: str) -> list[tuple[float, float, float, str, str]]:
 
 
 def test_widths_are_shares_and_names_are_in_the_boxes():
-    boxes = {each[3]: each for each in shown(flame_svg(boxes_of(flame_of(SOME)), Words("t")))}
+    boxes = {item[3]: item for item in shown(flame_svg(boxes_of(flame_of(SOME)), Words("t")))}
     room = WIDTH - 2 * PAD
     assert boxes["all"][2] == pytest.approx(room, abs=1)
     assert boxes["kubelet"][2] == pytest.approx(0.9 * room, abs=1)
@@ -55,7 +55,7 @@ def test_widths_are_shares_and_names_are_in_the_boxes():
 def test_a_flame_grows_upwards_and_an_icicle_down():
     for icicle, sign in ((False, -1), (True, 1)):
         drawn = shown(flame_svg(boxes_of(flame_of(SOME)), Words("t"), icicle))
-        by_name = {each[3]: each[1] for each in drawn}
+        by_name = {item[3]: item[1] for item in drawn}
         assert (by_name["vfs_read"] - by_name["all"]) * sign == 4 * 17
 
 
@@ -99,8 +99,8 @@ def test_only_so_many_boxes_are_drawn_and_the_widest_are_kept():
 
 
 def test_the_same_name_has_the_same_colour_in_every_picture():
-    first = {each.name: each.shade for each in boxes_of(flame_of(SOME))}
-    second = {each.name: each.shade for each in boxes_of(flame_of({"zz;main": 5, "a;b": 1}))}
+    first = {box.name: box.shade for box in boxes_of(flame_of(SOME))}
+    second = {box.name: box.shade for box in boxes_of(flame_of({"zz;main": 5, "a;b": 1}))}
     assert first["main"] == second["main"]
     assert first["main"][0] == "u"
     assert first["vfs_read"][0] == "k"
@@ -108,7 +108,7 @@ def test_the_same_name_has_the_same_colour_in_every_picture():
 
 
 def test_siblings_stand_in_the_order_of_their_names():
-    names = [each.name for each in boxes_of(flame_of({"b;x": 9, "a;y": 1, "c;z": 5}))]
+    names = [box.name for box in boxes_of(flame_of({"b;x": 9, "a;y": 1, "c;z": 5}))]
     assert names == ["all", "a", "y", "b", "x", "c", "z"]
 
 
@@ -117,9 +117,9 @@ def test_a_hostile_name_is_text_and_nothing_else(name: str):
     clean = flame_svg(boxes_of(flame_of({"task;name": 5})), Words("t", "n"))
     text = flame_svg(boxes_of(flame_of({f"task;{name}": 5, name: 5})), Words(name, name))
     assert ET.fromstring(text).tag == f"{_SVG}svg"
-    elements = [len(list(ET.fromstring(each).iter(f"{_SVG}script"))) for each in (clean, text)]
+    elements = [len(list(ET.fromstring(item).iter(f"{_SVG}script"))) for item in (clean, text)]
     assert elements == [1, 1]
-    scripts = [re.findall(r"<script>.*?</script>", each, re.DOTALL) for each in (clean, text)]
+    scripts = [re.findall(r"<script>.*?</script>", item, re.DOTALL) for item in (clean, text)]
     assert scripts[0] == scripts[1]
     assert not re.search(r"[\0-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff]", text)
     text.encode("utf-8")
@@ -137,12 +137,12 @@ def test_it_fetches_nothing():
 
 def test_a_difference_colours_what_is_sure_and_nothing_else():
     before, after = {"task;k:a": 50, "task;b": 50}, {"task;k:a": 90, "task;b": 10}
-    sure = {each.name: each.shade for each in difference_boxes(difference_of(before, after, 0.001))}
+    sure = {box.name: box.shade for box in difference_boxes(difference_of(before, after, 0.001))}
     assert (sure["a"], sure["b"]) == ("g5", "s5")
     assert sure["task"] == "n"  # its share did not change
     for q in (0.2, np.nan):
         found = difference_boxes(difference_of(before, after, q))
-        assert {each.shade for each in found} == {"n"}
+        assert {box.shade for box in found} == {"n"}
     assert "may be chance" in flame_svg(
         difference_boxes(difference_of(before, after, 0.2)), Words("")
     )

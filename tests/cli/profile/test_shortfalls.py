@@ -44,8 +44,8 @@ def test_a_capture_that_was_cut_off_says_so_in_every_text(
     cut = tmp_path / "perf.data"
     content = made.path.read_bytes()
     cut.write_bytes(content[: len(content) * 3 // 4])
-    told = out_of(capsys, words[0], cut, *made.words[1:], *words[1:])
-    assert "PROBLEMS" in told
+    text = out_of(capsys, words[0], cut, *made.words[1:], *words[1:])
+    assert "PROBLEMS" in text
 
 
 def test_lost_samples_are_told_below_a_picture_and_nothing_where_none_is_missing():

@@ -82,10 +82,10 @@ def test_a_click_zooms_and_reset_goes_back(flame: Page):
 
 def test_pointing_at_a_box_tells_its_counts_and_share(flame: Page):
     click(flame, "vfs_read")
-    told = text(flame, ".told")
+    message = text(flame, ".told")
     total = sum(SOME.values())
-    assert "600 samples" in told
-    assert f"{100 * 600 / total:.1f} %" in told
+    assert "600 samples" in message
+    assert f"{100 * 600 / total:.1f} %" in message
 
 
 def test_search_marks_what_matches_and_tells_its_share(flame: Page):
@@ -127,8 +127,8 @@ def test_names_are_shown_as_text_and_run_nothing(flame: Page):
     shown = flame.run(
         "[...document.querySelectorAll('g[data-d] > title')].map((each) => each.textContent)"
     )
-    assert any(each.startswith("</script><script>alert(1)\n") for each in shown)
-    assert any(each.startswith("nul\\x00nul\n") for each in shown)
+    assert any(item.startswith("</script><script>alert(1)\n") for item in shown)
+    assert any(item.startswith("nul\\x00nul\n") for item in shown)
     assert flame.run("document.querySelectorAll('script:not([type])').length") == 1
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sexton.cli.profile.spikes import exit_of
 from sexton.model.profile import NO_CLOCK, Event, FunctionCount, Kind
 from sexton.profile.spikes.spike import Grown, Recurring, SpikeStack
 from sexton.reports.text.flame import difference_lines, flame_lines
@@ -82,6 +83,13 @@ def test_nothing_found_and_cannot_tell_are_different_words():
     assert text.startswith("INCONCLUSIVE  node-7")
     assert "too short: 4 s" in text
     assert "exit 3: inconclusive" in text
+
+
+@pytest.mark.parametrize(("untested", "status"), [(0, 0), (1, 3), (8, 3)])
+def test_no_spikes_is_said_only_if_every_core_was_tested(untested: int, status: int):
+    found = replace(spikes(), blind=untested)
+    assert exit_of(found) == status
+    assert exit_of(replace(spikes(spike()), blind=untested)) == 1
 
 
 def test_given_moments_without_a_difference_are_not_called_free_of_spikes():

@@ -19,7 +19,7 @@ def test_a_cheap_walk_is_measured_at_the_parent():
     with own_cgroup() as (_, parent):
         (parent / "child").mkdir()
         found = time_stat_reads(open_host(), parent_at(open_host(), f"/{parent.name}"))
-    assert [each.file for each in found] == ["memory.stat", "memory.numa_stat"]
+    assert [item.file for item in found] == ["memory.stat", "memory.numa_stat"]
     assert found[0].measured
     assert 0 < found[0].seconds < cost.MOST_S
 
@@ -39,7 +39,7 @@ def test_a_dear_walk_is_not_caused(monkeypatch: pytest.MonkeyPatch):
     with own_cgroup() as (_, parent):
         found = time_stat_reads(open_host(), parent_at(open_host(), f"/{parent.name}"))
         assert read == [f"{parent}/memory.stat"]
-    (numa,) = [each for each in found if each.file == "memory.numa_stat"]
+    (numa,) = [stat_read for stat_read in found if stat_read.file == "memory.numa_stat"]
     assert (numa.measured, numa.seconds) == (False, 4.8)
     assert "estimated 4.8 s, which would stall the node" in numa.note
 
@@ -53,7 +53,7 @@ def test_what_could_not_be_estimated_is_not_read(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cost, "run", lambda *_, **__: pytest.fail("it was read"))
     with own_cgroup() as (_, parent):
         found = time_stat_reads(open_host(), parent_at(open_host(), f"/{parent.name}"))
-    assert all(each.seconds is None and "every leaf" in each.note for each in found)
+    assert all(read.seconds is None and "every leaf" in read.note for read in found)
 
 
 def test_the_slope_needs_two_measurements_and_somebody_freed():
@@ -80,11 +80,11 @@ def test_the_slope_needs_two_measurements_and_somebody_freed():
         (Dying(None, None, None, NODE, ""), Dying(None, None, None, NODE, ""), False),
     ],
 )
-def test_whether_a_bite_freed_some(before: Dying, after: Dying, fell: bool):
+def test_whether_a_pass_freed_some(before: Dying, after: Dying, fell: bool):
     assert _fell(before, after) is fell
 
 
-def test_a_zombie_is_not_worth_a_megabyte_of_the_living():
+def test_a_zombie_is_not_worth_a_megabyte_of_running_cgroups():
     before = Dying(100, 0, 100 << 20, PARENT, "")
     assert _worth(before, Dying(90, 0, 98 << 20, PARENT, ""))
     assert not _worth(before, Dying(99, 0, 98 << 20, PARENT, ""))

@@ -67,8 +67,8 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
     ):
         before = memory_of(home)
         assert before[0] >= CACHE * 0.9
-        told: list[str] = []
-        freed = free(open_host(), yard.path, Limits(seconds=30), context(), told.append)
+        lines: list[str] = []
+        freed = free(open_host(), yard.path, Limits(seconds=30), context(), lines.append)
         after = memory_of(home)
         assert freed.freed is not None
         assert freed.freed >= NUMBER * 0.9 - SLACK, freed.sentence
@@ -84,9 +84,9 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
         assert freed.lost_file_bytes == pytest.approx(before[0] - after[0], abs=8 << 20)
         if freed.before.swap_free_bytes == 0:
             assert after[1] >= before[1] * 0.95, "anonymous memory cannot go without swap"
-        assert told == [each.sentence for each in freed.rounds]
-        assert freed.rounds[0].us_each is not None
-        assert freed.rounds[0].us_each > 0
+        assert lines == [reclaim_pass.sentence for reclaim_pass in freed.rounds]
+        assert freed.rounds[0].us_per_zombie is not None
+        assert freed.rounds[0].us_per_zombie > 0
         # Timed on both sides, or told why not: on a loaded node nothing may answer in time.
         first, last = freed.rounds[0].reads_before[0], freed.rounds[-1].reads_after[0]
         assert all(
@@ -208,7 +208,7 @@ def test_a_parent_of_protected_units_or_pods_is_refused_unless_accepted(name: st
         accepted = Limits(seconds=5, protected=rules, accept_collateral=True)
         freed = free(open_host(), yard.path, accepted, writer)
         assert freed.rounds
-        assert [each.path for each in freed.before.protected] == [f"{yard.path}/deep/{name}"]
+        assert [cgroup.path for cgroup in freed.before.protected] == [f"{yard.path}/deep/{name}"]
 
 
 def test_what_is_no_parent_is_refused():
@@ -230,13 +230,13 @@ def test_what_is_no_parent_is_refused():
 def test_a_parent_of_any_name_is_freed_and_shown_safely(name: str):
     with zombies(30, "page cache") as yard:
         (yard.parent / name).mkdir()
-        told: list[str] = []
+        lines: list[str] = []
         limits = Limits(seconds=5, stall_s=0.1)
         found = read_collateral(open_host(), yard.path)
-        assert [each.path for each in found.siblings] == [f"{yard.path}/{name}"]
-        freed = free(open_host(), f"{yard.path}/{name}", limits, context(), told.append)
+        assert [sibling.path for sibling in found.siblings] == [f"{yard.path}/{name}"]
+        freed = free(open_host(), f"{yard.path}/{name}", limits, context(), lines.append)
         assert freed.before.siblings == ()
-        assert "\x1b" not in "".join((freed.sentence, *told))
+        assert "\x1b" not in "".join((freed.sentence, *lines))
 
 
 def test_an_empty_parent_needs_no_order():

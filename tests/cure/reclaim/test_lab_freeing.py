@@ -11,17 +11,17 @@ import pytest
 from lab import freeing
 from lab.vm import playing
 from lab.vm.payload import Job
-from lab.vm.telling import search_path
+from lab.vm.tools import search_path
 
 
 @pytest.mark.alone
 @pytest.mark.root
 def test_every_expectation_holds_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     status = freeing.main(["--number", "300", "--out", str(tmp_path)])
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     if status == freeing.UNFIT:
-        pytest.skip(told.err)
-    assert status == 0, told.out
+        pytest.skip(captured.err)
+    assert status == 0, captured.out
     found = json.loads((tmp_path / "freeing.json").read_text())["experiments"]
     assert set(found) == {"ours", "thorough", "blunt", "stuck"}
     # The neighbour keeps more of its cache than it would by the blunt way.

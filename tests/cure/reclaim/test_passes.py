@@ -27,7 +27,7 @@ def sizes(kernel: FakeKernel) -> list[int]:
     return [int(bite.split()[0]) for bite in kernel.bites]
 
 
-def test_small_bites_grow_until_none_is_left(kernel: FakeKernel):
+def test_reclaim_passes_grow_until_no_zombie_is_left(kernel: FakeKernel):
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert (freed.freed, freed.after.dying.number) == (5000, 0)
     assert freed.why_stopped == "none left"
@@ -35,10 +35,10 @@ def test_small_bites_grow_until_none_is_left(kernel: FakeKernel):
     assert max(sizes(kernel)) <= 5000 * 4096 / 2
     assert all(bite.endswith(" swappiness=0") for bite in kernel.bites)
     assert freed.before.dying.scope == "below the parent"
-    assert freed.rounds[0].us_each == pytest.approx(20)
+    assert freed.rounds[0].us_per_zombie == pytest.approx(20)
 
 
-def test_a_kernel_that_knows_no_swappiness_is_asked_without(kernel: FakeKernel):
+def test_a_kernel_without_swappiness_gets_an_order_without_it(kernel: FakeKernel):
     kernel.knows_swappiness = False
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert freed.freed == 5000
@@ -46,7 +46,7 @@ def test_a_kernel_that_knows_no_swappiness_is_asked_without(kernel: FakeKernel):
     assert all(bite.isdecimal() for bite in kernel.bites[1:])
 
 
-def test_what_cannot_be_freed_ends_it_after_three_bites(kernel: FakeKernel):
+def test_it_stops_after_three_passes_that_freed_nothing(kernel: FakeKernel):
     kernel.dying, kernel.stuck = 0, 5000
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert sizes(kernel) == [1 << 20, 2 << 20, 4 << 20]
@@ -62,14 +62,14 @@ def test_a_mixture_is_freed_as_far_as_it_goes(kernel: FakeKernel):
     assert "700 left below the parent" in freed.sentence
 
 
-def test_bites_that_free_nothing_at_first_are_made_larger(kernel: FakeKernel):
+def test_passes_that_free_nothing_at_first_are_made_larger(kernel: FakeKernel):
     kernel.lazy = 2  # pages that must grow old first
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert freed.freed == 5000
     assert sizes(kernel)[2] > sizes(kernel)[0]
 
 
-def test_no_more_is_asked_for_than_the_dead_can_hold(kernel: FakeKernel):
+def test_no_more_is_reclaimed_than_the_zombies_can_hold(kernel: FakeKernel):
     kernel.dying = 10
     free(kernel.build().host, PARENT, Limits(target=-1), kernel)
     assert sum(sizes(kernel)) <= 2 * 10 * 4096 + (32 << 20)
@@ -97,7 +97,7 @@ def test_rounds_are_counted(kernel: FakeKernel):
     assert freed.why_stopped == "limit of 2 rounds reached"
 
 
-def test_the_living_are_weighed_before_and_after(kernel: FakeKernel):
+def test_memory_of_running_cgroups_is_read_before_and_after(kernel: FakeKernel):
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     (before,), (after,) = freed.before.siblings, freed.after.siblings
     assert before.path == "/system.slice/a.service"
@@ -105,7 +105,7 @@ def test_the_living_are_weighed_before_and_after(kernel: FakeKernel):
     assert before.total_bytes - after.total_bytes == (64 << 20) - kernel.live_file > 0
 
 
-def test_it_stops_when_the_living_lose_too_much(kernel: FakeKernel):
+def test_it_stops_when_running_cgroups_lose_too_much(kernel: FakeKernel):
     kernel.dying, kernel.living_pay, kernel.live_file = 50_000, 1, 512 << 20
     freed = free(kernel.build().host, PARENT, Limits(), kernel)
     assert "running cgroups lost" in freed.why_stopped
@@ -148,7 +148,7 @@ def test_protected_neighbours_are_refused(kernel: FakeKernel):
     assert kernel.bites == []
 
 
-def test_the_estimate_is_told_before_anything_is_done(kernel: FakeKernel):
+def test_the_estimate_is_printed_before_anything_is_done(kernel: FakeKernel):
     kernel.dying = 68_440
     found = read_collateral(kernel.build().host, PARENT)
     guess = estimate_cost(found)

@@ -50,10 +50,10 @@ def test_where_nothing_was_done_nothing_is_said_to_be_lost(kernel: FakeKernel):
 
 def test_the_plan_shows_what_is_out_on_swap_and_how_much_is_free(kernel: FakeKernel):
     kernel.swapped = 3 << 20
-    told = risk(kernel.build().host)
-    assert "8 live" not in told
-    assert "could lose 64.0 MiB of cache, 5.0 MiB anonymous" in told
-    assert "3.0 MiB already in swap, 800.0 KiB of swap free" in told
+    text = risk(kernel.build().host)
+    assert "8 live" not in text
+    assert "could lose 64.0 MiB of cache, 5.0 MiB anonymous" in text
+    assert "3.0 MiB already in swap, 800.0 KiB of swap free" in text
 
 
 def test_swap_that_is_full_is_not_called_none(kernel: FakeKernel):
@@ -79,7 +79,9 @@ V1 = "cache 9\nrss 5\n{}total_cache 4096\ntotal_rss 8192\ntotal_shmem 0\n{}"
 @pytest.mark.parametrize(
     ("own", "whole", "swap"), [("swap 7\n", "total_swap 20480\n", 20487), ("", "", None)]
 )
-def test_on_v1_a_parents_own_is_told_from_its_childrens(tmp_path: Path, own, whole, swap):
+def test_on_v1_a_parents_own_pages_are_kept_apart_from_its_childrens(
+    tmp_path: Path, own, whole, swap
+):
     memory = tmp_path / "sys/fs/cgroup/memory"
     for path, content in {
         "proc/1/mountinfo": "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",

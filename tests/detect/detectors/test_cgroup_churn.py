@@ -30,7 +30,7 @@ def census(dying: int) -> CgroupCensus:
 
 
 def look(lives: list[list[CgroupEvent]], *rows: Row, until: float = 30.0) -> Finding:
-    events = [event for each in lives for event in each]
+    events = [event for group in lives for event in group]
     return detect(make_window([(0.0, []), (until, [*events, *rows])], empty=[CgroupEvent]))
 
 
@@ -110,7 +110,7 @@ def test_as_many_as_the_buffer_lost_are_not_held_against_anybody():
 
 def test_lost_events_do_not_matter_where_the_count_grew_as_much():
     lives = [life(n, f"/jobs/run-{n}", float(n * n) / 8) for n in range(1, 9)]
-    rows = [event for each in lives for event in each]
+    rows = [event for item in lives for event in item]
     window = make_window(
         [(0.0, [census(600)]), (30.0, [*rows, CgroupEventGap(500), census(608)])], [CgroupEvent]
     )

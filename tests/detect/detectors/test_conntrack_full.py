@@ -27,7 +27,7 @@ def table(count: int, drops: int = 0, early: int = 0, maximum: int | None = 1000
 
 def run(*rows: Sequence[Row], said: Sequence[KernelEvent] = ()) -> Finding:
     """Readings ten seconds apart, the last of them now, with a whole log."""
-    read = [(NOW - 10.0 * (len(rows) - 1 - turn), [*each, log()]) for turn, each in enumerate(rows)]
+    read = [(NOW - 10.0 * (len(rows) - 1 - turn), [*row, log()]) for turn, row in enumerate(rows)]
     read[-1][1].extend(said)
     return detect(make_window(read, empty=(KernelEvent,)))
 
@@ -60,7 +60,7 @@ def test_packets_dropped_by_a_full_table_are_critical():
 def test_packets_that_lost_a_race_are_only_counted():
     finding = run([Conntrack(50, 1000, 5, 0, 7)], [Conntrack(60, 1000, 9, 0, 11)])
     assert finding.verdict is Verdict.ABSENT
-    assert any("lost a race" in each.what and each.number == 4 for each in finding.evidence)
+    assert any("lost a race" in item.what and item.number == 4 for item in finding.evidence)
 
 
 def test_entries_thrown_out_tell_that_it_was_full_between_readings():

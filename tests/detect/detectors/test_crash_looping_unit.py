@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.detect.detectors.crash_looping_unit import detect
+from sexton.detect.detectors.crash_looping_unit import detect, exits_cleanly
 from sexton.detect.protected import protected
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.unit import RestartMark, ServiceManager, Unit
@@ -146,20 +146,20 @@ def test_a_loop_that_no_start_limit_ends_is_critical_once_it_lasts():
     assert look(failing(20, END_S - 1, **slow)).severity is Severity.CRITICAL
     assert look(failing(5, END_S - 1, **slow)).severity is Severity.WARNING
     limits = [
-        each for each in look(failing(20, END_S - 1, **slow)).evidence if "limit" in each.what
+        item for item in look(failing(20, END_S - 1, **slow)).evidence if "limit" in item.what
     ]
     assert limits[0].value == "never trips: 5 starts take 51.0 s"
 
 
 def test_a_fast_loop_will_meet_its_start_limit():
     finding = look(failing(20, END_S - 1))
-    assert not any("start limit" in each.what for each in finding.evidence)
+    assert not any("start limit" in item.what for item in finding.evidence)
 
 
 def test_the_period_is_delay_plus_run():
     finding = look(failing(20, END_S - 1, restart_delay_us=10_000_000))
     assert "restarts every 10.2 s" in finding.summary
-    assert any("RestartSec 10.0 s + run 200 ms" in each.value for each in finding.evidence)
+    assert any("RestartSec 10.0 s + run 200 ms" in item.value for item in finding.evidence)
 
 
 def test_a_run_that_goes_on_lends_no_length():
@@ -171,6 +171,8 @@ def test_a_unit_that_ends_cleanly_may_be_meant_so():
     finding = look(failing(5_000, END_S - 1, exit_status=0, result="success"))
     assert finding.severity is Severity.WARNING
     assert "ending cleanly" in finding.summary
+    assert exits_cleanly(finding, "a.service")
+    assert not exits_cleanly(look(failing(5_000, END_S - 1)), "a.service")
 
 
 def test_a_start_between_two_properties_does_not_make_an_end_a_clean_one():
@@ -211,7 +213,7 @@ def test_a_unit_systemd_gave_up_on_is_told_and_is_no_loop():
     )
     finding = look(gave_up)
     assert finding.verdict is Verdict.ABSENT
-    assert any("gave up" in each.what for each in finding.evidence)
+    assert any("gave up" in item.what for item in finding.evidence)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_a_unit_systemd_gave_up_on_is_told_and_is_no_loop():
 def test_what_a_node_lives_by_is_protected(name: str):
     assert protected(name)
     finding = look(failing(500, END_S - 1, name=name))
-    assert any("never disable it" in each.value for each in finding.evidence)
+    assert any("never disable it" in evidence.value for evidence in finding.evidence)
 
 
 @pytest.mark.parametrize("name", ["ecs.service", "sshfs-backup.service", "my-kubelet-test.service"])

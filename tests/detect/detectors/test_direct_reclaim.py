@@ -26,7 +26,7 @@ def seconds(number: int, machine: Machine | None = None, **each: float) -> Machi
 
 
 def evidence(finding, what: str) -> float | None:
-    (found,) = [each.number for each in finding.evidence if what in each.what]
+    (found,) = [item.number for item in finding.evidence if what in item.what]
     return found
 
 
@@ -164,7 +164,7 @@ def test_without_stacks_nobody_can_tell_an_order_from_a_need():
 def test_a_handful_of_samples_is_no_finding_and_is_shown():
     finding = detect(seconds(8).add(sample(2, 0, RECLAIM, 19)).window())
     assert finding.verdict is Verdict.ABSENT
-    assert any("19 of 19" in each.value for each in finding.evidence)
+    assert any("19 of 19" in item.value for item in finding.evidence)
 
 
 def test_who_was_caught_in_the_stretch_comes_before_those_of_other_times():
@@ -230,7 +230,7 @@ def test_a_hostile_name_is_escaped():
 
 
 def test_what_was_never_read_is_unknown_with_a_remedy():
-    (mine,) = [each for each in all_detectors() if each.id == "direct_reclaim"]
+    (mine,) = [detector for detector in all_detectors() if detector.id == "direct_reclaim"]
     finding = mine.run(make_window([(0.0, [])]))
     assert finding.verdict is Verdict.UNKNOWN
     assert finding.missing[0].grant
@@ -252,6 +252,6 @@ def test_any_counters_give_a_verdict_with_numbers_that_are_not_negative(readings
         empty=[VmCounter],
     )
     finding = detect(window)
-    assert all(each.number is None or each.number >= 0 for each in finding.evidence)
+    assert all(item.number is None or item.number >= 0 for item in finding.evidence)
     if finding.start is not None and finding.end is not None:
         assert finding.start < finding.end

@@ -70,7 +70,7 @@ def test_scopes_with_somebody_in_them_are_sessions():
 def test_a_scope_with_directories_of_its_own_is_not_empty():
     scopes = [CgroupDir(f"/machine.slice/m{n}.scope", 900 + n, 1) for n in range(150)]
     inner = [CgroupDir(f"{scope.path}/payload", 9_000 + n, 0) for n, scope in enumerate(scopes)]
-    people = inside(*(each.path for each in inner))
+    people = inside(*(cgroup_dir.path for cgroup_dir in inner))
     assert look([*tree(0), *scopes, *inner, *people]).verdict is Verdict.ABSENT
 
 
@@ -127,7 +127,7 @@ def test_logins_that_were_refused_are_critical_while_the_scopes_are_there():
 def test_logins_refused_once_upon_a_time_are_history():
     finding = look([*tree(3), *inside(), refused()])
     assert finding.verdict is Verdict.ABSENT
-    assert any("ran out of sessions" in each.what for each in finding.evidence)
+    assert any("ran out of sessions" in item.what for item in finding.evidence)
 
 
 def test_hostile_names_are_escaped():

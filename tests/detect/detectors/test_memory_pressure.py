@@ -47,7 +47,7 @@ def test_the_limits_and_their_edges(
 def test_kswapd_at_work_is_shown_and_turns_nothing():
     finding = detect(seconds(9, pgscan_kswapd=200_000, pgscan_file=200_000, some=2.0).window())
     assert finding.verdict is Verdict.ABSENT
-    told = {each.what: each.number for each in finding.evidence}
+    told = {item.what: item.number for item in finding.evidence}
     assert told["pages scanned by kswapd"] == pytest.approx(200_000)
     assert told["free pages"] == 90_000
 
@@ -64,7 +64,7 @@ def test_counters_are_those_of_the_worst_stretch():
     machine = seconds(10, pgscan_kswapd=7)
     machine = seconds(8, machine, some=50, workingset_refault_file=40_000)
     finding = detect(seconds(10, machine).window())
-    told = {each.what: each.number for each in finding.evidence}
+    told = {item.what: item.number for item in finding.evidence}
     assert told["pages read back after eviction"] == pytest.approx(40_000)
     assert "pages scanned by kswapd" not in told
 
@@ -187,10 +187,10 @@ def test_any_totals_give_a_verdict(readings):
         (
             float(at),
             [Pressure("memory", "some", 0, 0, 0, some)]
-            + [Pressure("memory", "full", 0, 0, 0, full)] * told,
+            + [Pressure("memory", "full", 0, 0, 0, full)] * value,
         )
-        for at, (some, full, told) in enumerate(readings)
+        for at, (some, full, value) in enumerate(readings)
     ]
     finding = detect(make_window(rows))
     assert finding.summary
-    assert all(each.number is None or each.number >= 0 for each in finding.evidence)
+    assert all(item.number is None or item.number >= 0 for item in finding.evidence)

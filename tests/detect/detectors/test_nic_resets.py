@@ -87,7 +87,7 @@ def test_a_counter_that_moved_is_critical_without_any_log():
     finding = run(counter("total_resets", 3), later=[counter("total_resets", 4)])
     assert finding.severity is Severity.CRITICAL
     assert "once while watched" in finding.summary
-    assert any("kmsg" in each.what for each in finding.missing)
+    assert any("kmsg" in item.what for item in finding.missing)
 
 
 def test_a_counter_that_went_backwards_is_no_reset_of_now():
@@ -134,7 +134,7 @@ def test_a_silent_device_points_elsewhere_than_starvation(name):
     rows = [counter("total_resets", 1), counter(name, 1)]
     finding = run(*rows, later=rows)
     assert "not at a starved core" in finding.summary
-    assert any("points at the device" in each.what for each in finding.evidence)
+    assert any("points at the device" in item.what for item in finding.evidence)
 
 
 def test_starvation_beside_a_lost_interrupt_is_still_called_starvation():
@@ -204,7 +204,7 @@ def test_a_quiet_log_is_absent_and_says_since_when():
 def test_zero_counters_without_a_log_are_absent_and_say_what_is_missing():
     finding = run(counter("total_resets", 0), later=[counter("total_resets", 0)])
     assert finding.verdict is Verdict.ABSENT
-    assert any("kmsg" in each.what for each in finding.missing)
+    assert any("kmsg" in item.what for item in finding.missing)
 
 
 def test_virtio_without_counters_and_without_a_log_is_unknown():

@@ -25,9 +25,9 @@ def seconds(number: int, machine: Machine | None = None, **each) -> Machine:
 
 
 def process(pid: int, minor: int, major: int = 0, **rest) -> Process:
-    told = {"comm": "allocd", "start_ms": 5} | rest
+    document = {"comm": "allocd", "start_ms": 5} | rest
     return Process(
-        pid, 1, told["comm"], "R", told["start_ms"], 0, 0, 0, 1, False, minor, major
+        pid, 1, document["comm"], "R", document["start_ms"], 0, 0, 0, 1, False, minor, major
     )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def test_who_took_the_faults_is_named_by_its_own_counters():
     machine.add(ProcessCgroup(7, "/a", False), at=0.0)
     finding = detect(machine.window())
     assert finding.entities == {"task": ("allocd[7]",), "cgroup": ("/a",)}
-    (share,) = [each for each in finding.evidence if "allocd" in each.what]
+    (share,) = [item for item in finding.evidence if "allocd" in item.what]
     assert share.number == pytest.approx(500_000)
 
 
@@ -286,4 +286,4 @@ def test_any_counters_give_a_verdict(readings):
         ]
     )
     finding = detect(window)
-    assert all(each.number is None or each.number >= 0 for each in finding.evidence)
+    assert all(item.number is None or item.number >= 0 for item in finding.evidence)

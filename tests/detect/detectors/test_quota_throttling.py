@@ -163,5 +163,5 @@ def test_a_hostile_path_is_escaped():
 
 
 def test_without_the_files_it_is_unknown():
-    (detector,) = [each for each in all_detectors() if each.id == "quota_throttling"]
+    (detector,) = [check for check in all_detectors() if check.id == "quota_throttling"]
     assert detector.run(make_window([])).verdict is Verdict.UNKNOWN

@@ -27,7 +27,7 @@ def test_two_cores_held_by_it_are_a_warning():
     finding = detect(made.window())
     assert finding.severity is Severity.WARNING
     assert finding.entities == {"core": ("0", "1"), "task": ("agent[0]", "agent[1]")}
-    (spin,) = [each.number for each in finding.evidence if "waiting for the lock" in each.what]
+    (spin,) = [item.number for item in finding.evidence if "waiting for the lock" in item.what]
     assert spin == 100
 
 

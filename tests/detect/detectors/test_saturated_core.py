@@ -194,7 +194,7 @@ def test_a_flood_says_softirq_and_not_kernel():
     readings = [(s, [core.run(0.05, softirq=0.94) if s else core.row()]) for s in range(6)]
     finding = detect(make_window(readings))
     assert "held in softirq" in finding.summary
-    (kind,) = [each for each in finding.evidence if each.what.endswith("by kind")]
+    (kind,) = [item for item in finding.evidence if item.what.endswith("by kind")]
     assert kind.number == pytest.approx(5)
     assert "softirq 94 %" in kind.value
 
@@ -262,7 +262,7 @@ def test_every_core_of_a_large_machine_held_is_one_finding_of_bounded_length():
 def test_any_counters_give_a_verdict_and_never_a_negative_length(counters):
     readings = [(s, [CoreTimes(0, *values)]) for s, values in enumerate(counters)]
     finding = detect(make_window(readings))
-    assert all(each.number is None or each.number >= 0 for each in finding.evidence)
+    assert all(item.number is None or item.number >= 0 for item in finding.evidence)
     if finding.start is not None and finding.end is not None:
         assert finding.start <= finding.end
 
@@ -282,9 +282,9 @@ def test_a_core_that_has_half_the_time_and_spends_all_of_it_in_the_kernel_is_hel
     finding = detect(given([(0, 500, 0)] * 4))
     assert finding.verdict is Verdict.PRESENT
     assert "held in the kernel for 4.0 s" in finding.summary
-    (had,) = (each for each in finding.evidence if each.what == "core 5, time accounted for")
+    (had,) = (item for item in finding.evidence if item.what == "core 5, time accounted for")
     assert had.value == "50 %"
-    (kinds,) = (each for each in finding.evidence if each.what.startswith("core 5 by"))
+    (kinds,) = (item for item in finding.evidence if item.what.startswith("core 5 by"))
     assert kinds.value == "user 0 % · system 100 % · softirq 0 %"
 
 
@@ -302,4 +302,4 @@ def test_one_that_does_something_else_or_nothing_in_what_it_has_is_not(
 def test_a_core_that_has_all_its_time_says_nothing_of_that():
     finding = detect(cores([1.0] * 5))
     assert finding.verdict is Verdict.PRESENT
-    assert not any("time accounted for" in each.what for each in finding.evidence)
+    assert not any("time accounted for" in item.what for item in finding.evidence)

@@ -110,5 +110,5 @@ def test_other_families_are_not_lockups():
 
 
 def test_a_log_that_was_not_read_is_unknown():
-    (detector,) = [each for each in all_detectors() if each.id == "soft_lockups"]
+    (detector,) = [check for check in all_detectors() if check.id == "soft_lockups"]
     assert detector.run(make_window([])).verdict is Verdict.UNKNOWN

@@ -113,7 +113,7 @@ def test_a_queue_that_fires_on_several_cores_is_not_taken_for_this_ones():
 def test_ksoftirqd_is_named_where_it_ran():
     finding = run(*[Load(daemon_ms=700)] * 5)
     assert finding.entities["task"] == ("ksoftirqd/5[33]",)
-    assert any(each.value == "70 %" for each in finding.evidence)
+    assert any(item.value == "70 %" for item in finding.evidence)
 
 
 def test_a_flood_inside_a_longer_busy_time_is_not_averaged_away():
@@ -129,7 +129,7 @@ def test_without_the_backlogs_counters_it_tells_less_and_says_so():
     ]
     finding = detect(make_window(made))
     assert finding.summary == "core 5 spent 95 % of 5.0 s in softirq"
-    assert any("softnet_stat" in each.what for each in finding.missing) or finding.missing
+    assert any("softnet_stat" in item.what for item in finding.missing) or finding.missing
 
 
 def test_two_flooded_cores_are_both_named():

@@ -91,7 +91,7 @@ def test_a_poll_that_was_not_scheduled_is_a_lost_interrupt_and_not_starving():
     finding = detect(told([LOST]))
     assert finding.verdict is Verdict.ABSENT
     assert "an interrupt that did not come" in finding.summary
-    assert any(each.number == pytest.approx(6.596) for each in finding.evidence)
+    assert any(item.number == pytest.approx(6.596) for item in finding.evidence)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_an_undated_suspicion_without_a_log_is_a_warning_with_the_probe():
     counter = NicCounter("eth0", "suspected_poll_starvation", 2)
     finding = detect(make_window([(NOW, [ETH0, counter])]))
     assert finding.severity is Severity.WARNING
-    assert PROBE in [each.grant for each in finding.missing]
+    assert PROBE in [item.grant for item in finding.missing]
 
 
 def test_a_held_core_whose_interrupt_fires_and_whose_poll_does_not_run_is_starved():
@@ -206,7 +206,7 @@ def test_a_queue_that_is_seldom_used_is_not_starved_by_a_busy_core():
 def test_held_or_silent_alone_is_not_starved(polls, system):
     finding = detect(Live().seconds(4, polls, system, fired=3, packets=9).window)
     assert finding.verdict is Verdict.ABSENT
-    assert PROBE in [each.grant for each in finding.missing]
+    assert PROBE in [item.grant for item in finding.missing]
 
 
 def test_a_core_that_never_polls_is_not_even_a_question():
@@ -226,7 +226,7 @@ def test_squeezes_and_drops_are_shown_and_turn_nothing():
     first, last = SoftnetCpu(5, 9, 0, 0, 0, 0, 0), SoftnetCpu(5, 99, 7, 1200, 0, 0, 0)
     finding = detect(make_window([(NOW, [ETH0, Q5, log(), first]), (NOW + 9, [last])]))
     assert finding.verdict is Verdict.ABSENT
-    assert [each.number for each in finding.evidence[-2:]] == [7, 1200]
+    assert [item.number for item in finding.evidence[-2:]] == [7, 1200]
 
 
 def test_no_physical_interface_is_not_applicable():
@@ -288,7 +288,7 @@ def test_a_wait_under_way_warns_before_the_driver_resets_anything():
     }
     assert finding.start == pytest.approx(EPOCH + NOW + 2 - 1.6)
     assert finding.evidence[0].value == "1.6 s, and had not ended"
-    assert PROBE not in [each.grant for each in finding.missing]
+    assert PROBE not in [item.grant for item in finding.missing]
 
 
 def test_a_wait_on_a_core_without_a_queue_names_the_core():
@@ -301,7 +301,7 @@ def test_a_probe_that_saw_nothing_says_how_long_the_longest_wait_was_and_is_not_
     finding = detect(make_window(probed((80, None), (30, 2))))
     assert finding.verdict is Verdict.ABSENT
     assert (finding.evidence[0].value, finding.evidence[0].number) == ("80 µs", pytest.approx(8e-5))
-    assert PROBE not in [each.grant for each in finding.missing]
+    assert PROBE not in [item.grant for item in finding.missing]
 
 
 def test_a_probe_that_rested_is_not_believed_for_the_time_it_did():
@@ -325,7 +325,7 @@ def test_where_the_probe_watched_a_silence_starves_nobody():
     assert detect(live.window).verdict is Verdict.PRESENT
     quiet = probed(*[(80, None)] * 9)
     assert detect(make_window([*live.readings, *quiet])).verdict is Verdict.ABSENT
-    late = [each for each in quiet if each[0] > NOW + 3]  # it may have begun before the probe
+    late = [item for item in quiet if item[0] > NOW + 3]  # it may have begun before the probe
     finding = detect(make_window([*live.readings, *late]))
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
 
@@ -335,7 +335,7 @@ def test_a_longer_wait_that_the_driver_told_of_lately_comes_first():
     finding = detect(make_window(probed((2_000_000, None), before=told_lately)))
     assert "NAPI of queue eth0:5 waited 6.6 s" in finding.summary
     assert finding.severity is Severity.CRITICAL
-    assert [round(each.number, 1) for each in finding.evidence[:2]] == [2.0, 6.6]
+    assert [round(item.number, 1) for item in finding.evidence[:2]] == [2.0, 6.6]
     long_ago = events([STARVED], NOW - 3 * 86400)
     finding = detect(make_window(probed((2_000_000, None), before=long_ago)))
     assert "NET_RX waited 2.0 s" in finding.summary

@@ -109,7 +109,7 @@ def test_a_kernel_that_does_not_count_knocks_apart_is_judged_by_all_of_them():
     made = [(at, [without(row)]) for at, (row,) in readings([(950, 60, 60, 0, 0)] * 5)]
     finding = detect(make_window(made))
     assert finding.severity is Severity.WARNING
-    assert not any("time-outs" in each.what for each in finding.evidence)
+    assert not any("time-outs" in item.what for item in finding.evidence)
 
 
 def test_a_counter_that_went_back_is_no_loss():

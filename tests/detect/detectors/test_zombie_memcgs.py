@@ -41,7 +41,7 @@ def look(*rows: Row) -> Finding:
 
 
 def told(finding: Finding) -> str:
-    return " | ".join(f"{each.what}: {each.value}" for each in finding.evidence)
+    return " | ".join(f"{evidence.what}: {evidence.value}" for evidence in finding.evidence)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def wandering(rng: Rng, number: int, memory_s: float) -> F64:
     noise = rng.normal(0, np.sqrt(1 - keep**2), number)
     value = np.empty(number)
     now = rng.normal()
-    for at, each in enumerate(noise.tolist()):
-        now = keep * now + each
+    for at, item in enumerate(noise.tolist()):
+        now = keep * now + item
         value[at] = now
     return value
 

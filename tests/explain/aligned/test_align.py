@@ -73,7 +73,7 @@ def test_with_fewer_than_five_events_nothing_is_significant(number: int):
 def test_four_episodes_of_many_lines_each_are_four_events():
     rng = np.random.default_rng(9)
     episodes = apart(rng, HOURS, 4, 600.0)
-    events = [each + late for each in episodes for late in (0.0, 0.4, 1.5, 20.0)]
+    events = [episode + late for episode in episodes for late in (0.0, 0.4, 1.5, 20.0)]
     found = align(healthy(rng, HOURS), events)
     assert len(found.events) == 4
     assert found.significant == 0
@@ -91,7 +91,7 @@ def test_a_signal_that_was_not_read_before_the_events_is_not_tested():
     named = {"unread": quiet, "still": still, "nothing": nothing, "noise": rng.random(len(mono))}
     found = align([signal(name, mono, value) for name, value in named.items()], events)
     assert found.tested == 1
-    assert [each.about for each in found.ranked] == ["noise"]
+    assert [item.about for item in found.ranked] == ["noise"]
 
 
 def test_gaps_and_resets_before_events_are_no_effect():
@@ -100,11 +100,11 @@ def test_gaps_and_resets_before_events_are_no_effect():
     mono = seconds(HOURS)
     events = apart(rng, HOURS, 10)
     signals = []
-    for each in range(30):
+    for index in range(30):
         value = rng.gamma(2.0, 1.0, len(mono))
         for event in events:
             value[(mono > event - 4) & (mono <= event)] = np.nan
-        signals.append(signal(f"core {each}", mono, value))
+        signals.append(signal(f"core {index}", mono, value))
     found = align(signals, events)
     assert found.tested == 30
     assert found.significant == 0
@@ -117,7 +117,7 @@ def test_nothing_to_compare_is_said_and_not_raised():
     assert align(noise, []).notes == ("no event has a control window to compare with",)
     assert align(noise, [START_S - 500.0]).tested == 0
     plan = Plan(recorded=((START_S, START_S + 3600),))
-    assert align([], [START_S + 900.0 * each for each in (1, 2, 3)], plan).tested == 0
+    assert align([], [START_S + 900.0 * item for item in (1, 2, 3)], plan).tested == 0
 
 
 def test_the_same_question_has_the_same_answer():
@@ -131,10 +131,10 @@ def test_signals_are_taken_as_they_come_where_it_is_known_what_was_recorded():
 
     def streamed():
         nonlocal most
-        for each in range(400):
-            value = np.random.default_rng(each).random(len(mono))
+        for index in range(400):
+            value = np.random.default_rng(index).random(len(mono))
             held.append(weakref.ref(value))
-            yield signal(f"core {each}", mono, value)
+            yield signal(f"core {index}", mono, value)
             del value
             most = max(most, sum(other() is not None for other in held))
 

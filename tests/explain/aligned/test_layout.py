@@ -15,7 +15,7 @@ EVENTS = [2000.0, 4500.0, 7000.0, 9500.0, 12_000.0]
 
 def windows(layout: Layout) -> list[tuple[float, float]]:
     length = layout.spans[-1]
-    return [(end - length, end) for each in layout.strata for end in each.controls]
+    return [(end - length, end) for stratum in layout.strata for end in stratum.controls]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -43,8 +43,8 @@ def test_a_control_window_touches_no_event_and_no_other_window(
 
 def test_controls_lie_whole_minutes_away_on_both_sides():
     layout = lay_out(EVENTS, HOURS, Plan())
-    for each in layout.strata:
-        away = [(end - each.event) / 60 for end in each.controls]
+    for item in layout.strata:
+        away = [(end - item.event) / 60 for end in item.controls]
         assert len(away) == 20
         assert all(step == round(step) for step in away)
         assert sum(step < 0 for step in away) == 10
@@ -53,19 +53,19 @@ def test_controls_lie_whole_minutes_away_on_both_sides():
 
 def test_what_has_to_be_read_names_the_events_first_and_then_the_nearest_controls():
     layout = lay_out(EVENTS, HOURS, Plan())
-    assert layout.windows[:5] == tuple((each - 60, each) for each in EVENTS)
+    assert layout.windows[:5] == tuple((event - 60, event) for event in EVENTS)
     assert layout.windows[5] == (EVENTS[0] - 90, EVENTS[0] - 60)
     assert len(layout.windows) == 5 + 5 * 20
 
 
 def test_events_that_follow_one_another_closely_are_one_episode():
     layout = lay_out([*EVENTS, 2001.5, 2010.0, 2050.0], HOURS, Plan())
-    assert [each.event for each in layout.strata] == EVENTS
+    assert [item.event for item in layout.strata] == EVENTS
     assert "8 events in 5 episodes" in layout.notes[0]
 
 
 def test_controls_keep_away_from_every_event_even_those_left_out():
-    many = [2000.0 + 7 * each for each in range(60)]
+    many = [2000.0 + 7 * index for index in range(60)]
     layout = lay_out(many, HOURS, Plan())
     assert len(layout.strata) == 1
     assert all(end <= 2000 - 60 or end - 30 >= many[-1] + 30 for end in layout.strata[0].controls)
@@ -74,20 +74,20 @@ def test_controls_keep_away_from_every_event_even_those_left_out():
 def test_an_event_before_which_nothing_was_recorded_is_left_out_and_told():
     recorded = ((0.0, 6000.0), (7000.0, 14_400.0))
     layout = lay_out([*EVENTS[:2], 6500.0, 7002.0, *EVENTS[3:]], recorded, Plan())
-    assert [each.event for each in layout.strata] == [2000.0, 4500.0, 9500.0, 12_000.0]
+    assert [item.event for item in layout.strata] == [2000.0, 4500.0, 9500.0, 12_000.0]
     assert layout.notes == ("2 events left out: the 30.0 s before were not recorded",)
 
 
 def test_a_short_recording_is_compared_by_closer_and_shorter_windows():
     events = [100.0, 190.0, 280.0, 370.0, 460.0, 550.0]
     layout = lay_out(events, ((0.0, 600.0),), Plan())
-    assert [each.event for each in layout.strata] == events
+    assert [item.event for item in layout.strata] == events
     assert layout.spans == (5.0, 10.0)
-    assert all(len(each.controls) >= 4 for each in layout.strata)
+    assert all(len(item.controls) >= 4 for item in layout.strata)
 
 
 def test_events_by_the_clock_are_told_to_be_so():
-    layout = lay_out([1000.0 + 600 * each for each in range(8)], HOURS, Plan())
+    layout = lay_out([1000.0 + 600 * index for index in range(8)], HOURS, Plan())
     assert layout.notes == (
         "the events come every 10 min 0 s: anything else with that period looks like a cause",
     )
@@ -95,9 +95,9 @@ def test_events_by_the_clock_are_told_to_be_so():
 
 
 def test_of_many_events_some_are_chosen_evenly():
-    many = [300.0 + 200 * each for each in range(200)]
+    many = [300.0 + 200 * index for index in range(200)]
     layout = lay_out(many, ((0.0, 12 * 3600.0),), Plan())
-    chosen = [each.event for each in layout.strata]
+    chosen = [item.event for item in layout.strata]
     assert len(chosen) <= 24
     assert "24 of 200 events were compared, evenly chosen" in layout.notes[0]
     assert chosen[0] < 2000

@@ -19,7 +19,7 @@ def test_a_window_is_the_mean_of_the_steps_that_ended_before_the_event():
     windows, onset = one(mono, mono.copy())
     assert windows[0].tolist() == [98.0, 58.0]  # 96 to 100, which were read at 96 to 100
     assert windows[1].tolist() == [85.5, 45.5]
-    assert onset[0].tolist() == [41.0 + each for each in range(BINS)]
+    assert onset[0].tolist() == [41.0 + index for index in range(BINS)]
 
 
 def test_what_came_of_the_event_is_not_in_the_window_before_it():
@@ -77,7 +77,7 @@ def test_signals_of_the_same_readings_are_measured_together_and_give_the_same():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(300, 201))
     values[rng.random(values.shape) < 0.1] = np.nan
-    together = list(measured((Signal("c", "", "", "", mono, each) for each in values), LAYOUT))
+    together = list(measured((Signal("c", "", "", "", mono, value) for value in values), LAYOUT))
     assert [len(part.labels) for part in together] == [128, 128, 44]
-    alone = np.stack([one(mono.copy(), each)[0] for each in values], axis=1)
+    alone = np.stack([one(mono.copy(), value)[0] for value in values], axis=1)
     assert np.array_equal(np.concatenate([p.windows for p in together], axis=1), alone, True)

@@ -25,8 +25,8 @@ FRESH = 40_000
 
 def discoveries(signals: list[Signal], sets: list[list[float]]) -> int:
     found = [align(signals, events, PLAN) for events in sets]
-    assert all(each.tested for each in found)
-    return sum(each.significant > 0 for each in found)
+    assert all(aligned.tested for aligned in found)
+    return sum(aligned.significant > 0 for aligned in found)
 
 
 @pytest.mark.whole
@@ -48,7 +48,7 @@ def test_of_200_random_event_sets_on_healthy_recordings_at_most_one_in_twenty(tm
         recording = Recording(write(tmp_path / str(seed), node).directory)
         span = everything(recording)
         signals = list(signals_of(recording, span))
-        kinds = {each.kind for each in signals}
+        kinds = {item.kind for item in signals}
         assert {"core", "task", "memory", "pressure", "nic", "tcp", "function"} <= kinds
         rng = np.random.default_rng([FRESH, seed])
         start, end = span.start[0] + 60, span.end[0]
@@ -63,8 +63,8 @@ def test_jobs_of_each_minute_are_no_cause_of_events_at_one_place_in_the_minute(e
     """A check that looks once a minute marks deaths at :05, and cron runs a job at :00."""
     rng = np.random.default_rng([FRESH, int(every_s)])
     mono = seconds(3.0)
-    jobs = [signal(f"job {each}", mono, job(rng, mono, 60.0)) for each in range(20)]
-    noise = [signal(f"core {each}", mono, rng.gamma(2, 1, len(mono))) for each in range(20)]
+    jobs = [signal(f"job {index}", mono, job(rng, mono, 60.0)) for index in range(20)]
+    noise = [signal(f"core {index}", mono, rng.gamma(2, 1, len(mono))) for index in range(20)]
     found = 0
     for _ in range(25):
         turns = rng.choice(int(10_000 / every_s), min(10, int(10_000 / every_s)), replace=False)
@@ -77,7 +77,7 @@ def test_jobs_that_fit_into_no_minute_are_no_cause_of_random_events():
     rng = np.random.default_rng([FRESH, 3])
     mono = seconds(3.0)
     periods = (*PERIODS, 13.7, 61.0, 100.0, 240.0)
-    jobs = [signal(f"job {p} {each}", mono, job(rng, mono, p)) for p in periods
-            for each in range(8)]  # fmt: skip
+    jobs = [signal(f"job {p} {index}", mono, job(rng, mono, p)) for p in periods
+            for index in range(8)]  # fmt: skip
     sets = list(islice(event_sets(rng, 3.0, (5, 10, 20)), 40))
     assert discoveries(jobs, sets) <= 2

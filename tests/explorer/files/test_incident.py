@@ -99,11 +99,11 @@ def test_the_pictures_numbers_are_those_of_the_recording(made: str):
                 compared += 1
     assert compared > 20
     assert data["explain"]["chains"][0]["root"] == "crash_looping_unit"
-    assert [each["text"] for each in data["marks"]["marks"] if each["kind"] == "mark"]
+    assert [mark["text"] for mark in data["marks"]["marks"] if mark["kind"] == "mark"]
     assert data["moments"]["reset"]
     assert {"from", "to", "document", "cpu", "baseline"} <= set(data["flames"][0])
-    assert any(each["baseline"] for each in data["flames"])
-    assert any(each["cpu"] == 1 for each in data["flames"])
+    assert any(flame["baseline"] for flame in data["flames"])
+    assert any(flame["cpu"] == 1 for flame in data["flames"])
 
 
 ASK = """
@@ -175,8 +175,8 @@ def test_the_page_answers_for_tiles_as_the_server_would(made: str):
     held = data["event"][0]
     asked.append(("stacks", -1, int(held // (COLUMNS / 50)) - 1, 8))
     answers = embedded_strips(data, asked)
-    for (lane, level, first, count), told in zip(asked, answers, strict=True):
-        assert same(told, view.strip(lane, level, first, count)), (lane, level)
+    for (lane, level, first, count), answer in zip(asked, answers, strict=True):
+        assert same(answer, view.strip(lane, level, first, count)), (lane, level)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node: apt-get install nodejs")
@@ -184,7 +184,7 @@ def test_a_tile_that_was_left_out_is_drawn_from_a_coarser_one(made: str):
     data = data_of(made)
     tile = int(data["recording"]["start"] // COLUMNS)
     lane = data["lanes"]["cores"]
-    lane["tiles"] = {key: each for key, each in lane["tiles"].items() if key.startswith("1/")}
+    lane["tiles"] = {key: value for key, value in lane["tiles"].items() if key.startswith("1/")}
     (told,) = embedded_strips(data, [("cores", 0, tile, 1)])
     fine = np.frombuffer(base64.b64decode(told["planes"]["peak"]), np.uint8)
     coarse = numbers(lane, f"1/{tile // 2}", "peak")
@@ -214,7 +214,7 @@ def test_a_long_spans_flame_graph_and_functions_say_of_what_they_are(
     data = page_data(View.open(WHOLE), diagnosis)
     whole = {"from": diagnosis.start, "to": diagnosis.end}
     half = {"from": diagnosis.start, "to": (diagnosis.start + diagnosis.end) / 2}
-    compared = next(each for each in data["flames"] if each["baseline"] and each["cpu"] is None)
+    compared = next(item for item in data["flames"] if item["baseline"] and item["cpu"] is None)
     against = {"from": compared["from"], "to": compared["to"], "baseline_from": 1.0}
     asked = [("flame", whole), ("functions", whole), ("flame", half), ("flame", against)]
     flame, functions, other, difference = answered(ASK_NOTES, data, asked)
@@ -231,8 +231,8 @@ def test_only_its_own_script_and_style_may_run_and_nothing_may_be_fetched(made: 
     script = re.search(r"<script>(.*)</script></body>", made, re.DOTALL)[1]
     style = re.search(r"<style>(.*?)</style>", made, re.DOTALL)[1]
     for name, text in (("script", script), ("style", style)):
-        told = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{name}-src 'sha256-{told}'" in policy
+        message = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{message}'" in policy
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert not re.search(r'(?:src|href)="(?!#)', made.replace(script, ""))
@@ -321,7 +321,7 @@ def test_of_what_is_too_long_the_finest_columns_are_kept_around_the_event():
     seconds = [key for key in tiles if key.startswith("0/")]
     assert len(seconds) <= 5  # of fifty-seven
     assert data["finest"] > 0
-    assert "a column is" in shortfall(data)[0]
+    assert "column is" in shortfall(data)[0]
     assert len(json.dumps(data)) < MOST_BYTES
     assert shortfall({**data, "finest": 0}) == ()
 
@@ -339,11 +339,11 @@ def test_what_there_is_no_room_for_is_not_even_read():
 
 
 def test_the_held_cores_functions_are_in_it_too(made: str):
-    held = [each for each in data_of(made)["functions"] if each["cpu"] == 1]
+    held = [function for function in data_of(made)["functions"] if function["cpu"] == 1]
     (only,) = held
     names = [row["name"] for row in only["document"]["rows"]]
     assert "mem_cgroup_iter" in names
-    assert {each["cpu"] for each in data_of(made)["flames"] if each["baseline"]} == {None, 1}
+    assert {flame["cpu"] for flame in data_of(made)["flames"] if flame["baseline"]} == {None, 1}
 
 
 def test_a_window_that_was_only_watched_is_drawn_too(tmp_path: Path):
@@ -357,7 +357,7 @@ def test_a_window_that_was_only_watched_is_drawn_too(tmp_path: Path):
     there = {lane["id"] for lane in real.about()["lanes"]} - {"stacks"}  # samples are no rows
     assert {lane["id"] for lane in view.about()["lanes"]} == there
     tile = int(seen.start // COLUMNS)
-    one, other = (each.strip("cores", 0, tile, 1).planes["mean"] for each in (view, real))
+    one, other = (item.strip("cores", 0, tile, 1).planes["mean"] for item in (view, real))
     known = (one != 255) & (other != 255)
     assert known.sum() > 400
     assert np.array_equal(one[known], other[known])

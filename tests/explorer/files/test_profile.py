@@ -86,7 +86,7 @@ def heatmap(rows: int = 4, columns: int = 120) -> Heatmap:
 def heat(rows: list[tuple[int, int, int, int, int]]) -> Heat:
     """Rows of second from the start, core, samples, busy, kernel; all busy ones in one 20 ms."""
     second, cpu, taken, busy, kernel = (
-        np.array(each, np.int32) for each in zip(*rows, strict=True)
+        np.array(pair, np.int32) for pair in zip(*rows, strict=True)
     )
     cells = np.zeros((len(rows), CELLS), np.uint16)
     cells[:, 7] = busy
@@ -126,7 +126,10 @@ def test_a_report_has_the_verdict_the_table_and_the_numbers():
     assert "mem_cgroup_css_rstat_flush" in page
     assert "0.20&nbsp;% → 88.0&nbsp;%" in page
     data = data_of(page)
-    assert [each["baseline"] for each in data["flames"]] == [None, [START_S + 7.0, START_S + 67.0]]
+    assert [flame["baseline"] for flame in data["flames"]] == [
+        None,
+        [START_S + 7.0, START_S + 67.0],
+    ]
     assert data["open"] == data["spikes"][0]["open"]
     assert data["spikes"][0]["open"]["core"] == "3"
     assert [lane["id"] for lane in data["recording"]["lanes"]] == ["cores", "stacks"]
@@ -287,7 +290,7 @@ def test_packed_stacks_are_the_samples_of_each_second_core_and_stack():
         (int(key) // nodes // 2, int(key) // nodes % 2, kept.boxes[int(key) % nodes].name): count
         for key, count in zip(keys, counts, strict=True)
     }
-    names = [tree.frames.names[tree.frame[each]] for each in profile.node]
+    names = [tree.frames.names[tree.frame[item]] for item in profile.node]
     expected = {}
     for at, name in enumerate(names):
         key = (at // 2, at % 2, name)
@@ -298,7 +301,7 @@ def test_packed_stacks_are_the_samples_of_each_second_core_and_stack():
 def test_where_space_is_short_thin_stacks_count_for_their_callers():
     boxes = boxes_of(flame_of({"a;x": 50, "a;x;thin": 1, "b;y;z": 30, "b;w": 2}))
     chosen, place = fewer_boxes(boxes, 6)
-    names = [boxes[each].name for each in chosen]
+    names = [boxes[item].name for item in chosen]
     assert names == ["all", "a", "x", "b", "y", "z"][: len(names)]
     told = {boxes[at].name: boxes[chosen[place[at]]].name for at in range(len(boxes))}
     assert told["thin"] == "x"
@@ -315,9 +318,9 @@ def test_stacks_that_are_too_many_lose_detail_but_no_sample(
     profile = profile_of(flame)
     kept = Kept(flame.tree, boxes_of(flame))
     columns = StackColumns(START_NS, 20 * 10**9, 10)
-    told = packed_stacks([profile], kept, columns, ALL)
-    assert told is not None
-    pairs = varints(base64.b64decode(told["packed"]))
+    document = packed_stacks([profile], kept, columns, ALL)
+    assert document is not None
+    pairs = varints(base64.b64decode(document["packed"]))
     assert sum(pairs[1::2]) == 40
-    assert told["entries"] <= limit
-    assert told["cores"] == cores
+    assert document["entries"] <= limit
+    assert document["cores"] == cores

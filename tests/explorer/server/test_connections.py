@@ -35,7 +35,7 @@ def test_half_a_request_is_not_waited_for_and_many_lock_nobody_out() -> None:
             half = held.enter_context(connected(server))
             half.sendall(b"GET / HTTP/1.1\r\nHost: local")
             halves.append(half)
-        closed = sum(each.recv(1) == b"" for each in halves)
+        closed = sum(item.recv(1) == b"" for item in halves)
         assert closed == MOST_OF_ONE
         assert server.get("/").status == 200
 

@@ -58,8 +58,8 @@ def test_no_document_is_larger_than_a_megabyte_and_a_cut_is_told(document: dict[
 
 
 def test_what_is_cut_from_a_list_is_counted_with_what_was_left_out() -> None:
-    told = json.loads(json_bytes({"rows": [["x" * 10_000]] * 200, "left_out": 7}))
-    assert len(told["rows"]) + told["left_out"] == 207
+    document = json.loads(json_bytes({"rows": [["x" * 10_000]] * 200, "left_out": 7}))
+    assert len(document["rows"]) + document["left_out"] == 207
 
 
 def test_a_document_that_fits_is_not_cut() -> None:
@@ -70,13 +70,13 @@ def test_a_document_that_fits_is_not_cut() -> None:
 @pytest.mark.parametrize("cores", [1, 96, 192, 1024])
 def test_a_strip_of_any_node_fits_and_says_how_many_tiles_it_has(cores: int) -> None:
     strip = StandIn(cores).strip("cores", 0, 5, 8)
-    told = json.loads(json_bytes(strip_document(strip)))
-    assert len(json_bytes(told)) <= MOST_BYTES
-    assert "cut_at" not in told
-    assert 1 <= told["count"] <= 8
-    assert told["columns"] == told["count"] * COLUMNS
-    assert len(told["names"]) + told["rows_left_out"] == cores
-    assert told["rows_left_out"] == 0 or cores == 1024
+    document = json.loads(json_bytes(strip_document(strip)))
+    assert len(json_bytes(document)) <= MOST_BYTES
+    assert "cut_at" not in document
+    assert 1 <= document["count"] <= 8
+    assert document["columns"] == document["count"] * COLUMNS
+    assert len(document["names"]) + document["rows_left_out"] == cores
+    assert document["rows_left_out"] == 0 or cores == 1024
 
 
 def test_arrays_arrive_as_they_were_channel_by_channel() -> None:
@@ -85,9 +85,9 @@ def test_arrays_arrive_as_they_were_channel_by_channel() -> None:
     numbers = np.arange(2 * 3 * 512, dtype=">f4").reshape(2, 3, 512)
     planes = {"mean": numbers, "peak": numbers[:, :, ::-1]}
     strip = Strip("x", 2, 7, 2, ("a", "b", "c"), ("u", "v"), planes)
-    told = strip_document(strip)
+    document = strip_document(strip)
     for name, plane in planes.items():
-        found = np.frombuffer(base64.b64decode(told["planes"][name]), "<f4").reshape(2, 3, 512)
+        found = np.frombuffer(base64.b64decode(document["planes"][name]), "<f4").reshape(2, 3, 512)
         assert (found == plane).all()
 
 
@@ -97,13 +97,13 @@ def test_a_flame_graph_of_endless_names_is_pruned_until_it_fits() -> None:
     names = tuple("n" * 390 + str(number) for number in range(len(flame.tree)))
     object.__setattr__(flame.tree.frames, "names", names)
     flame.own[:] = np.where(np.arange(len(flame.own)) % 4 == 0, 1000, 1)
-    told = flame_document(flame, None)
-    assert len(json_bytes(told)) <= MOST_BYTES
-    nodes = told["nodes"]
+    document = flame_document(flame, None)
+    assert len(json_bytes(document)) <= MOST_BYTES
+    nodes = document["nodes"]
     number = len(nodes["parent"])
-    assert {len(each) for each in nodes.values()} == {number}
-    assert number + told["pruned"] == 20_000
-    assert max(nodes["name"]) < len(told["names"])
+    assert {len(node) for node in nodes.values()} == {number}
+    assert number + document["pruned"] == 20_000
+    assert max(nodes["name"]) < len(document["names"])
     assert all(parent < at for at, parent in enumerate(nodes["parent"]))
 
 

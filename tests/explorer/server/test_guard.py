@@ -178,14 +178,14 @@ def test_every_answer_forbids_what_a_page_could_be_talked_into(server: Running) 
     answers.append(server.ask("/", method="POST"))
     answers.append(server.ask("/", {"Host": "evil.example"}))
     answers.append(server.ask("/api/next?kind=bug&after=1"))
-    assert {each.status for each in answers} == {200, 403, 404, 405, 500}
-    for each in answers:
-        assert each.headers["content-security-policy"] == POLICY
-        assert each.headers["x-content-type-options"] == "nosniff"
-        assert each.headers["referrer-policy"] == "no-referrer"
-        assert each.headers["cross-origin-resource-policy"] == "same-origin"
-        assert each.headers["cache-control"]
-        assert "server" not in each.headers
+    assert {answer.status for answer in answers} == {200, 403, 404, 405, 500}
+    for answer in answers:
+        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["cache-control"]
+        assert "server" not in answer.headers
     assert "unsafe" not in POLICY
     assert "http" not in POLICY
 

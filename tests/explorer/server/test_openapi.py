@@ -34,7 +34,7 @@ CONFIG = {"checks": {"positive_data_acceptance": {"expected-statuses": _MAY_ANSW
 schema = schemathesis.openapi.from_dict(description(), config=schemathesis.Config.from_dict(CONFIG))
 
 
-OPERATIONS = [each.ok() for each in schema.get_all_operations()]
+OPERATIONS = [operation.ok() for operation in schema.get_all_operations()]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
@@ -55,28 +55,30 @@ def test_whatever_is_asked_the_answer_is_as_described(
 def routes() -> list[Route]:
     view: Any = StandIn()
     found = Explorer(Site(view, "0"), Door()).routes
-    assert all(isinstance(each, Route) for each in found), "nothing is mounted, nothing is a socket"
-    return [each for each in found if isinstance(each, Route)]
+    assert all(isinstance(route, Route) for route in found), (
+        "nothing is mounted, nothing is a socket"
+    )
+    return [route for route in found if isinstance(route, Route)]
 
 
 def test_every_route_only_reads() -> None:
     assert len(routes()) == len(ENDPOINTS) + 3
-    assert {method for each in routes() for method in each.methods or ()} == set(METHODS)
+    assert {method for route in routes() for method in route.methods or ()} == set(METHODS)
     assert set(METHODS) == {"GET", "HEAD"}
 
 
 def test_every_route_but_the_pages_files_is_described() -> None:
-    paths = {each.path for each in routes()} - {"/{path:path}"}
+    paths = {route.path for route in routes()} - {"/{path:path}"}
     assert paths == set(description()["paths"])
-    operations = [each for path in description()["paths"].values() for each in path]
+    operations = [item for path in description()["paths"].values() for item in path]
     assert set(operations) == {"get"}
 
 
 def test_schemas_are_schemas_and_every_one_is_used() -> None:
-    told = json.dumps(description())
-    for name, each in SCHEMAS.items():
-        Draft202012Validator.check_schema(each)
-        assert f"#/components/schemas/{name}" in told
+    text = json.dumps(description())
+    for name, value in SCHEMAS.items():
+        Draft202012Validator.check_schema(value)
+        assert f"#/components/schemas/{name}" in text
 
 
 def test_operations_have_names_of_their_own() -> None:

@@ -23,7 +23,7 @@ FROM = Parameter("from", "number", "")
 COUNT = Parameter("count", "integer", "", 1, 8, required=False, default=1)
 WHAT = Parameter("what", "string", "", 1, 5, required=False)
 LANE = Parameter("lane", "string", "", 1, 9, pattern="[a-z]+", place="path")
-ALL = [each for endpoint in ENDPOINTS for each in endpoint.parameters]
+ALL = [parameter for endpoint in ENDPOINTS for parameter in endpoint.parameters]
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_any_bytes_are_a_query_or_refused(query: bytes) -> None:
         values = read_query(query, ALL[:5])
     except Refused:
         return
-    assert set(values) == {each.name for each in ALL[:5] if each.place == "query"}
+    assert set(values) == {parameter.name for parameter in ALL[:5] if parameter.place == "query"}
 
 
 @given(st.sampled_from(ALL), st.text(max_size=30) | st.floats().map(str) | st.integers().map(str))
-def test_a_value_is_within_its_description_or_refused(each: Parameter, text: str) -> None:
+def test_a_value_is_within_its_description_or_refused(parameter: Parameter, text: str) -> None:
     try:
-        value = each.read(text)
+        value = parameter.read(text)
     except Refused:
         return
-    size = len(value) if each.kind == "string" else value
-    assert each.least <= size <= each.most
+    size = len(value) if parameter.kind == "string" else value
+    assert parameter.least <= size <= parameter.most
 
 
 def test_no_number_goes_without_bounds() -> None:
-    assert all(each.most <= LATEST_S for each in ALL)
+    assert all(parameter.most <= LATEST_S for parameter in ALL)

@@ -190,7 +190,7 @@ def test_tiles_come_while_explanations_wait_and_a_seventh_is_told_to_come_back()
         assert running.get(f"/api/flame?{SPAN}&quick=1").json["settled"] is False
         assert running.get("/api/recording").json["explained"] == 2
         running.get("/api/next?kind=go&after=1")
-        assert [each.getresponse().status for each in asking] == [200] * 6
+        assert [connection.getresponse().status for connection in asking] == [200] * 6
         assert running.get(UNKNOWN).status == 422
 
 
@@ -232,7 +232,7 @@ def events(running: Running, number: int) -> list[dict[str, object]]:
 
 
 def test_whoever_follows_is_told_as_it_grows(live: Running) -> None:
-    ends = [each["end"] for each in events(live, 3)]
+    ends = [event["end"] for event in events(live, 3)]
     assert ends == sorted(set(ends))
     assert len(ends) == 3
 

@@ -26,32 +26,34 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         Sample(round((102 + step / 10) * SECOND), 0, ("main", SCRIPT), SCRIPT, 7, f"/{SCRIPT}")
         for step in range(20)
     ]
-    both = sorted([*samples(), *extra], key=lambda each: each[0])
+    both = sorted([*samples(), *extra], key=lambda sample: sample[0])
     with_stacks(place, both)
     with serving(str(place)) as running:
         yield running
 
 
-def boxes(told: dict[str, Any]) -> dict[str, int]:
-    nodes = told["nodes"]
+def boxes(document: dict[str, Any]) -> dict[str, int]:
+    nodes = document["nodes"]
     return {
-        told["names"][name]: count
+        document["names"][name]: count
         for name, count in zip(nodes["name"], nodes["samples"], strict=True)
     }
 
 
 def test_a_flame_graph_is_a_tree_whose_boxes_hold_their_children(server: Running) -> None:
-    told = server.get(f"/api/flame?{SPAN}").json
-    nodes = told["nodes"]
+    json = server.get(f"/api/flame?{SPAN}").json
+    nodes = json["nodes"]
     assert nodes["parent"][0] == -1
     assert nodes["kind"][0] == "root"
-    assert nodes["samples"][0] == told["total"]
+    assert nodes["samples"][0] == json["total"]
     for at, parent in enumerate(nodes["parent"][1:], 1):
         assert 0 <= parent < at
-        below = sum(nodes["samples"][each] for each in range(at) if nodes["parent"][each] == parent)
+        below = sum(
+            nodes["samples"][index] for index in range(at) if nodes["parent"][index] == parent
+        )
         assert below + nodes["samples"][at] + nodes["own"][parent] <= nodes["samples"][parent]
-    assert boxes(told)["mem_cgroup_iter"] == 40
-    assert told["pruned"] == 0
+    assert boxes(json)["mem_cgroup_iter"] == 40
+    assert json["pruned"] == 0
 
 
 def test_a_task_called_script_is_escaped_text(server: Running) -> None:
@@ -86,29 +88,29 @@ def test_words_are_never_patterns(server: Running, pattern: str) -> None:
 
 def test_a_difference_has_both_sides_of_every_box(server: Running) -> None:
     span = f"from={START + 2}&to={START + 4}"
-    told = server.get(f"/api/flame?{span}&baseline_from={START}&baseline_to={START + 2}").json
-    nodes = told["nodes"]
-    assert {len(each) for each in nodes.values()} == {len(nodes["parent"])}
-    at = told["names"].index("<script>x\\x1b")
+    json = server.get(f"/api/flame?{span}&baseline_from={START}&baseline_to={START + 2}").json
+    nodes = json["nodes"]
+    assert {len(node) for node in nodes.values()} == {len(nodes["parent"])}
+    at = json["names"].index("<script>x\\x1b")
     boxed = nodes["name"].index(at)
     assert (nodes["before"][boxed], nodes["samples"][boxed]) == (0, 20)
-    assert told["before"] == nodes["before"][0]
+    assert json["before"] == nodes["before"][0]
 
 
 def test_functions_are_counted_once_and_have_shares(server: Running) -> None:
-    told = server.get(f"/api/functions?{SPAN}").json
-    rows = {each["name"]: each for each in told["rows"]}
+    json = server.get(f"/api/functions?{SPAN}").json
+    rows = {row["name"]: row for row in json["rows"]}
     assert rows["mem_cgroup_iter"]["self"] == 40
-    assert rows["mem_cgroup_iter"]["share"] == pytest.approx(40 / told["samples"])
+    assert rows["mem_cgroup_iter"]["share"] == pytest.approx(40 / json["samples"])
     assert rows[WALK[1].removeprefix("k:")]["self"] == 0
     assert IDLE[0].removeprefix("k:") not in rows, "idle cores are left out"
 
 
 def test_the_stacks_lane_counts_samples_in_cells_of_20_ms(server: Running) -> None:
     first = int(START // 5.12)
-    told = server.get(f"/api/strip/stacks?level=-1&first={first}&count=2").json
-    cells = np.frombuffer(base64.b64decode(told["planes"]["mean"]), "<u2")
-    assert told["dtype"] == "uint16"
+    json = server.get(f"/api/strip/stacks?level=-1&first={first}&count=2").json
+    cells = np.frombuffer(base64.b64decode(json["planes"]["mean"]), "<u2")
+    assert json["dtype"] == "uint16"
     assert int(cells[cells != 65535].sum()) > 0
 
 

@@ -41,10 +41,10 @@ def test_every_file_of_the_page_is_served_as_it_is_with_its_type(server: Running
 
 
 def test_the_root_is_the_page_with_all_its_modules_and_styles_in_one(server: Running) -> None:
-    told = server.get("/").body.decode()
+    text = server.get("/").body.decode()
     index = (PAGE / "index.html").read_text()
-    assert told.partition("<body>")[2] == index.partition("<body>")[2]
-    assert re.findall(r'(?:href|src)="([^"]+)"', told.partition("<body>")[0]) == [
+    assert text.partition("<body>")[2] == index.partition("<body>")[2]
+    assert re.findall(r'(?:href|src)="([^"]+)"', text.partition("<body>")[0]) == [
         "icon.svg",
         "api/recording",
         "all.css",

@@ -49,7 +49,7 @@ def test_it_begins_with_the_average_alone_a_point_a_minute(shipped: Scene, steps
 
 
 def test_the_shipped_average_is_flat_and_a_core_is_not(shipped: Scene, steps: list[dict]):
-    minutes = [each for each in shipped.minutes if each is not None]
+    minutes = [minute for minute in shipped.minutes if minute is not None]
     assert len(minutes) >= 2
     assert max(minutes) - min(minutes) < 10
     assert f"between {min(minutes):.0f} and {max(minutes):.0f} %" in steps[0]["text"][1]
@@ -199,8 +199,8 @@ def test_no_time_core_unit_or_kernel_is_written_into_the_tour(shipped: Scene):
 
 def test_it_is_plain_json_and_takes_two_minutes_to_read(steps: list[dict]):
     json.dumps(steps, allow_nan=False)
-    told = [" ".join([step["title"], *step["text"], step["next"]]) for step in steps]
-    assert sum(len(each.split()) for each in told) / 220 < 2.0  # so many words a minute are read
+    lines = [" ".join([step["title"], *step["text"], step["next"]]) for step in steps]
+    assert sum(len(line.split()) for line in lines) / 220 < 2.0  # so many words a minute are read
     assert 8 <= len(steps) <= 12
 
 
@@ -219,15 +219,15 @@ def test_a_step_that_rests_on_injected_lines_says_so(steps: list[dict]):
 
 
 def test_its_readme_names_everything_that_was_injected():
-    told = " ".join((INCIDENT / "README.md").read_text().split())
+    text = " ".join((INCIDENT / "README.md").read_text().split())
     scene = json.loads((INCIDENT / "scene.json").read_text())
-    assert scene["kernel"] in told
+    assert scene["kernel"] in text
     assert len(scene["injected"]) == 4
-    assert "the four lines of the ENA driver" in told
+    assert "the four lines of the ENA driver" in text
     assert "real-time priority" in scene["substitutes"][0]
-    assert "real-time priority" in told
-    assert any("750 zombies were left before" in each["what"] for each in scene["moments"])
-    assert "750 of the dead cgroups were left before" in told
+    assert "real-time priority" in text
+    assert any("750 zombies were left before" in moment["what"] for moment in scene["moments"])
+    assert "750 of the dead cgroups were left before" in text
 
 
 def test_the_command_serves_the_tour_to_this_machine_and_ends_when_told():

@@ -34,8 +34,8 @@ def test_any_rows_can_be_drawn_and_told(data: st.DataObject, kind: type[Row]):
         view = View.open(directory)
         view.warm()
         assert view.problems == []
-        told = view.about()
-        json.dumps(told, allow_nan=False).encode()
+        document = view.about()
+        json.dumps(document, allow_nan=False).encode()
         assert view.span is not None
         start, end = view.span
         for lane in view.lanes():

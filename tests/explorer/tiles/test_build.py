@@ -56,7 +56,7 @@ def test_no_reading_is_lost_and_no_second_in_between_is_left_without(
 ):
     edges = begin + np.concatenate([[0.0], np.cumsum(steps)])
     found = claimed(edges[:-1].tolist(), edges[1:].tolist())
-    assert sorted({each for mine in found.values() for each in mine}) == list(range(len(steps)))
+    assert sorted({number for mine in found.values() for number in mine}) == list(range(len(steps)))
     middles = [s for s in range(int(begin), int(edges[-1]) + 1) if edges[0] < s + 0.5 <= edges[-1]]
     assert set(middles) <= set(found)
 

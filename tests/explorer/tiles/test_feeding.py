@@ -43,27 +43,27 @@ def same(one: View, other: View) -> bool:
 
 
 def one_by_one(view: View) -> View:
-    for each in view._built:
-        view._ready(each)
+    for item in view._built:
+        view._ready(item)
     return view
 
 
 def test_lanes_built_at_once_are_those_built_one_by_one(place: Path):
     view = View.open(place)
-    told: list[str] = []
-    view._progress = told.append
+    lines: list[str] = []
+    view._progress = lines.append
     view.warm()
-    assert sorted(told) == sorted(each.id for each in view.lanes() if each.id != "average")
+    assert sorted(lines) == sorted(lane.id for lane in view.lanes() if lane.id != "average")
     assert same(one_by_one(View.open(place)), view)
 
 
 def test_the_lanes_that_a_page_shows_first_are_built_when_it_is_told(place: Path):
     view = View.open(place)
-    told: list[str] = []
-    view._progress = told.append
-    view.warm(lambda: told.append("first"))
-    assert told.count("first") == 1
-    assert {*told[: told.index("first")]} >= {"cores", "events"}
+    lines: list[str] = []
+    view._progress = lines.append
+    view.warm(lambda: lines.append("first"))
+    assert lines.count("first") == 1
+    assert {*lines[: lines.index("first")]} >= {"cores", "events"}
 
 
 def test_what_is_recorded_later_is_added_to_what_was_built(tmp_path: Path):
@@ -71,12 +71,12 @@ def test_what_is_recorded_later_is_added_to_what_was_built(tmp_path: Path):
     every = sorted((tmp_path / "segments").iterdir())
     aside = tmp_path / "aside"
     aside.mkdir()
-    for each in every[-3:]:
-        each.rename(aside / each.name)
+    for path in every[-3:]:
+        path.rename(aside / path.name)
     view = View.open(tmp_path)
     view.warm()
-    for each in sorted(aside.iterdir()):
-        each.rename(tmp_path / "segments" / each.name)
+    for path in sorted(aside.iterdir()):
+        path.rename(tmp_path / "segments" / path.name)
     aside.rmdir()
     assert view.refresh()
     fresh = View.open(tmp_path)
@@ -93,12 +93,12 @@ def test_whoever_asks_meanwhile_waits_for_the_lane_and_has_all_of_it(place: Path
     found: list[bool] = []
 
     def ask() -> None:
-        mine, its = (each.strip("cores", 0, first, 2).planes["peak"] for each in (view, other))
+        mine, its = (item.strip("cores", 0, first, 2).planes["peak"] for item in (view, other))
         found.append(np.array_equal(mine, its))
 
-    threads = [threading.Thread(target=each) for each in (view.warm, *[ask] * 4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(60)
+    threads = [threading.Thread(target=item) for item in (view.warm, *[ask] * 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
     assert found == [True] * 4

@@ -27,7 +27,7 @@ def test_a_flame_graph_is_that_of_the_profile_engine(view: View):
     assert view.span is not None
     start, end = view.span[0] + 40, view.span[0] + 60
     opened = open_profile([INCIDENT])
-    chosen = [opened.time_ns(each) for each in (start, end)]
+    chosen = [opened.time_ns(value) for value in (start, end)]
     expected = opened.flame(Selection(*chosen))
     found = view.flame(start, end)
     assert found.samples == expected.samples > 100
@@ -58,7 +58,9 @@ def test_the_functions_are_those_with_most_samples_first(view: View):
     assert view.span is not None
     found = functions(view.flame(*view.span))[:5]
     assert len(found) == 5
-    assert [each.own for each in found] == sorted((each.own for each in found), reverse=True)
+    assert [function.own for function in found] == sorted(
+        (function.own for function in found), reverse=True
+    )
 
 
 def test_the_difference_names_what_grew(view: View):

@@ -22,12 +22,12 @@ def test_whatever_is_looked_at_lies_in_the_span_and_where_there_are_stacks(piece
     for quick in (False, True):
         found = choose(span, reaches, quick)
         assert all(span[0] <= first < last <= span[1] for first, last in found.windows)
-        there = [each for each in reaches if max(each.start, start) < min(each.end, span[1])]
+        there = [reach for reach in reaches if max(reach.start, start) < min(reach.end, span[1])]
         assert bool(found.windows) == bool(there)
         if found.note:
             for first, last in found.windows:
                 inside = sum(
-                    max(0.0, min(last, each.end) - max(first, each.start)) for each in there
+                    max(0.0, min(last, reach.end) - max(first, reach.start)) for reach in there
                 )
                 assert inside >= (last - first) * 0.999
             looked_at = sum(last - first for first, last in found.windows)
@@ -39,8 +39,8 @@ def test_minutes_after_an_alarm_are_found_in_a_night():
     alarms = [Reach(at, at + 600.0, 600 * 4000) for at in (7_001.0, 20_003.0, 41_007.0)]
     found = choose((0.0, 43200.0), alarms)
     assert len(found.windows) == SLICES
-    for each in alarms:
-        mine = [w for w in found.windows if each.start <= w[0] < each.end]
+    for alarm in alarms:
+        mine = [w for w in found.windows if alarm.start <= w[0] < alarm.end]
         assert len(mine) == SLICES // 3
     assert "30 min 0 s" in found.note
 

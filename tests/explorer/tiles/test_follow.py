@@ -32,8 +32,8 @@ def test_what_was_drawn_of_a_directory_that_vanished_stays_and_it_says_so(place:
     about = view.about()
     assert (about["start"], about["end"]) == (before["start"], before["end"])
     assert about["lanes"] == before["lanes"]
-    assert [each for each in about["problems"] if "is not there any more" in each] == [
-        f"{place}: is not there any more"
+    assert [problem for problem in about["problems"] if "no longer exists" in problem] == [
+        f"{place}: no longer exists"
     ]
     assert (view.strip("cores", 0, first, 1).planes["peak"] == drawn).all()
     place.with_name("elsewhere").rename(place)
@@ -49,9 +49,9 @@ def test_a_segment_that_retention_took_is_no_damage(place: Path):
     # Whoever reads it now, before anybody looked again, meets a file that is gone.
     assert view.span is not None
     view.diagnosis(*view.span)
-    assert any(each.startswith(oldest.name) for each in view.problems)
+    assert any(problem.startswith(oldest.name) for problem in view.problems)
     view.refresh()
-    assert not any(oldest.name in each for each in view.problems)
+    assert not any(oldest.name in problem for problem in view.problems)
     assert view.span[0] > 0
 
 

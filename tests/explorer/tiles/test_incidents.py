@@ -40,7 +40,7 @@ def view_of(name: str) -> View:
 def strip_of(view: View, lane: str, level: int) -> tuple[int, Strip]:
     """All of it, and the first column's number."""
     assert view.span is not None
-    start, end = (floor(each) >> level for each in view.span)
+    start, end = (floor(value) >> level for value in view.span)
     first = start // COLUMNS
     return first * COLUMNS, view.strip(lane, level, first, end // COLUMNS - first + 1)
 
@@ -63,11 +63,11 @@ def in_half_percents(step: Step[Any]) -> list[float]:
     moved = {name: after[name] - before[name] for name in after if name.endswith("_ms")}
     if min(moved[f"{name}_ms"] for name in ("user", "nice", "system", "irq", "softirq")) < 0:
         return [nan] * 4
-    ticked = sum(each for each in moved.values() if each > 0) / 1000
+    ticked = sum(item for item in moved.values() if item > 0) / 1000
     given = ticked if 0.2 * step.seconds <= ticked < 0.85 * step.seconds else step.seconds
     groups = (("user", "nice"), ("system",), ("softirq", "irq"), ("iowait", "steal"))
     spent = [sum(max(moved[f"{name}_ms"], 0) for name in group) for group in groups]
-    return [min(each / given / 5, 200) for each in spent]
+    return [min(item / given / 5, 200) for item in spent]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,8 +95,8 @@ def test_every_second_of_every_core_is_what_its_counters_say(name: str):
 
 def is_about(found: list[int], shares: list[float]) -> bool:
     return all(
-        told == 255 if np.isnan(share) else abs(told - share) <= 0.51
-        for told, share in zip(found, shares, strict=True)
+        number == 255 if np.isnan(share) else abs(number - share) <= 0.51
+        for number, share in zip(found, shares, strict=True)
     )
 
 
@@ -172,7 +172,7 @@ def test_live_and_dying_memcgs_are_those_of_the_census(name: str):
 
 def test_the_unit_that_left_the_dead_is_named():
     _, strip = strip_of(view_of("whole_chain-6.18-v1"), "memcgs", 0)
-    line = strip.planes["mean"][0, strip.names.index("dead of lab-agent.service")]
+    line = strip.planes["mean"][0, strip.names.index("zombies of lab-agent.service")]
     known = line[~np.isnan(line)]
     assert known[0] < 20
     assert known[-1] == 928 - 39 or known[-1] > 850
@@ -188,11 +188,11 @@ def test_lines_of_the_kernel_are_marks_at_their_own_time():
     marks = view.marks(*view.span)
     for row in rows:
         assert row.mono_us is not None
-        (mark,) = [each for each in marks if each.text == row.message]
+        (mark,) = [item for item in marks if item.text == row.message]
         assert mark.time == pytest.approx(row.mono_us / 1e6 + offset, abs=0.01)
         assert mark.kind == row.family
-    assert [each.kind for each in marks].count("mark") == 1
-    assert [each.time for each in marks] == sorted(each.time for each in marks)
+    assert [item.kind for item in marks].count("mark") == 1
+    assert [item.time for item in marks] == sorted(item.time for item in marks)
 
 
 def test_the_next_spike_and_the_next_reset_are_found_and_the_last_ones_backwards():
@@ -216,7 +216,7 @@ def test_the_next_spike_and_the_next_reset_are_found_and_the_last_ones_backwards
 @pytest.mark.parametrize("name", NAMES)
 def test_stacks_are_all_busy_samples_of_the_recording(name: str):
     view = view_of(name)
-    if "stacks" not in {each.id for each in view.lanes()}:
+    if "stacks" not in {lane.id for lane in view.lanes()}:
         pytest.skip("no stacks were recorded")
     from sexton.profile.recorded import read_heat
 
@@ -230,7 +230,7 @@ def test_stacks_are_all_busy_samples_of_the_recording(name: str):
     assert view.span is not None
     first = floor(view.span[0] / 5.12) - 1
     fine = [view.strip("stacks", -1, first + at, 1).planes["mean"] for at in range(40)]
-    flat = np.concatenate([each[0, 0] for each in fine]).astype(int)
+    flat = np.concatenate([array[0, 0] for array in fine]).astype(int)
     assert int(flat[flat != 65535].sum()) == busy
 
 
@@ -255,7 +255,7 @@ def test_the_answer_is_the_one_that_diagnose_gives():
     assert found.chains[0].root == "cgroup_churn"
     assert found.chains[0].symptom == "job_deaths"
     marks = view.finding_marks(found)
-    assert {"cores", "memcgs", "nic_faults"} <= {each.lane for each in marks}
+    assert {"cores", "memcgs", "nic_faults"} <= {mark.lane for mark in marks}
     why = view.why("eth0")
     assert why.about.kind == "nic"
     assert "nic_resets" in why.findings

@@ -80,13 +80,13 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def asleep(elsewhere: ForkServer, place: Path, stop: Callable[[], bool]) -> tuple[Any, list[str]]:
+def asleep(server: ForkServer, place: Path, stop: Callable[[], bool]) -> tuple[Any, list[str]]:
     """Somebody asks what takes a minute; who works on it, and what will be raised."""
     raised: list[str] = []
 
     def ask() -> None:
         try:
-            elsewhere.ask("sleep", (str(place / "pid"),), stop)
+            server.ask("sleep", (str(place / "pid"),), stop)
         except Unanswered as error:
             raised.append(str(error))
 
@@ -96,61 +96,59 @@ def asleep(elsewhere: ForkServer, place: Path, stop: Callable[[], bool]) -> tupl
     return asking, raised
 
 
-def test_each_question_is_answered_by_a_process_of_its_own(elsewhere: ForkServer):
-    found = [elsewhere.ask("name", (number, "a")) for number in range(3)]
-    assert [each[1:3] for each in found] == [("name", (number, "a")) for number in range(3)]
-    assert [each[0] for each in found] == [1, 2, 3]  # what one was prepared with the next has too
-    assert len({each[3] for each in found} | {os.getpid()}) == 4
-    assert soon(lambda: not any(is_there(each[3]) for each in found))
+def test_each_question_is_answered_by_a_process_of_its_own(server: ForkServer):
+    found = [server.ask("name", (number, "a")) for number in range(3)]
+    assert [item[1:3] for item in found] == [("name", (number, "a")) for number in range(3)]
+    assert [item[0] for item in found] == [1, 2, 3]  # what one was prepared with the next has too
+    assert len({item[3] for item in found} | {os.getpid()}) == 4
+    assert soon(lambda: not any(is_there(item[3]) for item in found))
 
 
-def test_answers_may_be_large(elsewhere: ForkServer):
-    assert len(elsewhere.ask("much", (5_000_000,))) == 5_000_000
+def test_answers_may_be_large(server: ForkServer):
+    assert len(server.ask("much", (5_000_000,))) == 5_000_000
 
 
-def test_what_is_raised_there_is_raised_here(elsewhere: ForkServer):
+def test_what_is_raised_there_is_raised_here(server: ForkServer):
     with pytest.raises(CommandError, match="no such core"):
-        elsewhere.ask("refuse", ("no such core",))
+        server.ask("refuse", ("no such core",))
     with pytest.raises(StoreError, match="nothing then"):
-        elsewhere.ask("miss", ("nothing then",))
+        server.ask("miss", ("nothing then",))
     with pytest.raises(RuntimeError, match=r"ValueError: oh in .*test_processes.py line \d+"):
-        elsewhere.ask("break", ("oh",))
+        server.ask("break", ("oh",))
     with pytest.raises(CommandError, match="too long a question"):
-        elsewhere.ask("name", ("x" * 200_000,))
+        server.ask("name", ("x" * 200_000,))
 
 
-def test_what_was_wrong_with_the_recording_is_told_here(elsewhere: ForkServer):
+def test_what_was_wrong_with_the_recording_is_told_here(server: ForkServer):
     PROBLEMS.clear()
     for _ in range(2):
-        elsewhere.ask("tell", ())
+        server.ask("tell", ())
     assert PROBLEMS == ["a damaged segment"]
 
 
-def test_when_nobody_waits_any_more_it_ends(elsewhere: ForkServer, tmp_path: Path):
+def test_when_nobody_waits_any_more_it_ends(server: ForkServer, tmp_path: Path):
     stopped = threading.Event()
-    asking, raised = asleep(elsewhere, tmp_path, stopped.is_set)
+    asking, raised = asleep(server, tmp_path, stopped.is_set)
     pid = int((tmp_path / "pid").read_text())
     assert is_there(pid)
     stopped.set()
     asking.join(20)
-    assert raised == ["nobody waits for this any more"]
+    assert raised == ["cancelled: the client has disconnected"]
     assert soon(lambda: not is_there(pid))
 
 
-def test_one_that_is_killed_is_told_of_and_the_next_is_answered(
-    elsewhere: ForkServer, tmp_path: Path
-):
-    asking, raised = asleep(elsewhere, tmp_path, lambda: False)
+def test_one_that_is_killed_is_told_of_and_the_next_is_answered(server: ForkServer, tmp_path: Path):
+    asking, raised = asleep(server, tmp_path, lambda: False)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     asking.join(20)
-    assert raised == ["whoever worked on it was ended; is there enough memory?"]
-    assert elsewhere.ask("name", ())[1] == "name"
+    assert raised == ["the worker process was killed; is there enough memory?"]
+    assert server.ask("name", ())[1] == "name"
 
 
-def test_several_are_worked_on_at_the_same_time(elsewhere: ForkServer, tmp_path: Path):
+def test_several_are_worked_on_at_the_same_time(server: ForkServer, tmp_path: Path):
     stopped = threading.Event()
-    asking, _ = asleep(elsewhere, tmp_path, stopped.is_set)
-    assert elsewhere.ask("name", ())[1] == "name"
+    asking, _ = asleep(server, tmp_path, stopped.is_set)
+    assert server.ask("name", ())[1] == "name"
     stopped.set()
     asking.join(20)
 
@@ -175,7 +173,7 @@ def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.
 
     monkeypatch.setattr(os, "fork", fork)
     made = ForkServer(Worker())
-    with pytest.raises(Unanswered, match="was ended"):
+    with pytest.raises(Unanswered, match="was killed"):
         made.ask("name", ())
     assert made.ask("name", ())[1] == "name"
     made.close()
@@ -228,18 +226,18 @@ def test_answers_are_those_that_we_would_have_given():
     try:
         assert ours.span is not None
         start, end = ours.span
-        diagnoses = [each.diagnosis(start, end) for each in (ours, theirs)]
+        diagnoses = [item.diagnosis(start, end) for item in (ours, theirs)]
         assert diagnoses[0].findings == diagnoses[1].findings
         assert diagnoses[0].chains == diagnoses[1].chains
-        whys = [each.why("eth0") for each in (ours, theirs)]
+        whys = [item.why("eth0") for item in (ours, theirs)]
         assert whys[0].about == whys[1].about
         assert whys[0].aligned == whys[1].aligned
-        flames = [each.seen(start, end) for each in (ours, theirs)]
+        flames = [item.seen(start, end) for item in (ours, theirs)]
         assert flames[0].flame.samples == flames[1].flame.samples > 0
         assert flames[0].flame.tree.frames.names == flames[1].flame.tree.frames.names
         assert theirs.seen(start, end) is flames[1]
         parts = (start, start + 40), (start + 40, end)
-        differences = [each.difference(parts[1], parts[0]) for each in (ours, theirs)]
+        differences = [item.difference(parts[1], parts[0]) for item in (ours, theirs)]
         assert (differences[0].after == differences[1].after).all()
         with pytest.raises(CommandError, match="no such name: 'eth77'"):
             theirs.why("eth77")

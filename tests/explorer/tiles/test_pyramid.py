@@ -24,7 +24,7 @@ def some(form: Form, draw: st.DrawFn, shape: tuple[int, ...]) -> Array:
     made = draw(
         st.lists(st.none() | st.integers(0, most), min_size=number, max_size=number).map(list)
     )
-    flat = [form.absent if each is None else each for each in made]
+    flat = [form.absent if part is None else part for part in made]
     return np.array(flat, form.dtype).reshape(shape)
 
 
@@ -79,7 +79,7 @@ def test_all_of_a_peak_is_of_the_second_that_is_hottest(data: st.DataObject, sec
     for level in (1, 3, 7, TOP):
         first, planes = every(pyramid, level)
         for column in {second >> level for second in seconds}:
-            mine = [told for second, told in by_second.items() if second >> level == column]
+            mine = [value for second, value in by_second.items() if second >> level == column]
             peak = tuple(planes["peak"][:, 0, column - first].tolist())
             hottest = max(map(heat, mine))
             assert heat(peak) == hottest

@@ -84,7 +84,7 @@ def test_counters_of_another_boot_are_not_compared_and_the_boot_is_marked(tmp_pa
     assert system(view)[124] == 10.0
     assert view.gaps() == [(WALL_S + 109, WALL_S + 123)]
     assert view.span is not None
-    assert [each.kind for each in view.marks(WALL_S, WALL_S + 500)] == ["boot"]
+    assert [mark.kind for mark in view.marks(WALL_S, WALL_S + 500)] == ["boot"]
     boot = view.found("boot", WALL_S)
     assert boot is not None
     assert boot.time == WALL_S + 123
@@ -131,7 +131,7 @@ def test_any_number_of_cores_is_drawn_in_order(tmp_path: Path, number: int):
     write_sealed(tmp_path, flush([at(b.wall_s, b.mono_s, *reversed(b.rows)) for b in rows]), 1)
     view = View.open(tmp_path)
     strip = view.strip("cores", 0, floor(WALL_S) // COLUMNS, 1)
-    assert strip.names == tuple(f"core {each}" for each in range(number))
+    assert strip.names == tuple(f"core {index}" for index in range(number))
     assert strip.planes["mean"].shape == (4, number, COLUMNS)
     assert strip.planes["mean"].flags["C_CONTIGUOUS"]
 
@@ -148,9 +148,9 @@ def test_an_empty_recording_is_a_view_of_nothing(tmp_path: Path):
     prepare(tmp_path)
     view = View.open(tmp_path)
     view.warm()
-    told = view.about()
-    assert (told["start"], told["end"], told["gaps"]) == (None, None, [])
-    assert [lane["id"] for lane in told["lanes"]] == ["events"]
+    document = view.about()
+    assert (document["start"], document["end"], document["gaps"]) == (None, None, [])
+    assert [lane["id"] for lane in document["lanes"]] == ["events"]
     assert view.marks(0, 1e10) == []
     assert view.found("spike", 0.0) is None
     assert view.strip("cores", 3, 0, 1).names == ()
@@ -187,7 +187,7 @@ def test_a_damaged_table_is_told_and_the_rest_is_drawn(tmp_path: Path):
     view = View.open(tmp_path)
     # The step over what is missing is as long as 11 s: its mean is known.
     assert sorted(system(view)) == list(range(10, 39))
-    assert any("core_times.parquet" in each for each in view.problems)
+    assert any("core_times.parquet" in problem for problem in view.problems)
 
 
 def test_a_live_recording_grows_second_by_second_and_over_the_seal(tmp_path: Path):
@@ -199,15 +199,15 @@ def test_a_live_recording_grows_second_by_second_and_over_the_seal(tmp_path: Pat
     place = write_open(tmp_path, flush(growing), 2)
     assert view.refresh()
     assert sorted(system(view)) == list(range(10, 16))
-    for each in place.iterdir():
-        each.unlink()
+    for path in place.iterdir():
+        path.unlink()
     place.rmdir()
     more = [*growing, *(held(second, 1.0) for second in range(17, 20))]
     write_sealed(tmp_path, [{CoreTimes: more, Mark: [marks(1, 18.0)]}], 2)
     assert view.refresh()
     assert sorted(system(view)) == list(range(10, 19))
     assert system(view, level=2)[2] >= 50.0
-    assert [each.kind for each in view.marks(WALL_S, WALL_S + 100)] == ["mark"]
+    assert [mark.kind for mark in view.marks(WALL_S, WALL_S + 100)] == ["mark"]
     assert view.span == (WALL_S + 10, WALL_S + 19)
     assert not view.refresh()
 
@@ -219,7 +219,9 @@ def test_a_node_that_was_started_again_while_it_is_looked_at_leaves_no_holes(tmp
     assert sorted(system(view)) == list(range(100, 107))
     expected = list(range(100, 107))
     for sequence, start in ((3, 5), (4, 9), (5, 13)):
-        batches = [held(each, 0.5, wall_s=WALL_S + 200 + each) for each in range(start, start + 4)]
+        batches = [
+            held(index, 0.5, wall_s=WALL_S + 200 + index) for index in range(start, start + 4)
+        ]
         write = write_open if sequence == 5 else write_sealed
         write(tmp_path, flush(batches), sequence, OTHER)
         assert view.refresh()
@@ -244,8 +246,8 @@ def test_what_retention_deleted_is_no_longer_shown(tmp_path: Path):
     write_sealed(tmp_path, flush([held(second, 0.5) for second in range(400, 410)]), 2)
     view = View.open(tmp_path)
     assert 10 in system(view)
-    for each in old.iterdir():
-        each.unlink()
+    for path in old.iterdir():
+        path.unlink()
     old.rmdir()
     assert view.refresh()
     assert min(system(view)) == 400
@@ -254,7 +256,7 @@ def test_what_retention_deleted_is_no_longer_shown(tmp_path: Path):
 
 def test_names_from_the_kernel_are_shown_and_disturb_nothing(tmp_path: Path):
     batches: dict[type[Row], list[Batch[Any]]] = {Unit: [], NetDevice: [], Nic: []}
-    names = [each for each in HOSTILE if each]
+    names = [item for item in HOSTILE if item]
     for step, mono in enumerate((10.0, 20.0, 30.0)):
         batches[Unit].append(
             at(
@@ -296,7 +298,7 @@ def test_a_line_that_a_second_recorder_reads_again_was_said_once(tmp_path: Path)
     write_sealed(tmp_path, [{KernelEvent: [at(WALL_S + 31, 31.0, *lines)]}], 1)
     write_sealed(tmp_path, [{KernelEvent: [at(WALL_S + 41, 41.0, *lines)]}], 2)
     view = View.open(tmp_path)
-    assert [each.time for each in view.marks(WALL_S, WALL_S + 99)] == [WALL_S + 5, WALL_S + 30]
+    assert [mark.time for mark in view.marks(WALL_S, WALL_S + 99)] == [WALL_S + 5, WALL_S + 30]
 
 
 def test_of_too_many_marks_the_gravest_are_given(tmp_path: Path):
@@ -306,7 +308,7 @@ def test_of_too_many_marks_the_gravest_are_given(tmp_path: Path):
     )
     view = View.open(tmp_path)
     given = view.marks(WALL_S, WALL_S + 99, most=3)
-    assert [each.kind for each in given].count("soft_lockup") == 1
+    assert [mark.kind for mark in given].count("soft_lockup") == 1
     assert len(given) == 3
     assert view.marks_between(WALL_S, WALL_S + 99) == 21
 
@@ -323,7 +325,7 @@ def test_threads_that_ask_at_once_get_the_same(tmp_path: Path):
         got = view.strip("cores", 0, first, 2).planes["peak"]
         found.append(bool((got == expected).all()))
 
-    threads = [threading.Thread(target=each) for each in (view.warm, *[ask] * 6)]
+    threads = [threading.Thread(target=item) for item in (view.warm, *[ask] * 6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -338,7 +340,7 @@ def test_lanes_say_what_they_are_and_come_in_their_order():
     for lane in lanes:
         assert lane.title
         assert len(lane.about) > 40
-        assert lane.of in {each.id for each in lanes if each.build is not None}
+        assert lane.of in {other.id for other in lanes if other.build is not None}
 
 
 def test_a_made_up_node_shows_what_was_planted(tmp_path: Path):

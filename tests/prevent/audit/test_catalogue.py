@@ -21,11 +21,11 @@ def test_a_platforms_agent_is_known_with_what_makes_it_needed(unit: str):
     assert agent is not None, unit
     assert agent.purpose
     assert agent.needed, f"{unit}: nothing could ever show that it is needed"
-    assert all(each.why for each in (*agent.needed, *agent.unneeded))
+    assert all(condition.why for condition in (*agent.needed, *agent.unneeded))
 
 
 def test_every_entry_has_a_name_and_no_unit_is_claimed_twice():
     every: list[Agent] = list(agents())
-    assert len({each.id for each in every}) == len(every) >= 50
-    patterns = [pattern for each in every for pattern in each.units]
+    assert len({part.id for part in every}) == len(every) >= 50
+    patterns = [pattern for part in every for pattern in part.units]
     assert len(set(patterns)) == len(patterns)

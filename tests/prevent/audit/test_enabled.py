@@ -239,11 +239,11 @@ def test_systemctl_itself_calls_the_same_units_enabled(tree: Tree):
         "t.timer", "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n", "timers.target"
     )
     tree.unit("ecs.service", ECS_DEB)
-    told = subprocess.run(
+    output = subprocess.run(
         ["systemctl", f"--root={tree.root}", "list-unit-files", "--no-legend", "--no-pager"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    states = {words[0]: words[1] for line in told.splitlines() if (words := line.split())}
+    states = {words[0]: words[1] for line in output.splitlines() if (words := line.split())}
     theirs = {name for name, state in states.items() if state == "enabled"}
     assert theirs == {"a.service", "t.timer", "ecs.service"}
     assert theirs == set(units(tree)), states

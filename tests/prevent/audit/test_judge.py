@@ -24,12 +24,12 @@ def of_image(tree: Tree, *rules: Rule) -> Audit:
 
 
 def verdict(tree: Tree, unit: str) -> Subject:
-    return next(each for each in of_image(tree).subjects if each.unit == unit)
+    return next(subject for subject in of_image(tree).subjects if subject.unit == unit)
 
 
 def live(tree: Tree, unit: str, seen: Evidence, *running: str) -> Subject:
     files = ImageDirectory(str(tree.root))
-    enabled = {each.name: each for each in enabled_units(files)}
+    enabled = {enabled_unit.name: enabled_unit for enabled_unit in enabled_units(files)}
     seen.live = True
     return Judge(Context(files, seen, {*enabled, *running})).subject(unit, enabled.get(unit))
 
@@ -48,7 +48,7 @@ def test_a_rival_in_the_image_does_and_says_what_would_make_that_wrong(tree: Tre
     found = verdict(tree, "ecs.service")
     assert found.verdict is Need.UNNEEDED
     assert "user data" in found.wrong_if
-    assert any("an image does not show" in each for each in found.unseen)
+    assert any("an image does not show" in item for item in found.unseen)
 
 
 def test_a_configured_agent_is_needed_rival_or_not(tree: Tree):
@@ -72,7 +72,7 @@ def test_a_configuration_that_cannot_be_read_leaves_it_unknown(tree: Tree):
     (tree.root / "etc/ecs/ecs.config").mkdir(parents=True)
     found = verdict(tree, "ecs.service")
     assert found.verdict is Need.UNKNOWN
-    assert any("an ECS cluster is configured" in each for each in found.unseen)
+    assert any("an ECS cluster is configured" in item for item in found.unseen)
 
 
 def test_live_it_is_unneeded_only_where_workloads_can_be_seen(tree: Tree):
@@ -93,7 +93,7 @@ def test_from_inside_a_container_what_is_not_there_may_be_outside(tree: Tree):
     inside = Evidence(connections={}, vendor="Amazon EC2", partial=True)
     found = live(tree, "qemu-guest-agent.service", inside)
     assert found.verdict is Need.UNKNOWN
-    assert any("inside a container" in each for each in found.unseen)
+    assert any("inside a container" in item for item in found.unseen)
     assert live(tree, "google-osconfig-agent.service", inside).verdict is Need.UNKNOWN
     tree.write("/dev/virtio-ports/org.qemu.guest_agent.0", "")
     assert live(tree, "qemu-guest-agent.service", inside).verdict is Need.NEEDED
@@ -122,7 +122,7 @@ def test_a_udp_listener_may_have_senders_that_nobody_sees(tree: Tree):
     seen = Evidence(connections={"telegraf.service": Connections(datagrams=("udp 8125",))})
     found = live(tree, "telegraf.service", seen)
     assert found.verdict is Need.UNKNOWN
-    assert any("UDP senders are unknown" in each for each in found.unseen)
+    assert any("UDP senders are unknown" in item for item in found.unseen)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_the_owners_own_list_protects_too(tree: Tree):
     tree.unit("ecs.service", ECS_DEB)
     tree.unit("kubelet.service")
     (found,) = (
-        each for each in of_image(tree, Rule("ecs*", "ours")).subjects if each.agent == "ecs"
+        subject
+        for subject in of_image(tree, Rule("ecs*", "ours")).subjects
+        if subject.agent == "ecs"
     )
     assert found.verdict is Need.PROTECTED
     assert not found.harmful
@@ -192,7 +194,7 @@ def test_updates_that_are_switched_off_make_their_timers_unneeded(tree: Tree, sw
 def test_a_service_that_only_its_timer_starts_is_judged_as_the_timer(tree: Tree):
     tree.unit("job.timer", "[Timer]\nOnCalendar=daily\n", "timers.target")
     tree.unit("job.service", by=None)
-    assert [each.unit for each in of_image(tree).subjects] == ["job.timer"]
+    assert [subject.unit for subject in of_image(tree).subjects] == ["job.timer"]
 
 
 def test_a_tree_without_units_tells_nothing(tmp_path):

@@ -82,20 +82,20 @@ def subjects() -> Iterator[dict[str, dict]]:
         both = "test -e /run/joined -a -e /run/met && echo yes"
         yard.wait("the clients", lambda: "yes" in yard.run("sh", "-c", both, check=False))
         yard.wait("restarts", lambda: int(yard.show("ecs.service", "NRestarts")["NRestarts"]) > 5)
-        told = json.loads(yard.python(AS_NODE))
+        document = json.loads(yard.python(AS_NODE))
         seen = json.loads(
             yard.run(sys.executable, "-B", "-m", "sexton", "audit", "--json", "--seconds", "1",
                      check=False)
         )  # fmt: skip
         yield {
-            "node": {each["unit"]: each for each in told["subjects"]},
-            "container": {each["unit"]: each for each in seen["subjects"]},
+            "node": {subject["unit"]: subject for subject in document["subjects"]},
+            "container": {subject["unit"]: subject for subject in seen["subjects"]},
             "unseen": {"in a container": seen["unseen"], "workloads": seen["workloads"]},
         }
 
 
 def whats(subject: dict, side: str = "reasons") -> dict[str, str]:
-    return {each["what"]: each["value"] for each in subject[side]}
+    return {item["what"]: item["value"] for item in subject[side]}
 
 
 def test_a_unit_that_a_running_one_requires_is_needed(subjects):
@@ -141,7 +141,7 @@ def test_the_same_agent_is_unknown_where_workloads_cannot_be_seen(subjects):
     assert found["verdict"] == "unknown"
     assert found["unseen"] == ["whether ECS tasks run here (workloads could not be read)"]
     assert subjects["unseen"]["workloads"] is None
-    assert any("container" in each for each in subjects["unseen"]["in a container"])
+    assert any("container" in item for item in subjects["unseen"]["in a container"])
 
 
 def test_a_protected_unit_is_protected_whatever_was_seen(subjects):

@@ -55,7 +55,7 @@ def test_each_complaint_is_made_and_no_other():
         policy.parse(POLICY, "p"),
         TODAY,
     )
-    complaints = {each.unit: each.policy for each in found.subjects}
+    complaints = {subject.unit: subject.policy for subject in found.subjects}
     assert complaints == {
         "good-1.service": "",
         "old.service": "expired",
@@ -67,7 +67,7 @@ def test_each_complaint_is_made_and_no_other():
     assert found.subjects[0].owner == "ops"
     assert found.subjects[0].expires == "2027-01-01"
     assert found.notes == ("policy entries that match nothing here: gone.service",)
-    assert {each.unit for each in found.found} == {"old.service", "orphan.service", "new.service"}
+    assert {item.unit for item in found.found} == {"old.service", "orphan.service", "new.service"}
 
 
 def test_it_holds_on_its_last_day():
@@ -84,7 +84,7 @@ def test_what_is_written_is_read_again_and_keeps_what_people_wrote():
     )
     again = policy.parse(text, "q")
     assert again[: len(before)] == before
-    assert [each.unit for each in again[len(before) :]] == ["new.service", 'a"b\\c\\x1b.service']
+    assert [item.unit for item in again[len(before) :]] == ["new.service", 'a"b\\c\\x1b.service']
     assert again[-1].owner == ""
     assert again[-1].expires == date(2027, 2, 14)
     assert policy.parse(policy.policy_text(audit(), again, TODAY), "r") == again
@@ -135,8 +135,8 @@ def test_new_gone_and_changed_are_told_apart():
         unit("a.service", Need.UNNEEDED, enabled=enabled("always"), faults=(fault,)),
         unit("c.service"),
     )
-    told = {each.unit: each for each in changes.changes(before, now)}
-    assert {name: each.kind for name, each in told.items()} == {
+    told = {change.unit: change for change in changes.changes(before, now)}
+    assert {name: value.kind for name, value in told.items()} == {
         "a.service": "changed",
         "b.service": "gone",
         "c.service": "new",
@@ -146,7 +146,7 @@ def test_new_gone_and_changed_are_told_apart():
         "faults: none → endless-restart",
         "restart policy: none → Restart=always",
     )
-    assert [each.unit for each in told.values() if each.bad] == ["a.service"]
+    assert [item.unit for item in told.values() if item.bad] == ["a.service"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "sexton.audit/1"}', "[" * 100_000])
@@ -167,7 +167,7 @@ def test_hostile_texts_of_an_earlier_audit_are_escaped():
     told = changes.changes(
         changes.parse(json.dumps(raw), "x"), audit(unit("a.service", enabled=enabled()))
     )
-    assert not any("\x1b" in text for each in told for text in (each.unit, *each.what))
+    assert not any("\x1b" in text for entry in told for text in (entry.unit, *entry.what))
 
 
 def test_a_subject_escapes_what_it_is_given():

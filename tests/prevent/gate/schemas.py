@@ -57,4 +57,4 @@ def errors(instance: Any, address: str) -> list[str]:
 
     wanted = schema(address)
     found = validator_for(wanted)(wanted).iter_errors(instance)
-    return [f"{list(each.absolute_path)}: {each.message[:200]}" for each in found]
+    return [f"{list(error.absolute_path)}: {error.message[:200]}" for error in found]

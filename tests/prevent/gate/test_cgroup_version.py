@@ -108,7 +108,9 @@ def result_of(root: Path, text: str = ""):
 
     where = place(root)
     where.os_release = os_release(where.host)
-    return next(each for each in gate_of(where, text).results if each.rule == "cgroup_version")
+    return next(
+        result for result in gate_of(where, text).results if result.rule == "cgroup_version"
+    )
 
 
 @pytest.mark.parametrize(

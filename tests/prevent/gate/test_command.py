@@ -31,7 +31,7 @@ def sick(tmp_path: Path) -> Path:
 
 
 def rules(ended: subprocess.CompletedProcess[bytes]) -> dict[str, str]:
-    return {each["id"]: each["outcome"] for each in json.loads(ended.stdout)["rules"]}
+    return {rule["id"]: rule["outcome"] for rule in json.loads(ended.stdout)["rules"]}
 
 
 def test_a_healthy_image_passes(healthy: Path) -> None:
@@ -43,10 +43,10 @@ def test_a_healthy_image_passes(healthy: Path) -> None:
 def test_an_image_with_the_deb_packages_ecs_fails_unbooted(sick: Path) -> None:
     ended = sexton("gate", "--root", sick, "--format", "json")
     quiet(ended, (1,))
-    told = rules(ended)
-    assert (told["unneeded_units"], told["restart_without_backoff"]) == ("fail", "fail")
-    assert told["kubelet_config"] == "pass"
-    assert told["memcg_count"] == "not_applicable"
+    document = rules(ended)
+    assert (document["unneeded_units"], document["restart_without_backoff"]) == ("fail", "fail")
+    assert document["kubelet_config"] == "pass"
+    assert document["memcg_count"] == "not_applicable"
 
 
 @pytest.mark.parametrize("form", ["tar", "tar.gz", "disk"])
@@ -70,11 +70,11 @@ def test_the_same_image_in_another_form_says_the_same(
     directory = json.loads(sexton("gate", "--root", sick, "--format", "json").stdout)
     other = json.loads(sexton("gate", "--root", packed, "--format", "json").stdout)
     assert other["kind"].startswith("a disk image" if form == "disk" else "a tar")
-    for told in (directory, other):
-        for each in told["rules"]:
-            del each["spent_s"]
+    for value in (directory, other):
+        for rule in value["rules"]:
+            del rule["spent_s"]
     assert directory["rules"] == other["rules"]
-    broken = {each["id"] for each in other["rules"] if each["outcome"] == "fail"}
+    broken = {rule["id"] for rule in other["rules"] if rule["outcome"] == "fail"}
     assert broken == {"unneeded_units", "restart_without_backoff", "kubelet_config"}
 
 
@@ -86,10 +86,10 @@ def test_several_reports_are_written_in_one_run_and_text_is_told(
     ended = sexton("gate", "--root", sick, *outs)
     assert ended.returncode == 1
     assert ended.stdout.startswith(b"FAILED  ")
-    sarif, junit, told, text = (file.read_text() for file in files)
+    sarif, junit, message, text = (file.read_text() for file in files)
     assert json.loads(sarif)["version"] == "2.1.0"
     assert junit.startswith("<?xml")
-    assert json.loads(told)["schema"] == "sexton.gate/1"
+    assert json.loads(message)["schema"] == "sexton.gate/1"
     assert text.startswith("FAILED  ")
     assert len(ended.stderr.splitlines()) == 4
 
@@ -113,11 +113,11 @@ def test_a_policy_and_its_waivers_open_the_gate(sick: Path, tmp_path: Path) -> N
     quiet(ended, (0,))
     assert f"waived  ecs.service: o@example.com, until {IN_TIME}".encode() in ended.stdout
     good = policy.read_text()
-    for day, told in (("2020-01-31", b"expired on 2020-01-31"), ("2999-01-31", b"366 days ahead")):
+    for day, value in (("2020-01-31", b"expired on 2020-01-31"), ("2999-01-31", b"366 days ahead")):
         policy.write_text(good.replace(str(IN_TIME), day))
         ended = sexton("gate", "--root", sick, "--policy", policy)
         quiet(ended, (1,))
-        assert told in b" ".join(ended.stdout.split())
+        assert value in b" ".join(ended.stdout.split())
     policy.write_text(good.replace('owner = "o@example.com"\n', "", 1))
     ended = sexton("gate", "--root", sick, "--policy", policy)
     assert (ended.returncode, ended.stdout) == (2, b"")
@@ -224,16 +224,16 @@ def test_an_image_of_hostile_links_is_judged_without_leaving_it(tmp_path: Path) 
 def test_this_node_is_judged_live() -> None:
     ended = sexton("gate", "--seconds", "0.5", "--format", "json")
     quiet(ended, (0, 1))
-    told = json.loads(ended.stdout)
-    assert told["booted"] is True
-    assert told["watched_s"] > 0
+    document = json.loads(ended.stdout)
+    assert document["booted"] is True
+    assert document["watched_s"] > 0
     assert set(rules(ended)) >= {"memcg_count", "dying_memcgs", "crash_loops", "waivers"}
 
 
 def test_nothing_of_the_image_is_touched(sick: Path) -> None:
     def state() -> list[tuple[str, int, int]]:
         found = sorted(sick.rglob("*"))
-        return [(str(each), each.lstat().st_mtime_ns, each.lstat().st_size) for each in found]
+        return [(str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in found]
 
     before = state()
     sexton("gate", "--root", sick)

@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"sexton gate\b[^\n;#\"`|&)]*")
 
 def commands(text: str) -> list[list[str]]:
     """Every ``sexton gate …`` with options, as it would be typed."""
-    found = [shlex.split(each) for each in _COMMAND.findall(text)]
+    found = [shlex.split(match) for match in _COMMAND.findall(text)]
     return [words[2:] for words in found if any(word.startswith("--") for word in words)]
 
 

@@ -44,9 +44,9 @@ def gate(yard: Yard, policy: str) -> dict[str, Any]:
         f"cat > /run/gate.toml <<'E'\n{policy}\nE\n"
         f"{PYTHON} -B -m sexton gate --policy /run/gate.toml --seconds 3 --format json"
     )
-    told: dict[str, Any] = json.loads(yard.run("sh", "-c", f"{script} || true", deadline_s=60))
-    told["outcomes"] = {each["id"]: each for each in told["rules"]}
-    return told
+    document: dict[str, Any] = json.loads(yard.run("sh", "-c", f"{script} || true", deadline_s=60))
+    document["outcomes"] = {rule["id"]: rule for rule in document["rules"]}
+    return document
 
 
 def test_a_unit_that_loops_closes_the_gate_until_it_is_waived_or_stopped(booted: Yard) -> None:
@@ -58,7 +58,7 @@ def test_a_unit_that_loops_closes_the_gate_until_it_is_waived_or_stopped(booted:
     closed = gate(booted, COUNTS)
     rule = closed["outcomes"]["crash_loops"]
     assert (closed["exit"], rule["outcome"]) == (1, "fail"), rule
-    assert "loop.service" in [each["subject"] for each in rule["violations"]]
+    assert "loop.service" in [violation["subject"] for violation in rule["violations"]]
     assert closed["outcomes"]["restart_without_backoff"]["outcome"] == "fail"
     excused = gate(booted, COUNTS + WAIVERS)["outcomes"]
     assert excused["crash_loops"]["closes"] is False, excused["crash_loops"]

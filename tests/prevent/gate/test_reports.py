@@ -52,7 +52,7 @@ def clean(tmp_path: Path) -> Gate:
 
 
 def outcomes(gate: Gate) -> dict[str, str]:
-    return {each.rule: each.outcome.value for each in gate.results}
+    return {result.rule: result.outcome.value for result in gate.results}
 
 
 def test_the_example_has_every_outcome(many: Gate, clean: Gate) -> None:
@@ -96,8 +96,8 @@ def test_sarif_points_at_rules_by_name_and_number(many: Gate) -> None:
 
 def test_sarif_tells_what_was_not_checked_as_a_failure_where_it_counts(many: Gate) -> None:
     results = gate_sarif(many)["runs"][0]["results"]
-    unknown = [each for each in results if each["ruleId"] == "memcg_count"]
-    assert [each["level"] for each in unknown] == ["error"]
+    unknown = [result for result in results if result["ruleId"] == "memcg_count"]
+    assert [result["level"] for result in unknown] == ["error"]
     assert "could not be checked: this is a cgroup namespace" in unknown[0]["message"]["text"]
 
 
@@ -105,19 +105,19 @@ def test_sarif_has_no_result_where_all_is_well(clean: Gate) -> None:
     run = gate_sarif(clean)["runs"][0]
     assert run["results"] == []
     notices = run["invocations"][0]["toolExecutionNotifications"]
-    assert any("memcg_count was not checked" in each["message"]["text"] for each in notices)
+    assert any("memcg_count was not checked" in notice["message"]["text"] for notice in notices)
 
 
 def test_a_waived_violation_is_suppressed_with_its_owner(many: Gate) -> None:
     results = gate_sarif(many)["runs"][0]["results"]
-    (waived,) = [each for each in results if each["ruleId"] == "restart_without_backoff"]
+    (waived,) = [result for result in results if result["ruleId"] == "restart_without_backoff"]
     assert waived["suppressions"][0]["status"] == "accepted"
     assert "batch@example.com until 2027-01-31" in waived["suppressions"][0]["justification"]
 
 
 def test_warnings_are_warnings_and_errors_errors(many: Gate) -> None:
     results = gate_sarif(many)["runs"][0]["results"]
-    levels = {(each["ruleId"], each["level"]) for each in results}
+    levels = {(result["ruleId"], result["level"]) for result in results}
     assert ("kubelet_config", "warning") in levels
     assert ("unneeded_units", "error") in levels
 
@@ -126,8 +126,8 @@ def test_fingerprints_are_the_same_tomorrow_and_differ_by_subject(tmp_path: Path
     def prints(total: int) -> list[str]:
         seen = window([[census(total, 240)]])
         results = gate_sarif(gate_of(place(tmp_path, seen)))["runs"][0]["results"]
-        counted = [each for each in results if each["ruleId"].endswith(("_count", "_memcgs"))]
-        return [each["partialFingerprints"]["sextonGate/v1"] for each in counted]
+        counted = [result for result in results if result["ruleId"].endswith(("_count", "_memcgs"))]
+        return [result["partialFingerprints"]["sextonGate/v1"] for result in counted]
 
     assert prints(5000) == prints(68_680)
     assert len(set(prints(5000))) == 2  # both counts are broken, each its own alert
@@ -144,7 +144,7 @@ def test_every_sarif_location_has_a_relative_uri_and_a_line(many: Gate) -> None:
 def test_junit_is_read_by_a_common_reader(many: Gate) -> None:
     (suite,) = JUnitXml.fromstring(gate_junit(many).encode())
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (8, 2, 2, 1)
-    kinds = {case.name: [type(each) for each in case.result] for case in suite}
+    kinds = {case.name: [type(result) for result in case.result] for case in suite}
     assert kinds == {
         "memcg_count": [Error],
         "dying_memcgs": [Error],
@@ -175,12 +175,12 @@ def test_junit_counts_are_what_is_in_it(many: Gate) -> None:
 
 
 def test_json_says_all_of_it(many: Gate) -> None:
-    told = json.loads(json.dumps(gate_json(many)))
-    assert (told["schema"], told["exit"], told["passed"]) == ("sexton.gate/1", 1, False)
-    rules = {each["id"]: each for each in told["rules"]}
+    document = json.loads(json.dumps(gate_json(many)))
+    assert (document["schema"], document["exit"], document["passed"]) == ("sexton.gate/1", 1, False)
+    rules = {rule["id"]: rule for rule in document["rules"]}
     assert rules["memcg_count"]["missing"][0]["what"] == "this is a cgroup namespace"
     assert rules["restart_without_backoff"]["violations"][0]["waived_by"]["owner"]
-    assert [each["state"] for each in told["waivers"]] == ["used", "expired"]
+    assert [waiver["state"] for waiver in document["waivers"]] == ["used", "expired"]
 
 
 @pytest.mark.parametrize("width", [60, 88, 110])
@@ -191,7 +191,7 @@ def test_text_puts_the_verdict_first_and_keeps_its_width(many: Gate, width: int)
     assert lines[-1] == " exit 1: gate failed"
     assert text.index("FAIL  ") < text.index("WARN  ") < text.index("PASS  ")
     commands = ("sudo ", "systemctl", "sexton gate", "journalctl")
-    long = [each for each in lines if len(each) > width and not each.strip().startswith(commands)]
+    long = [line for line in lines if len(line) > width and not line.strip().startswith(commands)]
     assert long == []
 
 
@@ -209,7 +209,7 @@ def test_hostile_names_reach_no_report_raw(many: Gate) -> None:
         json.dumps(gate_sarif(many), ensure_ascii=False),
         gate_junit(many),
     ):
-        raw = {each for each in text if each != "\n" and (ord(each) < 32 or each in "\x7f\u202e")}
+        raw = {item for item in text if item != "\n" and (ord(item) < 32 or item in "\x7f\u202e")}
         assert raw == set()
         text.encode("utf-8")
     assert "<script>" not in gate_junit(many)

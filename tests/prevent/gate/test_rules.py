@@ -26,7 +26,7 @@ from tests.prevent.gate.making import (
 
 
 def result(gate: Gate, rule: str) -> Result:
-    return next(each for each in gate.results if each.rule == rule)
+    return next(item for item in gate.results if item.rule == rule)
 
 
 def judged(tmp_path: Path, rule: str, seen: Window | None = None, text: str = "") -> Result:
@@ -52,9 +52,9 @@ def test_the_lowest_count_is_judged_because_removing_takes_a_moment(tmp_path: Pa
 def test_the_incident_fails_both_counts_with_its_numbers(tmp_path: Path) -> None:
     seen = window([[census(68_680, 240)]])
     assert "68,680" in only(judged(tmp_path, "memcg_count", seen)).message
-    told = only(judged(tmp_path, "dying_memcgs", seen))
-    assert "68,440 dying memory cgroups, 240 live" in told.message
-    assert "285.2 times" in told.message
+    violation = only(judged(tmp_path, "dying_memcgs", seen))
+    assert "68,440 dying memory cgroups, 240 live" in violation.message
+    assert "285.2 times" in violation.message
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ def test_an_image_that_never_ran_has_nothing_to_count(tmp_path: Path, rule: str)
 
 def test_a_unit_that_restarts_twice_while_watched_loops(tmp_path: Path) -> None:
     seen = window([[SYSTEMD, unit("ecs.service", 10)], [SYSTEMD, unit("ecs.service", 13)]])
-    told = only(judged(tmp_path, "crash_loops", seen, "[rules.crash_loops]\nchurn = false\n"))
-    assert told.subject == "ecs.service"
-    assert "13 times so far, 3 in this window" in told.message
-    assert "disable and mask" in told.remedy
+    violation = only(judged(tmp_path, "crash_loops", seen, "[rules.crash_loops]\nchurn = false\n"))
+    assert violation.subject == "ecs.service"
+    assert "13 times so far, 3 in this window" in violation.message
+    assert "disable and mask" in violation.remedy
 
 
 def test_a_looping_unit_the_node_lives_by_is_to_be_mended(tmp_path: Path) -> None:
     seen = window([[SYSTEMD, unit("kubelet.service", 1)], [SYSTEMD, unit("kubelet.service", 9)]])
-    told = only(judged(tmp_path, "crash_loops", seen, "[rules.crash_loops]\nchurn = false\n"))
-    assert "do not disable it" in told.remedy
+    violation = only(judged(tmp_path, "crash_loops", seen, "[rules.crash_loops]\nchurn = false\n"))
+    assert "do not disable it" in violation.remedy
 
 
 def test_each_looping_unit_can_be_waived_by_its_name(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_each_looping_unit_can_be_waived_by_its_name(tmp_path: Path) -> None:
         ]
     )
     found = judged(tmp_path, "crash_loops", seen, "[rules.crash_loops]\nchurn = false\n")
-    assert {each.subject for each in found.violations} == {"a.service", "b.service"}
+    assert {violation.subject for violation in found.violations} == {"a.service", "b.service"}
 
 
 def test_units_that_stay_up_pass(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_unit_that_loops_now_is_the_other_rules(tmp_path: Path) -> None:
 
 def test_a_timer_is_not_mended_by_a_drop_in_for_restarts(tmp_path: Path) -> None:
     found = with_fault("frequent-timer", "a longer period")
-    told = only(result(gate_of(place(tmp_path, found=found)), "restart_without_backoff"))
-    assert told.facts == ("a longer period",)
-    assert told.remedy.startswith("systemctl edit a.timer  # set a longer period")
+    violation = only(result(gate_of(place(tmp_path, found=found)), "restart_without_backoff"))
+    assert violation.facts == ("a longer period",)
+    assert violation.remedy.startswith("systemctl edit a.timer  # set a longer period")
 
 
 def test_units_a_node_lives_by_may_come_back_for_ever(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ class TestKubelet:
         image(tmp_path)
         config = tmp_path / "var/lib/kubelet/config.yaml"
         config.write_text(config.read_text() + "cgroupVersion: v2\n")
-        told = only(result(gate_of(place(tmp_path)), "kubelet_config"))
-        assert (told.subject, told.path, told.line) == (
+        violation = only(result(gate_of(place(tmp_path)), "kubelet_config"))
+        assert (violation.subject, violation.path, violation.line) == (
             "cgroupVersion",
             "/var/lib/kubelet/config.yaml",
             7,

@@ -38,13 +38,13 @@ def waivers_result(gate: Gate):
 
 
 def units(gate: Gate):
-    return next(each for each in gate.results if each.rule == "unneeded_units")
+    return next(result for result in gate.results if result.rule == "unneeded_units")
 
 
 def test_a_waiver_excuses_what_it_names_and_nothing_else(two) -> None:
     gate = gate_of(two, text())
-    assert [each.subject for each in units(gate).waived] == ["ecs.service"]
-    assert [each.subject for each in units(gate).active] == ["b.service"]
+    assert [item.subject for item in units(gate).waived] == ["ecs.service"]
+    assert [item.subject for item in units(gate).active] == ["b.service"]
     assert (gate.passed, states(gate)) == (False, [WaiverState.USED])
 
 
@@ -143,8 +143,8 @@ owner = ""
 def test_the_audits_own_file_excuses_who_has_an_owner_and_an_end(two) -> None:
     with_agents = replace(policy(), agents=agents_of(AGENTS, "agents.toml"))
     gate = judge(two, with_agents, TODAY)
-    assert [each.subject for each in units(gate).waived] == ["ecs.service"]
-    assert [each.subject for each in units(gate).active] == ["b.service"]
+    assert [item.subject for item in units(gate).waived] == ["ecs.service"]
+    assert [item.subject for item in units(gate).active] == ["b.service"]
     assert units(gate).waived[0].waived_by.at == "agents.toml"
 
 

@@ -130,13 +130,13 @@ def test_a_directory_of_too_many_names_is_refused(make: Make, monkeypatch: pytes
 def test_it_says_what_debugfs_says(make: Make):
     need("debugfs", package="e2fsprogs")
     path = make("-t", "ext4")
-    told = subprocess.run(
+    output = subprocess.run(
         ["debugfs", "-R", "stat /etc/many/unit-0042.service", str(path)],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     with open_image(str(path)) as image:
         inode = image.files.status("/etc/many/unit-0042.service").inode
-    assert told.startswith(f"Inode: {inode} ")
+    assert output.startswith(f"Inode: {inode} ")
 
 
 def gpt(path: Path, whole: Path, first: int) -> None:

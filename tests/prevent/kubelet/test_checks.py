@@ -278,9 +278,9 @@ def test_no_invented_name_is_a_field() -> None:
 
 def test_hostile_names_are_escaped() -> None:
     file = judge(json.dumps({"\x1b[2J\u202e": 1}), "/k")
-    told = " ".join(p.field + p.message for p in file.problems)
-    assert "\x1b" not in told
-    assert "\u202e" not in told
+    text = " ".join(p.field + p.message for p in file.problems)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
 
 
 @settings(max_examples=examples(60))

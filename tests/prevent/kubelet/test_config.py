@@ -119,11 +119,11 @@ def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
 def test_flags_that_hurt_are_told_with_where_they_stand(tmp_path: Path) -> None:
     line = "KUBELET_EXTRA_ARGS=--housekeeping-interval=1s --feature-gates=CgroupV2=true\n"
     host = tree(tmp_path, {"/etc/default/kubelet": line})
-    told = {
+    document = {
         problem.field: (problem.level, flag.read_from)
         for flag, problem in check_flags(flags_of(host))
     }
-    assert told == {
+    assert document == {
         "--housekeeping-interval": ("warning", "/etc/default/kubelet"),
         "--feature-gates": ("error", "/etc/default/kubelet"),
     }

@@ -144,8 +144,8 @@ def test_no_error_that_was_mended_comes_back(values: dict[str, str]) -> None:
 
 def test_a_file_that_is_written_anew_says_at_its_top_what_was_changed() -> None:
     """A map on one line cannot be mended line by line."""
-    told = judge(f"{HEAD}{KEPT}cgroupVersion: v2\nsystemReserved: {{cpu: 1}}\n", "/k")
-    text = corrected(told)
+    file = judge(f"{HEAD}{KEPT}cgroupVersion: v2\nsystemReserved: {{cpu: 1}}\n", "/k")
+    text = corrected(file)
     assert "# Rewritten from its values" in text
     for field in ("cgroupVersion", "systemReserved.cpu"):
         assert f"#   {field}: " in text

@@ -60,10 +60,10 @@ def test_a_flow_mapping_that_is_no_json_is_yaml() -> None:
         ("a:\tb\n\tc: d\n", "invalid YAML"),
     ],
 )
-def test_what_is_no_tree_is_told_in_a_line(text: str, told: str) -> None:
+def test_what_is_no_tree_is_told_in_a_line(text: str, message: str) -> None:
     with pytest.raises(TreeError) as error:
         read_tree(text)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -142,11 +142,11 @@ def test_speedscope_is_json_whatever_the_names(samples):
     profile = profile_of(samples, weighted=True)
     document = json.loads(joined(speedscope.from_flame(whole(profile), About())))
     expected = counted(profile, escape=lambda text: printable(text) or "[unknown]")
-    assert sum((stacks(document, each) for each in document["profiles"]), Counter()) == expected
+    assert sum((stacks(document, item) for item in document["profiles"]), Counter()) == expected
     for by in ("core", "task"):
         parts = [(profile_of(samples), np.ones(len(samples), bool))]
         document = json.loads(joined(speedscope.from_profiles(parts, About(hertz=97), by=by)))
-        busy = sum(bool(s) for each in document["profiles"] for s in each["samples"])
+        busy = sum(bool(s) for item in document["profiles"] for s in item["samples"])
         assert busy >= len({sample.stack for sample in samples})
 
 

@@ -32,7 +32,7 @@ def folded_counts(profile: Profile) -> Counter[tuple[str, ...]]:
     """Names as folded stacks have them: ";" parts frames, and a first "#" makes a comment."""
     found: Counter[tuple[str, ...]] = Counter()
     for (task, *rest), count in counted(profile, escape=name).items():
-        frames = [each.replace(";", ":") for each in (task, *rest)]
+        frames = [item.replace(";", ":") for item in (task, *rest)]
         frames[0] = f"_{frames[0][1:]}" if task.startswith("#") else frames[0]
         found[tuple(frames)] += count
     return found

@@ -34,7 +34,7 @@ ffffffffc0300000 t bpf_prog_6deef7357e7b4530_sd_fw_egress\t[bpf]
 def named(text, *addresses):
     table = parse(text)
     found = table.find(np.array(addresses, np.uint64))
-    return [table.names(np.array([each]))[0] if each >= 0 else None for each in found.tolist()]
+    return [table.names(np.array([item]))[0] if item >= 0 else None for item in found.tolist()]
 
 
 def test_an_address_is_named_by_the_symbol_it_lies_in():

@@ -70,18 +70,19 @@ def rows(columns: Columns) -> list[dict]:
 @given(st.data())
 def test_both_ways_read_every_layout_as_the_kernel_writes_it(data: st.DataObject):
     layouts = data.draw(cases.layouts())
-    told = data.draw(st.lists(cases.samples(layouts), max_size=12))
+    summaries = data.draw(st.lists(cases.samples(layouts), max_size=12))
     comms, spaces = data.draw(cases.rows), data.draw(cases.rows)
     stream = b"".join(
-        record(9, one.mode, body(layouts[one.event], one)) + record(3, 0, b"x" * 16) for one in told
+        record(9, one.mode, body(layouts[one.event], one)) + record(3, 0, b"x" * 16)
+        for one in summaries
     )
-    expected = [cases.row_of(layouts[one.event], one, comms, spaces) for one in told]
+    expected = [cases.row_of(layouts[one.event], one, comms, spaces) for one in summaries]
     piece = data.draw(st.sampled_from([1 << 20, 64, 700]))
     found = []
     for walk in walkers(layouts, since(comms), since(spaces)):
         offsets, consumed = walk.side(memoryview(stream))
         assert consumed == len(stream)
-        assert [stream[at] for at in offsets] == [3] * len(told)
+        assert [stream[at] for at in offsets] == [3] * len(summaries)
         columns, rest = walked(walk, stream, piece)
         assert rows(columns) == expected
         assert (columns.bad, rest) == (0, b"")
@@ -93,9 +94,9 @@ def test_both_ways_read_every_layout_as_the_kernel_writes_it(data: st.DataObject
 @settings(max_examples=examples(300))
 def test_both_ways_agree_on_what_is_cut_off_flipped_or_junk(data: st.DataObject):
     layouts = data.draw(cases.layouts())
-    told = data.draw(st.lists(cases.samples(layouts), min_size=1, max_size=8))
+    summaries = data.draw(st.lists(cases.samples(layouts), min_size=1, max_size=8))
     stream = bytearray(
-        b"".join(record(9, one.mode, body(layouts[one.event], one)) for one in told)
+        b"".join(record(9, one.mode, body(layouts[one.event], one)) for one in summaries)
         + data.draw(st.binary(max_size=40))
     )
     for _ in range(data.draw(st.integers(0, 6))):
@@ -176,7 +177,7 @@ class TestEither:
 
     def test_an_unknown_id_is_counted_as_bad(self, which: int):
         both = [PLAIN._replace(ids=(1,)), PLAIN._replace(ids=(2,))]
-        stream = b"".join(record(9, 1, body(PLAIN, Told(id=told))) for told in (1, 2, 3))
+        stream = b"".join(record(9, 1, body(PLAIN, Told(id=value))) for value in (1, 2, 3))
         columns, _ = walked(self.walk(which, layouts=both), stream)
         assert columns.event.tolist() == [0, 1]
         assert columns.bad == 1

@@ -56,25 +56,25 @@ def _read(layout: Layout, filler: int) -> bytes:
     return _u64(*value[:1], *times, *value[1:])
 
 
-def body(layout: Layout, told: Told) -> bytes:
+def body(layout: Layout, summary: Told) -> bytes:
     """PERF_RECORD_SAMPLE after its header, as the kernel's perf_output_sample writes it."""
-    kind, filler = layout.sample_type, told.filler
+    kind, filler = layout.sample_type, summary.filler
     index = [5] if layout.branch_sample_type & 1 << 17 else []
     branch = [1, 2, 3, *([4] if layout.branch_sample_type & 1 << 19 else [])]
     regs = [abi := filler % 3, *([9] * layout.regs_user.bit_count() if abi else [])]
     intr = [abi, *([9] * layout.regs_intr.bit_count() if abi else [])]
     parts = [
-        (IDENTIFIER, _u64(told.id)),
-        (IP, _u64(told.ip)),
-        (TID, struct.pack("=ii", told.pid, told.tid)),
-        (TIME, _u64(told.time)),
+        (IDENTIFIER, _u64(summary.id)),
+        (IP, _u64(summary.ip)),
+        (TID, struct.pack("=ii", summary.pid, summary.tid)),
+        (TIME, _u64(summary.time)),
         (ADDR, _u64(11)),
-        (ID, _u64(told.id)),
+        (ID, _u64(summary.id)),
         (STREAM, _u64(12)),
-        (CPU, struct.pack("=iI", told.cpu, 0)),
+        (CPU, struct.pack("=iI", summary.cpu, 0)),
         (PERIOD, _u64(13)),
         (READ, _read(layout, filler)),
-        (CALLCHAIN, _u64(len(told.chain), *told.chain)),
+        (CALLCHAIN, _u64(len(summary.chain), *summary.chain)),
         (RAW, struct.pack("=I", 4 + 8 * filler) + b"r" * (4 + 8 * filler)),
         (BRANCHES, _u64(filler, *index, *(branch * filler))),
         (REGS_USER, _u64(*regs)),
@@ -84,7 +84,7 @@ def body(layout: Layout, told: Told) -> bytes:
         (TRANSACTION, _u64(16)),
         (REGS_INTR, _u64(*intr)),
         (PHYS_ADDR, _u64(17)),
-        (CGROUP, _u64(told.cgroup)),
+        (CGROUP, _u64(summary.cgroup)),
         (PAGE_SIZE, _u64(4096)),
         (CODE_SIZE, _u64(4096)),
         (AUX, _u64(8 * filler) + b"a" * 8 * filler),
@@ -105,16 +105,16 @@ def since(rows: list[tuple[int, int, int]]) -> Since:
     )
 
 
-def frames_of(layout: Layout, told: Told, spaces: list[tuple[int, int, int]]) -> list:
+def frames_of(layout: Layout, summary: Told, spaces: list[tuple[int, int, int]]) -> list:
     """(space, address) leaf first, as the contract has it."""
-    user = last(spaces, told.pid if layout.sample_type & TID else -1, _time(layout, told), -1)
-    space = {1: 0, 2: user}.get(told.mode, -1)
-    if not layout.sample_type & CALLCHAIN or not told.chain:
-        if not layout.sample_type & IP or told.ip >= 2**64 - 4095:
+    user = last(spaces, summary.pid if layout.sample_type & TID else -1, _time(layout, summary), -1)
+    space = {1: 0, 2: user}.get(summary.mode, -1)
+    if not layout.sample_type & CALLCHAIN or not summary.chain:
+        if not layout.sample_type & IP or summary.ip >= 2**64 - 4095:
             return []
-        return [(space, told.ip)]
+        return [(space, summary.ip)]
     found = []
-    for word in told.chain:
+    for word in summary.chain:
         if word >= 2**64 - 4095:
             space = {KERNEL_MARK: 0, USER_MARK: user}.get(word, -1)
         else:
@@ -122,8 +122,8 @@ def frames_of(layout: Layout, told: Told, spaces: list[tuple[int, int, int]]) ->
     return found
 
 
-def _time(layout: Layout, told: Told) -> int:
-    return told.time if layout.sample_type & TIME else 0
+def _time(layout: Layout, summary: Told) -> int:
+    return summary.time if layout.sample_type & TIME else 0
 
 
 def last(rows: list[tuple[int, int, int]], key: int, time: int, none: int) -> int:
@@ -131,19 +131,19 @@ def last(rows: list[tuple[int, int, int]], key: int, time: int, none: int) -> in
     return ([none] + [value for _, when, value in found if when <= time])[-1]
 
 
-def row_of(layout: Layout, told: Told, comms: list, spaces: list) -> dict:
+def row_of(layout: Layout, summary: Told, comms: list, spaces: list) -> dict:
     """A sample in plain words."""
     kind = layout.sample_type
-    tid = told.tid if kind & TID else -1
+    tid = summary.tid if kind & TID else -1
     return {
-        "time_ns": _time(layout, told),
-        "cpu": told.cpu if kind & CPU else -1,
-        "pid": told.pid if kind & TID else -1,
+        "time_ns": _time(layout, summary),
+        "cpu": summary.cpu if kind & CPU else -1,
+        "pid": summary.pid if kind & TID else -1,
         "tid": tid,
-        "comm": last(comms, tid, _time(layout, told), -2 - tid),
-        "cgroup": told.cgroup if kind & CGROUP else None,
-        "event": told.event,
-        "frames": frames_of(layout, told, spaces),
+        "comm": last(comms, tid, _time(layout, summary), -2 - tid),
+        "cgroup": summary.cgroup if kind & CGROUP else None,
+        "event": summary.event,
+        "frames": frames_of(layout, summary, spaces),
     }
 
 

@@ -11,7 +11,7 @@ from .simulated import FIRST, SECOND, Stall, Wander, bursty, simulate, steady
 
 
 def instants(*seconds: float) -> tuple[int, ...]:
-    return tuple(round((FIRST + each) * SECOND) for each in seconds)
+    return tuple(round((FIRST + second) * SECOND) for second in seconds)
 
 
 def test_one_event_is_enough() -> None:

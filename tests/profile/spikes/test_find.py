@@ -52,7 +52,7 @@ def test_stalls_of_some_seconds_are_found_with_their_onset_and_their_function(
         found += bool(hits)
         if hits:
             errors.append(abs(at(hits[0])[0] - start))
-            first += [each.name for each in hits[0].grew[:1]] == ["mem_cgroup_iter"]
+            first += [growth.name for growth in hits[0].grew[:1]] == ["mem_cgroup_iter"]
     assert found >= 0.95 * RUNS
     assert first >= 0.95 * found
     assert np.median(errors) <= 0.1
@@ -77,7 +77,7 @@ def test_a_spike_tells_who_what_and_how_much() -> None:
     assert top.share == pytest.approx(0.9 * 0.7 * 0.9, abs=0.08)
     assert top.own_share == pytest.approx(0.65 * 0.7 * 0.9, abs=0.08)
     assert top.calm_share == 0
-    names = [each.name for each in spike.grew]
+    names = [growth.name for growth in spike.grew]
     # What was called, then the way to it (nearest first), then the task.
     assert names[1] == "css_next_descendant_pre"
     assert names[2:6] == ["memcg_stat_show", "seq_read", "vfs_read", "do_syscall_64"]
@@ -97,7 +97,7 @@ def test_what_did_not_change_is_not_told_as_grown() -> None:
         stall = Stall(1, 60.0, 4.0)
         capture = simulate(np.random.default_rng(seed), steady(2, 120, 0.3), (stall,))
         (spike,) = find(capture, SpikeOptions()).spikes
-        told += any(each.name in ("serve", "parse", "render", "web") for each in spike.grew)
+        told += any(growth.name in ("serve", "parse", "render", "web") for growth in spike.grew)
     # The rate is 1 % among what is told, some ten functions each.
     assert told <= 0.1 * RUNS
 

@@ -87,7 +87,8 @@ def test_what_comes_back_regularly_is_told_as_such_and_is_no_spike(
         found = find(capture, SpikeOptions())
         false += bool(found.spikes)
         told += any(
-            each.regular and abs(each.interval_ns / 1e9 - every) <= 0.5 for each in found.recurring
+            burst.regular and abs(burst.interval_ns / 1e9 - every) <= 0.5
+            for burst in found.recurring
         )
     assert false <= 1
     assert told >= 0.95 * runs

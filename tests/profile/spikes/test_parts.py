@@ -198,7 +198,7 @@ def test_counts_are_those_of_the_samples() -> None:
     for at, window in enumerate(windows):
         inside = (profile.time_ns >= window.start_ns) & (profile.time_ns < window.end_ns)
         inside &= np.isin(profile.cpu, window.cpus)
-        who = [names[each] for each in profile.thread[inside]]
+        who = [names[item] for item in profile.thread[inside]]
         assert counts.own[at].sum() == sum(name != "swapper" for name in who)
         assert sum(tally[at] for (comm, _), tally in counts.tasks.items() if comm == "web") == (
             who.count("web")

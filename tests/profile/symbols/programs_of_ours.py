@@ -37,7 +37,7 @@ def build(path, *, source=SOURCE, flags=("-O1", "-Wl,--build-id")):
 
 
 def run(*command):
-    subprocess.run([str(each) for each in command], check=True, timeout=60)
+    subprocess.run([str(item) for item in command], check=True, timeout=60)
 
 
 def elf_of(path) -> Elf:

@@ -72,9 +72,9 @@ def test_a_sound_name_of_that_kind_is_written_and_children_are_bounded():
     enabled = "_Z1fIiENSt9enable_ifIXsr3std11is_integralIT_EE5valueEvE4typeES1_"
     assert Demangler().plain(enabled) == "f<int>"
     assert Demangler().plain("_ZN4nurs3srcEv") == "nurs::src"
-    asked = Demangler()
+    demangler = Demangler()
     names = [f"_ZN3usr{len(word := f'f{number}')}{word}Ev" for number in range(MOST_CHILDREN + 5)]
-    plain = [asked.plain(name) for name in names]
+    plain = [demangler.plain(name) for name in names]
     assert plain[:2] == ["usr::f0", "usr::f1"]
     assert plain[MOST_CHILDREN:] == names[MOST_CHILDREN:]
 

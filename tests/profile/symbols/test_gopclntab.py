@@ -89,4 +89,4 @@ def test_junk_is_rows_or_nothing_and_never_a_crash(at, junk, cut):
             found = go_functions(Program(bytes(content[: max(cut, 65)])))
             if found is not None:
                 rows, text = found
-                assert all(0 <= each < len(text) for each in rows.name_at.tolist())
+                assert all(0 <= item < len(text) for item in rows.name_at.tolist())

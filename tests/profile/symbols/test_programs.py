@@ -57,9 +57,9 @@ def test_without_a_build_id_the_inode_must_be_the_told_one(program):
 
 def test_without_a_build_id_a_file_written_to_since_is_not_the_same(program):
     written = os.stat(program).st_mtime
-    told = MappedFile(str(program), None, 0, 1, os.stat(program).st_ino)
-    assert len(programs().table(told, until_wall_s=written + 1)) > 0
-    assert len(programs().table(told, until_wall_s=written - 1)) == 0
+    mapped_file = MappedFile(str(program), None, 0, 1, os.stat(program).st_ino)
+    assert len(programs().table(mapped_file, until_wall_s=written + 1)) > 0
+    assert len(programs().table(mapped_file, until_wall_s=written - 1)) == 0
     assert len(programs().table(mapped(program), until_wall_s=written - 1)) > 0
 
 

@@ -69,8 +69,8 @@ def test_binutils_agrees():
     if filt is None:
         pytest.skip("c++filt is not installed: apt-get install binutils")
     names = [name for name in {**REAL, **MADE} if "." not in name]
-    told = subprocess.run([filt, "-i"], input="\n".join(names), capture_output=True, text=True)
-    assert told.stdout.split("\n")[: len(names)] == [demangled_rust(name) for name in names]
+    result = subprocess.run([filt, "-i"], input="\n".join(names), capture_output=True, text=True)
+    assert result.stdout.split("\n")[: len(names)] == [demangled_rust(name) for name in names]
 
 
 def test_a_name_that_doubles_itself_at_every_step_is_left_alone():

@@ -60,9 +60,9 @@ def test_a_fifo_in_the_place_of_a_map_is_passed_over(tmp_path):
 def test_a_containers_map_is_found_in_its_own_tree_under_its_own_number(tmp_path):
     (tmp_path / "tmp").mkdir()
     mounts = " && ".join(
-        f"mkdir -p {tmp_path}{each} && mount --rbind {each} {tmp_path}{each}"
-        for each in ("/usr", "/lib", "/lib64", "/bin", "/proc")
-        if os.path.isdir(each)
+        f"mkdir -p {tmp_path}{text} && mount --rbind {text} {tmp_path}{text}"
+        for text in ("/usr", "/lib", "/lib64", "/bin", "/proc")
+        if os.path.isdir(text)
     )
     inside = f"exec chroot {tmp_path} /bin/sleep 61"
     enter = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", f"{mounts} && {inside}"]

@@ -72,8 +72,8 @@ def test_a_debug_file_names_the_program_it_was_made_of(program, tmp_path):
 
 
 def test_the_build_id_is_the_one_readelf_tells(program):
-    told = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True)
-    assert f"Build ID: {elf_of(program).build_id()}" in told.stdout
+    result = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True)
+    assert f"Build ID: {elf_of(program).build_id()}" in result.stdout
 
 
 def test_the_link_to_the_debug_file_is_a_bare_name(program, tmp_path):
@@ -102,7 +102,7 @@ def test_what_is_no_elf_file_says_so():
 def test_junk_in_a_program_is_a_table_or_an_error_and_never_a_crash(program, data):
     content = bytearray(program.read_bytes())
     elf = elf_of(program)
-    tables = [0, 64, *(each.offset for each in elf.sections), len(content) - 64 * 32]
+    tables = [0, 64, *(section.offset for section in elf.sections), len(content) - 64 * 32]
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.sampled_from(tables)) + data.draw(st.integers(0, 600))
         word = data.draw(st.sampled_from([b"\0" * 8, b"\xff" * 8, os.urandom(8), b"\x01"]))

@@ -31,7 +31,7 @@ def table(*symbols):
 
 def named(found, *places, plain=lambda name: name):
     which = found.find(np.array(places, np.uint64), plain)
-    return [found.names(np.array([each]))[0] if each >= 0 else None for each in which.tolist()]
+    return [found.names(np.array([index]))[0] if index >= 0 else None for index in which.tolist()]
 
 
 def test_extents_are_honoured():

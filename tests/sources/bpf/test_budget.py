@@ -74,7 +74,7 @@ def test_a_second_without_any_event_costs_nothing():
 def test_no_core_pays_more_than_all_and_the_worst_no_less_than_its_part(by_core):
     cost = settle(by_core, 1.0, Measured(1_000_000, 0, 1.0))
     assert 0 <= cost.worst_ns <= 1_000_000 * (1 + 1e-9)
-    if any(each.weight_ns for each in by_core.values()):
+    if any(number.weight_ns for number in by_core.values()):
         assert cost.worst_ns >= 1_000_000 / len(by_core) * (1 - 1e-9)
 
 
@@ -147,7 +147,7 @@ def test_a_trigger_turns_it_on_whatever_it_costs_and_it_is_judged_when_the_alarm
     run.seconds(11, 6.0)
     run.seconds(1, 6.0, alarm=True)
     given = run.seconds(59, 6.0, alarm=True)
-    assert all(each.watch for each in given)
+    assert all(second.watch for second in given)
     assert (run.duty.mode, run.duty.why) == (ON, "")
     run.seconds(2, 6.0)
     assert run.duty.mode == PART

@@ -25,7 +25,7 @@ from sexton.host.reader import LiveFiles
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.program import VALUE_BYTES, read_tally
+from sexton.sources.bpf.program import VALUE_BYTES, bucket, read_tally
 from sexton.sources.bpf.softirq_wait import (
     ALARM,
     ONLINE,
@@ -59,6 +59,16 @@ def on(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def in_real_time() -> Iterator[None]:
+    """Before all that has no priority of its own, so that a busy machine leaves us the core."""
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def send(packets: int) -> None:
@@ -124,8 +134,8 @@ def test_a_list_may_have_holes():
     assert possible("0,2-3,64\n") == (0, 2, 3, 64)
 
 
-def test_it_is_read_only_where_asked_for():
-    (found,) = [each for each in all_sources() if each.id == "bpf.softirq_wait"]
+def test_the_probe_is_opt_in():
+    (found,) = [source for source in all_sources() if source.id == "bpf.softirq_wait"]
     assert found.opt_in == "--probe"
     assert "--probe" in found.grant
 
@@ -172,7 +182,13 @@ def test_it_counts_about_as_the_kernel_counts(waits: SoftirqWaits):
     assert row.raises >= row.waits
     assert sum(row.buckets) == row.waits
     assert row.buckets[-1] > 0
-    assert 0 <= row.longest_us <= row.total_us + 1  # a wait may be shorter than a microsecond
+    # All waits ended since the first reading: the longest is in the last bucket that is filled.
+    # On a quick core that may be the first one, below a microsecond.
+    assert bucket(row.longest_us) == len(row.buckets) - 1
+    assert row.longest_us <= row.total_us
+    assert sum(number << max(0, at - 1) for at, number in enumerate(row.buckets) if at) <= (
+        row.total_us
+    ), "each wait is at least as long as its bucket says"
     assert cost(rows).watched is True
 
 
@@ -196,10 +212,10 @@ def test_a_starved_core_is_found_there_while_it_waits_and_after(waits: SoftirqWa
                 pending.append(row.pending_us)
             if row is not None and (row.longest_us or 0) >= 1_000_000:
                 ended = row
-            elsewhere = net_rx(rows, other)
-            if elsewhere is not None:
-                assert (elsewhere.longest_us or 0) < 1_000_000
-                assert (elsewhere.pending_us or 0) < 1_000_000
+            wait = net_rx(rows, other)
+            if wait is not None:
+                assert (wait.longest_us or 0) < 1_000_000
+                assert (wait.pending_us or 0) < 1_000_000
         held_us = hold.seconds() * 1e6
     if held_us < 1_000_000:
         pytest.skip("this kernel ends a BPF loop too soon to hold a core")
@@ -214,15 +230,23 @@ def test_a_starved_core_is_found_there_while_it_waits_and_after(waits: SoftirqWa
 def test_a_flood_throttles_it_and_a_trigger_brings_it_back(waits: SoftirqWaits):
     waits.collect()
     began = time.monotonic()
-    with on(CORES[-1]):
+    with on(CORES[-1]), in_real_time():
         while time.monotonic() - began <= SHORTEST_SAMPLE_S:
             send(5000)
-    told = cost(list(waits.collect()))
-    assert (told.mode, told.watched, told.method) == ("1 s in 10", True, "run_time_ns")
-    assert told.why.endswith(f"of core {CORES[-1]}, at most 0.5 % allowed, in a sampled second")
-    assert told.runs >= 10_000
-    assert told.run_ns > 0
-    assert told.spent_ms > told.run_ns / 1e6, "with what the kernel's measure leaves out"
+    probe_cost = cost(list(waits.collect()))
+    assert (probe_cost.mode, probe_cost.watched, probe_cost.method) == (
+        "1 s in 10",
+        True,
+        "run_time_ns",
+    )
+    assert probe_cost.why.endswith(
+        f"of core {CORES[-1]}, at most 0.5 % allowed, in a sampled second"
+    )
+    assert probe_cost.runs >= 10_000
+    assert probe_cost.run_ns > 0
+    assert probe_cost.spent_ms > probe_cost.run_ns / 1e6, (
+        "with what the kernel's measure leaves out"
+    )
     rows = list(waits.collect())
     assert [type(row) for row in rows] == [ProbeCost], "nothing is told of what was not watched"
     assert cost(rows).watched is False
@@ -317,7 +341,7 @@ def test_after_kill_9_nothing_of_it_is_left_in_the_kernel():
         assert child.stdout.readline() == "watching\n"
         its, there = programs_of(child.pid), programs()
         child.send_signal(signal.SIGKILL)
-    assert sorted(there[each] for each in its) == ["sexton_entry", "sexton_raise"]
+    assert sorted(there[item] for item in its) == ["sexton_entry", "sexton_raise"]
     deadline = time.monotonic() + 60
     while its & programs().keys() and time.monotonic() < deadline:
         time.sleep(0.05)  # the kernel frees a program a grace period after its last user

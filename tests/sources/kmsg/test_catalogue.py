@@ -17,31 +17,31 @@ FAMILIES = {
     "conntrack slub sessions cgroup",
 }
 PATTERNS = patterns()
-each = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
+decorator = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
 
 
 def line(message: str, facility: int | None = 0) -> LogLine:
     return LogLine(1_000_000, None, message, facility)
 
 
-@each
+@decorator
 def test_the_matching_line_gives_exactly_its_fields(pattern):
     assert pattern.read(pattern.examples["match"]) == pattern.examples["fields"]
 
 
-@each
+@decorator
 def test_the_near_miss_is_refused(pattern):
     assert pattern.read(pattern.examples["no_match"]) is None
 
 
-@each
+@decorator
 def test_no_other_entry_takes_the_line_first(pattern):
     known = recognise(pattern.examples["match"], pattern.origin)
     assert known is not None
     assert known.pattern.id == pattern.id
 
 
-@each
+@decorator
 def test_an_entry_is_complete(pattern):
     assert pattern.family in " ".join(FAMILIES).split()
     assert pattern.level in ("info", "warning", "error", "critical")
@@ -183,7 +183,7 @@ def test_a_long_evil_line_ends_and_is_no_known_one(evil):
         assert pattern.regex.match(evil[:MOST_CHARACTERS]) is None
 
 
-@each
+@decorator
 def test_every_repetition_is_bounded(pattern):
     """The one exception cannot back up into what it has taken (an atomic group)."""
     text = pattern.regex.pattern

@@ -24,25 +24,25 @@ RESET = "ena 0000:20:03.0 eth0: Trigger reset is on"
 
 def split(rows) -> tuple[list[KernelEvent], KernelLog]:
     rows = list(rows)
-    (told,) = [row for row in rows if isinstance(row, KernelLog)]
-    return [row for row in rows if isinstance(row, KernelEvent)], told
+    (kernel_log,) = [row for row in rows if isinstance(row, KernelLog)]
+    return [row for row in rows if isinstance(row, KernelEvent)], kernel_log
 
 
 @pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.18"])
 def test_a_quiet_kernels_log_has_no_events(tmp_path: Path, kernel: str):
     text = kernel_text("kmsg.log", kernel)
     host = plant(tmp_path, {"/commands/kmsg": text})
-    events, told = split(KernelLogReading(host).collect())
+    events, kernel_log = split(KernelLogReading(host).collect())
     assert events == []
-    assert told.lines == sum(1 for line in text.splitlines() if not line.startswith(" "))
-    assert told.oldest_mono_us == 0
-    assert told.origin == "/commands/kmsg"
+    assert kernel_log.lines == sum(1 for line in text.splitlines() if not line.startswith(" "))
+    assert kernel_log.oldest_mono_us == 0
+    assert kernel_log.origin == "/commands/kmsg"
 
 
 def test_what_a_kept_log_lacks_between_two_numbers_is_lost(tmp_path: Path):
     host = plant(tmp_path, {"/commands/kmsg": f"6,10,1,-;a\n3,15,2000000,-;{RESET}\n"})
-    events, told = split(KernelLogReading(host).collect())
-    assert told.lost == 4
+    events, kernel_log = split(KernelLogReading(host).collect())
+    assert kernel_log.lost == 4
     assert [(event.family, event.mono_us) for event in events] == [("nic_reset", 2_000_000)]
 
 
@@ -67,8 +67,8 @@ def test_without_a_moment_the_boot_time_tells_the_wall_time(tmp_path: Path):
 
 def test_with_neither_the_wall_time_is_unknown(tmp_path: Path):
     host = plant(tmp_path, {"/var/log/kern.log": f"Jan 24 08:16:20 n kernel: {RESET}\n"})
-    events, told = split(KernelLogReading(host).collect())
-    assert (events[0].wall_s, events[0].mono_us, told.oldest_mono_us) == (None, None, None)
+    events, kernel_log = split(KernelLogReading(host).collect())
+    assert (events[0].wall_s, events[0].mono_us, kernel_log.oldest_mono_us) == (None, None, None)
 
 
 def test_a_second_snapshot_gives_only_what_is_new(tmp_path: Path):
@@ -79,9 +79,9 @@ def test_a_second_snapshot_gives_only_what_is_new(tmp_path: Path):
     assert len(split(reading.collect())[0]) == 0
     later = f"3,2,2,-;{RESET}\n3,3,3,-;{RESET}\n"  # the ring dropped its oldest
     plant(tmp_path, {"/commands/kmsg": later})
-    events, told = split(reading.collect())
+    events, kernel_log = split(reading.collect())
     assert [event.mono_us for event in events] == [3]
-    assert (told.lines, told.lost) == (3, 0)
+    assert (kernel_log.lines, kernel_log.lost) == (3, 0)
 
 
 def test_a_second_text_snapshot_gives_only_what_is_new(tmp_path: Path):
@@ -150,9 +150,11 @@ def test_an_archive_of_this_very_boot_keeps_to_what_was_collected(tmp_path, monk
 def test_a_flood_keeps_the_newest_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(log, "MOST_EVENTS", 10)
     text = "".join(f"3,{number},{number},-;{RESET}\n" for number in range(500))
-    events, told = split(KernelLogReading(plant(tmp_path, {"/commands/kmsg": text})).collect())
+    events, kernel_log = split(
+        KernelLogReading(plant(tmp_path, {"/commands/kmsg": text})).collect()
+    )
     assert [event.mono_us for event in events] == list(range(490, 500))
-    assert told.lines == 500
+    assert kernel_log.lines == 500
 
 
 def test_a_user_who_may_not_look_is_denied_and_told_how(monkeypatch: pytest.MonkeyPatch):
@@ -187,8 +189,8 @@ def test_denied_live_without_a_kept_log_the_journal_stands_in(
     monkeypatch.setattr(log, "PATH", "/dev/null")
     monkeypatch.setattr(log, "journal_text", journal)
     reading = KernelLogReading(Host(plant(tmp_path, {"/etc/x": ""}).files, live=True))
-    events, told = split(reading.collect())
-    assert (len(events), told.origin) == (1, "journalctl -k")
+    events, kernel_log = split(reading.collect())
+    assert (len(events), kernel_log.origin) == (1, "journalctl -k")
     assert "-k" in asked[0]
     events, _ = split(reading.collect())
     assert events == [], "told once, and not asked again at once"
@@ -198,8 +200,8 @@ def test_denied_live_without_a_kept_log_the_journal_stands_in(
 def test_denied_live_falls_back_to_the_kept_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(log, "PATH", "/dev/null")
     files = plant(tmp_path, {"/var/log/kern.log": f"Jan 24 08:16:20 n kernel: {RESET}\n"}).files
-    events, told = split(KernelLogReading(Host(files, live=True)).collect())
-    assert (len(events), told.origin) == (1, "/var/log/kern.log")
+    events, kernel_log = split(KernelLogReading(Host(files, live=True)).collect())
+    assert (len(events), kernel_log.origin) == (1, "/var/log/kern.log")
 
 
 @pytest.mark.root

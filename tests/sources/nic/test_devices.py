@@ -94,14 +94,14 @@ def test_driver_and_version_agree_with_ethtool():
     if not rows:
         pytest.skip("no physical interface on this machine")
     for row in rows:
-        told = subprocess.run([ethtool, "-i", row.name], capture_output=True, text=True).stdout
-        lines = dict(line.split(": ", 1) for line in told.splitlines() if ": " in line)
+        output = subprocess.run([ethtool, "-i", row.name], capture_output=True, text=True).stdout
+        lines = dict(line.split(": ", 1) for line in output.splitlines() if ": " in line)
         assert row.driver == lines["driver"]
         assert row.driver_version == lines.get("version")
 
 
 @given(st.text(max_size=80))
 def test_junk_in_a_uevent_is_pairs_or_nothing(junk: str):
-    told = uevent(f"DRIVER=ena\n{junk}")
-    assert told["DRIVER"] == "ena" or "DRIVER=" in junk
-    assert not any("=" in key or "\n" in key + value for key, value in told.items())
+    document = uevent(f"DRIVER=ena\n{junk}")
+    assert document["DRIVER"] == "ena" or "DRIVER=" in junk
+    assert not any("=" in key or "\n" in key + value for key, value in document.items())

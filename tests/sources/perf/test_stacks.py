@@ -69,7 +69,7 @@ def test_per_core_threads_stay_apart():
 
 
 def test_only_the_kernel_part_counts_and_no_more_of_it_than_any_real_path_has():
-    deep = tuple((0, 0xFFFFFFFF81360000 + each) for each in range(500))
+    deep = tuple((0, 0xFFFFFFFF81360000 + index) for index in range(500))
     raw = raw_of(
         [Sample(0, 0, 7, 7, "a", (*deep, (1, 0x400000))), Sample(0, 0, 7, 7, "b", ((1, 0x400000),))]
     )
@@ -92,8 +92,8 @@ def test_junk_is_rows_or_an_error_and_never_a_crash(cut, junk):
 
 
 def test_perf_is_not_started_unless_asked_for():
-    assert all(each.id != "perf.stacks" for each in default_sources())
-    assert any(each.id == "perf.stacks" for each in default_sources("--stacks"))
+    assert all(source.id != "perf.stacks" for source in default_sources())
+    assert any(source.id == "perf.stacks" for source in default_sources("--stacks"))
 
 
 @pytest.mark.root
@@ -105,7 +105,7 @@ def test_a_live_capture_catches_a_task_in_the_kernel_and_leaves_nothing_behind(
     monkeypatch.setattr("tempfile.tempdir", None)
     burner = subprocess.Popen(["dd", "if=/dev/zero", "of=/dev/null", "bs=4k"], stderr=-3)
     try:
-        chosen = [each for each in default_sources("--stacks") if each.id == "perf.stacks"]
+        chosen = [source for source in default_sources("--stacks") if source.id == "perf.stacks"]
         with Sampler(open_host(), chosen) as sampler:
             window = sampler.run(3.0)
     finally:

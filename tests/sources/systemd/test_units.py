@@ -78,8 +78,8 @@ def test_the_second_reading_asks_a_quiet_unit_for_its_restarts_only(fake: Fake):
     second = by_name(reading.collect())
     reading.close()
     assert first["quiet.service"] == second["quiet.service"]
-    asked = [name for path, name in server.got if path == "quiet_2eservice"]
-    assert asked == ["NRestarts"]
+    lines = [name for path, name in server.got if path == "quiet_2eservice"]
+    assert lines == ["NRestarts"]
     again = [name for path, name in server.got if path == "crash_2eservice"]
     assert "ExecMainStartTimestampMonotonic" in again
     assert "Restart" not in again

@@ -98,7 +98,7 @@ def test_pieces_of_any_size_give_the_same_events(sizes):
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(text[at : at + size])
         at += size
-    assert [TraceEvent(*each) for each in module._fields(iter(pieces))] == list(parse(text))
+    assert [TraceEvent(*field) for field in module._fields(iter(pieces))] == list(parse(text))
 
 
 @given(st.sampled_from(KERNELS), st.integers(0, 30_000), st.binary(max_size=60))

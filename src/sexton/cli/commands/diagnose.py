@@ -90,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
 
     check_html(args)
     if args.recording is None and (args.around is not None or args.window is not None):
-        raise CommandError("--around and --window speak of a recording: --from DIR names it")
+        raise CommandError("--around and --window require --from DIR")
     if args.recording is not None:
         if args.archive is not None:
             raise CommandError("a recording and an archive exclude each other")
@@ -128,10 +128,10 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     found = read_back(recording, requested_span(args, recording))
     with working("reading the recording"):
         diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
-    told = Replayed(args.recording, found.notes)
+    replayed = Replayed(args.recording, found.notes)
     # What the detectors took counts too: a night of readings is theirs to look at.
     cost = cost_of(found.window, "replayed from a recording")
-    return replace(diagnosis, cost=cost, replayed=told)
+    return replace(diagnosis, cost=cost, replayed=replayed)
 
 
 def _replay(path: str) -> tuple[Window, Cost]:
@@ -157,5 +157,5 @@ def _replay(path: str) -> tuple[Window, Cost]:
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None
     with Sampler(Host(snapshots[0].files, live=False)) as sampler:
-        window = sampler.replay((each.files, each.moment) for each in snapshots)
+        window = sampler.replay((snapshot.files, snapshot.moment) for snapshot in snapshots)
     return window, cost_of(window, "replayed from an archive")

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             args.seconds,
             args.kubelet_out,
         )
-        if any(each is not None for each in others):
+        if any(item is not None for item in others):
             raise CommandError("--print-policy cannot be combined with other options")
         sys.stdout.write(builtin_text())
         return 0
@@ -228,7 +228,7 @@ def _watch(host: Host, span: float) -> Window:
         unit.ServiceManager,
         node.Node,
     )
-    chosen = {each.id: each for each in (*sources_of(*kinds), *wanted_sources())}
+    chosen = {source.id: source for source in (*sources_of(*kinds), *wanted_sources())}
     with Sampler(host, tuple(chosen.values())) as sampler, countdown(span) as tick:
         return sampler.run(span, tick)
 

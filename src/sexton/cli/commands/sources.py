@@ -41,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
             why = f"no systemd: PID 1 is {printable(manager.name)}"
             state = states["systemd.units"]
             states[state.id] = SourceState(state.id, state.path, "absent", why)
-    for each in all_sources():
-        if each.opt_in:
-            how = f"opt-in: sexton diagnose {each.opt_in}"
-            states[each.id] = SourceState(each.id, each.path, "asked", how)
+    for source in all_sources():
+        if source.opt_in:
+            how = f"opt-in: sexton diagnose {source.opt_in}"
+            states[source.id] = SourceState(source.id, source.path, "asked", how)
     lines = [
-        SourceLine(states[each.id], each.rows, each.period_s, in_words(each.page))
-        for each in all_sources()
+        SourceLine(states[source.id], source.rows, source.period_s, in_words(source.page))
+        for source in all_sources()
     ]
     if args.json:
         json.dump(sources_json(lines), sys.stdout, indent=2)

@@ -72,7 +72,8 @@ def _sources(interval: float) -> list[Source]:
     slow = (cgroup.CgroupEvent, event.KernelEvent, net.Nic, net.NicCounter)
     chosen = sources_of(*quick, *slow, node.Node)
     return [
-        replace(each, period_s=interval) if set(each.rows) & set(quick) else each for each in chosen
+        replace(source, period_s=interval) if set(source.rows) & set(quick) else source
+        for source in chosen
     ]
 
 

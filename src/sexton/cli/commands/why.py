@@ -78,9 +78,9 @@ def _live(args: argparse.Namespace, said: str) -> Why:
     from sexton.explain.why import explain
 
     if args.window is not None:
-        raise CommandError("--window speaks of a recording: --from DIR names it")
+        raise CommandError("--window requires --from DIR")
     if _moment(said, (0.0, 0.0)) is not None:
-        raise CommandError(f"{said!r} is a time, and that speaks of a recording: --from DIR")
+        raise CommandError(f"{said!r} is a time: times require --from DIR")
     window, cost = watch(args, "why")
     return replace(
         explain(said, diagnose(window, cost), window),
@@ -108,14 +108,14 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     span = _span(args, recording, moment)
     quiet = span if args.window else boot_of(recording, span)
     why, found = why_in(recording, Question(moment or said, span, quiet), working)
-    told = Replayed(args.recording, found.notes)
+    replayed = Replayed(args.recording, found.notes)
     cost = cost_of(found.window, "replayed from a recording")
-    diagnosis = replace(why.diagnosis, cost=cost, replayed=told)
+    diagnosis = replace(why.diagnosis, cost=cost, replayed=replayed)
     return replace(why, diagnosis=diagnosis, next=tuple(_next(why, args.recording, found.window)))
 
 
 def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None) -> Span:
-    """What is judged: the window asked for, else minutes around a moment, else all of it."""
+    """The requested window, else minutes around a moment, else the whole recording."""
     from sexton.cli.window import AROUND_S, requested_span
     from sexton.errors import CommandError
     from sexton.replay.span import around
@@ -161,7 +161,7 @@ def _next(why: Why, place: str, window: Window) -> Iterator[str]:
         at = f"{day(moment)}T{clock(moment)}Z"
         yield f"sexton why {at} --from {directory}"
     if window.batches(StackCount):
-        first, last = (f"{day(each)}T{clock(each)}Z" for each in (moment - 10, moment + 1))
+        first, last = (f"{day(value)}T{clock(value)}Z" for value in (moment - 10, moment + 1))
         core = f" --cpu {why.about.name}" if why.about.kind == "core" else ""
         yield f"sexton profile flame {directory} --from {first} --to {last}{core}"
 

@@ -139,7 +139,7 @@ def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dic
     if loop is None or not loop.is_problem:
         return {}
     try:
-        return {each.unit: each for each in audit(open_host(), window, rules).subjects}
+        return {subject.unit: subject for subject in audit(open_host(), window, rules).subjects}
     except SextonError:  # then the step says that it is unknown
         return {}
 

@@ -27,4 +27,4 @@ def run(args: argparse.Namespace) -> int:
     runs = all_runs(state)
     width, _ = terminal()
     show(args, status_json(runs), status_text(runs, width, state.directory))
-    return 1 if any(each.state == RUNNING for each in runs) else 0
+    return 1 if any(attempt.state == RUNNING for attempt in runs) else 0

@@ -86,9 +86,9 @@ def _watch(span_s: float) -> Window:
     from sexton.sources.registry import all_sources
 
     chosen = [
-        replace(each, period_s=min(_SOURCES[each.id], span_s / 4))
-        for each in all_sources()
-        if each.id in _SOURCES
+        replace(source, period_s=min(_SOURCES[source.id], span_s / 4))
+        for source in all_sources()
+        if source.id in _SOURCES
     ]
     with Sampler(open_host(), chosen) as sampler, countdown(span_s, "verifying") as shown:
 

@@ -84,17 +84,17 @@ def open_files(args: argparse.Namespace, files: list[str]) -> Opened:
     from sexton.profile.opened import open_profile
     from sexton.profile.symbols import SymbolOptions
 
-    if any("\0" in each for each in (*files, *args.symbols, args.kallsyms or "")):
+    if any("\0" in file for file in (*files, *args.symbols, args.kallsyms or "")):
         raise CommandError("NUL byte in a path")
     _require_existing(files)
     for given in (*args.symbols, *([] if args.kallsyms is None else [args.kallsyms])):
         if not exists(given):
             raise CommandError(f"{given}: no such file or directory")
-    if any((Path(each) / "segments").is_dir() for each in files):
+    if any((Path(file) / "segments").is_dir() for file in files):
         need_recorder()
     options = SymbolOptions(kallsyms=args.kallsyms, directories=tuple(args.symbols))
     with working("reading the capture"):
-        return open_profile([Path(each) for each in files], options)
+        return open_profile([Path(file) for file in files], options)
 
 
 def arguments_of(args: argparse.Namespace) -> str:
@@ -103,8 +103,8 @@ def arguments_of(args: argparse.Namespace) -> str:
 
     words = list(args.files)
     words += [] if args.kallsyms is None else ["--kallsyms", args.kallsyms]
-    for each in args.symbols:
-        words += ["--symbols", each]
+    for symbol in args.symbols:
+        words += ["--symbols", symbol]
     return shlex.join(words)
 
 
@@ -115,12 +115,12 @@ def _require_existing(files: list[str]) -> None:
 
     from sexton.cli.commands.profile import WHATS
 
-    for each in files:
-        if each == "-" or lexists(each):
+    for file in files:
+        if file == "-" or lexists(file):
             continue
-        near = get_close_matches(each, WHATS, 1)
-        hint = f"; did you mean `sexton profile {near[0]}`?" if near and each == files[0] else ""
-        raise CommandError(f"{each}: no such file{hint}")
+        near = get_close_matches(file, WHATS, 1)
+        hint = f"; did you mean `sexton profile {near[0]}`?" if near and file == files[0] else ""
+        raise CommandError(f"{file}: no such file{hint}")
 
 
 def selection_of(args: argparse.Namespace, found: Opened) -> Selection:
@@ -219,7 +219,7 @@ def parse_pattern(text: str | None, option: str) -> re.Pattern[str] | None:
 def event_of(args: argparse.Namespace, found: Opened) -> str | None:
     """The event of `--event`. Without it all are added up, and a problem line says so."""
     name: str | None = args.event
-    known = [each.name for each in found.events]
+    known = [event.name for event in found.events]
     if name is None and len(known) > 1:
         found.add_problem(
             f"{len(known)} events added up: {', '.join(known)}; choose one with --event"
@@ -258,7 +258,7 @@ def capture_of(found: Opened) -> Capture:
     span = found.span_ns
     times = Times(0 if span is None else span[0], found.wall_s)
     end_ns = None if span is None else span[1]
-    events = tuple(each.name for each in found.events)
+    events = tuple(event.name for event in found.events)
     return Capture(found.facts, times, end_ns, cache(lambda: found.samples), events)
 
 

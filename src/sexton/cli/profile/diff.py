@@ -78,9 +78,13 @@ def _sides(
         return (both[0], both[1]), [capture_of(found)], (args.before, args.after)
     if any(spans) or len(args.files) != 2:
         raise CommandError("pass two files, or one with --before FROM..TO and --after FROM..TO")
-    opened = [open_files(args, [each]) for each in args.files]
-    first, second = (Side(each, selection_of(args, each)) for each in opened)
-    return (first, second), [capture_of(each) for each in opened], (args.files[0], args.files[1])
+    opened = [open_files(args, [file]) for file in args.files]
+    first, second = (Side(capture, selection_of(args, capture)) for capture in opened)
+    return (
+        (first, second),
+        [capture_of(capture) for capture in opened],
+        (args.files[0], args.files[1]),
+    )
 
 
 def _made(
@@ -106,7 +110,7 @@ def _made(
 
         width = min(max(terminal().width, 60), 160) if args.out is None else 100
         title = f" {about(args, captures[0])}: {printable(names[0])} → {printable(names[1])}"
-        missing = [line for each in captures for line in shortfalls(each, width)]
+        missing = [line for capture in captures for line in shortfalls(capture, width)]
         text = "\n".join([title, "", *difference_lines(found, width), *missing, ""])
     else:
         note = f"{int(found.before.sum()):,} → {int(found.after.sum()):,} samples"

@@ -136,7 +136,7 @@ def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
     if flame.core_seconds:
         note.append(f"{flame.samples / flame.core_seconds:,.1f} per core-second")
     note.append(lost(capture.facts))
-    return Words(about(args, capture), " · ".join(each for each in note if each))
+    return Words(about(args, capture), " · ".join(sentence for sentence in note if sentence))
 
 
 def about(args: argparse.Namespace, capture: Capture) -> str:
@@ -155,5 +155,5 @@ def about(args: argparse.Namespace, capture: Capture) -> str:
             parts.append(f"{name} {getattr(args, name)}")
     if len(capture.events) > 1 and getattr(args, "event", None) is None:
         # A sum of, say, page faults and clock ticks means little: --event chooses one.
-        parts.append("events " + " + ".join(printable(each) for each in capture.events))
+        parts.append("events " + " + ".join(printable(event) for event in capture.events))
     return " · ".join(parts)

@@ -129,9 +129,9 @@ def heats_of(found: Opened, args: argparse.Namespace, start_ns: int, end_ns: int
     if any(getattr(args, name, None) is not None for name in on_samples):
         selection = selection_of(args, found)._replace(start_ns=start_ns, end_ns=end_ns)
         profiles = found.profiles(start_ns, end_ns)
-        return (heat_of_choice(each, selection) for each in profiles)
+        return (heat_of_choice(profile, selection) for profile in profiles)
     heats = found.heats(start_ns, end_ns)
     if args.cpu is None:
         return heats
     cpus = parse_numbers(args.cpu, "--cpu")
-    return (of_cores(each, cpus) for each in heats)
+    return (of_cores(heat, cpus) for heat in heats)

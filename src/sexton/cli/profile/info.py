@@ -66,7 +66,7 @@ def contents(found: Opened) -> Contents:
     awake = found.flame(Selection())
     return Contents(
         events=[(known[name], number) for name, number in events.most_common()],
-        tasks=[(each.name, each.total) for each in tasks(flame)],
+        tasks=[(task.name, task.total) for task in tasks(flame)],
         cores=cores.most_common(),
         stacks=int(np.count_nonzero(flame.own)),
         functions=len(functions(flame)),

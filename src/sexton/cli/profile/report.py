@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     selection = Selection(start_ns=start, end_ns=end, event=event_of(args, found))
     with working("drawing"):
         flame = found.flame(selection)
-        compared = [_compared(found, each, args.event) for each in spikes.spikes]
+        compared = [_compared(found, spike, args.event) for spike in spikes.spikes]
         data = data_of(args, found, selection, flame)
         report = Report(capture_of(found), spikes, exit_of(spikes), found.hertz, flame, compared)
         page = report_html(report, data)

@@ -8,7 +8,8 @@ over everything that was tested: the smaller, the less likely it is noise.
   sexton profile spikes perf.data --at 02:14:07     what was different then?
   sexton profile spikes rec/ --events resets.txt    one time per line: what do they have in common?
 
-Exit: 0 no spikes, 1 spikes found, 2 failed, 3 inconclusive (too short, no timestamps).
+Exit: 0 no spikes, 1 spikes found, 2 failed, 3 inconclusive (too short,
+no timestamps, or a core could not be tested).
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def exit_of(found: Spikes) -> int:
-    """0 no spikes, 1 spikes, 3 inconclusive, which is never reported as "no spikes"."""
+    """0 no spikes, 1 spikes, 3 inconclusive: a core that could not be tested may have had one."""
     if found.spikes:
         return 1
-    return 3 if not found.cells or found.blind >= found.cores else 0
+    return 3 if found.blind or not found.cells else 0
 
 
 def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
@@ -103,7 +104,7 @@ def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
     moments = [*args.at, *([] if args.events is None else _listed(args.events))]
     start_ns, end_ns = range_of(args, found)
     options = SpikeOptions(
-        at=tuple(moment_ns(each, found) for each in moments) or None,
+        at=tuple(moment_ns(moment, found) for moment in moments) or None,
         cpus=None if args.cpu is None else parse_numbers(args.cpu, "--cpu"),
         event=event_of(args, found),
         most=args.most,

@@ -74,4 +74,4 @@ def _column(given_s: float | None, span_ns: int, columns: int) -> int:
         return max(round(given_s * 1e9), 1_000_000)
     least = max(span_ns / columns, 20_000_000)
     steps = (step * int(10**scale) for scale in range(7, 16) for step in (1, 2, 5))
-    return next((each for each in steps if each >= least), 10**16)
+    return next((step for step in steps if step >= least), 10**16)

@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
         raise no_samples(found)
     counted = functions(flame)
     if args.by == "total":
-        counted.sort(key=lambda each: (-each.total, -each.own, each.name, each.module))
+        counted.sort(
+            key=lambda function: (-function.total, -function.own, function.name, function.module)
+        )
     capture = capture_of(found)
     if args.json:
         print_json(top_json(capture, flame, counted))

@@ -135,7 +135,11 @@ def nic_loads(window: Window) -> tuple[NicLoad, ...]:
             _rate(moved.get(name), "tx_bytes"),
             _rate(moved.get(name), "rx_dropped", "tx_dropped"),
             _rate(moved.get(name), "rx_errors", "tx_errors"),
-            tuple((each.name, each.value, each.moved) for each in reset if each.nic == name),
+            tuple(
+                (counter.name, counter.value, counter.moved)
+                for counter in reset
+                if counter.nic == name
+            ),
         )
         for name in names
         if (name != "lo" if real is None else name in real)
@@ -146,5 +150,5 @@ def _rate(step: Step[NetDevice] | None, *fields: str) -> float | None:
     if step is None:
         return None
     moved = [step.delta(field) for field in fields]
-    known = [each for each in moved if each is not None]
+    known = [number for number in moved if number is not None]
     return sum(known) / step.seconds if len(known) == len(moved) else None

@@ -33,7 +33,7 @@ MOST_NAMES = 50_000
 ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
 _V1_PARTS = ("cache", "shmem", "rss", "swap")
-_V1 = frozenset((*_V1_PARTS, *(f"total_{each}" for each in _V1_PARTS)))
+_V1 = frozenset((*_V1_PARTS, *(f"total_{part}" for part in _V1_PARTS)))
 _V2 = frozenset({"file", "shmem", "anon"})
 
 
@@ -91,13 +91,13 @@ class Collateral:
 
     @property
     def total_bytes(self) -> int:
-        return sum(each.total_bytes for each in self._all())
+        return sum(sibling.total_bytes for sibling in self._all())
 
     def _all(self) -> tuple[Sibling, ...]:
         return self.siblings if self.own is None else (*self.siblings, self.own)
 
     def _sum(self, name: str) -> int | None:
-        values = [getattr(each, name) for each in self._all()]
+        values = [getattr(sibling, name) for sibling in self._all()]
         return None if any(value is None for value in values) else sum(values)
 
 
@@ -160,9 +160,9 @@ def refusals(found: Collateral) -> tuple[Refusal, ...]:
 def _topmost(protected: Iterable[ProtectedCgroup]) -> list[ProtectedCgroup]:
     """Drop cgroups that are inside another protected one."""
     kept: list[ProtectedCgroup] = []
-    for each in protected:
-        if not any(each.path.startswith(f"{above.path}/") for above in kept):
-            kept.append(each)
+    for cgroup in protected:
+        if not any(cgroup.path.startswith(f"{above.path}/") for above in kept):
+            kept.append(cgroup)
     return kept
 
 
@@ -171,7 +171,9 @@ def _is_cheap(host: Host, parent: Parent) -> bool:
         found = estimates(host, parent.layout)
     except SourceError:
         return False
-    return any(each.file == "memory.stat" and each.most_s <= MOST_READ_S for each in found)
+    return any(
+        estimate.file == "memory.stat" and estimate.most_s <= MOST_READ_S for estimate in found
+    )
 
 
 def _is_small(host: Host, directory: str, path: str) -> bool:

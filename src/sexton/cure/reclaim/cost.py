@@ -128,7 +128,7 @@ def time_stat_reads(host: Host, parent: Parent) -> tuple[StatRead, ...]:
         return tuple(StatRead(file, None, False, f"not read: {ONLY_LIVE}") for file in FILES)
     fresh = replace(host, memo={})  # no cached timings from before the round
     try:
-        guesses = {each.file: each for each in estimates(fresh, parent.layout)}
+        guesses = {estimate.file: estimate for estimate in estimates(fresh, parent.layout)}
     except SourceError as error:
         return tuple(StatRead(file, None, False, f"not read: {error.detail}") for file in FILES)
     cores = off_the_nic(fresh)
@@ -159,7 +159,7 @@ def _read(
         spent = [float(line) for line in ended.output.split()]
     except (SourceError, ValueError):
         return {}
-    return {file: each for file, each in zip(files, spent, strict=False) if each >= 0}
+    return {file: value for file, value in zip(files, spent, strict=False) if value >= 0}
 
 
 def us_saved_per_zombie(
@@ -173,15 +173,15 @@ def us_saved_per_zombie(
     """
     if freed <= 0:
         return {}
-    later = {each.file: each.seconds for each in after if each.measured}
+    later = {read.file: read.seconds for read in after if read.measured}
     return {
-        each.file: (each.seconds - last) * 1e6 / freed
-        for each in before
-        if each.measured and each.seconds is not None and (last := later.get(each.file)) is not None
+        read.file: (read.seconds - last) * 1e6 / freed
+        for read in before
+        if read.measured and read.seconds is not None and (last := later.get(read.file)) is not None
     }
 
 
-def describe_reads(before: StatRead, after: StatRead, us_each: float | None) -> str:
+def describe_reads(before: StatRead, after: StatRead, us_per_zombie: float | None) -> str:
     """The effect on read times in words.
 
     >>> file = "memory.numa_stat"
@@ -193,11 +193,11 @@ def describe_reads(before: StatRead, after: StatRead, us_each: float | None) -> 
     if before.seconds is None or after.seconds is None:
         return f"{before.file}: {before.note or after.note}"
     times = f"{_spent(before)} before, {_spent(after)} after"
-    if us_each is None:
+    if us_per_zombie is None:
         return f"one read of {before.file}: {times}"
-    if abs(us_each) < FLAT_US or abs(before.seconds - after.seconds) < JITTER_S:
+    if abs(us_per_zombie) < FLAT_US or abs(before.seconds - after.seconds) < JITTER_S:
         return f"one read of {before.file}: {times}: unaffected by zombies"
-    return f"one read of {before.file}: {times}, {us_each:.1f} µs saved per zombie"
+    return f"one read of {before.file}: {times}, {us_per_zombie:.1f} µs saved per zombie"
 
 
 def _spent(walk: StatRead) -> str:

@@ -133,11 +133,11 @@ class Round:
     @property
     def seconds(self) -> float:
         """Wall time; CPU time is less if it had to wait."""
-        return sum(each.result.seconds for each in self.writes)
+        return sum(write.result.seconds for write in self.writes)
 
     @property
     def cpu_s(self) -> float:
-        return sum(each.result.cpu_s for each in self.writes)
+        return sum(write.result.cpu_s for write in self.writes)
 
     @property
     def freed(self) -> int | None:
@@ -154,7 +154,7 @@ class Round:
         return max(0, self.before.bytes - self.after.bytes)
 
     @property
-    def us_each(self) -> float | None:
+    def us_per_zombie(self) -> float | None:
         """Microseconds of one core per zombie freed."""
         return self.cpu_s * 1e6 / self.freed if self.freed else None
 
@@ -173,8 +173,8 @@ class Round:
             done = f"zombies hold {size(self.freed_bytes)} less"
         else:
             done = f"{self.freed:,} freed, {self.after.number:,} left {self.after.scope}"
-        each = f", {self.us_each:.0f} µs each" if self.us_each is not None else ""
-        return f"round {self.number}: {done} in {seconds(self.seconds)}{each} ({what})"
+        text = f", {self.us_per_zombie:.0f} µs each" if self.us_per_zombie is not None else ""
+        return f"round {self.number}: {done} in {seconds(self.seconds)}{text} ({what})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Freed:
     @property
     def cpu_s(self) -> float:
         """Seconds of one core that all writes took together."""
-        return sum(each.cpu_s for each in self.rounds)
+        return sum(reclaim_pass.cpu_s for reclaim_pass in self.rounds)
 
     @property
     def walk_us_per_zombie(self) -> dict[str, float]:
@@ -300,21 +300,25 @@ class Freed:
                 "swap_before_bytes": self.before.swap_bytes,
                 "swap_after_bytes": self.after.swap_bytes,
             },
-            "rounds": [_round_json(each) for each in self.rounds],
+            "rounds": [_round_json(reclaim_pass) for reclaim_pass in self.rounds],
         }
 
 
-def _round_json(each: Round) -> dict[str, Any]:
+def _round_json(reclaim_pass: Round) -> dict[str, Any]:
     return {
-        "orders": [[write.file, write.value, write.result.why] for write in each.writes],
-        "dying_before": each.before.number,
-        "dying_after": each.after.number,
-        "seconds": each.seconds,
-        "cpu_s": each.cpu_s,
-        "us_per_freed": each.us_each,
-        "us_per_walked": each.us_walked,
-        "walk_before_s": {read.file: read.seconds for read in each.reads_before if read.measured},
-        "walk_after_s": {read.file: read.seconds for read in each.reads_after if read.measured},
+        "orders": [[write.file, write.value, write.result.why] for write in reclaim_pass.writes],
+        "dying_before": reclaim_pass.before.number,
+        "dying_after": reclaim_pass.after.number,
+        "seconds": reclaim_pass.seconds,
+        "cpu_s": reclaim_pass.cpu_s,
+        "us_per_freed": reclaim_pass.us_per_zombie,
+        "us_per_walked": reclaim_pass.us_walked,
+        "walk_before_s": {
+            read.file: read.seconds for read in reclaim_pass.reads_before if read.measured
+        },
+        "walk_after_s": {
+            read.file: read.seconds for read in reclaim_pass.reads_after if read.measured
+        },
     }
 
 

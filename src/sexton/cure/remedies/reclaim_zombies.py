@@ -95,7 +95,7 @@ def _price(found: Collateral, reason: Reason) -> str:
 
 
 def _named(found: Collateral) -> str:
-    names = [f"{each.path.rpartition('/')[2]} ({each.why})" for each in found.protected[:3]]
+    names = [f"{cgroup.path.rpartition('/')[2]} ({cgroup.why})" for cgroup in found.protected[:3]]
     more = len(found.protected) - len(names)
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 

@@ -100,9 +100,9 @@ def find_empty_cgroups(
         found.append(EmptyCgroup(path, inode, _held(host, parent), age_s, REMOVE))
         if len(found) == MOST_FOUND:
             break
-    known = _known_scopes(host, [each.name for each in found if each.name.endswith(".scope")])
-    marked = [each._replace(how=STOP) if each.name in known else each for each in found]
-    return tuple(sorted(marked, key=lambda each: -each.age_s))
+    known = _known_scopes(host, [cgroup.name for cgroup in found if cgroup.name.endswith(".scope")])
+    marked = [cgroup._replace(how=STOP) if cgroup.name in known else cgroup for cgroup in found]
+    return tuple(sorted(marked, key=lambda cgroup: -cgroup.age_s))
 
 
 def remove(host: Host, cgroup: EmptyCgroup, writer: Writer) -> Removed:
@@ -185,7 +185,7 @@ def _other_hierarchies(host: Host, parent: Parent) -> list[str]:
     if parent.version != 1:
         return []
     places = [f"{mount.mount_point}{parent.path}" for mount in cgroup_mounts(host)]
-    return [each for each in places if each != parent.directory and exists(host.files, each)]
+    return [place for place in places if place != parent.directory and exists(host.files, place)]
 
 
 def _known_scopes(host: Host, names: list[str]) -> frozenset[str]:
@@ -203,7 +203,7 @@ def _known_scopes(host: Host, names: list[str]) -> frozenset[str]:
         finally:
             bus.close()
     except SourceError as error:
-        raise CommandError(f"systemd did not say which scopes it knows: {error}") from None
+        raise CommandError(f"could not list systemd's scopes: {error}") from None
     return frozenset(
         name
         for name, answer in zip(scopes, answers, strict=True)
@@ -214,7 +214,7 @@ def _known_scopes(host: Host, names: list[str]) -> frozenset[str]:
 def propose(identity: str, found: Sequence[EmptyCgroup]) -> Step:
     """`found` is sorted oldest first; at most `MOST` are taken."""
     chosen = tuple(found[:MOST])
-    names = ", ".join(each.path for each in chosen[:_SHOWN])
+    names = ", ".join(cgroup.path for cgroup in chosen[:_SHOWN])
     more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
     left = f"; {len(found) - len(chosen):,} are left for another plan" if len(found) > MOST else ""
     many = count(len(chosen), "empty cgroup")
@@ -234,16 +234,16 @@ def propose(identity: str, found: Sequence[EmptyCgroup]) -> Step:
         cannot_undo="their limits and counters",
         undo="none: a new cgroup of the same name would be another one",
         proof=(),
-        commands=tuple(_command(each) for each in chosen[:20])
+        commands=tuple(_command(cgroup) for cgroup in chosen[:20])
         + ((f"# and {len(chosen) - 20} more",) if len(chosen) > 20 else ()),
-        parameters={"leftovers": json.dumps([list(each) for each in chosen])},
+        parameters={"leftovers": json.dumps([list(cgroup) for cgroup in chosen])},
     )  # fmt: skip
 
 
-def _command(each: EmptyCgroup) -> str:
-    if each.how == STOP:
-        return f"systemctl stop {quote(each.name)}"
-    return f"rmdir /sys/fs/cgroup{quote(each.path)}   # v1: in every hierarchy that has it"
+def _command(cgroup: EmptyCgroup) -> str:
+    if cgroup.how == STOP:
+        return f"systemctl stop {quote(cgroup.name)}"
+    return f"rmdir /sys/fs/cgroup{quote(cgroup.path)}   # v1: in every hierarchy that has it"
 
 
 def _parsed(step: Step) -> list[EmptyCgroup]:
@@ -255,8 +255,12 @@ def _parsed(step: Step) -> list[EmptyCgroup]:
         ]
     except (ValueError, TypeError):
         raise CommandError(f"step {step.id}: malformed list of cgroups") from None
-    for each in found:
-        if each.how not in (STOP, REMOVE) or not each.path.startswith("/") or ".." in each.path:
+    for empty_cgroup in found:
+        if (
+            empty_cgroup.how not in (STOP, REMOVE)
+            or not empty_cgroup.path.startswith("/")
+            or ".." in empty_cgroup.path
+        ):
             raise CommandError(f"step {step.id}: malformed list of cgroups")
     return found
 
@@ -264,17 +268,17 @@ def _parsed(step: Step) -> list[EmptyCgroup]:
 def prepare(step: Step, context: StepContext) -> dict[str, Any]:
     """Nothing can be restored; the removed paths are journalled."""
     mount = read_layout(context.host).mount_point
-    return {"mount_point": mount, "removed": [each.path for each in _parsed(step)]}
+    return {"mount_point": mount, "removed": [cgroup.path for cgroup in _parsed(step)]}
 
 
 def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
     removed, left, held = 0, [], 0
-    for each in _parsed(step):
+    for cgroup in _parsed(step):
         if why := context.stop():
             left.append(why)
             break
         try:
-            done = remove(context.host, each, context.writer)
+            done = remove(context.host, cgroup, context.writer)
         except (CommandError, SourceError) as error:
             left.append(str(error))
             continue

@@ -20,7 +20,7 @@ def propose(identity: str, unit: UnitStatus, pattern: str) -> Step:
     effect = f"systemctl stop {name}: its ExecStop=, SIGTERM, and SIGKILL after its own timeout"
     if also:
         effect += f"; systemd also stops {', '.join(also)}"
-    starters = [each for each in unit.started_by if each != name]
+    starters = [starter for starter in unit.started_by if starter != name]
     why = "it keeps failing anyway" if unit.restarts else "its clients lose it"
     if starters:
         why += f"; {', '.join(starters)} may start it again until it is masked"
@@ -74,8 +74,8 @@ def _runs(unit: UnitStatus) -> bool:
 def prepare(step: Step, context: StepContext) -> dict[str, Any]:
     name = unprotected_unit(step, context)
     also = [
-        snapshot_unit(each, context.host).as_json()
-        for each in context.probes.unit(name).stops_with_it
+        snapshot_unit(dependent, context.host).as_json()
+        for dependent in context.probes.unit(name).stops_with_it
     ]
     return {"unit": snapshot_unit(name, context.host).as_json(), "along": also}
 

@@ -66,7 +66,7 @@ def _find_creator(finding: Finding, window: Window) -> list[Step]:
     seen = churn(window)
     places = finding.entities.get("cgroup", ())
     known = seen.families if seen is not None else ()
-    if not any(each.container and printable(each.path) in places for each in known):
+    if not any(name.container and printable(name.path) in places for name in known):
         return []
     why = "which container comes back; stop whatever recreates it"
     return [Step("crictl ps -a 2>/dev/null || docker ps -a", why, READS)]
@@ -89,8 +89,8 @@ def detect(window: Window) -> Finding:
         return _cannot_tell(window)
     looping = [loop for family in seen.families if (loop := _loop(window, seen, family))]
     looping.sort(key=lambda loop: -loop.severity.rank)
-    told = [loop.family for loop in looping[:_MOST]] or list(seen.families[:1])
-    evidence = [_overall(seen), *(_of(seen, family) for family in told)]
+    shown = [loop.family for loop in looping[:_MOST]] or list(seen.families[:1])
+    evidence = [_overall(seen), *(_of(seen, family) for family in shown)]
     lacking = () if seen.traced else (missing(window.why_missing(CgroupEvent)),)
     if not looping:
         return Finding(
@@ -116,12 +116,12 @@ def detect(window: Window) -> Finding:
             "cgroup": tuple(
                 dict.fromkeys(
                     [
-                        *(family.path for family in told),
-                        *(family.exact for family in told if family.exact),
+                        *(family.path for family in shown),
+                        *(family.exact for family in shown if family.exact),
                     ]
                 )
             ),
-            "unit": tuple(dict.fromkeys(family.unit for family in told if family.unit)),
+            "unit": tuple(dict.fromkeys(family.unit for family in shown if family.unit)),
         },
         start=window.start,
         end=window.end,

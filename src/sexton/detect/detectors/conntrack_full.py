@@ -85,7 +85,7 @@ class _Told(NamedTuple):
     allowance: Sequence[nics.Counter]
 
     def moved(self, field: str) -> int:
-        return sum(each.delta(field) or 0 for each in self.steps)
+        return sum(step.delta(field) or 0 for step in self.steps)
 
     @property
     def is_full(self) -> bool:
@@ -103,15 +103,15 @@ class _Told(NamedTuple):
         """`None` where there is nothing to tell."""
         if self.dropped or any(map(_is_here, self.while_watched)):
             return Severity.CRITICAL
-        exceeded = any(each.moved for each in self.allowance)
+        exceeded = any(counts.moved for counts in self.allowance)
         # What was full in another namespace hours ago may be gone with it.
         lines = any(map(_is_here, (*self.recent, *self.undated)))
         if self.while_watched or lines or self.is_full or exceeded:
             return Severity.WARNING
         near = (self.fill or 0.0) >= NEAR.value
         said = self.recent or self.undated or self.older
-        told = near or said or any(each.value for each in self.allowance)
-        return Severity.INFO if told else None
+        reported = near or said or any(counts.value for counts in self.allowance)
+        return Severity.INFO if reported else None
 
 
 def _look(_finding: Finding, _window: Window) -> list[Step]:
@@ -130,31 +130,31 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """Is it full, was it, and what did that cost?"""
-    told = _tell(window)
-    severity = told.severity
+    summary = _tell(window)
+    severity = summary.severity
     if severity is not None:
-        return _full(window, told, severity)
-    if told.fullest is None and not told.allowance:
+        return _full(window, summary, severity)
+    if summary.fullest is None and not summary.allowance:
         state = window.why_missing(Conntrack)
         if state.detail == NOT_TRACKING:
             return not_applicable(NAME, NOT_TRACKING)
         if not kernel_log.was_read(window):
             lacking = (missing(state), *kernel_log.lacking(window))
             return unknown(NAME, "neither the conntrack table nor the kernel log was read", lacking)
-    return _room(window, told)
+    return _room(window, summary)
 
 
 def _tell(window: Window) -> _Told:
     lines = kernel_log.lines(window, (FAMILY,))
-    recent = [each for each in lines if each.age_s is not None and each.age_s <= DAY_S]
+    recent = [line for line in lines if line.age_s is not None and line.age_s <= DAY_S]
     batches = window.batches(Conntrack) or ()
     rows = [row for batch in batches for row in batch.rows]
     fullest = max(rows, key=lambda row: (_fill(row) or 0.0, row.count), default=None)
     return _Told(
         recent,
-        [each for each in lines if each.age_s is None],
-        [each for each in lines if each.age_s is not None and each.age_s > DAY_S],
-        [each for each in recent if (each.age_s or 0.0) <= window.seconds],
+        [line for line in lines if line.age_s is None],
+        [line for line in lines if line.age_s is not None and line.age_s > DAY_S],
+        [line for line in recent if (line.age_s or 0.0) <= window.seconds],
         [step for _, step in steps(batches, type, over_gaps=True)],
         fullest,
         None if fullest is None else _fill(fullest),
@@ -167,68 +167,68 @@ def _fill(row: Conntrack) -> float | None:
     return 100 * row.count / row.maximum if row.maximum else None
 
 
-def _full(window: Window, told: _Told, severity: Severity) -> Finding:
-    start, end = _interval(window, told)
-    exceeded = [each.nic for each in told.allowance if each.value]
+def _full(window: Window, summary: _Told, severity: Severity) -> Finding:
+    start, end = _interval(window, summary)
+    exceeded = [counts.nic for counts in summary.allowance if counts.value]
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
-        _summary(told),
+        _summary(summary),
         entities={"nic": tuple(dict.fromkeys(exceeded))},
         start=start,
         end=end,
-        evidence=tuple(_evidence(window, told)),
+        evidence=tuple(_evidence(window, summary)),
         missing=tuple(kernel_log.lacking(window)),
     )
 
 
-def _interval(window: Window, told: _Told) -> tuple[float | None, float | None]:
+def _interval(window: Window, summary: _Told) -> tuple[float | None, float | None]:
     """When it dropped something, or was full; of lines from before the window theirs."""
-    moments = [each.wall_s for each in told.recent or told.older if each.wall_s is not None]
-    for each in told.steps:
-        if (each.delta("early_drops") or 0) or (told.dropped and each.delta("drops")):
-            moments += [window.wall(each.start_mono), window.wall(each.end_mono)]
+    moments = [line.wall_s for line in summary.recent or summary.older if line.wall_s is not None]
+    for step in summary.steps:
+        if (step.delta("early_drops") or 0) or (summary.dropped and step.delta("drops")):
+            moments += [window.wall(step.start_mono), window.wall(step.end_mono)]
     for batch in window.batches(Conntrack) or ():
         moments += [batch.wall_s for row in batch.rows if (_fill(row) or 0.0) >= FULL.value]
-    if any(each.moved for each in told.allowance):
+    if any(counts.moved for counts in summary.allowance):
         moments += [window.start, window.end]
     return min(moments, default=None), max(moments, default=None)
 
 
-def _summary(told: _Told) -> str:
-    said = [*told.undated, *told.recent] or told.older
-    if told.dropped:
-        return f"the conntrack table is full and dropped {count(told.dropped, 'packet')}" + _of(
-            told
+def _summary(summary: _Told) -> str:
+    said = [*summary.undated, *summary.recent] or summary.older
+    if summary.dropped:
+        return f"the conntrack table is full and dropped {count(summary.dropped, 'packet')}" + _of(
+            summary
         )
-    if told.while_watched:
-        where = _where(told.while_watched)
+    if summary.while_watched:
+        where = _where(summary.while_watched)
         return f"the kernel dropped packets while watched: conntrack table full{where}"
-    if told.recent:
-        ago = duration(min(each.age_s or 0.0 for each in told.recent))
+    if summary.recent:
+        ago = duration(min(line.age_s or 0.0 for line in summary.recent))
         return f"the conntrack table was full {ago} ago and packets were dropped" + _where(said)
-    if told.undated:
+    if summary.undated:
         return "the conntrack table was full at an unknown time" + _where(said)
-    if told.is_full:
-        out = told.moved("early_drops")
+    if summary.is_full:
+        out = summary.moved("early_drops")
         threw = f", {count(out, 'entry', 'entries')} evicted to make room" if out else ""
-        return f"the conntrack table is full{_of(told)}{threw}"
-    if any(each.moved for each in told.allowance):
-        names = ", ".join(each.nic for each in told.allowance if each.moved)
+        return f"the conntrack table is full{_of(summary)}{threw}"
+    if any(counts.moved for counts in summary.allowance):
+        names = ", ".join(counts.nic for counts in summary.allowance if counts.moved)
         return f"the cloud instance's conntrack limit is full: packets of {names} were dropped"
-    if (told.fill or 0.0) >= NEAR.value:
-        return f"the conntrack table is nearly full{_of(told)}"
-    if told.older:
+    if (summary.fill or 0.0) >= NEAR.value:
+        return f"the conntrack table is nearly full{_of(summary)}"
+    if summary.older:
         return "the conntrack table was full, more than 24 h ago" + _where(said)
     return "the cloud instance's conntrack limit was full at some time since the driver was loaded"
 
 
-def _of(told: _Told) -> str:
-    row = told.fullest
-    if row is None or told.fill is None:
+def _of(summary: _Told) -> str:
+    row = summary.fullest
+    if row is None or summary.fill is None:
         return ""
-    return f" ({row.count:,} of {row.maximum:,}, {told.fill:.0f} %)"
+    return f" ({row.count:,} of {row.maximum:,}, {summary.fill:.0f} %)"
 
 
 def _is_here(line: Line) -> bool:
@@ -239,14 +239,14 @@ def _is_here(line: Line) -> bool:
 def _where(lines: Sequence[Line]) -> str:
     if any(map(_is_here, lines)):
         return ""
-    spaces = dict.fromkeys(str(each.number("netns")) for each in lines)
+    spaces = dict.fromkeys(str(line.number("netns")) for line in lines)
     more = f" (and {len(spaces) - 1} more)" if len(spaces) > 1 else ""
     return f" in network namespace {next(reversed(spaces))}{more}" if spaces else ""
 
 
-def _evidence(window: Window, told: _Told) -> Iterable[Evidence]:
-    yield from _counted(told)
-    lines = [*told.undated, *told.recent] or told.older
+def _evidence(window: Window, summary: _Told) -> Iterable[Evidence]:
+    yield from _counted(summary)
+    lines = [*summary.undated, *summary.recent] or summary.older
     reach = kernel_log.reach(window)
     if lines and reach is not None:
         yield Evidence(
@@ -260,32 +260,32 @@ def _evidence(window: Window, told: _Told) -> Iterable[Evidence]:
             if lines[-1].text("netns")
             else "the line belongs to another boot",
         )
-    for each in told.allowance:
-        moved = f", {each.moved:+} while watched" if each.moved else ""
+    for counts in summary.allowance:
+        moved = f", {counts.moved:+} while watched" if counts.moved else ""
         yield Evidence(
-            f"{each.nic} {ALLOWANCE}",
-            f"{each.value:,}{moved}",
+            f"{counts.nic} {ALLOWANCE}",
+            f"{counts.value:,}{moved}",
             "0",
             "packets since the driver was loaded",
             "ethtool -S",
-            each.value,
-            "they happened long ago" if not each.moved else "the instance is of a small type",
+            counts.value,
+            "they happened long ago" if not counts.moved else "the instance is of a small type",
         )
 
 
-def _counted(told: _Told) -> Iterable[Evidence]:
-    row = told.fullest
+def _counted(summary: _Told) -> Iterable[Evidence]:
+    row = summary.fullest
     if row is None:
         return
     limit = f"of {row.maximum:,}" if row.maximum else "without a limit"
-    fill = f" ({told.fill:.0f} %)" if told.fill is not None else ""
+    fill = f" ({summary.fill:.0f} %)" if summary.fill is not None else ""
     yield Evidence(
         "tracked connections, at most",
         f"{row.count:,} {limit}{fill}",
         f"< {NEAR.value:.0f} %",
         "entries",
         "nf_conntrack_count, nf_conntrack_max",
-        told.fill if told.fill is not None else row.count,
+        summary.fill if summary.fill is not None else row.count,
         "another network namespace has a table of its own",
     )
     for field, what, wrong_if in (
@@ -293,14 +293,14 @@ def _counted(told: _Told) -> Iterable[Evidence]:
         ("early_drops", "entries evicted from a full table", "they were stale"),
         ("insert_failed", "entries that lost a race (not a full table)", "DNS look-ups do that"),
     ):
-        number = told.moved(field)
+        number = summary.moved(field)
         if number or (field == "drops" and getattr(row, field) is not None):
             yield Evidence(what, f"{number:,}", "0", "while watched", _SOURCE, number, wrong_if)
 
 
-def _room(window: Window, told: _Told) -> Finding:
+def _room(window: Window, report: _Told) -> Finding:
     reach = kernel_log.reach(window)
-    evidence = list(_counted(told))
+    evidence = list(_counted(report))
     if reach is not None:
         wrong_if = reach.wrong_if or "lines of this kind are rate-limited with others"
         evidence.append(
@@ -310,17 +310,17 @@ def _room(window: Window, told: _Told) -> Finding:
         )
     evidence += [
         Evidence(
-            f"{each.nic} {ALLOWANCE}",
-            f"{each.value:,}",
+            f"{counts.nic} {ALLOWANCE}",
+            f"{counts.value:,}",
             "0",
             "packets since the driver was loaded",
             "ethtool -S",
-            each.value,
+            counts.value,
             "the driver was loaded again since",
         )
-        for each in told.allowance
+        for counts in report.allowance
     ]
-    row = told.fullest
+    row = report.fullest
     if row is not None:
         most = f" of {row.maximum:,}" if row.maximum else ""
         summary = f"{row.count:,}{most} tracked connections at most"

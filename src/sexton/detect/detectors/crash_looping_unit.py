@@ -43,7 +43,7 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.text import count, seconds
+from sexton.model.text import count, printable, seconds
 from sexton.model.unit import RestartMark, ServiceManager, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
@@ -202,7 +202,7 @@ def detect(window: Window) -> Finding:
 def _journal(window: Window) -> dict[str, tuple[int, int]]:
     """Per unit: restarts the journal tells of in the window, and its last counter."""
     found: dict[str, tuple[int, int]] = {}
-    for mark in sorted(window.all(RestartMark) or (), key=lambda each: each.wall_s):
+    for mark in sorted(window.all(RestartMark) or (), key=lambda restart_mark: restart_mark.wall_s):
         recent, _ = found.get(mark.unit, (0, 0))
         found[mark.unit] = (recent + (window.start <= mark.wall_s <= window.end), mark.counter)
     return found
@@ -267,7 +267,7 @@ def _looping(window: Window, loops: list[_Loop]) -> Finding:
     return Finding(
         NAME,
         Verdict.PRESENT,
-        max((loop.severity for loop in loops), key=lambda each: each.rank),
+        max((loop.severity for loop in loops), key=lambda severity: severity.rank),
         f"{worst.unit.name}{_pace(worst)}, {_times(worst)}{_end(worst)}{others}",
         entities={
             "unit": tuple(loop.unit.name for loop in loops),
@@ -297,7 +297,7 @@ def _end(loop: _Loop) -> str:
 def _evidence(loop: _Loop) -> list[Evidence]:
     unit = loop.unit
     why = protected(unit.name)
-    told = [
+    evidence = [
         Evidence(
             f"restarts of {unit.name}",
             f"{loop.total:,} so far, {loop.recent:,} in this window"
@@ -311,12 +311,24 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             "it is meant to run in a loop" if loop.clean else "it is being deployed right now",
         )
     ]
+    if loop.clean:
+        evidence.append(
+            Evidence(
+                _exit_of(unit.name),
+                "status 0, result success",
+                "not restarted after it",
+                "exit status",
+                "systemd ExecMainStatus, Result",
+                0.0,
+                "runs that were not seen ended with a fault",
+            )
+        )
     if loop.period_s is not None:
         made = ""
         delay, ran = loop.delay_s, loop.run_s
         if delay is not None and ran is not None and loop.period_s == delay + ran:
             made = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
-        told.append(
+        evidence.append(
             Evidence(
                 f"period of {unit.name}",
                 f"{seconds(loop.period_s)}{made}",
@@ -328,7 +340,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             )
         )
     if loop.never_trips:
-        told.append(
+        evidence.append(
             Evidence(
                 f"start limit of {unit.name}",
                 f"never trips: {_STARTS} starts take"
@@ -341,7 +353,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             )
         )
     if why is not None:
-        told.append(
+        evidence.append(
             Evidence(
                 f"{unit.name} is protected",
                 f"fix it, never disable it: {why}",
@@ -351,7 +363,16 @@ def _evidence(loop: _Loop) -> list[Evidence]:
                 wrong_if="it is another program of that name, or this node does not need it",
             )
         )
-    return told
+    return evidence
+
+
+def exits_cleanly(finding: Finding, unit: str) -> bool:
+    """Was this unit of the finding seen to end without a fault?"""
+    return any(evidence.what == _exit_of(unit) for evidence in finding.evidence)
+
+
+def _exit_of(unit: str) -> str:
+    return printable(f"clean exit of {unit}")
 
 
 def _calm(seen: list[_Loop]) -> Finding:

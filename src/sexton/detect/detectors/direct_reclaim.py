@@ -109,8 +109,8 @@ class _Seen(NamedTuple):
         return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
 
 
-def _most_first(each: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int, int, str]]:
-    return -each[1], each[0]
+def _most_first(pair: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int, int, str]]:
+    return -pair[1], pair[0]
 
 
 def _ruled_out(window: Window) -> str:
@@ -153,23 +153,25 @@ def detect(window: Window) -> Finding:
 
 def is_ordered(finding: Finding) -> bool:
     """Does it tell of reclaim on somebody's order alone?"""
-    return finding.id == NAME and any(ORDERED in each.what for each in finding.evidence)
+    return finding.id == NAME and any(ORDERED in evidence.what for evidence in finding.evidence)
 
 
 def _on_order(window: Window) -> _Skip:
     """Was most of the reclaim that was caught in a stretch somebody's order?"""
-    told: Counter[int] = Counter()
+    ordered: Counter[int] = Counter()
     every: Counter[int] = Counter()
     for row in window.latest(StackCount) or ():
         if is_ordered_reclaim(row.frames):
-            told[row.second_mono] += row.samples
+            ordered[row.second_mono] += row.samples
             every[row.second_mono] += row.samples
         elif is_direct_reclaim(row.frames):
             every[row.second_mono] += row.samples
 
     def mostly(run: Run[PagingStep]) -> bool:
         inside = [second for second in every if run.start - SLACK_S < second < run.end]
-        return 2 * sum(told[second] for second in inside) > sum(every[second] for second in inside)
+        return 2 * sum(ordered[second] for second in inside) > sum(
+            every[second] for second in inside
+        )
 
     return mostly
 
@@ -187,7 +189,7 @@ def worst(
     for run in runs(moved, moved.by_tasks >= NOTED.value * (moved.end - moved.start)):
         if not run.lasts(LASTING.value) or aside(run):
             continue
-        stalled = sum(run.overlap(each) for each in stalls)
+        stalled = sum(run.overlap(stall) for stall in stalls)
         stalled = stalled if stalled >= LASTS.value * 0.9 else 0.0
         pages = sum(step.by_tasks or 0 for step in run.steps)
         if best is None or (stalled, pages) > best[:2]:
@@ -244,7 +246,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
         leading = [*stacks.leading(), *every.leading()]
         cores = [*stacks.leading_cores(), *every.leading_cores()]
         entities = {
-            "task": tuple(dict.fromkeys(thread_name(*each) for each in leading))[:_SHOWN],
+            "task": tuple(dict.fromkeys(thread_name(*thread) for thread in leading))[:_SHOWN],
             "core": tuple(dict.fromkeys(map(str, cores)))[:_SHOWN],
             "cgroup": cgroups_of(window, (pid for pid, _, _ in leading), end),
         }
@@ -268,7 +270,7 @@ def _at(found: Readings, mono_s: float) -> Reading:
 
 
 def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
-    tasks = [thread_name(*each) for each in seen.stacks.leading()] if seen.stacks else []
+    tasks = [thread_name(*thread) for thread in seen.stacks.leading()] if seen.stacks else []
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
     who = f"{tasks[0]}{also}" if tasks else ""
     if seen.ordered:

@@ -88,10 +88,10 @@ def detect(window: Window) -> Finding:
     ]
     if not remarks:
         return not_applicable(NAME, "no job's death was marked")
-    deaths = [each for each in remarks if each.tells_an_end]
+    deaths = [remark for remark in remarks if remark.tells_an_end]
     if deaths:
         return _died(deaths)
-    vague = [each for each in remarks if each.tells_of_a_job]
+    vague = [remark for remark in remarks if remark.tells_of_a_job]
     if vague:
         said = shorten(vague[-1].text, _WIDTH)
         lacking = Missing(
@@ -109,10 +109,10 @@ def _died(deaths: list[_Remark]) -> Finding:
         Verdict.PRESENT,
         Severity.INFO,
         f'"{shorten(last.text, _WIDTH)}" (marked by hand){before}',
-        entities={"job": tuple(dict.fromkeys(shorten(each.text, _WIDTH) for each in deaths))},
+        entities={"job": tuple(dict.fromkeys(shorten(death.text, _WIDTH) for death in deaths))},
         start=deaths[0].wall_s,
         end=last.wall_s,
-        evidence=tuple(_evidence(each) for each in deaths[-_SHOWN:]),
+        evidence=tuple(_evidence(death) for death in deaths[-_SHOWN:]),
     )
 
 

@@ -97,7 +97,7 @@ def detect(window: Window) -> Finding:
         lacking.append(blind)
     crowds = [_Group(row.path, "*", row.children) for row in rows if row.children >= CROWD.value]
     crowds.sort(key=lambda group: -group.number)
-    refused = [each for each in window.all(KernelEvent) or () if each.family == "sessions"]
+    refused = [event for event in window.all(KernelEvent) or () if event.family == "sessions"]
     idle = None if blind else sum(group.number for group in empty)
     evidence = [
         _counted(len(rows), scopes, idle),

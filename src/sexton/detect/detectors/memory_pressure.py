@@ -255,7 +255,7 @@ def _who(stacks: Caught | None) -> dict[str, tuple[str, ...]]:
     if stacks is None:
         return {}
     return {
-        "task": tuple(thread_name(*each) for each in stacks.leading()),
+        "task": tuple(thread_name(*thread) for thread in stacks.leading()),
         "core": tuple(map(str, stacks.leading_cores())),
     }
 

@@ -99,9 +99,9 @@ class _Told:
     def is_reset(self) -> bool:
         """Or only a watchdog that fired: some drivers tell and do nothing."""
         said = any(
-            line.event.family != "nic_watchdog" for each in self.bursts for line in each.lines
+            line.event.family != "nic_watchdog" for burst in self.bursts for line in burst.lines
         )
-        return said or any(each.value for each in self.counters)
+        return said or any(counter.value for counter in self.counters)
 
     @property
     def severity(self) -> Severity:
@@ -125,7 +125,9 @@ def detect(window: Window) -> Finding:
     if real == ():
         return not_applicable(NAME, "no physical network interface here")
     counters = [
-        each for each in nics.counters(window, COUNTERS) if real is None or each.nic in real
+        counter
+        for counter in nics.counters(window, COUNTERS)
+        if real is None or counter.nic in real
     ]
     lacking = list(kernel_log.lacking(window))
     if not counters and lacking:
@@ -135,36 +137,36 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, what, tuple(lacking))
     if not window.read(NicCounter) and real is not None:
         lacking.append(missing(window.why_missing(NicCounter)))
-    told = _tell(window, counters)
-    if told.total == 0 and told.in_window == 0:
+    summary = _tell(window, counters)
+    if summary.total == 0 and summary.in_window == 0:
         return _none(window, counters, real, lacking)
-    return _reset(window, told, lacking)
+    return _reset(window, summary, lacking)
 
 
 def _tell(window: Window, counters: list[nics.Counter]) -> _Told:
     lines = kernel_log.lines(window, FAMILIES)
     grouped = kernel_log.bursts(lines, nics.namer(window, lines), ONE_RESET.value)
-    told = _Told([each for each in grouped if _is_told(each)], counters)
-    for burst in told.bursts:
+    summary = _Told([burst for burst in grouped if _is_told(burst)], counters)
+    for burst in summary.bursts:
         if burst.age_s is None:
-            told.undated += 1
+            summary.undated += 1
         elif burst.age_s <= DAY_S:
-            told.day += 1
-            told.in_window += burst.age_s <= window.seconds
+            summary.day += 1
+            summary.in_window += burst.age_s <= window.seconds
         else:
-            told.older += 1
+            summary.older += 1
     moved = _resets(counters, "moved")
-    told.in_window = max(told.in_window, moved)
-    told.day = max(told.day, moved)
-    unlogged = max(0, _resets(counters, "value") - told.total)
+    summary.in_window = max(summary.in_window, moved)
+    summary.day = max(summary.day, moved)
+    unlogged = max(0, _resets(counters, "value") - summary.total)
     if _is_young(window):
-        told.day += unlogged
+        summary.day += unlogged
     elif _covers_a_day(window):
-        told.older += unlogged
+        summary.older += unlogged
     else:
-        told.undated += unlogged
-    told.causes = _causes(told, counters)
-    return told
+        summary.undated += unlogged
+    summary.causes = _causes(summary, counters)
+    return summary
 
 
 def _is_told(burst: Burst) -> bool:
@@ -179,8 +181,8 @@ def _resets(counters: Iterable[nics.Counter], what: str) -> int:
     """Resets by the counters: the total where the driver keeps one, else the sum of the causes."""
     total = 0
     by_nic: dict[str, dict[str, int]] = {}
-    for each in counters:
-        by_nic.setdefault(each.nic, {})[each.name] = getattr(each, what)
+    for counter in counters:
+        by_nic.setdefault(counter.nic, {})[counter.name] = getattr(counter, what)
     for named in by_nic.values():
         causes = sum(value for name, value in named.items() if name in CAUSES)
         again = min(named.get("tx_timeout", 0), named.get("os_netdev_wd", 0))
@@ -198,18 +200,18 @@ def _covers_a_day(window: Window) -> bool:
     return reach is not None and reach.covers_a_day
 
 
-def _causes(told: _Told, counters: Iterable[nics.Counter]) -> list[str]:
+def _causes(summary: _Told, counters: Iterable[nics.Counter]) -> list[str]:
     found: dict[str, None] = {}
-    for burst in reversed(told.bursts):
+    for burst in reversed(summary.bursts):
         for line in burst.lines:
             reason = line.text("reason") or ""
             if reason in _REASONS:
                 found[_REASONS[reason]] = None
             elif reason in _OTHER_REASONS:
                 found[reason] = None
-    for each in counters:
-        if each.value and each.name in CAUSES:
-            found["os_netdev_wd" if each.name == "tx_timeout" else each.name] = None
+    for counter in counters:
+        if counter.value and counter.name in CAUSES:
+            found["os_netdev_wd" if counter.name == "tx_timeout" else counter.name] = None
     # The surest first: a driver that suspects starvation has looked.
     order = [*CAUSES, *_OTHER_REASONS]
     return sorted(found, key=order.index)
@@ -236,7 +238,7 @@ def _none(
             )
         )
     if counters:
-        names = ", ".join(dict.fromkeys(each.nic for each in counters))
+        names = ", ".join(dict.fromkeys(counter.nic for counter in counters))
         evidence.append(
             Evidence(
                 f"reset counters of {names}",
@@ -261,11 +263,11 @@ def _none(
     )
 
 
-def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
-    places, names = _places(window, told)
-    dated = [each.wall_s for each in told.bursts if each.wall_s is not None]
+def _reset(window: Window, summary: _Told, lacking: list[Missing]) -> Finding:
+    places, names = _places(window, summary)
+    dated = [burst.wall_s for burst in summary.bursts if burst.wall_s is not None]
     recent = [wall for wall in dated if window.end - wall <= DAY_S] or dated
-    moved = any(each.moved for each in told.counters)
+    moved = any(counter.moved for counter in summary.counters)
     start = min(recent, default=window.start if moved else None)
     end = window.end if moved else max(recent, default=None)
     if places and not any(place.cores for place in places) and not window.read(NicQueue):
@@ -273,8 +275,8 @@ def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
     return Finding(
         NAME,
         Verdict.PRESENT,
-        told.severity,
-        _summary(told, names, places),
+        summary.severity,
+        _summary(summary, names, places),
         entities={
             "nic": names,
             "queue": tuple(place.queue for place in places),
@@ -283,16 +285,16 @@ def _reset(window: Window, told: _Told, lacking: list[Missing]) -> Finding:
         },
         start=start,
         end=end,
-        evidence=tuple(_evidence(window, told, places)),
+        evidence=tuple(_evidence(window, summary, places)),
         missing=tuple(lacking),
     )
 
 
-def _places(window: Window, told: _Told) -> tuple[list[nics.Place], tuple[str, ...]]:
+def _places(window: Window, summary: _Told) -> tuple[list[nics.Place], tuple[str, ...]]:
     """The queues that are blamed, the newest first, and the interfaces."""
     found: dict[str, nics.Place] = {}
     names: dict[str, None] = {}
-    for burst in reversed(told.bursts):
+    for burst in reversed(summary.bursts):
         if burst.name is not None:
             names[burst.name] = None
         cores = {
@@ -305,52 +307,54 @@ def _places(window: Window, told: _Told) -> tuple[list[nics.Place], tuple[str, .
             if queue is not None and burst.name is not None:
                 place = nics.place(window, burst.name, queue, cores.get(queue))
                 found.setdefault(place.queue, place)
-    for nic, queue, each in nics.missed_by_queue(window):
-        if each.moved or not told.bursts:
+    for nic, queue, counts in nics.missed_by_queue(window):
+        if counts.moved or not summary.bursts:
             place = nics.place(window, nic, queue)
             found.setdefault(place.queue, place)
-    names |= dict.fromkeys(each.nic for each in told.counters if each.value)
+    names |= dict.fromkeys(counter.nic for counter in summary.counters if counter.value)
     return list(found.values())[:_SHOWN], tuple(names)
 
 
-def _summary(told: _Told, names: Sequence[str], places: Sequence[nics.Place]) -> str:
+def _summary(summary: _Told, names: Sequence[str], places: Sequence[nics.Place]) -> str:
     who = ", ".join(names) or "an interface"
-    what = "was reset" if told.is_reset else "hit its transmit watchdog"
-    if told.in_window:
-        when = f"{_times(told.in_window)} while watched"
-    elif told.day:
-        last = min(each.age_s or 0.0 for each in told.bursts) if told.bursts else None
+    what = "was reset" if summary.is_reset else "hit its transmit watchdog"
+    if summary.in_window:
+        when = f"{_times(summary.in_window)} while watched"
+    elif summary.day:
+        last = min(burst.age_s or 0.0 for burst in summary.bursts) if summary.bursts else None
         ago = f", last {duration(last)} ago" if last is not None else ""
-        when = f"{_times(told.day)} in 24 h{ago}"
-    elif told.undated:
-        when = f"{_times(told.undated)} since boot, time unknown"
+        when = f"{_times(summary.day)} in 24 h{ago}"
+    elif summary.undated:
+        when = f"{_times(summary.undated)} since boot, time unknown"
     else:
-        when = f"{_times(told.older)}, all more than 24 h ago"
+        when = f"{_times(summary.older)}, all more than 24 h ago"
     where = ""
     if places:
         core = f" on core {places[0].cores[0]}" if places[0].cores else ""
         where = f", queue {places[0].queue.rpartition(':')[2]}{core}"
     words = {**CAUSES, **_OTHER_REASONS}
-    why = f": {words[told.causes[0]]}" if told.causes else ""
-    if told.causes and told.causes[0] in _ELSEWHERE:
+    why = f": {words[summary.causes[0]]}" if summary.causes else ""
+    if summary.causes and summary.causes[0] in _ELSEWHERE:
         why += ", which points at the device, not at a starved core"
-    down = ", and the last reset failed" if told.failed else ""
+    down = ", and the last reset failed" if summary.failed else ""
     return f"{who} {what} {when}{where}{why}{down}"
 
 
-def _evidence(window: Window, told: _Told, places: Sequence[nics.Place]) -> Iterable[Evidence]:
+def _evidence(window: Window, summary: _Told, places: Sequence[nics.Place]) -> Iterable[Evidence]:
     reach = kernel_log.reach(window)
-    if told.bursts and reach is not None:
+    if summary.bursts and reach is not None:
         yield Evidence(
-            "resets in the kernel log" if told.is_reset else "transmit watchdogs in the kernel log",
-            f"{len(told.bursts)}",
+            "resets in the kernel log"
+            if summary.is_reset
+            else "transmit watchdogs in the kernel log",
+            f"{len(summary.bursts)}",
             "0",
             reach.words,
             reach.origin,
-            len(told.bursts),
+            len(summary.bursts),
             "they were requested by a person or a driver update",
         )
-        newest = told.bursts[-1]
+        newest = summary.bursts[-1]
         causes = [line for line in newest.lines if line.text("phase") == "cause"] or newest.lines
         yield Evidence(
             "last driver message",
@@ -361,18 +365,18 @@ def _evidence(window: Window, told: _Told, places: Sequence[nics.Place]) -> Iter
             None,
             "the line belongs to another boot",
         )
-    for each in told.counters:
-        if each.value:
-            moved = f", {each.moved:+} while watched" if each.moved else ""
-            elsewhere = " (points at the device)" if each.name in _ELSEWHERE else ""
+    for counter in summary.counters:
+        if counter.value:
+            moved = f", {counter.moved:+} while watched" if counter.moved else ""
+            text = " (points at the device)" if counter.name in _ELSEWHERE else ""
             yield Evidence(
-                f"{each.nic} {each.name}{elsewhere}",
-                f"{each.value:,}{moved}",
+                f"{counter.nic} {counter.name}{text}",
+                f"{counter.value:,}{moved}",
                 "0",
                 "since the driver was loaded",
                 "ethtool -S",
-                each.value,
-                "a person requested it" if each.moved else "they happened long ago",
+                counter.value,
+                "a person requested it" if counter.moved else "they happened long ago",
             )
     for place in places:
         if place.cores:

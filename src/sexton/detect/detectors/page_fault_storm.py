@@ -1,30 +1,29 @@
-"""Page faults come so fast that the kernel does little else.
+"""Page faults are so frequent that the kernel does little else.
 
 **What is seen.** Faults a second from `/proc/vmstat` (`pgfault`, and `pgmajfault` for those that
-waited for a disk), against the number of cores; which processes took them, by their own counters
-(`/proc/PID/stat`); and, with stacks, on which cores the functions that handle a fault were caught,
-and whether such a core was held in the kernel. A held core that is mostly in faults is a storm at
-any rate, counted or not: what one costs differs a hundredfold between machines, and under software
-emulation a tenth of the rate fills a core.
+waited for a disk), per core; the processes that caused them (`/proc/PID/stat`); and, with stacks,
+the cores on which fault handlers were sampled, and whether such a core was held in the kernel. A
+held core that mostly handles faults is a storm at any rate: the cost of a fault differs a
+hundredfold between machines, and under software emulation a tenth of the rate fills a core.
 
-**Why it hurts.** A minor fault costs about a microsecond in the kernel, more where threads fight
+**Why it hurts.** A minor fault costs about a microsecond in the kernel, more if threads contend
 for the lock of one address space: at hundreds of thousands a second a core does nothing else, and
-what is bound to it waits. A major fault stops its task until the disk has answered.
+work bound to it waits. A major fault blocks its task until the disk read completes.
 
-**What would make it wrong.** Every program faults as it starts and grows: a compiler at work takes
-tens of thousands a second and core and is healthy, so a rate alone is only noted. It is a warning
-where a core was held by them (stacks and `/proc/stat` together), or where major faults came with
-memory pressure: pages were thrown out that were still needed. Major faults alone are a cold start.
-Faults inside reclaim count as *direct_reclaim*. Without stacks one process on a large machine hides
-in the average; if it also held a core, that is noted: it may have been its faults. In the incident
-faults were noticed and misled.
+**What would make it wrong.** Every program faults as it starts and grows: a healthy compiler causes
+tens of thousands per second and core, so a high rate alone is only *info*. It is a warning if
+faults held a core (stacks and `/proc/stat` agree), or if major faults came with memory pressure:
+pages that were still needed had been evicted. Major faults alone are a cold start. Faults inside
+reclaim count as *direct_reclaim*. Without stacks, one process on a large machine disappears in the
+average; if it also held a core, that is noted, since its faults may be the reason. In the original
+incident, page faults were a red herring.
 
 **Check by hand.** ``sar -B 1 10`` (fault/s, majflt/s); ``pidstat -r 1``; ``sudo perf trace -F all
 --no-syscalls sleep 2``.
 
-**What to do.** Find out why that process maps and unmaps: an allocator that gives memory back at
+**What to do.** Find out why that process maps and unmaps: an allocator that returns memory at
 once (``MALLOC_TRIM_THRESHOLD_``, jemalloc's ``dirty_decay_ms``), a loop of short-lived processes, a
-garbage collector. Huge pages make fewer faults of the same memory. With pressure: see
+garbage collector. Huge pages need fewer faults for the same memory. With pressure: see
 *memory_pressure*.
 """
 
@@ -118,22 +117,26 @@ def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally
     if counted is None:
         return None
     threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
-    pids = {each.partition("/")[0].rstrip("]") for each in threads}
+    pids = {thread.partition("/")[0].rstrip("]") for thread in threads}
     enough = least * (counted.end - counted.start)
-    mine = [each for each in counted.processes if str(each.pid) in pids and each.minor >= enough]
-    return (max(mine, key=lambda each: each.minor), counted) if mine else None
+    mine = [
+        process
+        for process in counted.processes
+        if str(process.pid) in pids and process.minor >= enough
+    ]
+    return (max(mine, key=lambda process: process.minor), counted) if mine else None
 
 
 def _around(
     batches: Sequence[Batch[Process]], span: tuple[float, float]
 ) -> Sequence[Batch[Process]]:
     """From the last reading before it to the first after it, and those between."""
-    near = [each for each in batches if span[0] - AROUND_S <= each.mono_s <= span[1] + AROUND_S]
-    before = [each.mono_s for each in near if each.mono_s <= span[0]]
-    after = [each.mono_s for each in near if each.mono_s >= span[1]]
+    near = [batch for batch in batches if span[0] - AROUND_S <= batch.mono_s <= span[1] + AROUND_S]
+    before = [batch.mono_s for batch in near if batch.mono_s <= span[0]]
+    after = [batch.mono_s for batch in near if batch.mono_s >= span[1]]
     start = before[-1] if before else span[0]
     end = after[0] if after else span[1]
-    return [each for each in near if start <= each.mono_s <= end]
+    return [batch for batch in near if start <= batch.mono_s <= end]
 
 
 NAME = "page_fault_storm"
@@ -152,13 +155,13 @@ MOSTLY = Threshold(
     "of a held core", 50, "% of its kernel samples", "less, and something else held it"
 )
 CAUGHT = Threshold(
-    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer tell of nothing"
+    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer prove nothing"
 )
 HOLDER = Threshold(
     "of a held core's task",
     10_000,
     "faults a second",
-    "at 0.1 ms each, as under emulation, they fill a core; it takes stacks to tell",
+    "at 0.1 ms each, as under emulation, they fill a core; only stacks can confirm it",
 )
 BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
 
@@ -219,7 +222,9 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
 
 def _is_major(finding: Finding) -> bool:
     """Minor faults are ordinary work; only faults that read from disk go with a shortage."""
-    rates = (each.number for each in finding.evidence if each.what == "major page faults")
+    rates = (
+        evidence.number for evidence in finding.evidence if evidence.what == "major page faults"
+    )
     return any(rate is not None and rate >= MAJOR.value for rate in rates)
 
 
@@ -280,7 +285,7 @@ def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -
         for run in runs(moved, moved.rate(group) >= limit):
             if not run.lasts(LASTING.value):
                 continue
-            stalled = sum(run.overlap(each) for each in stalls) if is_major else 0.0
+            stalled = sum(run.overlap(stall) for stall in stalls) if is_major else 0.0
             stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
             times = sum(step.moved.get(group, 0) for step in run.steps) / limit
             if best is None or (stalled, times) > best[:2]:
@@ -305,10 +310,12 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
         if samples >= CAUGHT.value and 100 * samples >= MOSTLY.value * every[core, second]:
             made = _Second(float(second), float(second + 1), core, samples)
             mostly.setdefault(core, []).append(made)
-    found = [run for each in mostly.values() for run in runs(each, [True] * len(each))]
+    found = [run for group in mostly.values() for run in runs(group, [True] * len(group))]
     long = sorted((run for run in found if run.lasts(LASTING.value)), key=_heaviest)
     for run in long[:_SHOWN]:
-        together = {each.steps[0].core for each in long if each.overlap(run) >= LASTING.value}
+        together = {
+            attempt.steps[0].core for attempt in long if attempt.overlap(run) >= LASTING.value
+        }
         seconds = longest_holds(window, together | {run.steps[0].core}, run.close_up)
         if seconds[run.steps[0].core] >= HELD.value * SLACK:
             return run, {
@@ -374,13 +381,13 @@ def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
     evidence += list(_rates(seen.moved, cores)) if seen.moved is not None else []
     blamed = _blamed(seen)
     if seen.tally is not None:
-        evidence += [_share(seen.tally, each, is_major=seen.is_major) for each in blamed]
-    tasks = [each.name for each in blamed]
-    pids = [each.pid for each in blamed]
+        evidence += [_share(seen.tally, process, is_major=seen.is_major) for process in blamed]
+    tasks = [process.name for process in blamed]
+    pids = [process.pid for process in blamed]
     if stacks is not None and stacks.samples:
         evidence.append(_samples(stacks))
         leading = stacks.leading(BLAME.value)
-        tasks = [*(thread_name(*each) for each in leading), *tasks]
+        tasks = [*(thread_name(*thread) for thread in leading), *tasks]
         pids = [*(pid for pid, _, _ in leading), *pids]
     return Finding(
         NAME,
@@ -415,7 +422,7 @@ def _summary(seen: _Seen, tasks: Sequence[str]) -> str:
     by = f" by {tasks[0]}" if tasks else ""
     what = f"{many} for {duration(seen.run.seconds)}{by}"
     if seen.held:
-        core, longest = max(seen.held.items(), key=lambda each: (each[1], -each[0]))
+        core, longest = max(seen.held.items(), key=lambda key: (key[1], -key[0]))
         return f"{what}; they held core {core} in the kernel for {duration(longest)}"
     if seen.stalled:
         return f"{what}; for {duration(seen.stalled)} of it tasks waited for memory"
@@ -426,13 +433,13 @@ def _blamed(seen: _Seen) -> list[Faulting]:
     if seen.tally is None:
         return []
     field = "major" if seen.is_major else "minor"
-    every: int = sum(getattr(each, field) for each in seen.tally.processes)
+    every: int = sum(getattr(process, field) for process in seen.tally.processes)
     found = [
-        each
-        for each in seen.tally.processes
-        if getattr(each, field) and 100 * getattr(each, field) >= BLAME.value * every
+        process
+        for process in seen.tally.processes
+        if getattr(process, field) and 100 * getattr(process, field) >= BLAME.value * every
     ]
-    return sorted(found, key=lambda each: (-getattr(each, field), each.pid))
+    return sorted(found, key=lambda process: (-getattr(process, field), process.pid))
 
 
 def _lacking(window: Window, cores: int | None) -> list[Missing]:
@@ -450,12 +457,12 @@ def _rates(moved: PagingStep, cores: int | None) -> list[Evidence]:
     unit, source = f"a second over {duration(moved.seconds)}", "/proc/vmstat"
     made = []
     if (rate := moved.rate("faults")) is not None:
-        each = f" ({rate / cores:,.0f} per core)" if cores else ""
+        text = f" ({rate / cores:,.0f} per core)" if cores else ""
         limit = f"< {MINOR.value * cores:,.0f}" if cores else f"< {MINOR.value:,.0f} per core"
         limit += ", and no core held by them"
         wrong_if = "compilers, shells and anything that starts many programs do that"
         made.append(
-            Evidence("page faults", f"{rate:,.0f}{each}", limit, unit, source, rate, wrong_if)
+            Evidence("page faults", f"{rate:,.0f}{text}", limit, unit, source, rate, wrong_if)
         )
     if (rate := moved.rate("major")) is not None:
         wrong_if = "programs that start with a cold cache are read from disk"
@@ -476,7 +483,7 @@ def _share(counted: Tally, who: Faulting, *, is_major: bool) -> Evidence:
         f"a second over {duration(seconds)}",
         "/proc/PID/stat",
         faults / seconds,
-        "processes that ended meanwhile took their counts with them",
+        "processes that exited in this time are not counted",
     )
 
 

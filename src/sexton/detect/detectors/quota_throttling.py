@@ -1,31 +1,29 @@
 """A cgroup runs into its CPU quota and is stopped until its next period begins.
 
-**What is seen.** Per cgroup with a quota (`cpu.stat`): how many of the periods in which it ran
-ended with the quota used up (`nr_throttled` of `nr_periods`, 100 ms each unless set otherwise), and
-how long its cores waited for the next period, all of them together, in the worst stretch of up to
-half a minute. Named with its unit.
+**What is seen.** Per cgroup with a quota (`cpu.stat`): the share of its periods that were throttled
+(`nr_throttled` of `nr_periods`, 100 ms each by default), and its throttled time summed over cores,
+in the worst stretch of up to 30 s. Reported with its unit.
 
-**Why it hurts.** All of its threads stand still for the rest of every such period, those that hold
-a lock or answer a heartbeat too: a job that waits for it seems to hang, while the node's cores are
-idle. That is also how it is told from a burnt core: no core is at 100 % system time, and nothing
-outside that cgroup waits.
+**Why it hurts.** All its threads stop for the rest of every throttled period, including those that
+hold a lock or answer a heartbeat: a job that waits for it seems to hang while the node's cores are
+idle. This distinguishes it from a burnt core: no core is at 100 % system time, and nothing outside
+that cgroup waits.
 
-**What would make it wrong.** A quota is somebody's decision, and a batch job that is stopped all
-day may be meant to be. A few throttled periods are ordinary, and so are many while a program
-starts: they are absent, or *info*. The time is the sum over the cores on which the cgroup was
-stopped, so one with many threads waits longer than the clock; how often is what compares. Counters
-start again when a cgroup is made anew. One that lived for less than the time between two readings
-is judged by what it has counted since the reading before; one that was gone before a second reading
-cannot have been stopped for long. A parent's quota stops its children, and only the parent counts
-it.
+**What would make it wrong.** Quotas are set on purpose, and a batch job may be throttled all day by
+design. A few throttled periods are normal, and so are many while a program starts: these are absent
+or *info*. Throttled time is summed over cores, so with many threads it exceeds wall time; compare
+the share of periods instead. Counters restart when a cgroup is recreated. A cgroup that lived for
+less than the interval between two readings is judged by its counters since the previous reading;
+one that was removed before its second reading cannot have been throttled for long. A parent's quota
+throttles its children, and only the parent counts it.
 
 **Check by hand.** ``cat /sys/fs/cgroup/PATH/cpu.stat`` twice (v1: ``/sys/fs/cgroup/cpu/PATH``) and
 ``cpu.max`` (v1: ``cpu.cfs_quota_us``); ``systemctl show -p CPUQuotaPerSecUSec UNIT``.
 
 **What to do.** Raise or remove the limit (``systemctl set-property UNIT CPUQuota=``, a pod's
 ``resources.limits.cpu``), or give it fewer threads: a runtime that counts the node's 96 cores
-starts 96 workers on a quota of two. Reclaim and page faults do not cause throttling; where they
-rise together, something else makes them.
+starts 96 workers on a quota of two. Reclaim and page faults do not cause throttling; if they
+rise together, they have a common cause.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ from sexton.series.rates import (
 NAME = "quota_throttling"
 
 OFTEN = Threshold(
-    "often", 10, "throttled periods in a stretch", "a second's worth; fewer go unnoticed"
+    "often", 10, "throttled periods in a stretch", "one second in total; fewer are not noticed"
 )
 NOTED = Threshold(
     "noted", 10, "% of its periods", "below this only the slowest requests take longer"
@@ -81,16 +79,14 @@ STOPPED = Threshold(
     "stopped",
     25,
     "% of the time, its cores together",
-    "a sidecar that wakes up, bursts and is cut short waits far less than that",
+    "a sidecar that wakes up, bursts and is throttled waits far less",
 )
-LASTING = Threshold(
-    "lasting", 10, "s in a row", "a program that starts runs into its quota for some seconds"
-)
+LASTING = Threshold("lasting", 10, "s in a row", "a starting program is throttled for some seconds")
 STRETCH = Threshold(
     "stretch",
     30,
     "s",
-    "long enough to tell throttling from a start, short enough not to average it away",
+    "longer than a program start, short enough not to average throttling away",
 )
 _COUNTERS = ("periods", "throttled", "throttled_us")
 #: Cgroups that are looked at closely: those stopped longest.
@@ -153,9 +149,9 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     if units:
         return [Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, READS)]
     path = next(iter(finding.entities.get("cgroup", ())), "")
-    first = [each for each in window.latest(Mount) or () if "cpu" in each.super_options]
+    first = [mount for mount in window.latest(Mount) or () if "cpu" in mount.super_options]
     if first:
-        top = min((each.mount_point for each in first), key=len)
+        top = min((mount.mount_point for mount in first), key=len)
         return [Step(f"cat {quote(printable(f'{top}{path}/cpu.cfs_quota_us'))}", why, READS)]
     return [Step(f"cat {quote(f'/sys/fs/cgroup{path}/cpu.max')}", why, READS)]
 
@@ -180,8 +176,8 @@ def detect(window: Window) -> Finding:
     if not worst:
         return _seen_once(window)
     noted = sorted(
-        (each for each in worst if each.is_noted),
-        key=lambda each: (not each.hurts, -each.stopped, each.path),
+        (stretch for stretch in worst if stretch.is_noted),
+        key=lambda stretch: (not stretch.hurts, -stretch.stopped, stretch.path),
     )
     if not noted:
         return _free(window, worst)
@@ -223,7 +219,7 @@ def _worst_of_each(window: Window) -> Iterator[_Stretch]:
 
 def _worst(moved: Steps, row: int, path: str) -> _Stretch:
     # A counter that went back is of a cgroup made anew under the same path: it counts nothing.
-    known = ~np.isnan(np.stack([each[row] for each in moved.moved.values()])).all(axis=0)
+    known = ~np.isnan(np.stack([array[row] for array in moved.moved.values()])).all(axis=0)
     start, end = moved.start[known], moved.end[known]
     first = stretches(start, end, STRETCH.value)
     periods, throttled, stopped_us = (
@@ -242,7 +238,7 @@ def _worst(moved: Steps, row: int, path: str) -> _Stretch:
         )
         for at in sorted(set(some))
     )
-    return max(made, key=lambda each: (each.hurts, each.stopped_s))
+    return max(made, key=lambda part: (part.hurts, part.stopped_s))
 
 
 def _seen_once(window: Window) -> Finding:
@@ -254,13 +250,13 @@ def _seen_once(window: Window) -> Finding:
     rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
     most = max(rows.values(), key=lambda row: (row.throttled, row.path))
     share = 100 * most.throttled / most.periods
-    told = "in one reading only: too short-lived to be throttled for long"
+    text = "in one reading only: too short-lived to be throttled for long"
     return Finding(
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
         f"{count(len(rows), 'cgroup')} with a CPU quota, "
-        + (told if most.throttled else "none ever throttled"),
+        + (text if most.throttled else "none ever throttled"),
         evidence=(
             Evidence(
                 f"throttled periods of {most.path}",
@@ -289,7 +285,7 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
     unit = _unit(window, worst.path)
     whose = f" ({unit})" if unit is not None and not worst.path.endswith(unit) else ""
     others = f" (and {count(len(noted) - 1, 'more cgroup')})" if len(noted) > 1 else ""
-    units = dict.fromkeys(_unit(window, each.path) for each in noted)
+    units = dict.fromkeys(_unit(window, stretch.path) for stretch in noted)
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -298,12 +294,12 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
         f" periods for {duration(worst.seconds)}; its cores waited"
         f" {duration(worst.stopped_s)} for it, all together",
         entities={
-            "cgroup": tuple(each.path for each in noted),
-            "unit": tuple(each for each in units if each is not None),
+            "cgroup": tuple(stretch.path for stretch in noted),
+            "unit": tuple(item for item in units if item is not None),
         },
         start=window.wall(span[0]),
         end=window.wall(span[1]),
-        evidence=tuple(line for each in noted[:_SHOWN] for line in _evidence(each)),
+        evidence=tuple(line for stretch in noted[:_SHOWN] for line in _evidence(stretch)),
     )
 
 
@@ -315,29 +311,29 @@ def _unit(window: Window, path: str) -> str | None:
     return unit_of(path)
 
 
-def _evidence(each: _Stretch) -> Iterable[Evidence]:
+def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
     yield Evidence(
-        f"throttled periods of {each.path}",
-        f"{each.share:.0f} % ({each.throttled:,} of {each.periods:,})",
+        f"throttled periods of {stretch.path}",
+        f"{stretch.share:.0f} % ({stretch.throttled:,} of {stretch.periods:,})",
         f"< {NOTED.value:.0f} %",
-        f"periods in {duration(each.seconds)}",
+        f"periods in {duration(stretch.seconds)}",
         "cpu.stat",
-        each.share,
+        stretch.share,
         "the quota is meant to limit it",
     )
     yield Evidence(
-        f"time that cores of {each.path} waited for its next period",
-        f"{each.stopped_s:.1f} s",
+        f"time that cores of {stretch.path} waited for its next period",
+        f"{stretch.stopped_s:.1f} s",
         f"< {STOPPED.value:.0f} % of the time",
-        f"s, all cores together, in {duration(each.seconds)}",
+        f"s, all cores together, in {duration(stretch.seconds)}",
         "cpu.stat",
-        each.stopped_s,
+        stretch.stopped_s,
         "many threads were throttled at once: the time is summed over their cores",
     )
 
 
 def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
-    most = max(worst, key=lambda each: (each.share, each.path))
+    most = max(worst, key=lambda stretch: (stretch.share, stretch.path))
     text = f"{count(len(worst), 'cgroup')} with a CPU quota"
     if most.throttled:
         text += (

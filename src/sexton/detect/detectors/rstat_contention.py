@@ -187,12 +187,12 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
     often: Counter[int] = Counter()
     for step in run.steps:
         often.update(step.cores)
-    cores = [core for core, _ in sorted(often.items(), key=lambda each: (-each[1], each[0]))]
+    cores = [core for core, _ in sorted(often.items(), key=lambda key: (-key[1], key[0]))]
     mostly = [core for core in cores if stacks.share(core) >= MOSTLY.value]
     long = longest_holds(window, mostly, run.close_up)
     burnt = [core for core in mostly if long[core] >= HELD.value * SLACK]
     leading = stacks.leading()
-    tasks = [thread_name(*each) for each in leading]
+    tasks = [thread_name(*thread) for thread in leading]
     evidence = [*_flushing(stacks), *(_of_core(stacks, core, long) for core in cores[:_SHOWN])]
     by = f" by {tasks[0]}" if tasks else ""
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""

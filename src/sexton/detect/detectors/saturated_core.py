@@ -92,7 +92,9 @@ class _Blame(NamedTuple):
 
 
 def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
-    if not finding.entities.get("core") or any("perf" in each.source for each in finding.evidence):
+    if not finding.entities.get("core") or any(
+        "perf" in evidence.source for evidence in finding.evidence
+    ):
         return []
     core = finding.entities["core"][0]
     return [
@@ -239,7 +241,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
         entities={
             "core": tuple(str(core) for core in longest),
-            "task": tuple(dict.fromkeys(each.name for each in blamed.values())),
+            "task": tuple(dict.fromkeys(blame.name for blame in blamed.values())),
         },
         start=span[0],
         end=span[1],
@@ -340,7 +342,7 @@ def _blame(held: Mapping[int, Hold], window: Window) -> dict[int, _Blame]:
             names[task] = step.after.comm
         if not spent:
             continue
-        task = max(spent, key=lambda each: spent[each])
+        task = max(spent, key=lambda pair: spent[pair])
         share = min(100 * spent[task] / seen[task], 100.0)
         enough = BLAME.value / 100 * hold.shares.seconds * SLACK
         if share >= BLAME.value and seen[task] >= enough:

@@ -64,10 +64,10 @@ def detect(window: Window) -> Finding:
     if not lines:
         return _none(reach)
     stalls = kernel_log.bursts(lines, _subject, ONE_STALL.value)
-    recent = [each for each in stalls if each.age_s is not None and each.age_s <= DAY_S]
-    undated = [each for each in stalls if each.age_s is None]
+    recent = [stall for stall in stalls if stall.age_s is not None and stall.age_s <= DAY_S]
+    undated = [stall for stall in stalls if stall.age_s is None]
     shown = recent or undated or stalls
-    said = [line for each in shown for line in each.lines]
+    said = [line for stall in shown for line in stall.lines]
     severity = Severity.CRITICAL if recent else Severity.WARNING if undated else Severity.INFO
     dated = [line for line in said if line.wall_s is not None]
     return Finding(
@@ -78,7 +78,7 @@ def detect(window: Window) -> Finding:
         entities={"core": _names(said, _core), "task": _names(said, _task)},
         start=min(((line.wall_s or 0.0) - _stuck(line) for line in dated), default=None),
         end=max((line.wall_s or 0.0 for line in dated), default=None),
-        evidence=tuple(_evidence(each, reach) for each in reversed(shown[-_SHOWN:])),
+        evidence=tuple(_evidence(stall, reach) for stall in reversed(shown[-_SHOWN:])),
     )
 
 
@@ -119,7 +119,7 @@ def _task(line: Line) -> str | None:
 
 def _names(lines: Sequence[Line], name: Callable[[Line], str | None]) -> tuple[str, ...]:
     found = dict.fromkeys(name(line) for line in reversed(lines))
-    return tuple(each for each in found if each is not None)
+    return tuple(item for item in found if item is not None)
 
 
 def _stuck(line: Line) -> float:
@@ -132,7 +132,7 @@ def _worst(burst: Burst) -> Line:
 
 
 def _summary(shown: Sequence[Burst], is_recent: bool, is_undated: bool) -> str:
-    worst = max(shown, key=lambda each: _stuck(_worst(each)))
+    worst = max(shown, key=lambda burst: _stuck(_worst(burst)))
     line = _worst(worst)
     core, task, stuck = _core(line), _task(line), _stuck(line)
     where = f" of core {core}" if core is not None else ""

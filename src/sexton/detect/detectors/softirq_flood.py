@@ -217,8 +217,8 @@ def _inside(step: Interval[Any], run: _Flood) -> bool:
 
 def _flooded(window: Window, worst: Sequence[_Flood], lacking: list[Missing]) -> Finding:
     run = worst[0]
-    queues = [row for each in worst for row in _queues(window, each)]
-    daemons = [task for each in worst if (task := _ksoftirqd(window, each)) is not None]
+    queues = [row for flood in worst for row in _queues(window, flood)]
+    daemons = [task for flood in worst if (task := _ksoftirqd(window, flood)) is not None]
     if run.is_packets and not queues and not window.read(NicQueue):
         lacking.append(missing(window.why_missing(NicQueue)))
     others = f" (and {count(len(worst) - 1, 'more core')})" if len(worst) > 1 else ""
@@ -229,7 +229,7 @@ def _flooded(window: Window, worst: Sequence[_Flood], lacking: list[Missing]) ->
         f"core {run.core}{others} spent {min(run.shares.softirq, 100):.0f} % of"
         f" {duration(run.seconds)} in softirq{_packets(run, queues)}",
         entities={
-            "core": tuple(str(each.core) for each in worst),
+            "core": tuple(str(flood.core) for flood in worst),
             "nic": _unique(row.nic for row in queues),
             "queue": _unique(f"{row.nic}:{row.queue}" for row in queues),
             "irq": _unique(str(row.irq) for row in queues),
@@ -238,7 +238,7 @@ def _flooded(window: Window, worst: Sequence[_Flood], lacking: list[Missing]) ->
         start=window.wall(run.start),
         end=window.wall(run.end),
         evidence=(
-            *(line for each in worst[:_SHOWN] for line in _evidence(each)),
+            *(line for flood in worst[:_SHOWN] for line in _evidence(flood)),
             *(_of_daemon(name, share) for name, share in daemons[:_SHOWN]),
             *_interfaces(window, run),
         ),
@@ -278,7 +278,7 @@ def _received(window: Window, run: _Flood) -> list[tuple[str, float]]:
         if moved is not None and _inside(step, run):
             spans[step.after.name].append((moved, step.seconds))
     rates = {
-        name: sum(moved for moved, _ in some) / sum(each for _, each in some)
+        name: sum(moved for moved, _ in some) / sum(value for _, value in some)
         for name, some in spans.items()
     }
     return sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -78,19 +78,19 @@ class _Seen(NamedTuple):
 
     @property
     def recent(self) -> Sequence[ToldWait]:
-        return [each for each in self.told if each.is_recent]
+        return [wait for wait in self.told if wait.is_recent]
 
     @property
     def worst_told(self) -> ToldWait | None:
-        return max(self.recent or self.told, key=lambda each: each.seconds, default=None)
+        return max(self.recent or self.told, key=lambda wait: wait.seconds, default=None)
 
     @property
     def worst_measured(self) -> MeasuredWait | None:
         """The longest by the probe, unless the driver told of a longer one lately."""
-        told, longest = self.worst_told, next(iter(self.measured), None)
-        if longest is None or told is None or not told.is_recent:
+        wait, longest = self.worst_told, next(iter(self.measured), None)
+        if longest is None or wait is None or not wait.is_recent:
             return longest
-        return longest if longest.seconds >= told.seconds else None
+        return longest if longest.seconds >= wait.seconds else None
 
 
 @detector(
@@ -117,24 +117,24 @@ def detect(window: Window) -> Finding:
             lacking.append(missing(window.why_missing(Nic)))
         what = "no kernel log, no driver counter and no softirq counters"
         return unknown(NAME, what, tuple(lacking))
-    told = told_waits(window)
+    logged = told_waits(window)
     held = [
-        each
-        for each in waits.silences(window, HELD.value)
-        if each.seconds >= WAIT.value * 0.9 and not watched.saw(each.start, each.end)
+        silence
+        for silence in waits.silences(window, HELD.value)
+        if silence.seconds >= WAIT.value * 0.9 and not watched.saw(silence.start, silence.end)
     ]
     seen = _Seen(
         window,
         waits.measured_waits(window, WAIT.value),
-        [each for each in told if each.scheduled != 0 and each.seconds >= WAIT.value],
-        [each for each in held if each.is_starved],
-        [each for each in counters if each.value],
+        [wait for wait in logged if wait.scheduled != 0 and wait.seconds >= WAIT.value],
+        [silence for silence in held if silence.is_starved],
+        [counter for counter in counters if counter.value],
     )
     if seen.measured or seen.told or seen.silent or seen.counted:
         return _starved(seen, lacking)
     if held:
         return _unasked(held[0], lacking)
-    lost = [each for each in told if each.scheduled == 0 and each.seconds >= WAIT.value]
+    lost = [wait for wait in logged if wait.scheduled == 0 and wait.seconds >= WAIT.value]
     return _fed(window, lost, (live, watched), lacking)
 
 
@@ -178,7 +178,7 @@ def _fed(
             )
         )
     if lost:
-        worst = max(lost, key=lambda each: each.seconds)
+        worst = max(lost, key=lambda wait: wait.seconds)
         evidence.append(
             Evidence(
                 f"{worst.nic or 'a NIC'} queue {worst.queue}: NAPI was not scheduled",
@@ -230,11 +230,11 @@ def _nothing_counted() -> Evidence:
 
 def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
     places = _places(seen)
-    names = dict.fromkeys(each.nic for each in seen.told if each.nic is not None)
+    names = dict.fromkeys(wait.nic for wait in seen.told if wait.nic is not None)
     names |= dict.fromkeys(place.queue.rpartition(":")[0] for place in places)
-    names |= dict.fromkeys(row.nic for each in seen.silent for row in each.queues)
-    names |= dict.fromkeys(each.nic for each in seen.counted)
-    cores = dict.fromkeys(str(each.core) for each in seen.measured[:_SHOWN])
+    names |= dict.fromkeys(row.nic for silence in seen.silent for row in silence.queues)
+    names |= dict.fromkeys(counts.nic for counts in seen.counted)
+    cores = dict.fromkeys(str(wait.core) for wait in seen.measured[:_SHOWN])
     cores |= dict.fromkeys(core for place in places for core in place.cores)
     start, end = _interval(seen)
     if not seen.measured and (seen.silent or not seen.told):
@@ -259,10 +259,10 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
 
 def _severity(seen: _Seen) -> Severity:
     # A line that does not say whether NAPI was scheduled may tell of a lost interrupt.
-    sure = [each.seconds for each in seen.recent if each.scheduled == 1]
-    sure += [each.seconds for each in seen.measured]
-    sure += [each.seconds for each in seen.silent]
-    if max(sure, default=0.0) >= GRAVE.value or any(each.moved for each in seen.counted):
+    sure = [wait.seconds for wait in seen.recent if wait.scheduled == 1]
+    sure += [wait.seconds for wait in seen.measured]
+    sure += [silence.seconds for silence in seen.silent]
+    if max(sure, default=0.0) >= GRAVE.value or any(counts.moved for counts in seen.counted):
         return Severity.CRITICAL
     reach = kernel_log.reach(seen.window)
     is_old = reach is not None and reach.covers_a_day
@@ -279,15 +279,15 @@ def _places(seen: _Seen) -> list[nics.Place]:
         for line in kernel_log.lines(window, ("nic_starved", "nic_reset"))
         if line.number("cpu") is not None
     }
-    for each in sorted(seen.recent or seen.told, key=lambda wait: -wait.seconds):
-        if each.nic is not None and each.queue is not None:
-            told = each.line.number("cpu")
-            cpu = told if told is not None else cores.get((each.queue, each.line.text("bus")))
-            place = nics.place(window, each.nic, each.queue, cpu)
+    for wait in sorted(seen.recent or seen.told, key=lambda wait: -wait.seconds):
+        if wait.nic is not None and wait.queue is not None:
+            number = wait.line.number("cpu")
+            cpu = number if number is not None else cores.get((wait.queue, wait.line.text("bus")))
+            place = nics.place(window, wait.nic, wait.queue, cpu)
             found.setdefault(place.queue, place)
     served = nics.serving_cores(window) if seen.measured else {}
-    polled = [(each.core, served.get(each.core, ())) for each in seen.measured]
-    for core, rows in [*polled, *((each.core, each.queues) for each in seen.silent)]:
+    polled = [(wait.core, served.get(wait.core, ())) for wait in seen.measured]
+    for core, rows in [*polled, *((silence.core, silence.queues) for silence in seen.silent)]:
         for row in rows:
             if row.queue is not None:
                 place = nics.place(window, row.nic, row.queue, core)
@@ -296,12 +296,12 @@ def _places(seen: _Seen) -> list[nics.Place]:
 
 
 def _interval(seen: _Seen) -> tuple[float | None, float | None]:
-    told, window = seen.worst_told, seen.window
-    span = seen.worst_measured or (None if told is not None else next(iter(seen.silent), None))
+    wait, window = seen.worst_told, seen.window
+    span = seen.worst_measured or (None if wait is not None else next(iter(seen.silent), None))
     if span is not None:
         return window.wall(span.start), window.wall(span.end)
-    if told is not None and told.line.wall_s is not None:
-        return told.line.wall_s - told.seconds, told.line.wall_s
+    if wait is not None and wait.line.wall_s is not None:
+        return wait.line.wall_s - wait.seconds, wait.line.wall_s
     return None, None
 
 
@@ -309,30 +309,30 @@ def _summary(seen: _Seen, places: Sequence[nics.Place]) -> str:
     place = places[0] if places else None
     queue = f"queue {place.queue}" if place is not None else "a queue"
     core = f"core {place.cores[0]}" if place is not None and place.cores else "its turn"
-    measured, told = seen.worst_measured, seen.worst_told
+    measured, wait = seen.worst_measured, seen.worst_told
     if measured is not None:
-        polls = [each.queue for each in places if str(measured.core) in each.cores]
+        polls = [item.queue for item in places if str(measured.core) in item.cores]
         still = "" if measured.is_over else " and had not run yet"
         serves = f", which polls {', '.join(polls)}" if polls else ""
         waited = f"{measured.vector} waited {duration(measured.seconds)}{still}"
         return f"{waited} for core {measured.core}{serves}"
-    if told is not None:
-        age = f", {duration(told.line.age_s)} ago" if told.line.age_s is not None else ""
+    if wait is not None:
+        age = f", {duration(wait.line.age_s)} ago" if wait.line.age_s is not None else ""
         sure = (
-            "" if told.scheduled == 1 else " (or for an interrupt: the driver does not say which)"
+            "" if wait.scheduled == 1 else " (or for an interrupt: the driver does not say which)"
         )
-        return f"NAPI of {queue} waited {duration(told.seconds)} for {core}{age}{sure}"
+        return f"NAPI of {queue} waited {duration(wait.seconds)} for {core}{age}{sure}"
     if seen.silent:
         longest = seen.silent[0]
         held = f"while core {longest.core} was held"
         return f"{queue} was not polled for {duration(longest.seconds)} {held}"
     counted = seen.counted
-    total = sum(each.value for each in counted)
+    total = sum(counts.value for counts in counted)
     return f"{counted[0].nic} suspected a starved poll {total:,} times since the driver was loaded"
 
 
 def _evidence(seen: _Seen) -> Iterable[Evidence]:
-    yield from (waits.of_a_wait(each) for each in seen.measured[:_SHOWN])
+    yield from (waits.of_a_wait(wait) for wait in seen.measured[:_SHOWN])
     worst = seen.worst_told
     if worst is not None:
         limit = worst.line.number("threshold_us")
@@ -357,15 +357,17 @@ def _evidence(seen: _Seen) -> Iterable[Evidence]:
                 limit / 1e6,
                 "the driver's own limit was changed",
             )
-    for each in seen.silent[:_SHOWN]:
-        fired = f", {count(each.interrupts, 'interrupt')} meanwhile" if each.interrupts else ""
+    for silence in seen.silent[:_SHOWN]:
+        fired = (
+            f", {count(silence.interrupts, 'interrupt')} meanwhile" if silence.interrupts else ""
+        )
         yield Evidence(
-            f"core {each.core} in system time without one NET_RX",
-            f"{each.seconds:.1f} s{fired}",
-            f"{max(each.expected, 1):,.0f} polls in that time",
+            f"core {silence.core} in system time without one NET_RX",
+            f"{silence.seconds:.1f} s{fired}",
+            f"{max(silence.expected, 1):,.0f} polls in that time",
             "s",
             "/proc/softirqs, /proc/stat",
-            each.seconds,
+            silence.seconds,
             "NAPI runs in threads here, or the interrupt was another queue's",
         )
     for counter in seen.counted:

@@ -138,7 +138,7 @@ def detect(window: Window) -> Finding:
         lacking = Missing("two readings of TCP's counters", "sexton diagnose --seconds 10")
         return unknown(NAME, "one reading does not show what was lost when", (lacking,))
     worst = max((_worst(found, length.value) for length in (LASTING, STRETCH)),
-                key=lambda each: each.weight)  # fmt: skip
+                key=lambda stretch: stretch.weight)  # fmt: skip
     whole = _whole(window, found)
     if not worst.is_noted:
         return _sound(window, whole, worst)
@@ -172,9 +172,9 @@ def _losses(window: Window) -> _Losses:
     if not steps.things:
         nothing = np.empty(0)
         return _Losses(nothing, nothing, nothing, nothing, nothing, {})
-    known = ~np.isnan(np.stack([each[0] for each in steps.moved.values()])).all(axis=0)
-    moved = {name: each[0][known] for name, each in steps.moved.items()}
-    counted = {name: np.nan_to_num(each) for name, each in moved.items()}
+    known = ~np.isnan(np.stack([array[0] for array in steps.moved.values()])).all(axis=0)
+    moved = {name: value[0][known] for name, value in steps.moved.items()}
+    counted = {name: np.nan_to_num(value) for name, value in moved.items()}
     return _Losses(
         steps.start[known],
         steps.end[known],
@@ -191,7 +191,7 @@ def _worst(found: _Losses, length: float) -> _Stretch:
     """Of every reading the seconds up to it, as far as none is missing: the heaviest of them."""
     first = stretches(found.start, found.end, length * LATE)
     sent, again, given_up = (
-        sums(each, first) for each in (found.sent, found.again, found.given_up)
+        sums(array, first) for array in (found.sent, found.again, found.given_up)
     )
     timeouts = sums(found.moved["timeouts"], first)
     # Most stretches are nowhere near: only the heaviest of each sort are weighed one by one.
@@ -211,7 +211,7 @@ def _worst(found: _Losses, length: float) -> _Stretch:
         )
         for at in sorted(set(some))
     )
-    return max(made, key=lambda each: each.weight)
+    return max(made, key=lambda part: part.weight)
 
 
 def _whole(window: Window, found: _Losses) -> _Stretch:

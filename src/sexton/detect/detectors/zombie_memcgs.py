@@ -4,8 +4,10 @@
 against the live ones; how many died in the window without being released (tracefs), the growth
 between two counts, and the average since boot, each labelled; their owners, and how many have
 no known owner; and two limits: the 16-bit memcg ID limit where it applies, and the count at which
-one walk takes 5 s of a core. These are not zombie processes: no `ps` shows them and no signal
-reaches them.
+one walk takes 5 s of a core. A leak that goes on is judged by its pace as well, however few there
+are now: one that reaches 1,000 within a day is a warning, within an hour it is critical. It must be
+proven: traced deaths of one kind that are not released, or growth in every part of the window.
+These are not zombie processes: no `ps` shows them and no signal reaches them.
 
 **Why it hurts.** Each costs up to some hundred KB, and whatever walks all memory cgroups (old
 statistics files, reclaim in their parent) takes longer with each. At about 70,000 such a walk held
@@ -28,10 +30,12 @@ again. Those held by tmpfs files go when the files are deleted; a reboot frees t
 from __future__ import annotations
 
 from shlex import quote
+from time import gmtime, strftime
 
 from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
+from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
 from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
@@ -78,7 +82,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     census = window.latest(CgroupCensus)
     if not census or census[0].mount_point is None:
         return []
-    known = [each for each in owners(window) if each.strength is not Strength.POSSIBLE]
+    known = [owner for owner in owners(window) if owner.strength is not Strength.POSSIBLE]
     path = known[0].path if known else "/"
     parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
     if path == "/":
@@ -105,7 +109,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
 
 @detector(
     needs=(CgroupCensus,),
-    thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, ID_WALL, COST_WALL),
+    thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED, ID_WALL, COST_WALL),
     title="zombie memcgs",
     story="Removed memory cgroups stayed in memory",
     lanes=("memcgs", "cores"),
@@ -119,10 +123,13 @@ def detect(window: Window) -> Finding:
     census = _census(window)
     if census is None or census.dying is None:
         return _cannot_tell(census)
-    severity = _severity(census.dying, census.live)
     moved = growth(window)
     traced = deaths(window)
+    going_on = leak(window)
+    judged = (_severity(census.dying, census.live), going_on.severity if going_on else None)
+    severity = max((grade for grade in judged if grade), key=lambda grade: grade.rank, default=None)
     evidence = [_counted(census), *_rates(window, census, moved, traced)]
+    evidence += _leaking(window, going_on)
     if severity is None:
         return _few(census, evidence, moved)
     every = owners(window)
@@ -142,7 +149,7 @@ def detect(window: Window) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.INFO if draining else severity,
-        _summary(census, (found, nameless), moved, draining=draining),
+        _summary(census, (found, nameless), moved, draining=draining) + _arrival(going_on),
         entities={
             "cgroup": tuple(
                 dict.fromkeys([*(owner.path for owner in found), *(path for path in exact if path)])
@@ -242,6 +249,36 @@ def _counted(census: CgroupCensus) -> Evidence:
         float(census.dying or 0),
         "directories came and went while they were counted",
     )
+
+
+def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
+    if going_on is None:
+        return []
+    value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {going_on.per_hour:,.0f} an hour"
+    value += f" by {going_on.shown}" if going_on.shown else ""
+    if going_on.arrives_s > 0:
+        when = strftime("%H:%M:%S", gmtime(window.end + going_on.arrives_s))
+        value += f"; {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)}, at {when} UTC"
+    return [
+        Evidence(
+            "pace of the leak",
+            value,
+            "0",
+            "memory cgroups an hour",
+            going_on.method,
+            going_on.per_hour,
+            "page cache holds them, and they are freed as soon as memory is needed",
+            outlook=True,
+        )
+    ]
+
+
+def _arrival(going_on: Leak | None) -> str:
+    if going_on is None or going_on.severity is None or not going_on.arrives_s:
+        return ""
+    soon = going_on.arrives_s < 60
+    when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this pace"
+    return f"; leaking, {TOO_MANY.value:,.0f} {when}"
 
 
 def _rates(

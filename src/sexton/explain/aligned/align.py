@@ -56,7 +56,11 @@ def prepare(signals: Iterable[Signal], layout: Layout) -> list[Measured]:
     if not layout.strata:
         return []
     sizes = _sizes(layout)
-    return [kept for each in measured(signals, layout) if (kept := _telling(each, sizes))]
+    return [
+        kept
+        for measured_signal in measured(signals, layout)
+        if (kept := _telling(measured_signal, sizes))
+    ]
 
 
 def compare(parts: Sequence[Measured], plan: Plan, layout: Layout) -> Aligned:
@@ -66,7 +70,7 @@ def compare(parts: Sequence[Measured], plan: Plan, layout: Layout) -> Aligned:
 
 def recorded_by(signals: Iterable[Signal]) -> tuple[tuple[float, float], ...]:
     """Stretches of time in which something was read."""
-    distinct = {id(each.mono_s): each.mono_s for each in signals if len(each.mono_s)}
+    distinct = {id(signal.mono_s): signal.mono_s for signal in signals if len(signal.mono_s)}
     if not distinct:
         return ()
     moments = np.unique(np.concatenate(list(distinct.values())))
@@ -77,7 +81,7 @@ def recorded_by(signals: Iterable[Signal]) -> tuple[tuple[float, float], ...]:
 
 
 def _sizes(layout: Layout) -> Sizes:
-    return Sizes(tuple(1 + len(each.controls) for each in layout.strata))
+    return Sizes(tuple(1 + len(stratum.controls) for stratum in layout.strata))
 
 
 def _telling(part: Measured, sizes: Sizes) -> Measured | None:
@@ -104,10 +108,10 @@ class _Comparison:
 
     def of(self, parts: Sequence[Measured]) -> Aligned:
         layout, plan = self.layout, self.plan
-        events = tuple(each.event for each in layout.strata)
+        events = tuple(stratum.event for stratum in layout.strata)
         empty = Aligned(
             events=events,
-            controls=sum(len(each.controls) for each in layout.strata),
+            controls=sum(len(stratum.controls) for stratum in layout.strata),
             before_s=layout.spans[-1],
             tested=0,
             fdr=plan.fdr,

@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        return [sum(self.windows[:each]) for each in range(len(self.windows))]
+        return [sum(self.windows[:index]) for index in range(len(self.windows))]
 
     @property
     def slices(self) -> list[slice]:
@@ -110,8 +110,8 @@ def _score_table(windows: int) -> F64:
     normal = NormalDist()
     table = np.zeros((windows + 1, windows + 1))
     for number in range(1, windows + 1):
-        each = [normal.inv_cdf((rank - 0.5) / number) for rank in range(1, number + 1)]
-        table[number, 1 : number + 1] = np.cumsum(each)
+        scores = [normal.inv_cdf((rank - 0.5) / number) for rank in range(1, number + 1)]
+        table[number, 1 : number + 1] = np.cumsum(scores)
     return table
 
 
@@ -126,10 +126,10 @@ def judge(spans: Sequence[F32], sizes: Sizes, draws: int, seed: int) -> Tested:
     """`spans` holds the windows' values for each window length, (signals, windows) each."""
     rng = np.random.default_rng(seed)
     made = [scores(values, sizes, rng) for values in spans]
-    used = [np.maximum(strata_known(each, sizes).sum(axis=1), 1) for each in spans]
-    scaled = [each / np.sqrt(n)[:, None].astype(np.float32) for each, n in
+    used = [np.maximum(strata_known(interval, sizes).sum(axis=1), 1) for interval in spans]
+    scaled = [array / np.sqrt(n)[:, None].astype(np.float32) for array, n in
               zip(made, used, strict=True)]  # fmt: skip
-    observed = np.stack([each[:, sizes.starts].sum(axis=1) for each in scaled])
+    observed = np.stack([row[:, sizes.starts].sum(axis=1) for row in scaled])
     span = np.abs(observed).argmax(axis=0)
     statistic = np.take_along_axis(observed, span[None], axis=0)[0].astype(np.float64)
     order = np.argsort(-np.abs(statistic), kind="stable")
@@ -137,11 +137,11 @@ def judge(spans: Sequence[F32], sizes: Sizes, draws: int, seed: int) -> Tested:
     alone = np.zeros(len(order))
     best = np.zeros(len(order))
     total = 0
-    ordered = [each[order] for each in scaled]
+    ordered = [row[order] for row in scaled]
     for chosen in _draws(sizes, draws, rng):
         drawn = np.abs(ordered[0] @ chosen)
-        for each in ordered[1:]:
-            np.maximum(drawn, np.abs(each @ chosen), out=drawn)
+        for row in ordered[1:]:
+            np.maximum(drawn, np.abs(row @ chosen), out=drawn)
         alone += (drawn >= floor[:, None]).sum(axis=1)
         worse = np.maximum.accumulate(drawn[::-1], axis=0)[::-1]
         best += (worse >= floor[:, None]).sum(axis=1)
@@ -162,7 +162,7 @@ def _draws(sizes: Sizes, draws: int, rng: np.random.Generator) -> Iterator[F32]:
     windows = np.array(sizes.windows)
     every = math.prod(sizes.windows) <= draws
     if every:
-        chosen = np.stack([each.ravel() for each in np.indices(sizes.windows)])
+        chosen = np.stack([index.ravel() for index in np.indices(sizes.windows)])
     else:
         chosen = (rng.random((len(windows), draws)) * windows[:, None]).astype(np.intp)
     places = chosen + np.array(sizes.starts)[:, None]
@@ -266,16 +266,16 @@ def lead_of(onset: F64, usual: F64, size: float, lookback_s: float) -> float | N
     """
     strays = (onset - usual[:, None]) * np.sign(size)
     middle = _medians(strays.T)
-    told = np.flatnonzero(np.isfinite(middle))
-    if not size or not len(told):
+    finite = np.flatnonzero(np.isfinite(middle))
+    if not size or not len(finite):
         return None
-    smooth = min(_SMOOTH, len(told))
-    height = float(np.convolve(middle[told], np.full(smooth, 1 / smooth), "valid").max())
+    smooth = min(_SMOOTH, len(finite))
+    height = float(np.convolve(middle[finite], np.full(smooth, 1 / smooth), "valid").max())
     if height <= 0:
         return None
     start = _loudest(np.nan_to_num(middle - height / 2))
     bins = onset.shape[1]
-    return float(round((bins - max(start, int(told[0]))) * lookback_s / bins, 3))
+    return float(round((bins - max(start, int(finite[0]))) * lookback_s / bins, 3))
 
 
 def _loudest(weights: F64) -> int:

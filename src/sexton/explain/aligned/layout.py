@@ -96,20 +96,20 @@ class Layout:
     def windows(self) -> tuple[tuple[float, float], ...]:
         """What has to be read, the most important first: twice as much before each event, and then
         the controls, those nearest to their events first."""
-        found = [(each.event - self.lookback_s, each.event) for each in self.strata]
-        rounds = zip_longest(*(each.controls for each in self.strata))
+        found = [(stratum.event - self.lookback_s, stratum.event) for stratum in self.strata]
+        rounds = zip_longest(*(stratum.controls for stratum in self.strata))
         ends = (end for some in rounds for end in some if end is not None)
         return (*found, *((end - self.spans[-1], end) for end in ends))
 
     @property
     def ends(self) -> list[float]:
         """Stratum by stratum, the event's first."""
-        return [end for each in self.strata for end in (each.event, *each.controls)]
+        return [end for stratum in self.strata for end in (stratum.event, *stratum.controls)]
 
     @property
     def arrangements(self) -> float:
         """In how many ways one window of each stratum could have been the event's."""
-        return math.prod(1 + len(each.controls) for each in self.strata)
+        return math.prod(1 + len(stratum.controls) for stratum in self.strata)
 
 
 def lay_out(
@@ -117,7 +117,7 @@ def lay_out(
 ) -> Layout:
     """Choose the windows. Where the recording is too short for whole minutes they are closer, and
     then shorter: the first layout with enough controls, else the one with the most to tell."""
-    events = sorted({float(each) for each in events_mono_s if math.isfinite(each)})
+    events = sorted({float(value) for value in events_mono_s if math.isfinite(value)})
     episodes = _episodes(events, 1.5 * plan.before_s)
     notes = []
     if len(episodes) < len(events):
@@ -132,12 +132,12 @@ def lay_out(
         found.append(layout)
         if _is_enough(layout):
             return layout
-    return max(found, key=lambda each: math.log(each.arrangements))
+    return max(found, key=lambda item: math.log(item.arrangements))
 
 
 def _is_enough(layout: Layout) -> bool:
     """Do most events have controls enough, and were few left out for want of them?"""
-    numbers = sorted(len(each.controls) for each in layout.strata)
+    numbers = sorted(len(stratum.controls) for stratum in layout.strata)
     return bool(numbers) and numbers[len(numbers) // 2] >= _LEAST_CONTROLS and not layout.alone
 
 
@@ -165,7 +165,7 @@ def _laid_out(
     plan: Plan,
 ) -> Layout:
     notes: list[str] = []
-    known = [each for each in episodes if _is_recorded(each, recorded, plan)]
+    known = [episode for episode in episodes if _is_recorded(episode, recorded, plan)]
     if len(known) < len(episodes):
         lost = count(len(episodes) - len(known), "event")
         notes.append(f"{lost} left out: the {seconds(plan.before_s)} before were not recorded")
@@ -175,12 +175,12 @@ def _laid_out(
         notes.append(f"{plan.most_events} of {len(known):,} events were compared, evenly chosen")
         known = [known[place] for place in places]
     strata = _Search(events, recorded, plan).strata(known)
-    compared = tuple(each for each in strata if each.controls)
+    compared = tuple(stratum for stratum in strata if stratum.controls)
     alone = len(strata) - len(compared)
     if alone:
         lost = count(alone, "event")
         notes.append(f"{lost} left out: no comparable time without events was recorded")
-    notes += _spacing([each.event for each in compared])
+    notes += _spacing([stratum.event for stratum in compared])
     spans = (plan.short_s, plan.before_s)
     return Layout(compared, spans, 2 * plan.before_s, tuple(notes), alone)
 
@@ -188,10 +188,10 @@ def _laid_out(
 def _episodes(events: list[float], apart: float) -> list[float]:
     found: list[float] = []
     last = -math.inf
-    for each in events:
-        if each - last > apart:
-            found.append(each)
-        last = each
+    for event in events:
+        if event - last > apart:
+            found.append(event)
+        last = event
     return found
 
 
@@ -207,7 +207,7 @@ def _spacing(events: Sequence[float]) -> list[str]:
     if len(steps) < LEAST_EVENTS - 1:
         return []
     middle = sorted(steps)[len(steps) // 2]
-    if max(abs(each - middle) for each in steps) > _EVEN * middle:
+    if max(abs(step - middle) for step in steps) > _EVEN * middle:
         return []
     return [
         f"the events come every {seconds(middle)}: anything else with that period looks like"

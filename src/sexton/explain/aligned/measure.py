@@ -97,12 +97,12 @@ class _Near:
 def _measured(batch: list[Signal], layout: Layout, near: _Near) -> Measured:
     kept = near.kept(batch[0].mono_s)
     mono = batch[0].mono_s[kept]
-    values = np.stack([each.value[kept] for each in batch]).astype(np.float64)
+    values = np.stack([signal.value[kept] for signal in batch]).astype(np.float64)
     if len(kept):
         values[:, np.flatnonzero(np.diff(kept, prepend=-2) > 1)] = np.nan  # steps from elsewhere
-    labels = [Label(each.kind, each.about, each.name, each.unit) for each in batch]
+    labels = [Label(signal.kind, signal.about, signal.name, signal.unit) for signal in batch]
     ends = np.array(layout.ends)
-    events = np.array([each.event for each in layout.strata])
+    events = np.array([stratum.event for stratum in layout.strata])
     if len(mono) < 2:
         nothing = np.full((len(layout.spans), len(batch), len(ends)), np.nan, np.float32)
         return Measured(labels, nothing, np.full((len(batch), len(events), BINS), np.nan, "f4"))

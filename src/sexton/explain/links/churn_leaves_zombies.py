@@ -33,11 +33,11 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     shared = cause.shares(effect, "cgroup")
     if not shared:
         return None
-    mine = [each for each in owners(window) if each.path in shared]
+    mine = [item for item in owners(window) if item.path in shared]
     if not mine:
         return None
     # The surest, not the largest: older ones that the kernel only counts make a trace no weaker.
-    owner = max(mine, key=lambda each: each.strength.rank)
+    owner = max(mine, key=lambda item: item.strength.rank)
     strength = Strength.PROVEN if owner.strength is Strength.PROVEN else Strength.LIKELY
     return Link(
         "churn_leaves_zombies",
@@ -54,7 +54,7 @@ def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
     """The dead that nobody saw die there, where they are the most."""
     census = window.latest(CgroupCensus)
     dying = census[0].dying if census else None
-    known = sum(each.dying or 0 for each in mine)
+    known = sum(owner.dying or 0 for owner in mine)
     if not dying or known >= FEW * dying:
         return ()
     return (f"{known:,} of {dying:,} dying cgroups are known to come from there",)

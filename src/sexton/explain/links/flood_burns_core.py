@@ -39,16 +39,16 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if work_of(effect, window) is not None:
         found = judge("flood_burns_core", (cause, effect), window, NETWORK)
         return None if found is None else replace(found, against=(*found.against, *against))
-    told = in_softirq(effect)
+    softirq = in_softirq(effect)
     meanwhile = together(cause, effect, SLACK_S) or _flooded(core, effect, window)
-    if told is False or not meanwhile:
+    if softirq is False or not meanwhile:
         return None
-    how = "most of that time was softirq" if told else "whether in softirq is unknown"
+    how = "most of that time was softirq" if softirq else "whether in softirq is unknown"
     return Link(
         "flood_burns_core",
         cause.id,
         effect.id,
-        Strength.PROVEN if told else Strength.POSSIBLE,
+        Strength.PROVEN if softirq else Strength.POSSIBLE,
         f"core {core} is the flooded one; {how}",
         shared=(core,),
         against=against,

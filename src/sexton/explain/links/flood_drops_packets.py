@@ -39,13 +39,13 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     strength = Strength.PROVEN if backlog else Strength.LIKELY if device else Strength.POSSIBLE
     number = backlog or device or 0
-    told = f"{count(number, 'packet')} dropped on receive" if number else "drops were not read"
+    text = f"{count(number, 'packet')} dropped on receive" if number else "drops were not read"
     return Link(
         "flood_drops_packets",
         cause.id,
         effect.id,
         strength,
-        f"{told}, while TCP lost segments",
+        f"{text}, while TCP lost segments",
         shared=cause.entities.get("core", ()) if backlog else cause.entities.get("nic", ()),
         evidence=_evidence(backlog, device),
         against=_elsewhere(number, window, span),
@@ -56,15 +56,15 @@ def _backlog(flood: Finding, window: Window, span: tuple[float, float]) -> int |
     """Dropped by the flooded cores; `None` where that was not counted twice."""
     cores = flood.entities.get("core", ())
     steps = moved(window, SoftnetCpu, lambda row: row.cpu, span).values()
-    here = [each for each in steps if not cores or str(each.after.cpu) in cores]
-    return sum(each.delta("dropped") or 0 for each in here) if here else None
+    here = [step for step in steps if not cores or str(step.after.cpu) in cores]
+    return sum(step.delta("dropped") or 0 for step in here) if here else None
 
 
 def _device(flood: Finding, window: Window, span: tuple[float, float]) -> int | None:
     nics = flood.entities.get("nic", ())
     steps = moved(window, NetDevice, lambda row: row.name, span).values()
-    here = [each for each in steps if each.after.name in nics]
-    return sum(each.delta("rx_dropped") or 0 for each in here) if here else None
+    here = [step for step in steps if step.after.name in nics]
+    return sum(step.delta("rx_dropped") or 0 for step in here) if here else None
 
 
 def _evidence(backlog: int | None, device: int | None) -> tuple[Evidence, ...]:

@@ -49,6 +49,6 @@ def _unhurried(cores: tuple[str, ...], flood: Finding, window: Window) -> tuple[
         return ()
     steps = moved(window, SoftnetCpu, lambda row: row.cpu, (flood.start, flood.end or flood.start))
     here = [step for step in steps.values() if str(step.after.cpu) in cores]
-    if not here or any(each.delta("dropped") or each.delta("time_squeeze") for each in here):
+    if not here or any(step.delta("dropped") or step.delta("time_squeeze") for step in here):
         return ()
     return (f"core {', '.join(cores)} dropped no packet and cut no poll short",)

@@ -32,8 +32,10 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """Full, and dropping, in the time of the loss."""
     if not near(cause, effect, FOLLOWS_WITHIN_S):
         return None
-    dropped = [each for each in cause.evidence if _is_drop(each)]
-    exceeded = [each for each in cause.evidence if _ALLOWANCE in each.what and each.number]
+    dropped = [evidence for evidence in cause.evidence if _is_drop(evidence)]
+    exceeded = [
+        evidence for evidence in cause.evidence if _ALLOWANCE in evidence.what and evidence.number
+    ]
     if dropped:
         strength, why = Strength.PROVEN, f"{dropped[0].what}: {dropped[0].value}"
     elif exceeded:

@@ -30,8 +30,12 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     walk = dearest_walk(window)
     if not census or walk is None or not census[0].total:
         return None
-    left = [each.number for each in cause.evidence if "director" in each.unit + each.source]
-    leaked = max((each for each in left if each is not None), default=0.0)
+    left = [
+        evidence.number
+        for evidence in cause.evidence
+        if "director" in evidence.unit + evidence.source
+    ]
+    leaked = max((number for number in left if number is not None), default=0.0)
     total = census[0].total
     if leaked < MOSTLY * total or (census[0].dying or 0) > leaked:
         return None

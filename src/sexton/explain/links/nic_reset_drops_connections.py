@@ -41,7 +41,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     moments = [at for at in resets(cause, window) if at - BEFORE_S <= loss <= at + AFTER_S]
     if not moments:
         return None
-    at = min(moments, key=lambda each: abs(each - loss))
+    at = min(moments, key=lambda moment: abs(moment - loss))
     gave_up = _counted(window, (at - BEFORE_S, at + AFTER_S), _GAVE_UP)
     names = cause.entities.get("nic", ())
     ways = nics.physical(window)
@@ -64,7 +64,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
 def _counted(window: Window, span: tuple[float, float], names: tuple[str, ...]) -> int | None:
     step = moved(window, TcpCounters, type, span).get(TcpCounters)
     deltas = [step.delta(name) for name in names] if step is not None else []
-    known = [each for each in deltas if each is not None]
+    known = [delta for delta in deltas if delta is not None]
     return sum(known) if known else None
 
 

@@ -33,7 +33,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     deaths = marks(effect, window)
     waits = [follows((at, at), deaths) for at in resets(cause, window)]
-    soonest = min((each for each in waits if each is not None), default=None)
+    soonest = min((wait for wait in waits if wait is not None), default=None)
     if soonest is None:
         return None
     jobs = effect.entities.get("job", ())

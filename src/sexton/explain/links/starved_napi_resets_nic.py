@@ -36,7 +36,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     queues = cause.shares(effect, "queue")
     if not nics and not queues:
         return None
-    said = any("starvation" in each.what and each.number for each in effect.evidence)
+    said = any("starvation" in evidence.what and evidence.number for evidence in effect.evidence)
     if said or _follows(cause, effect, window):
         strength = Strength.PROVEN
     else:
@@ -64,7 +64,7 @@ def _follows(starved: Finding, reset: Finding, window: Window) -> bool:
 def _elsewhere(reset: Finding, window: Window) -> tuple[str, ...]:
     nics = reset.entities.get("nic", ())
     return tuple(
-        f"{each.nic} {each.name} {each.value:,}: {_ELSEWHERE[each.name]}"
-        for each in counters(window, _ELSEWHERE)
-        if each.value and printable(each.nic) in nics
+        f"{counter.nic} {counter.name} {counter.value:,}: {_ELSEWHERE[counter.name]}"
+        for counter in counters(window, _ELSEWHERE)
+        if counter.value and printable(counter.nic) in nics
     )

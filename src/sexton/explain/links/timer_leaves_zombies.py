@@ -28,9 +28,9 @@ from sexton.model.window import Window
 
 def _stop_timer(window: Window) -> list[Step]:
     """The timer that the ledger is surest of."""
-    sure = (each for each in suspects(window) if each.strength is not Strength.POSSIBLE)
+    sure = (suspect for suspect in suspects(window) if suspect.strength is not Strength.POSSIBLE)
     steps = []
-    for timer in [each.owner for each in sure if each.kind == "timer"][:1]:
+    for timer in [suspect.owner for suspect in sure if suspect.kind == "timer"][:1]:
         shown = quote(printable(timer))
         when = Step(f"systemctl list-timers --all {shown}", f"when {shown} runs, and what", READS)
         steps.append(when)

@@ -86,10 +86,10 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str)
 
 
 def _by_stacks(
-    name: str, ends: tuple[Finding, Finding], work: Work, asked: tuple[str, WalkCost | None]
+    name: str, ends: tuple[Finding, Finding], work: Work, question: tuple[str, WalkCost | None]
 ) -> Link | None:
     cause, effect = ends
-    family, walk = asked
+    family, walk = question
     share = work.share(family)
     if share < HARDLY:
         return None
@@ -143,7 +143,7 @@ def dearest_walk(window: Window) -> WalkCost | None:
     """The slowest read whose cost is known; an upper bound proves nothing."""
     census = window.latest(CgroupCensus)
     total = census[0].total if census else None
-    known = [each for each in window.latest(WalkCost) or () if not is_bound(each, total)]
+    known = [cost for cost in window.latest(WalkCost) or () if not is_bound(cost, total)]
     return max(known, key=walk_cost, default=None)
 
 

@@ -89,7 +89,7 @@ class CaptureLanes:
             mean = np.full((2, *seen.shape), _NO_HEAT, np.uint8)
             peak = mean.copy()
             there = seen > 0
-            busy, kernel = (np.rint(each[there] / seen[there]) for each in sums)
+            busy, kernel = (np.rint(total[there] / seen[there]) for total in sums)
             mean[:, there] = busy - kernel, kernel
             high, low = np.divmod(peaks[there], 256)
             peak[:, there] = high - low, low
@@ -115,7 +115,7 @@ class CaptureLanes:
         seen, (busy, kernel) = self._heat.seen.sum(axis=1), self._heat.sums.sum(axis=2)
         rows = []
         for at, name in enumerate(self._names[:_MOST_ROWS]):
-            shares = [f"{each[at] / seen[at] / 2:.1f} %" for each in (busy, kernel)]
+            shares = [f"{counts[at] / seen[at] / 2:.1f} %" for counts in (busy, kernel)]
             peak = int(self._heat.peak[at].max()) // 256 / 2
             rows.append([f"core {name}", *shares, f"{peak:.0f} %"])
         headings = ["core", "busy", "in the kernel", "busiest second"]
@@ -197,19 +197,19 @@ class CaptureLanes:
         low = max(start << step, self.first) - self.first
         high = min(end << step, self.first + self.columns) - self.first
         made = [
-            np.zeros((*each.shape[:-1], end - start), each.dtype)
-            for each in (cells.seen, cells.sums, cells.peak)
+            np.zeros((*array.shape[:-1], end - start), array.dtype)
+            for array in (cells.seen, cells.sums, cells.peak)
         ]
         if high <= low:
             return made[0], made[1], made[2]
         column = ((np.arange(low, high) + self.first) >> step) - start
         edges = np.flatnonzero(np.diff(column, prepend=-1))
-        for into, each, reduce in (
+        for into, array, reduce in (
             (made[0], cells.seen, np.add),
             (made[1], cells.sums, np.add),
             (made[2], cells.peak, np.maximum),
         ):
-            into[..., column[edges]] = reduce.reduceat(each[..., low:high], edges, axis=-1)
+            into[..., column[edges]] = reduce.reduceat(array[..., low:high], edges, axis=-1)
         return made[0], made[1], made[2]
 
 

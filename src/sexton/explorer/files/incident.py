@@ -69,16 +69,16 @@ def event_of(diagnosis: Diagnosis) -> Part:
     whole = Part(diagnosis.start, diagnosis.end)
     named = diagnosis.chains[0].findings if diagnosis.chains else ()
     found = [diagnosis.by_id[name] for name in named]
-    found = found or [each for each in diagnosis.findings if each.is_problem]
+    found = found or [finding for finding in diagnosis.findings if finding.is_problem]
     spans = [
-        Part(each.start, each.end if each.end is not None else each.start)
-        for each in found
-        if each.start is not None
+        Part(finding.start, finding.end if finding.end is not None else finding.start)
+        for finding in found
+        if finding.start is not None
     ]
-    short = [each for each in spans if each.end - each.start < 0.5 * (whole.end - whole.start)]
+    short = [span for span in spans if span.end - span.start < 0.5 * (whole.end - whole.start)]
     if not short:
         return whole
-    return Part(min(each.start for each in short), max(each.end for each in short))
+    return Part(min(span.start for span in short), max(span.end for span in short))
 
 
 class Saturated(NamedTuple):
@@ -226,7 +226,7 @@ def shortfall(data: Mapping[str, Any]) -> Sequence[str]:
     if not data["finest"]:
         return ()
     column = column_s(data["finest"])
-    return (f"Around the event the charts have 1 s columns; elsewhere a column is {column:.0f} s.",)
+    return (f"Around the event a chart column is 1 s; outside it is {column:.0f} s.",)
 
 
 def incident_html(
@@ -253,7 +253,7 @@ def _above(diagnosis: Diagnosis, pictures: bool, notes: Sequence[str]) -> Iterat
     yield f"<p>{escaped(_span(diagnosis))}</p></header>"
     if diagnosis.story:
         yield "<h2>What happened</h2><ol>"
-        yield from (f"<li>{escaped(each)}</li>" for each in diagnosis.story)
+        yield from (f"<li>{escaped(sentence)}</li>" for sentence in diagnosis.story)
         yield "</ol>"
     for note in notes:
         yield f'<p class="note">{escaped(note)}</p>'

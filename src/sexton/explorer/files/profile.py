@@ -242,7 +242,7 @@ def packed_stacks(
             chosen, place = fewer_boxes(kept.boxes, most)
             keys, counts = _keyed(counted, cores if by_core else None, place)
             if len(keys) <= MOST_ENTRIES:
-                shown = [kept.boxes[each] for each in chosen]
+                shown = [kept.boxes[number] for number in chosen]
                 return {
                     "first": columns.start_ns / 1e9,
                     "column": columns.column_ns / 1e9,
@@ -302,7 +302,7 @@ def _drawn_node(tree: Tree, kept: Kept) -> I64:
     """Per node of a profile's tree, the box that draws it."""
     joined, (ours, theirs) = join([kept.tree, tree])
     box = np.full(len(joined), -1, np.int64)
-    box[ours[[each.node for each in kept.boxes]]] = np.arange(len(kept.boxes))
+    box[ours[[item.node for item in kept.boxes]]] = np.arange(len(kept.boxes))
     parents = joined.parents()
     for depth in range(1, int(joined.depth.max(initial=0)) + 1):
         here = np.flatnonzero((joined.depth == depth) & (box < 0))
@@ -380,7 +380,7 @@ def report_html(report: Report, data: dict[str, Any]) -> str:
         "exit": report.exit,
         "word": verdict_word(report.spikes, report.exit),
         "text": verdict_sentence(report.capture, report.spikes, report.exit),
-        "recurring": [habit(each) for each in report.spikes.recurring],
+        "recurring": [habit(burst) for burst in report.spikes.recurring],
     }
     if data["recording"]["lanes"] and data["spikes"]:
         data["open"] = data["spikes"][0]["open"]
@@ -438,7 +438,7 @@ def _add_spike(report: Report, data: dict[str, Any], number: int, spike: Spike) 
     grew = f"{top.name} {percent(top.calm_share)} → {percent(top.share)}" if top else ""
     data["spikes"].append({"title": title, "busy": busy_change(spike), "grew": grew, "open": shown})
     data["moments"]["spike"].append({"time": spike.onset_ns / 1e9, "text": title})
-    data["moments"]["spike"].sort(key=lambda each: each["time"])
+    data["moments"]["spike"].sort(key=lambda moment: moment["time"])
     if compared is None:
         return
     document = flame_document(report.flame, compared.found, SPIKE_BOXES)

@@ -45,8 +45,8 @@ class _Average(Lines):
         self.rows.of([(name,) for name in _AVERAGE])
 
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
-        shares = (taken.values[each.name] for each in _METRICS)
-        return {(name,): known_mean(each) for name, each in zip(_AVERAGE, shares, strict=False)}
+        shares = (taken.values[metric.name] for metric in _METRICS)
+        return {(name,): known_mean(share) for name, share in zip(_AVERAGE, shares, strict=False)}
 
     def shown(self) -> list[tuple[Line, str]]:
         return [((name,), name) for name in _AVERAGE] if self.pyramid.tiles else []
@@ -97,7 +97,7 @@ class Builder:
     def names(self, lane: str) -> tuple[str, ...]:
         if lane == "average":
             return self._average.names(lane)
-        return tuple(f"core {each}" for each in sorted(self.cores))
+        return tuple(f"core {core}" for core in sorted(self.cores))
 
     def draw(self, lane: str, level: int, first: int, count: int) -> Drawing:
         if lane == "average":
@@ -125,10 +125,10 @@ class Builder:
                 found.setdefault(core, []).append((shares, kernel, wall))
         rows = []
         for core, parts in found.items():
-            shares = together([each for each, _, _ in parts])
-            _, kernel, wall = max(parts, key=lambda each: each[1])
+            shares = together([item for item, _, _ in parts])
+            _, kernel, wall = max(parts, key=lambda part: part[1])
             rows.append((kernel, core, shares, wall))
-        rows.sort(key=lambda each: (-each[0], each[1]))
+        rows.sort(key=lambda row: (-row[0], row[1]))
         cells = tuple(
             (f"core {core}", *(f"{part:.1f} %" for part in shares[:4]), f"{kernel:.1f} %",
              clock(wall))
@@ -189,7 +189,7 @@ def spikes(cores: Builder) -> list[Marked]:
             which.append(found[1])
     if not seconds:
         return []
-    second, half, core = (np.concatenate(each) for each in (seconds, held, which))
+    second, half, core = (np.concatenate(group) for group in (seconds, held, which))
     limit = 2 * KERNEL_SHARE.value
     if not (half >= limit).any():
         limit /= 2

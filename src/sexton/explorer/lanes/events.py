@@ -126,7 +126,7 @@ class Builder:
     def __init__(self) -> None:
         self._boot = ""
         self._last: dict[type[Row], float] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._seen: set[tuple[str, int]] = set()
         self._near = 0
         self._found: list[Marked] = []
         self._number: dict[type[Row], int] = {}
@@ -180,23 +180,23 @@ class Builder:
         # A recorder that was started anew reads again what the log still holds: it was said once.
         tenth = round(made.time * 10)
         near = range(tenth - self._near, tenth + self._near + 1)
-        if not any((made.text, each) in self._told for each in near):
+        if not any((made.text, index) in self._seen for index in near):
             self._found.append(made)
-            self._told.add((made.text, tenth))
+            self._seen.add((made.text, tenth))
             self._sorted = False
 
     def forget(self, before: float) -> None:
         """Of the log too: a ring holds lines of weeks."""
-        self._found = [each for each in self._found if each.time >= before]
-        self._told = {key for key in self._told if key[1] >= before * 10}
+        self._found = [mark for mark in self._found if mark.time >= before]
+        self._seen = {key for key in self._seen if key[1] >= before * 10}
 
     def settle(self) -> None:
         if not self._sorted:
-            self._found.sort(key=lambda each: (each.time, each.kind))
+            self._found.sort(key=lambda mark: (mark.time, mark.kind))
             self._sorted = True
 
     def names(self, _lane: str) -> tuple[str, ...]:
-        return tuple(sorted({each.kind for each in self._found}))
+        return tuple(sorted({mark.kind for mark in self._found}))
 
     def draw(self, _lane: str, _level: int, _first: int, count: int) -> Drawing:
         """Marks are a list: there is nothing to draw in columns."""
@@ -210,10 +210,10 @@ class Builder:
         """Nothing: the table is made of what is in memory."""
 
     def table(self, _lane: str, span: TableSpan, most: int) -> Table:
-        inside = [each for each in self._found if span.start <= each.time < span.end]
+        inside = [mark for mark in self._found if span.start <= mark.time < span.end]
         rows = tuple(
-            (clock_words(each.time), each.kind, each.severity, each.entity, each.text)
-            for each in inside[:most]
+            (clock_words(mark.time), mark.kind, mark.severity, mark.entity, mark.text)
+            for mark in inside[:most]
         )
         headings = ("time", "kind", "severity", "about", "what")
         return Table(headings, rows, max(len(inside) - most, 0))

@@ -49,7 +49,7 @@ class Builder(Lines):
         super().feed(part)
 
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
-        return {(name,): taken.values[each.name][0] for name, each in _CENSUS.items()}
+        return {(name,): taken.values[value.name][0] for name, value in _CENSUS.items()}
 
     def settle(self) -> None:
         super().settle()
@@ -79,7 +79,7 @@ class Builder(Lines):
         counted = super().values(span, columns)
         _, _, tile, count = tiles_of(span.start, span.end, columns.level)
         owned = drawn_values(self.owners.draw("", columns.level, tile, count), columns)
-        mean, peak = (np.concatenate(each) for each in zip(counted, owned, strict=True))
+        mean, peak = (np.concatenate(item) for item in zip(counted, owned, strict=True))
         return mean, peak
 
     @property
@@ -108,14 +108,14 @@ class _Owners(Lines):
         if not len(moments):
             return
         counts = self._counts(part, moments)
-        owners = [_LOOKED, *(each for each in counts if self._has_row(each))]
+        owners = [_LOOKED, *(row for row in counts if self._has_row(row))]
         none = np.zeros(len(moments), np.float32)
-        values = np.stack([counts.get(each, none) for each in owners])[None]
+        values = np.stack([counts.get(owner, none) for owner in owners])[None]
         end = part.clock.wall(moments)
         spent = np.diff(moments, prepend=self._last)
         spent[spent > GAP_S] = 1.0
-        taken = Taken(end - spent, end, [(each,) for each in owners], {})
-        put(self.pyramid, taken, values, self.rows.of([(each,) for each in owners]))
+        taken = Taken(end - spent, end, [(owner,) for owner in owners], {})
+        put(self.pyramid, taken, values, self.rows.of([(owner,) for owner in owners]))
         self._last = float(moments[-1])
 
     def _has_row(self, owner: str) -> bool:
@@ -178,12 +178,12 @@ class _Owners(Lines):
     def shown(self) -> list[tuple[Line, str]]:
         most = [name for name in self._highest if (name,) in self.rows]
         most.sort(key=lambda name: (-self._count.get(name, 0), -self._highest[name], name))
-        return [((name,), f"dead of {printable(name)}") for name in most[:MOST]]
+        return [((name,), f"zombies of {printable(name)}") for name in most[:MOST]]
 
 
 def _moments(part: Part) -> F64:
     """About when the trace was read: by the manifest, so that no file is opened for it."""
-    told = part.book.segment.manifest["tables"].get(table(CgroupEvent), {})
-    if not told.get("batches") or "first" not in told:
+    entry = part.book.segment.manifest["tables"].get(table(CgroupEvent), {})
+    if not entry.get("batches") or "first" not in entry:
         return np.empty(0)
-    return np.linspace(told["first"][0], told["last"][0], int(told["batches"]))
+    return np.linspace(entry["first"][0], entry["last"][0], int(entry["batches"]))

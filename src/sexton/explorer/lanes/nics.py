@@ -68,7 +68,7 @@ class Builder(Lines):
     def __init__(self) -> None:
         self._devices = Devices()
         wanted = self._devices.wanted
-        super().__init__(Metrics(*(each._replace(wanted=wanted) for each, _ in _WAYS)))
+        super().__init__(Metrics(*(item._replace(wanted=wanted) for item, _ in _WAYS)))
         self._carried: dict[str, float] = {}
 
     def feed(self, part: Part) -> None:
@@ -83,8 +83,8 @@ class Builder(Lines):
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
         return {
             (str(key[0]), way): rates * np.float32(_MEGABITS)
-            for each, way in _WAYS
-            for key, rates in zip(taken.things, taken.values[each.name], strict=True)
+            for item, way in _WAYS
+            for key, rates in zip(taken.things, taken.values[item.name], strict=True)
         }
 
     def shown(self) -> list[tuple[Line, str]]:

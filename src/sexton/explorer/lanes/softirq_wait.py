@@ -43,7 +43,8 @@ class Builder(Lines):
             quiet = np.where(watched, np.float32(0), np.float32(np.nan))
             return {(name,): quiet for name in _VECTORS}
         longest, pending, waits = (
-            taken.values[each.name] for each in (SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS)
+            taken.values[metric.name]
+            for metric in (SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS)
         )
         waited = np.fmax(longest, pending)
         waited[np.isnan(waited) & ~np.isnan(waits)] = 0  # a row, and nothing waited

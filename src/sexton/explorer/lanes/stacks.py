@@ -125,8 +125,8 @@ class Builder:
                 left += 1
                 continue
             moment = clock((tile * COLUMNS + at) << level)
-            told = number(float(mean[known].sum())), number(float(peak[known].max()))
-            rows.append((moment, *told))
+            cells = number(float(mean[known].sum())), number(float(peak[known].max()))
+            rows.append((moment, *cells))
         return Table(
             ("time", "busy samples in a second", "in its fullest 20 ms"), tuple(rows), left
         )

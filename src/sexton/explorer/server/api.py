@@ -140,11 +140,11 @@ def _flame(site: Site, values: Values) -> Made:
     if difference is None:
         quick = values["quick"]
         seen = site.view.glimpse(*span, who) if quick else site.view.seen(*span, who, site.stop)
-        told = {"note": seen.note, "settled": seen.settled}
+        extra = {"note": seen.note, "settled": seen.settled}
     else:
         seen = site.view.seen(*span, who, site.stop)
-        told = {"note": cut_note(span, baseline), "settled": True}
-    return Made({**flame_document(seen.flame, difference), **told})
+        extra = {"note": cut_note(span, baseline), "settled": True}
+    return Made({**flame_document(seen.flame, difference), **extra})
 
 
 def _functions(site: Site, values: Values) -> Made:
@@ -154,8 +154,8 @@ def _functions(site: Site, values: Values) -> Made:
     seen = site.view.seen(*span_of(values), _who(values), site.stop)
     found = functions(seen.flame)
     shown = found[:_MOST_FUNCTIONS]
-    told = functions_document(shown, seen.flame.samples, len(found) - len(shown))
-    return Made({**told, "note": seen.note})
+    document = functions_document(shown, seen.flame.samples, len(found) - len(shown))
+    return Made({**document, "note": seen.note})
 
 
 def _explain(site: Site, values: Values) -> Made:
@@ -201,7 +201,7 @@ def _who(values: Values) -> Who:
 
 
 def _known(site: Site, values: Values) -> dict[str, Any]:
-    lanes: dict[str, dict[str, Any]] = {each["id"]: each for each in site.about()["lanes"]}
+    lanes: dict[str, dict[str, Any]] = {lane["id"]: lane for lane in site.about()["lanes"]}
     if values["lane"] not in lanes:
         raise Refused(f"no lane {values['lane']!r}; lanes: {', '.join(lanes)}", 404)
     return lanes[values["lane"]]

@@ -104,7 +104,7 @@ def marks_document(marks: Sequence[Marked], left_out: int) -> dict[str, Any]:
 
 
 def mark_documents(marks: Iterable[Marked]) -> list[dict[str, Any]]:
-    return [{**each._asdict(), "text": _text(each.text)} for each in marks]
+    return [{**mark._asdict(), "text": _text(mark.text)} for mark in marks]
 
 
 def table_document(table: Table) -> dict[str, Any]:
@@ -159,14 +159,14 @@ def functions_document(
 ) -> dict[str, Any]:
     rows = [
         {
-            "name": each.name,
-            "module": each.module,
-            "kind": KINDS.get(Kind(each.kind), "other"),
-            "self": each.own,
-            "total": each.total,
-            "share": each.own / samples if samples else None,
+            "name": function.name,
+            "module": function.module,
+            "kind": KINDS.get(Kind(function.kind), "other"),
+            "self": function.own,
+            "total": function.total,
+            "share": function.own / samples if samples else None,
         }
-        for each in functions
+        for function in functions
     ]
     return {"schema": FUNCTIONS, "rows": rows, "samples": samples, "left_out": left_out}
 
@@ -240,9 +240,9 @@ def safe(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {printable(str(key)): safe(each) for key, each in value.items()}
+        return {printable(str(key)): safe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [safe(each) for each in value]
+        return [safe(element) for element in value]
     return value
 
 
@@ -284,8 +284,8 @@ def takes_gzip(accepted: str) -> bool:
     >>> [takes_gzip(each) for each in ("gzip, br", "br", "", "gzip;q=0", "*", "GZIP; q=0.5")]
     [True, False, False, False, False, True]
     """
-    for each in accepted.split(","):
-        name, _, quality = each.partition(";")
+    for part in accepted.split(","):
+        name, _, quality = part.partition(";")
         if name.strip().lower() == "gzip":
             return quality.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
     return False
@@ -297,7 +297,7 @@ def etag_matches(etag: str, header: str) -> bool:
     >>> etag_matches('"a"', 'W/"b", "a"'), etag_matches('"a"', '"b"'), etag_matches('"a"', "*")
     (True, False, True)
     """
-    names = {each.strip().removeprefix("W/") for each in header.split(",")}
+    names = {part.strip().removeprefix("W/") for part in header.split(",")}
     return etag in names or "*" in names
 
 
@@ -309,7 +309,7 @@ def _cut(value: Any, length: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= length * 4 else value[: length * 4] + "…"
     if isinstance(value, dict):
-        return {key: _cut(each, length) for key, each in value.items()}
+        return {key: _cut(item, length) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cut(each, length) for each in value[:length]]
+        return [_cut(element, length) for element in value[:length]]
     return value

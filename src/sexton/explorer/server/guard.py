@@ -106,7 +106,7 @@ def _without_token(scope: Scope, door: Door) -> Refusal | None:
         cookie = f"{door.cookie}={door.token}; Path=/; HttpOnly; SameSite=Lax"
         return Refusal(303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
     tokens = [given] if given is not None else [*_bearers(scope), *_cookies(scope, door.cookie)]
-    if any(_right(each, door) for each in tokens):
+    if any(_right(token, door) for token in tokens):
         return None
     words = "token required: open the URL that `sexton serve` printed"
     return Refusal(401, words, ((b"www-authenticate", b'Bearer realm="sexton"'),))
@@ -153,10 +153,10 @@ def _ours(host: str, scope: Scope, door: Door) -> bool:
 def _same_site(scope: Scope, host: str) -> bool:
     origins = _all(scope, b"origin")
     if origins:
-        asked = urlsplit(origins[0]) if len(origins) == 1 else None
-        if asked is None or asked.scheme not in ("http", "https"):
+        origin = urlsplit(origins[0]) if len(origins) == 1 else None
+        if origin is None or origin.scheme not in ("http", "https"):
             return False
-        if asked.netloc.lower() != host.lower():
+        if origin.netloc.lower() != host.lower():
             return False
     if set(_all(scope, b"sec-fetch-site")) <= {"same-origin", "none"}:
         return True  # programs other than browsers send no such header

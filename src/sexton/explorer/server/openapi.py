@@ -141,7 +141,7 @@ _ERRORS = {
 
 def description() -> dict[str, Any]:
     """The OpenAPI document."""
-    paths = {each.path: {"get": _operation(each)} for each in ENDPOINTS}
+    paths = {endpoint.path: {"get": _operation(endpoint)} for endpoint in ENDPOINTS}
     paths["/api/live"] = {"get": _live()}
     paths["/openapi.json"] = {"get": _self()}
     return {
@@ -165,7 +165,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "operationId": endpoint.path.split("/")[2],
         "summary": endpoint.about,
-        "parameters": [_parameter(each) for each in endpoint.parameters],
+        "parameters": [_parameter(parameter) for parameter in endpoint.parameters],
         "responses": _responses("application/json", _ref(endpoint.schema)),
     }
 

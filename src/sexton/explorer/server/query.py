@@ -100,7 +100,7 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
         )
     except (UnicodeError, ValueError):
         raise Refused("the query must be at most 32 name=value pairs in UTF-8") from None
-    known = {each.name: each for each in parameters if each.place == "query"}
+    known = {parameter.name: parameter for parameter in parameters if parameter.place == "query"}
     given: dict[str, Any] = {}
     for name, text in pairs:
         if name not in known:
@@ -108,21 +108,21 @@ def read_query(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
         if name in given:
             raise Refused(f"{name} is given twice")
         given[name] = known[name].read(text)
-    for name, each in known.items():
+    for name, value in known.items():
         if name not in given:
-            if each.required:
+            if value.required:
                 raise Refused(f"{name} is missing")
-            given[name] = each.default
+            given[name] = value.default
     return given
 
 
 def read_path(values: Mapping[str, str], parameters: Iterable[Parameter]) -> dict[str, Any]:
     """Values of the path parameters."""
     found = {}
-    for each in parameters:
-        if each.place == "path":
+    for parameter in parameters:
+        if parameter.place == "path":
             try:
-                found[each.name] = each.read(values[each.name])
+                found[parameter.name] = parameter.read(values[parameter.name])
             except Refused as error:
                 raise Refused(str(error), 404) from None
     return found

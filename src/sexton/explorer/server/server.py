@@ -215,7 +215,7 @@ def read_token(path: str) -> str:
 
 def _ours() -> list[signal.Signals]:
     every = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    return [each for each in every if signal.getsignal(each) is not signal.SIG_IGN]  # nohup
+    return [part for part in every if signal.getsignal(part) is not signal.SIG_IGN]  # nohup
 
 
 def _bound(host: str, port: int) -> tuple[socket.socket, str]:

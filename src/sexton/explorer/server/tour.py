@@ -64,11 +64,11 @@ def scene_of(view: View, injected: Sequence[str] = ()) -> Scene:
     """All of a recording."""
     view.warm()  # only then every lane knows its rows
     about = view.about()
-    lanes = [each["id"] for each in about["lanes"] if each["series"] or each["kind"] == "marks"]
+    lanes = [lane["id"] for lane in about["lanes"] if lane["series"] or lane["kind"] == "marks"]
     diagnosis = view.diagnosis(about["start"], about["end"])
     minutes = _minutes(view, diagnosis) if AVERAGE in lanes else ()
-    lines = [each["id"] for each in about["lanes"] if each["kind"] == "lines"]
-    quiet = [each for each in lines if each in lanes and _is_quiet(view, each, diagnosis)]
+    lines = [lane["id"] for lane in about["lanes"] if lane["kind"] == "lines"]
+    quiet = [line for line in lines if line in lanes and _is_quiet(view, line, diagnosis)]
     return Scene(diagnosis, lanes, minutes, injected, quiet)
 
 
@@ -80,7 +80,7 @@ def _is_quiet(view: View, lane: str, diagnosis: Diagnosis) -> bool:
 def _minutes(view: View, diagnosis: Diagnosis) -> list[float | None]:
     """The machine's average as the page draws it, in columns of a minute."""
     busy = _coarse(view, AVERAGE, diagnosis).planes["mean"][0].sum(axis=0)
-    return [None if each != each else float(each) for each in busy.tolist()]
+    return [None if share != share else float(share) for share in busy.tolist()]
 
 
 def _coarse(view: View, lane: str, diagnosis: Diagnosis) -> Strip:
@@ -96,7 +96,7 @@ def read_injected(folder: Path = INCIDENT) -> tuple[str, ...]:
 
 
 def read_cure(folder: Path = INCIDENT) -> dict[str, Any]:
-    """What was measured of a cure, where and when; in `cure.json` beside the recording."""
+    """The measurements of a cure (`cure.json` next to the recording)."""
     found: dict[str, Any] = json.loads((folder / "cure.json").read_text("utf-8"))
     return found
 
@@ -135,24 +135,24 @@ def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def _whose(diagnosis: Diagnosis) -> str:
     node = diagnosis.node
     cores = f", {count(node.cores, 'core')}" if node is not None and node.cores else ""
-    kernel = f"Linux {node.kernel}{cores}" if node is not None else "a kernel that was not told"
+    kernel = f"Linux {node.kernel}{cores}" if node is not None else "kernel unknown"
     return f"{kernel}, {seconds(diagnosis.end - diagnosis.start)} recorded"
 
 
 def _average(scene: Scene, chain: Chain) -> dict[str, Any]:
     diagnosis = scene.diagnosis
-    said = [each for each in scene.minutes if each is not None]
-    told = "Its average, a point a minute, as a dashboard draws it, tells nothing."
+    said = [minute for minute in scene.minutes if minute is not None]
+    text = "The average over all cores, one point a minute, shows nothing unusual."
     if said:
         low, high = f"{min(said):.0f}", f"{max(said):.0f}"
         between = f"{low} %" if low == high else f"between {low} and {high} %"
-        told = f"A point a minute, as a dashboard draws it: the machine was {between} busy."
+        text = f"One point a minute, as on a dashboard: the machine was {between} busy."
     symptom = diagnosis.by_id[chain.symptom]
     return {
         "id": "average",
-        "title": "The average tells nothing",
-        "text": [f"{_sentence(symptom.summary)} What happened?", told],
-        "next": "Press → to unfold the average into its cores.",
+        "title": "The average hides it",
+        "text": [f"{_sentence(symptom.summary)} What happened?", text],
+        "next": "Press → to see each core.",
         "facts": [],
         "view": {
             "from": diagnosis.start,
@@ -175,12 +175,11 @@ def _unfolded(scene: Scene, chain: Chain, held: Finding) -> dict[str, Any]:
     lasted = (held.end or 0) - (held.start or 0)
     several = len(held.entities.get("core", ())) > 1
     text = [
-        f"The same seconds, a row for each core: {'cores' if several else 'core'} {cores} "
-        f"{'are' if several else 'is'} in the kernel from end to end for {seconds(lasted)}.",
-        "Hardly anything else runs there meanwhile; averaged over all cores and a whole minute it "
-        "disappears.",
+        f"The same seconds, one row per core: {'cores' if several else 'core'} {cores} "
+        f"{'are' if several else 'is'} in the kernel without a break for {seconds(lasted)}.",
+        "Almost nothing else runs there; averaged over all cores and a minute, it disappears.",
     ]
-    step = _step("unfolded", "One core stands still", text, [])
+    step = _step("unfolded", "One core is stuck in the kernel", text, [])
     step["view"] = _view(scene, held, (AVERAGE, CORES))
     step["view"].update({"from": scene.diagnosis.start, "to": scene.diagnosis.end, "focus": CORES})
     step["view"]["link"] = chain.findings.index(held.id)
@@ -198,7 +197,7 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
     text.append(_why(chain.links[at - 1]) if at else _beginning(chain))
     facts = _facts(finding, text)
     if scene.injected and _rests_on_the_log(finding):
-        later = [diagnosis.by_id[each] for each in chain.findings[at + 1 :]]
+        later = [diagnosis.by_id[item] for item in chain.findings[at + 1 :]]
         text.append(_injected(scene, any(map(_rests_on_the_log, later))))
     title = f"{name}: the cause" if at == 0 else name
     step = _step(finding.id, title, text, facts)
@@ -212,23 +211,23 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
 
 
 def _rests_on_the_log(finding: Finding) -> bool:
-    return any(each.source in _KERNEL_LOG for each in finding.evidence)
+    return any(evidence.source in _KERNEL_LOG for evidence in finding.evidence)
 
 
 def _injected(scene: Scene, again: bool) -> str:
-    """What in this scene is not the kernel's own; at length where it is told for the first time."""
+    """Which log lines were injected; in full the first time."""
     if again:
-        return "The driver's lines were injected here, too."
+        return "These driver messages were injected, too."
     return (
-        f"In this scene {count(len(scene.injected), 'line')} of the driver in the kernel's log "
-        "were injected: a virtual machine has no such card."
+        f"{count(len(scene.injected), 'driver message')} in this kernel log were injected: "
+        "a virtual machine has no such NIC."
     )
 
 
 def _beginning(chain: Chain) -> str:
-    """That nothing is behind it, and what it leads to."""
+    """That it is the root cause, and what it leads to."""
     rule = rule_of(chain.links[0].id)
-    return f"Here the chain begins{f': {rule.told}' if rule is not None and rule.told else ''}."
+    return f"This is the root cause{f': {rule.told}' if rule is not None and rule.told else ''}."
 
 
 def _when(diagnosis: Diagnosis, finding: Finding) -> str:
@@ -238,7 +237,7 @@ def _when(diagnosis: Diagnosis, finding: Finding) -> str:
 
 
 def _lasts(diagnosis: Diagnosis, finding: Finding) -> bool:
-    """It goes on for most of the recording: then it has no moment to look at."""
+    """Does it last for most of the recording, so that it has no moment to show?"""
     end = finding.end if finding.end is not None else finding.start
     if finding.start is None or end is None:
         return True
@@ -247,36 +246,36 @@ def _lasts(diagnosis: Diagnosis, finding: Finding) -> bool:
 
 def _why(link: Link) -> str:
     against = f" Against it: {'; '.join(link.against)}." if link.against else ""
-    told = f"Why ({_SURE[link.strength]}): {link.sentence}."
-    return shorten(told + against, 2 * _LONG)
+    text = f"Why ({_SURE[link.strength]}): {link.sentence}."
+    return shorten(text + against, 2 * _LONG)
 
 
 def _cured(scene: Scene, cure: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a cure that was really done, in the kernel and at the time that it names."""
+    """The measurements of a real cure, with its kernel and date."""
     facts = [_compared(row) for row in cure["rows"]]
     when = " and ".join(run["when"] for run in cure["runs"])
     text = [
         _stopping(scene.diagnosis),
-        "Then what it left is freed, and all is checked: sexton fix plan shows each step and undo.",
+        "Then its zombies are freed and the result is verified: see sexton fix plan.",
         f"Measured {when} on Linux {cure['kernel']}, {cure['where']}; {cure['note']}.",
     ]
     step = _step("cure", "The cure, before and after", text, facts)
     step["view"] = {**_view(scene, None, ("memcgs", "restarts")), "link": 0, "tall": []}
     step["columns"] = ["", "before", "after", "both"]
-    step["next"] = "On a node of yours: sudo sexton record DIR, then sexton serve DIR."
+    step["next"] = "On your own node: sudo sexton record DIR, then sexton serve DIR."
     return step
 
 
 def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Both sides in words, and as numbers where they are some."""
+    """Before and after as text, and as numbers if both are numbers."""
     after, before = (_number(row[side], row["unit"]) for side in ("after", "before"))
     both = [row["before"], row["after"]]
-    told: dict[str, Any] = _said(row["what"], after, before)
-    return told if any(isinstance(each, str) for each in both) else {**told, "numbers": both}
+    fact: dict[str, Any] = _said(row["what"], after, before)
+    return fact if any(isinstance(side, str) for side in both) else {**fact, "numbers": both}
 
 
 def _stopping(diagnosis: Diagnosis) -> str:
-    """What the diagnosis itself would have done first."""
+    """The first step of the diagnosis' own plan."""
     for step in diagnosis.plan:
         if step.do.startswith("systemctl disable"):
             return f"First the source is stopped: {step.do}."
@@ -309,8 +308,8 @@ def _view(
     first, last = diagnosis.start, diagnosis.end
     chosen = _moment(diagnosis, finding)
     if chosen is not None:
-        moments = [each for each in (chosen, _moment(diagnosis, cause)) if each is not None]
-        start, end = min(each[0] for each in moments), max(each[1] for each in moments)
+        moments = [span for span in (chosen, _moment(diagnosis, cause)) if span is not None]
+        start, end = min(moment[0] for moment in moments), max(moment[1] for moment in moments)
         room = _AROUND_S + (chosen[1] - chosen[0])
         first, last = max(first, start - room), min(last, end + room)
     opened = _open(scene, lanes)
@@ -330,7 +329,7 @@ def _view(
 
 
 def _moment(diagnosis: Diagnosis, finding: Finding | None) -> list[float] | None:
-    """From when to when, a second at least; `None` where it goes on for most of the recording."""
+    """Start and end, at least a second apart; `None` if it lasts for most of the recording."""
     if finding is None or finding.start is None or _lasts(diagnosis, finding):
         return None
     end = finding.end if finding.end is not None else finding.start
@@ -339,16 +338,16 @@ def _moment(diagnosis: Diagnosis, finding: Finding | None) -> list[float] | None
 
 def _open(scene: Scene, lanes: Sequence[str]) -> list[str]:
     """Of these the ones that the recording has, and in which anything is to be seen."""
-    return [each for each in lanes if each in scene.lanes and each not in scene.quiet]
+    return [lane for lane in lanes if lane in scene.lanes and lane not in scene.quiet]
 
 
 def _facts(finding: Finding, text: Sequence[str]) -> list[dict[str, str]]:
-    """The first ones that say where things are, each thing but once, and none that was told."""
+    """The first pieces of evidence of the current state, without repetitions."""
     firsts: dict[str, Evidence] = {}
-    for each in finding.evidence:
-        if not each.outlook and not any(each.value in told for told in text):
-            firsts.setdefault(each.what, each)
-    return [_fact(each) for each in list(firsts.values())[:_MOST_FACTS]]
+    for evidence in finding.evidence:
+        if not evidence.outlook and not any(evidence.value in sentence for sentence in text):
+            firsts.setdefault(evidence.what, evidence)
+    return [_fact(first) for first in list(firsts.values())[:_MOST_FACTS]]
 
 
 def _fact(evidence: Evidence) -> dict[str, str]:

@@ -79,8 +79,8 @@ class Part(NamedTuple):
 class Taken(NamedTuple):
     """What the readings of one segment say: a row per thing, a column per reading.
 
-    `start` and `end` are wall seconds: of what time each reading tells. A reading that follows a
-    gap tells of its last second at most, where it is a level, and of nothing where it is a rate.
+    `start` and `end` are wall seconds: the time each reading covers. A reading after a gap
+    covers at most its last second if it is a level, and nothing if it is a rate.
     """
 
     start: F64
@@ -89,7 +89,7 @@ class Taken(NamedTuple):
     values: dict[str, F32]
 
     def at_most(self, seconds: float) -> Taken:
-        """The same where no reading tells of more than so many seconds: nothing that happens is
+        """The same, with no reading covering more than so many seconds: nothing that happens is
         written down where nothing does, and the reading before is not the row before."""
         return self._replace(start=np.maximum(self.start, self.end - seconds))
 
@@ -125,8 +125,8 @@ class Metrics:
         made = self._meter.add(columns)
         number = len(columns.mono)
         values = {
-            metric.name: _padded(each.values, number)
-            for metric, each in zip(self._metrics, made, strict=True)
+            metric.name: _padded(series.values, number)
+            for metric, series in zip(self._metrics, made, strict=True)
         }
         spent[spent > longest] = min(1.0, longest)
         return Taken(columns.wall - spent, columns.wall, made[0].things, values)
@@ -139,8 +139,8 @@ class Metrics:
         first = found[0]
         spent = np.where(first.seconds > 0, first.seconds, 1.0)  # a level after a gap
         values = {
-            metric.name: each.values.astype(np.float32, copy=False)
-            for metric, each in zip(self._metrics, found, strict=True)
+            metric.name: series.values.astype(np.float32, copy=False)
+            for metric, series in zip(self._metrics, found, strict=True)
         }
         return Taken(first.wall - spent, first.wall, first.things, values)
 
@@ -164,7 +164,7 @@ class Metrics:
         later = columns.mono > self._last
         if not later.any():
             return None
-        values = {name: each[:, later] for name, each in columns.values.items()}
+        values = {name: value[:, later] for name, value in columns.values.items()}
         return columns._replace(mono=columns.mono[later], wall=columns.wall[later], values=values)
 
 
@@ -203,7 +203,7 @@ class Place(NamedTuple):
 
 
 def places(start: F64, end: F64) -> Iterator[Place]:
-    """Where readings go that tell of the time from `start` to `end`, wall seconds."""
+    """Columns of the readings that cover `start` to `end` (wall seconds)."""
     fine = np.isfinite(end) & (np.abs(end) < MOST_S)
     turns = np.flatnonzero(np.diff(end) <= 0) + 1  # the clock was set back: what follows is later
     for run in np.split(np.arange(len(end)), turns):
@@ -229,13 +229,13 @@ def _in_order(start: F64, end: F64, run: Ints) -> Iterator[Place]:
         yield Place(columns, run[chosen], False)
     missed = np.ones(len(run), np.bool_)
     missed[chosen] = False
-    for each in np.flatnonzero(missed).tolist():
-        middle = np.array([int(np.floor((start[each] + end[each]) / 2))], np.int64)
-        yield Place(middle, run[each : each + 1], True)
+    for index in np.flatnonzero(missed).tolist():
+        middle = np.array([int(np.floor((start[index] + end[index]) / 2))], np.int64)
+        yield Place(middle, run[index : index + 1], True)
 
 
 def put(pyramid: Pyramid, taken: Taken, values: Array, rows: Ints | None = None) -> None:
-    """Write a lane's values (channels, rows, readings) into the seconds they tell of."""
+    """Write a lane's values (channels, rows, readings) into the seconds they cover."""
     put_at(pyramid, places(taken.start, taken.end), values, rows)
 
 
@@ -271,7 +271,7 @@ class Rows:
     def of(self, things: list[Any]) -> npt.NDArray[np.int64]:
         """Their rows; mostly they are those of the segment before."""
         if things != self._known[0]:
-            rows = [self._places.setdefault(each, len(self._places)) for each in things]
+            rows = [self._places.setdefault(thing, len(self._places)) for thing in things]
             self._known = (things, np.array(rows, np.int64))
         return self._known[1]
 

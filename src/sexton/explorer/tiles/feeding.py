@@ -39,7 +39,7 @@ class LaneFeed:
         """Feed it what it has not seen; under its lock."""
         if recording is self._seen:
             return self.builder
-        names = [each.name for each in recording.segments]
+        names = [segment.name for segment in recording.segments]
         late = {*names[-ANNEXES_LATE:]} if self.builder.comes_late else set()
         wanted = [
             segment
@@ -53,7 +53,7 @@ class LaneFeed:
                 self._fed.add(part.book.segment.name)
         self.builder.settle()
         if names and self._fed - {*names}:
-            self.builder.forget(min(each.start[1] for each in recording.segments))
+            self.builder.forget(min(segment.start[1] for segment in recording.segments))
         self._fed &= {*names}
         self._seen = recording
         return self.builder
@@ -83,7 +83,7 @@ def build_lanes(
             feeds[lane].follow(recording)
 
     with ThreadPoolExecutor(_THREADS, "sexton-build") as pool:
-        started = {pool.submit(build, each.id): each.id for each in wanted}
+        started = {pool.submit(build, attribute.id): attribute.id for attribute in wanted}
         for done in as_completed(started):
             done.result()
             yield started[done]

@@ -42,7 +42,7 @@ SLICES, SLICE_S = 24, 15.0
 
 
 class Reach(NamedTuple):
-    """From when to when there are stacks, and of how many samples; `None` if nobody counted."""
+    """Start and end of the stacks, and their samples; `None` if not counted."""
 
     start: float
     end: float
@@ -50,7 +50,7 @@ class Reach(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is looked at; `note` tells what it is of, empty where it is all there is."""
+    """What is looked at; `note` says which part is shown, empty if all of it is."""
 
     windows: list[Window]
     note: str
@@ -81,8 +81,8 @@ def choose(span: Window, reaches: Sequence[Reach], quick: bool = False) -> Choic
     windows = _spread(there, length, number, each_s)
     what = "a first look" if quick else "a choice"
     spread = "" if quick else ", evenly spread"
-    told = f"{what}: {number} times {each_s:.3g} s of {seconds(round(length))}{spread}"
-    return Choice(windows, told)
+    text = f"{what}: {number} times {each_s:.3g} s of {seconds(round(length))}{spread}"
+    return Choice(windows, text)
 
 
 def nearest(span: Window, to: Window) -> Window:
@@ -111,8 +111,8 @@ def cut_note(span: Window, baseline: Window) -> str:
 def _covered(span: Window, reaches: Iterable[Reach]) -> list[Window]:
     """Of what of the span there are stacks, in order and each moment once."""
     found: list[Window] = []
-    for each in sorted(reaches, key=lambda each: each[:2]):
-        start, end = max(each.start, span[0]), min(each.end, span[1])
+    for reach in sorted(reaches, key=lambda other: other[:2]):
+        start, end = max(reach.start, span[0]), min(reach.end, span[1])
         if found:
             start = max(start, found[-1][1])
         if start >= end:
@@ -124,11 +124,11 @@ def _covered(span: Window, reaches: Iterable[Reach]) -> list[Window]:
 
 
 def _quick_s(reaches: Sequence[Reach]) -> float:
-    counted = [each for each in reaches if each.samples and each.end > each.start]
+    counted = [reach for reach in reaches if reach.samples and reach.end > reach.start]
     if not counted:
         return _QUICK_S
-    samples = sum(each.samples or 0 for each in counted)
-    length = sum(each.end - each.start for each in counted)
+    samples = sum(reach.samples or 0 for reach in counted)
+    length = sum(reach.end - reach.start for reach in counted)
     return max(_QUICK_SAMPLES * length / samples, _LEAST_S)
 
 
@@ -164,8 +164,8 @@ class Who(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A flame graph, and what whoever sees it should know: `note` is empty where it is all there is
-    of its span, and what is not `settled` can be had in more detail."""
+    """A flame graph. `note` says which part of the span it shows, empty if all of it; if it is not
+    `settled`, a more detailed one can be requested."""
 
     flame: Flame
     note: str = ""
@@ -180,15 +180,15 @@ class _Boot(NamedTuple):
 
     @property
     def start(self) -> float:
-        return min(each.start for each in self.reaches)
+        return min(reach.start for reach in self.reaches)
 
     @property
     def end(self) -> float:
-        return max(each.end for each in self.reaches)
+        return max(reach.end for reach in self.reaches)
 
 
 class Samples:
-    """All stacks of a recording. One at a time is read, whoever asks."""
+    """All stacks of a recording. Requests are served one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -206,7 +206,7 @@ class Samples:
             return self._seen_in(span, who, quick)
 
     def follow(self, recording: Recording) -> None:
-        """Know what there is, so that whoever asks first need not wait for that too."""
+        """Index the stacks now, so that the first request is faster."""
         with self._lock:
             self._follow(recording)
 
@@ -220,7 +220,7 @@ class Samples:
             return difference(self._most(before, who), self._most(after, who))
 
     def _seen_in(self, span: Window, who: Who, quick: bool) -> Seen:
-        chosen = choose(span, [each for boot in self._boots for each in boot.reaches], quick)
+        chosen = choose(span, [reach for boot in self._boots for reach in boot.reaches], quick)
         sides = [side for window in chosen.windows for side in self._sides(window, who)]
         if not sides:
             raise _none(span)
@@ -230,23 +230,23 @@ class Samples:
     def _sides(self, span: Window, who: Who) -> list[Side]:
         """Of each boot that reaches into it."""
         start, end = span
-        there = [each for each in self._boots if each.start < end and each.end > start]
-        return [_side(each, span, who) for each in there]
+        there = [boot for boot in self._boots if boot.start < end and boot.end > start]
+        return [_side(boot, span, who) for boot in there]
 
     def _most(self, span: Window, who: Who) -> Side:
         """Of the boot that has most of it: two boots are not compared with one."""
         start, end = span
-        there = [each for each in self._boots if each.start < end and each.end > start]
+        there = [boot for boot in self._boots if boot.start < end and boot.end > start]
         if not there:
             raise _none(span)
-        most = max(there, key=lambda each: min(each.end, end) - max(each.start, start))
+        most = max(there, key=lambda boot: min(boot.end, end) - max(boot.start, start))
         return _side(most, span, who)
 
     def _follow(self, recording: Recording) -> None:
         if recording is self._seen:
             return
         boots: dict[str, list[Annex]] = {}
-        late = {each.name for each in recording.segments[-ANNEXES_LATE:]}
+        late = {segment.name for segment in recording.segments[-ANNEXES_LATE:]}
         known, self._annexes = self._annexes, {}
         for segment in recording.segments:
             mine = known.get(segment.name)
@@ -277,23 +277,23 @@ class Samples:
             begins.append((piece.start_ns, piece))
             reaches.append(Reach(annex.start[1], annex.end[1], annex.fact("samples")))
         if last:
-            done = {each.name for each in annexes}
+            done = {annex.name for annex in annexes}
             end = recording.segments[-1].end if recording.segments else (0.0, 0.0)
             for waiting in undecoded_pieces(recording.path, boot_id, done, facts):
                 begun_ns = waiting.begun_ns or 0
                 begins.append((begun_ns, waiting))
                 reaches.append(Reach(begun_ns / 1e9 + end[1] - end[0], end[1]))
-        self.problems += [each for each in facts.problems if each not in self.problems]
+        self.problems += [problem for problem in facts.problems if problem not in self.problems]
         if not begins:
             return None
-        begins.sort(key=lambda each: each[0])
-        return _Boot(Opened([each for _, each in begins], facts, ordered=True), reaches)
+        begins.sort(key=lambda start: start[0])
+        return _Boot(Opened([start for _, start in begins], facts, ordered=True), reaches)
 
 
 def _side(boot: _Boot, span: Window, who: Who) -> Side:
-    bounds = [boot.opened.time_ns(each) for each in span]
+    bounds = [boot.opened.time_ns(value) for value in span]
     if bounds[0] is None or bounds[1] is None:
-        raise StoreError("these stacks tell no wall time")
+        raise StoreError("these stacks have no wall-clock times")
     return Side(boot.opened, who.choice(bounds[0], max(bounds[1], bounds[0] + 1)))
 
 

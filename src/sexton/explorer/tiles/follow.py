@@ -17,7 +17,7 @@ from sexton.store.recording import Recording, Segment
 
 
 class GrowingRecording:
-    """`recording` is made anew whenever something changed: who reads keeps the one they have."""
+    """`recording` is replaced when something changed; readers keep the one they have."""
 
     def __init__(self, path: Path) -> None:
         self.recording = Recording(path)
@@ -27,12 +27,12 @@ class GrowingRecording:
     def refresh(self) -> bool:
         """Look again; has anything changed?"""
         path = self.recording.path
-        known = {each.name: each for each in self.recording.segments}
+        known = {segment.name: segment for segment in self.recording.segments}
         self.live = is_locked(path)
         found: dict[str, Segment] = {}
         problems = list(self.recording.problems)
         if known and not path.is_dir():  # unmounted, or moved: what was drawn of it stays
-            self._tell(f"{printable(str(path))}: is not there any more")
+            self._report(f"{printable(str(path))}: no longer exists")
             return False
         changed = False
         for place in ("open", "segments"):
@@ -50,14 +50,16 @@ class GrowingRecording:
         retired = tuple(known.keys() - found.keys())
         made = Recording.__new__(Recording)
         made.path = path
-        made.problems = problems = [each for each in problems if not each.startswith(retired)]
-        made.segments = sorted(found.values(), key=lambda each: each.sequence)
-        for each in made.segments:
-            each.tell_to(problems)
+        made.problems = problems = [
+            problem for problem in problems if not problem.startswith(retired)
+        ]
+        made.segments = sorted(found.values(), key=lambda segment: segment.sequence)
+        for segment in made.segments:
+            segment.report_to(problems)
         self.recording = made
         return changed
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem not in self.recording.problems:
             self.recording.problems.append(problem)
 
@@ -80,16 +82,16 @@ def _names(place: Path) -> list[str]:
         names = [parse_name(name) for name in os.listdir(place)]
     except OSError:
         return []
-    return [each.text for each in current(filter(None, names))]
+    return [name.text for name in current(filter(None, names))]
 
 
 def _opened(path: Path, problems: list[str]) -> Segment | None:
     name = parse_name(path.name)
     if name is None or path.is_symlink() or not path.is_dir():
         return None
-    told: list[str] = []
+    lines: list[str] = []
     try:
-        return Segment(path, name, told)
+        return Segment(path, name, lines)
     except Unborn:
         return None
     except StoreError as error:

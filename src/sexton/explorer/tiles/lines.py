@@ -109,7 +109,7 @@ class Lines:
                 left += 1
                 continue
             cells = zip(mean[:, at].tolist(), peak[:, at].tolist(), strict=True)
-            rows.append((clock((first + at) << level), *(_cell(*each) for each in cells)))
+            rows.append((clock((first + at) << level), *(_cell(*cell) for cell in cells)))
         return Table(("time", *self.names(lane)), tuple(rows), left)
 
     def values(self, span: TableSpan, columns: TableColumns) -> tuple[Array, Array]:
@@ -126,7 +126,7 @@ class Lines:
                         parts[line].append((covered, value))
         if not parts:
             return np.empty((0, columns.number)), np.empty((0, columns.number))
-        made = [columns.mean_and_peak(each) for each in parts.values()]
+        made = [columns.mean_and_peak(part) for part in parts.values()]
         return np.stack([mean for mean, _ in made]), np.stack([peak for _, peak in made])
 
     @property

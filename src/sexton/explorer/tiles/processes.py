@@ -1,4 +1,4 @@
-"""Long questions, each answered by a process of its own.
+"""Expensive queries, each in a separate process.
 
 An explanation of a night takes seconds of a core and two hundred megabytes. A thread would hold
 the interpreter while tiles are wanted, keep the memory, and could not be stopped. So one process,
@@ -44,7 +44,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill us as soon as our parent is gone."""
+    """Have the kernel kill this process when its parent exits."""
     import ctypes  # numpy has it already
 
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
@@ -53,21 +53,21 @@ def end_with(parent: int) -> None:
 
 
 class Unanswered(SextonError):
-    """Nobody can say: whoever worked on it was ended, or took too long."""
+    """No answer: the worker was killed, or it took too long."""
 
 
 class Gone(SextonError):
-    """There is nobody to ask any more."""
+    """The fork server has exited."""
 
 
 class Work(Protocol):
-    """What is done elsewhere; what is wrong with the recording is told there and comes here."""
+    """Work for a child process; problems it finds in the recording are sent back."""
 
     @property
     def problems_so_far(self) -> list[str]: ...
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """In a process of its own."""
+        """Run in a child process."""
         ...
 
     def prepare(self) -> None:
@@ -77,7 +77,7 @@ class Work(Protocol):
 
 
 class ForkServer:
-    """`work` is done in other processes; it may be asked from any thread."""
+    """Runs `work` in child processes; thread-safe."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -108,7 +108,7 @@ class ForkServer:
                 with self._sending:
                     socket.send_fds(self._to, [question], [its])
             except OSError:
-                raise Gone("whoever answers such questions is gone") from None
+                raise Gone("the worker processes have exited") from None
             finally:
                 os.close(its)
             answer = _heard(mine, stop)
@@ -118,10 +118,10 @@ class ForkServer:
             how, what, problems = pickle.loads(answer)
         except (EOFError, pickle.UnpicklingError):
             if not self._is_there():
-                raise Gone("whoever answers such questions is gone") from None
-            raise Unanswered("whoever worked on it was ended; is there enough memory?") from None
+                raise Gone("the worker processes have exited") from None
+            raise Unanswered("the worker process was killed; is there enough memory?") from None
         known = self._work.problems_so_far
-        known += [each for each in problems if each not in known]
+        known += [problem for problem in problems if problem not in known]
         if how == _ANSWERED:
             return what
         raise {_REFUSED: CommandError, _NOT_THERE: StoreError}.get(how, RuntimeError)(what)
@@ -152,7 +152,7 @@ def _heard(end: int, stop: Stop | None) -> bytes:
     while True:
         if not waiting.poll(_LOOK_S * 1000):
             if stop is not None and stop():
-                raise Unanswered("nobody waits for this any more")
+                raise Unanswered("cancelled: the client has disconnected")
             if time.monotonic() > until:
                 raise Unanswered(f"no answer within {_MOST_S:.0f} s")
             continue
@@ -162,13 +162,13 @@ def _heard(end: int, stop: Stop | None) -> bytes:
         parts.append(part)
 
 
-def _fork_for_each(asked: socket.socket, work: Work) -> NoReturn:
+def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
     us = os.getpid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # for whoever started us; we end with them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
-        question, ends, *_ = socket.recv_fds(asked, _MOST_BYTES, 1)
+        question, ends, *_ = socket.recv_fds(requests, _MOST_BYTES, 1)
         if not question:
             os._exit(0)
         if not ends:  # too many files are open: whoever asked hears that their end was closed
@@ -182,7 +182,7 @@ def _fork_for_each(asked: socket.socket, work: Work) -> NoReturn:
         if not pid:
             try:
                 end_with(us)
-                asked.close()
+                requests.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 _answer(question, ends[0], work)
             finally:
@@ -197,7 +197,7 @@ def _answer(question: bytes, end: int, work: Work) -> None:
     signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
     os.nice(_NICE)
-    told = len(work.problems_so_far)
+    known = len(work.problems_so_far)
     name, arguments = pickle.loads(question)
     try:
         answer: tuple[str, Any] = _ANSWERED, work.answer(name, arguments)
@@ -209,6 +209,6 @@ def _answer(question: bytes, end: int, work: Work) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} in {last.filename} line {last.lineno}"
         answer = _BROKEN, printable(what)
-    left = memoryview(pickle.dumps((*answer, work.problems_so_far[told:]), protocol=5))
+    left = memoryview(pickle.dumps((*answer, work.problems_so_far[known:]), protocol=5))
     while left:
         left = left[os.write(end, left) :]

@@ -112,11 +112,11 @@ class Pyramid:
     def bytes(self) -> int:
         """What it holds in memory."""
         return sum(
-            each.nbytes
+            array.nbytes
             for tiles in self._tiles
             for tile in tiles.values()
-            for each in (tile.peak, tile.sums, tile.weight)
-            if each is not None
+            for array in (tile.peak, tile.sums, tile.weight)
+            if array is not None
         )
 
     @property
@@ -167,9 +167,9 @@ class Pyramid:
             dirty = {index >> 1 for index in dirty}
 
     def forget(self, before: float) -> None:
-        """Let go of tiles that end before a wall time."""
+        """Drop tiles that end before a wall time."""
         for level, tiles in enumerate(self._tiles):
-            for index in [each for each in tiles if (each + 1) * COLUMNS << level <= before]:
+            for index in [tile for tile in tiles if (tile + 1) * COLUMNS << level <= before]:
                 del tiles[index]
         self._dirty &= self._tiles[0].keys()
 
@@ -257,7 +257,7 @@ class Pyramid:
             found: Array = np.maximum(one + ones, other + ones) - ones
             return found
         heat = [
-            sum(((each[at] + ones).astype(np.uint16) for at in self._hot), np.uint16(0))
-            for each in (one, other)
+            sum(((array[at] + ones).astype(np.uint16) for at in self._hot), np.uint16(0))
+            for array in (one, other)
         ]
         return np.where(heat[1] > heat[0], other, one)

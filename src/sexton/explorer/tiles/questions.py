@@ -48,7 +48,7 @@ class AnswerCache:
         self._of: Recording | None = None
 
     def known(self, recording: Recording, key: Key) -> Any | None:
-        """What was answered before, if that still holds."""
+        """The cached answer, if it is still valid."""
         with self._lock:
             if self._of is not recording:
                 self._forget()
@@ -60,13 +60,13 @@ class AnswerCache:
     def answer(
         self, recording: Recording, key: Key, ask: Callable[[], T], stop: Stop | None = None
     ) -> T:
-        """The same, or what is answered now; `Unanswered` when `stop` says so before its turn."""
+        """The cached or a new answer; `Unanswered` if `stop` returns true first."""
         found = self.known(recording, key)
         if found is not None:
             return cast("T", found)
         while not self._working.acquire(timeout=_LOOK_S):
             if stop is not None and stop():
-                raise Unanswered("nobody waits for this any more")
+                raise Unanswered("cancelled: the client has disconnected")
         try:
             found = self.known(recording, key)
             if found is None:
@@ -95,7 +95,7 @@ AROUND_S = 300.0
 def diagnosis_of(recording: Recording, start: float, end: float) -> Diagnosis:
     """What was wrong between two wall times; `StoreError` where nothing was recorded."""
     found = window(recording, between(recording, start, end))
-    return _told(recording, diagnose(found.window), found)
+    return _with_replay(recording, diagnose(found.window), found)
 
 
 def why_of(recording: Recording, what: str, span: tuple[float, float] | None) -> Why:
@@ -117,25 +117,25 @@ def why_then(recording: Recording, wall_s: float) -> Why:
 
 def _why(recording: Recording, question: Question) -> Why:
     why, found = why_in(recording, question)
-    return replace(why, diagnosis=_told(recording, why.diagnosis, found))
+    return replace(why, diagnosis=_with_replay(recording, why.diagnosis, found))
 
 
 def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
     """Present findings that have a moment, as marks."""
     found = [
         Marked(
-            each.start,
-            each.end if each.end is not None and each.end > each.start else None,
+            finding.start,
+            finding.end if finding.end is not None and finding.end > finding.start else None,
             "finding",
-            each.summary,
-            each.severity.value,
-            _entity(each),
-            _lane(each.id),
+            finding.summary,
+            finding.severity.value,
+            _entity(finding),
+            _lane(finding.id),
         )
-        for each in diagnosis.findings
-        if each.verdict is Verdict.PRESENT and each.start is not None
+        for finding in diagnosis.findings
+        if finding.verdict is Verdict.PRESENT and finding.start is not None
     ]
-    return sorted(found, key=lambda each: each.time)
+    return sorted(found, key=lambda marked: marked.time)
 
 
 def _lane(name: str) -> str:
@@ -150,7 +150,7 @@ def _entity(finding: Finding) -> str:
     return ""
 
 
-def _told(recording: Recording, diagnosis: Diagnosis, found: Replay) -> Diagnosis:
+def _with_replay(recording: Recording, diagnosis: Diagnosis, found: Replay) -> Diagnosis:
     return replace(diagnosis, replayed=Replayed(str(recording.path), found.notes))
 
 
@@ -161,7 +161,7 @@ _STORIES, _FLAMES = 8, 4
 
 
 class Questions:
-    """May be asked by any number of threads. `stop` tells that nobody waits any more."""
+    """Thread-safe. `stop` returns true when the client no longer waits."""
 
     def __init__(self, followed: GrowingRecording) -> None:
         self._followed = followed
@@ -178,7 +178,7 @@ class Questions:
 
     @property
     def live(self) -> bool:
-        """Was somebody recording when it was last looked at?"""
+        """Was a recorder running at the last check?"""
         return self._followed.live
 
     def flame(self, start: float, end: float, who: Who = EVERYONE) -> Flame:
@@ -189,7 +189,7 @@ class Questions:
         """The same, with what there is to know of it."""
         key, span = ("flame", who, start, end), (start, end)
         found: Seen = self._flames.answer(
-            self.recording, key, lambda: self._asked("flame", (span, who), stop), stop
+            self.recording, key, lambda: self._run("flame", (span, who), stop), stop
         )
         return found
 
@@ -208,7 +208,7 @@ class Questions:
         found: FlameDifference = self._flames.answer(
             self.recording,
             key,
-            lambda: self._asked("difference", (span, baseline, who), stop),
+            lambda: self._run("difference", (span, baseline, who), stop),
             stop,
         )
         return found
@@ -217,17 +217,17 @@ class Questions:
         """As `sexton diagnose --from` judges that span; `StoreError` where nothing is there."""
         key = ("diagnosis", start, end)
         found: Diagnosis = self._stories.answer(
-            self.recording, key, lambda: self._asked("diagnosis", (start, end), stop), stop
+            self.recording, key, lambda: self._run("diagnosis", (start, end), stop), stop
         )
         return found
 
     def why(self, what: str | float, span: Window | None = None, stop: Stop | None = None) -> Why:
-        """As `sexton why` answers: of a name, in a span or in all of it; or of a moment."""
+        """The answer of `sexton why`, for a name (in a span or all of it) or for a moment."""
         end = span[1] if span else what + AROUND_S if isinstance(what, float) else None
         found: Why = self._stories.answer(
             self.recording,
             ("why", what, span, end),
-            lambda: self._asked("why", (what, span), stop),
+            lambda: self._run("why", (what, span), stop),
             stop,
         )
         return found
@@ -237,36 +237,36 @@ class Questions:
         return finding_marks(diagnosis)
 
     def fork(self) -> None:
-        """Have long questions answered by processes of their own; before there are threads."""
+        """Run expensive queries in child processes; call before starting threads."""
         self._processes = ForkServer(self)
 
     def close(self) -> None:
-        """Let those processes go."""
+        """Stop the child processes."""
         if self._processes is not None:
             self._processes.close()
 
     @property
     def problems_so_far(self) -> list[str]:
-        """Of the recording, to which more may be added."""
+        """Problems of the recording so far; the list may grow."""
         return self.recording.problems
 
     def prepare(self) -> None:
-        """Know what was recorded meanwhile."""
+        """Read what was recorded since the last query."""
         self._followed.refresh()
         self._samples.follow(self.recording)
 
-    def _asked(self, name: str, arguments: tuple[Any, ...], stop: Stop | None) -> Any:
+    def _run(self, name: str, arguments: tuple[Any, ...], stop: Stop | None) -> Any:
         processes = self._processes
         if processes is not None:
             try:
                 return processes.ask(name, arguments, stop)
-            except Gone:  # somebody has ended it: then it is up to us
+            except Gone:  # it was killed: answer in this process
                 self._processes = None
                 processes.close()
         return self.answer(name, arguments)
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Work on it here."""
+        """Answer in this process."""
         if name == "flame":
             return self._samples.flame(self.recording, *arguments)
         if name == "difference":

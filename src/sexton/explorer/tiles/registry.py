@@ -6,7 +6,7 @@ what is seen (the first line is its title), and one class builds it::
     @lane(kind="lines", unit="%", order=70, needs=(Pressure,))
     class Builder(Lines): ...
 
-A builder is fed segment after segment, in the order of recording, and asked for tiles at any time.
+A builder is fed segment after segment, in the order of recording, and can return tiles at any time.
 One that is shown by two lanes is built once: the other names it (`of`).
 """
 
@@ -38,7 +38,7 @@ class Drawing(NamedTuple):
 
 
 class Builder(Protocol):
-    """What builds a lane, or two of them; `lane` is the id of the one that is asked for."""
+    """What builds a lane, or two of them; `lane` is the id of the requested one."""
 
     #: May a segment bring more after it was sealed? Annexes do.
     comes_late: bool
@@ -56,7 +56,7 @@ class Builder(Protocol):
         ...
 
     def forget(self, before: float) -> None:
-        """Let go of what was recorded before: retention has deleted it."""
+        """Drop what was recorded before that time: retention has deleted it."""
         ...
 
     def names(self, lane: str) -> tuple[str, ...]: ...
@@ -141,4 +141,4 @@ def all_lanes() -> tuple[Declared, ...]:
     """Every lane there is, by walking the folder; in the order of the page."""
     for module in pkgutil.iter_modules(sexton.explorer.lanes.__path__, _PACKAGE):
         importlib.import_module(module.name)
-    return tuple(sorted(_found.values(), key=lambda each: (each.order, each.id)))
+    return tuple(sorted(_found.values(), key=lambda item: (item.order, item.id)))

@@ -39,11 +39,11 @@ class TableSpan:
         """Opened when they are first needed; each reaches a little beyond the span."""
         low, high = self.start - _REACH_S, self.end + _REACH_S
         boots: dict[str, list[tuple[float, float]]] = {}
-        for each in unbroken(self._recording):
-            (mono, wall), (_, until) = each.start, each.end
+        for span in unbroken(self._recording):
+            (mono, wall), (_, until) = span.start, span.end
             if until >= low and wall <= high:
                 ends = (max(low, wall), min(high, until))
-                boots.setdefault(each.boot_id, []).extend((end - wall + mono, end) for end in ends)
+                boots.setdefault(span.boot_id, []).extend((end - wall + mono, end) for end in ends)
         spans = (Span(boot, min(ends), max(ends)) for boot, ends in boots.items())
         return [RecordedWindow(self._recording, span) for span in spans]
 
@@ -59,7 +59,7 @@ class TableColumns:
         self.first, self.number, self.level = first, number, level
 
     def mean_and_peak(self, parts: Sequence[tuple[Taken, Array]]) -> tuple[F64, F64]:
-        """Of one line, out of everything that tells of it; NaN where nothing is known."""
+        """The value of one line from all its parts; NaN if unknown."""
         total, known = np.zeros(self.number), np.zeros(self.number)
         peak = np.full(self.number, -np.inf)
         for taken, values in parts:
@@ -139,4 +139,4 @@ def number(value: float) -> str:
 
 def names(things: Sequence[object]) -> tuple[str, ...]:
     """As a page may show them."""
-    return tuple(printable(str(each)) for each in things)
+    return tuple(printable(str(thing)) for thing in things)

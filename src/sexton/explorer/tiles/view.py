@@ -1,7 +1,7 @@
 """A recording as the explorer sees it: lanes, marks, tables, flame graphs, answers.
 
-Opening one reads manifests only. Each lane is built when it is first asked for, or by `warm`, which
-whoever serves it runs in a thread; from then on tiles come from memory. Everything is by wall time,
+Opening one reads manifests only. Each lane is built on first use, or by `warm`, which the
+server runs in a thread; from then on tiles come from memory. Everything is by wall time,
 over all boots: `span` explains what happens where the clock was set or the node was started again.
 """
 
@@ -37,7 +37,7 @@ Window = tuple[float, float]
 _MOST_TOLD_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
 #: Lanes that a page shows first.
 _FIRST = ("cores", "events")
-#: Lines of one happening follow one another within this.
+#: Lines of one event follow one another within this.
 _ONE_S = 10.0
 _RESETS = ("nic_reset", "nic_watchdog", "nic_starved")
 _RANK = ("critical", "warning", "info").index
@@ -49,9 +49,9 @@ class View(Questions):
     def __init__(self, path: Path, progress: Tell | None = None) -> None:
         super().__init__(GrowingRecording(path))
         self._progress = progress
-        self._lanes = {each.id: each for each in all_lanes()}
+        self._lanes = {lane.id: lane for lane in all_lanes()}
         self._built = {
-            each.id: LaneFeed(each.build) for each in self._lanes.values() if each.build is not None
+            lane.id: LaneFeed(lane.build) for lane in self._lanes.values() if lane.build is not None
         }
         self._lock = threading.Lock()
         self._spiked: tuple[Recording, list[Marked]] | None = None
@@ -60,22 +60,22 @@ class View(Questions):
 
     @classmethod
     def open(cls, path: str | Path, progress: Tell | None = None) -> View:
-        """`StoreError` where it is no recording. `progress` is told what is being built."""
+        """`StoreError` if it is no recording. `progress` is called with what is being built."""
         return cls(Path(path), progress)
 
     @property
     def problems(self) -> list[str]:
         """What had to be left out, so far."""
-        told = list(self.recording.problems)
-        for each in self._built.values():
-            told += getattr(each.builder, "problems", [])
-        return told
+        problems = list(self.recording.problems)
+        for feed in self._built.values():
+            problems += getattr(feed.builder, "problems", [])
+        return problems
 
     @property
     def span(self) -> Window | None:
         """The first and the last wall time; `None` where nothing is recorded yet."""
         stretches = unbroken(self.recording)
-        walls = [wall for each in stretches for wall in (each.start[1], each.end[1])]
+        walls = [wall for stretch in stretches for wall in (stretch.start[1], stretch.end[1])]
         walls = [wall for wall in walls if isfinite(wall)]
         return (min(walls), max(walls)) if walls else None
 
@@ -88,39 +88,39 @@ class View(Questions):
             "start": None if span is None else span[0],
             "end": None if span is None else span[1],
             "live": self._followed.live,
-            "lanes": [each._asdict() for each in self.lanes()],
-            "gaps": [list(each) for each in self.gaps()],
+            "lanes": [lane._asdict() for lane in self.lanes()],
+            "gaps": [list(gap) for gap in self.gaps()],
             "problems": self.problems,
         }
 
     def lanes(self) -> list[Lane]:
         """Those of which anything was recorded, in the order of the page."""
         found = []
-        for each in self._lanes.values():
-            if self._is_there(each):
-                built = self._built[each.of]
-                series = built.builder.names(each.id)
-                words = (each.title, each.kind, each.unit, each.about)
-                found.append(Lane(each.id, *words, series, each.levels))
+        for lane in self._lanes.values():
+            if self._is_there(lane):
+                built = self._built[lane.of]
+                series = built.builder.names(lane.id)
+                words = (lane.title, lane.kind, lane.unit, lane.about)
+                found.append(Lane(lane.id, *words, series, lane.levels))
         return found
 
     def gaps(self) -> list[Window]:
         """Wall times of which nothing was recorded, by a pause, a reboot or a clock set forward."""
         found: list[Window] = []
         reached: float | None = None
-        for each in sorted(unbroken(self.recording), key=lambda each: each.start[1]):
-            if reached is not None and each.start[1] > reached:
-                found.append((reached, each.start[1]))
-            reached = each.end[1] if reached is None else max(reached, each.end[1])
+        for span in sorted(unbroken(self.recording), key=lambda interval: interval.start[1]):
+            if reached is not None and span.start[1] > reached:
+                found.append((reached, span.start[1]))
+            reached = span.end[1] if reached is None else max(reached, span.end[1])
         return found
 
     def warm(self, first: Callable[[], None] | None = None) -> None:
         """Build everything; then tiles come from memory. `first` is called when the lanes that a
         page shows first are built."""
         recording = self.recording
-        wanted = [each for each in self._lanes.values() if each.build and self._is_there(each)]
+        wanted = [lane for lane in self._lanes.values() if lane.build and self._is_there(lane)]
         wanted.sort(key=_first_seen)
-        number = sum(each.id in _FIRST for each in wanted)
+        number = sum(attribute.id in _FIRST for attribute in wanted)
         for part in (wanted[:number], wanted[number:]):
             for lane in build_lanes(recording, part, self._built):
                 if self._progress is not None:
@@ -146,16 +146,16 @@ class View(Questions):
     def marks(self, start: float, end: float, most: int = 2000) -> list[Marked]:
         """What happened from `start` to before `end`; the gravest where there are too many."""
         every = self._ready("events").marks()
-        times = [each.time for each in every]
+        times = [part.time for part in every]
         inside = every[bisect_left(times, start) : bisect_left(times, end)]
         if len(inside) <= most:
             return inside
-        kept = sorted(inside, key=lambda each: _RANK(each.severity))[:most]
-        return sorted(kept, key=lambda each: each.time)
+        kept = sorted(inside, key=lambda mark: _RANK(mark.severity))[:most]
+        return sorted(kept, key=lambda amount: amount.time)
 
     def marks_between(self, start: float, end: float) -> int:
         """How many there are."""
-        times = [each.time for each in self._ready("events").marks()]
+        times = [mark.time for mark in self._ready("events").marks()]
         return bisect_left(times, end) - bisect_left(times, start)
 
     def table(self, lane: str, start: float, end: float, most: int = 200) -> Table:
@@ -177,13 +177,13 @@ class View(Questions):
         if kind == "spike":
             every = self._spikes()
         else:
-            every = happenings(self._ready("events").marks(), kind)
-        times = [each.time for each in every]
+            every = merged_marks(self._ready("events").marks(), kind)
+        times = [part.time for part in every]
         at = bisect_left(times, after) - 1 if backwards else bisect_right(times, after)
         return every[at] if 0 <= at < len(every) else None
 
     def refresh(self) -> bool:
-        """Look for what was recorded since; has the end moved?"""
+        """Read what was recorded since; has the end moved?"""
         with self._lock:
             before = self.span
             self._followed.refresh()
@@ -192,7 +192,7 @@ class View(Questions):
     @property
     def bytes(self) -> int:
         """What its lanes hold in memory, about."""
-        return sum(each.builder.bytes for each in self._built.values())
+        return sum(feed.builder.bytes for feed in self._built.values())
 
     def _spikes(self) -> list[Marked]:
         built = self._built["cores"]
@@ -216,7 +216,7 @@ class View(Questions):
     def _known(self, lane: str) -> Declared:
         found = self._lanes.get(lane)
         if found is None:
-            raise CommandError(f"there is no such lane; there are {', '.join(self._lanes)}")
+            raise CommandError(f"unknown lane; there are {', '.join(self._lanes)}")
         return found
 
     def _is_there(self, lane: Declared) -> bool:
@@ -224,42 +224,42 @@ class View(Questions):
             return self._has_stacks()
         if lane.kind == "marks":
             return True
-        return any(each.rows(kind) for each in self.recording.segments for kind in lane.needs)
+        return any(segment.rows(kind) for segment in self.recording.segments for kind in lane.needs)
 
     def _has_stacks(self) -> bool:
         recording = self.recording
         if self._stacked is None or self._stacked[0] is not recording:
-            found = any(annex_names(each.path) for each in reversed(recording.segments))
+            found = any(annex_names(segment.path) for segment in reversed(recording.segments))
             self._stacked = (recording, found)
         return self._stacked[1]
 
     def _node_of(self, recording: Recording) -> dict[str, Any]:
         if self._node is None or self._node[0] is not recording:
             node, census = (_last(recording, kind) for kind in (Node, CgroupCensus))
-            told = {
+            about = {
                 "host": node.hostname if node else None,
                 "kernel": node.kernel if node else None,
                 "cores": node.cores if node else None,
                 "hierarchy": census.hierarchy if census else None,
             }
-            self._node = (recording, told)
+            self._node = (recording, about)
         return self._node[1]
 
 
-def happenings(marks: list[Marked], kind: str) -> list[Marked]:
+def merged_marks(marks: list[Marked], kind: str) -> list[Marked]:
     """Marks of a kind. Those that follow one another at once are one: it begins with the first and
     says what the gravest says."""
     kinds = _RESETS if kind == "reset" else (kind,)
     found: list[Marked] = []
     last = float("-inf")
-    for each in marks:
-        if each.kind not in kinds:
+    for mark in marks:
+        if mark.kind not in kinds:
             continue
-        if each.time - last > _ONE_S:
-            found.append(each)
-        elif _RANK(each.severity) < _RANK(found[-1].severity):
-            found[-1] = each._replace(time=found[-1].time)
-        last = each.time
+        if mark.time - last > _ONE_S:
+            found.append(mark)
+        elif _RANK(mark.severity) < _RANK(found[-1].severity):
+            found[-1] = mark._replace(time=found[-1].time)
+        last = mark.time
     return found
 
 

@@ -81,14 +81,17 @@ def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
     files = inspect(host, flags)
     found = [
         KubeletProblem(
-            each.level, f"{each.field}: {each.message}".lstrip(": "), file.path, each.line
+            problem.level,
+            f"{problem.field}: {problem.message}".lstrip(": "),
+            file.path,
+            problem.line,
         )
         for file in files
-        for each in file.problems
+        for problem in file.problems
     ]
-    for flag, each in check_flags(flags):
-        message = f"{each.field}={flag.value}: {each.message}"
-        found.append(KubeletProblem(each.level, message, flag.read_from))
+    for flag, problem in check_flags(flags):
+        message = f"{problem.field}={flag.value}: {problem.message}"
+        found.append(KubeletProblem(problem.level, message, flag.read_from))
     unread = tuple(f"{file.path}: {file.unread}" for file in files if file.unread)
     return tuple(found), unread
 

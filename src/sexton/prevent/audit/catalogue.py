@@ -93,9 +93,9 @@ def agents() -> tuple[Agent, ...]:
     """Every entry, sorted by file name, the distribution's own units last."""
     folder = resources("sexton.prevent.audit").joinpath("catalogue")
     found: list[Agent] = []
-    for each in sorted(folder.iterdir(), key=lambda item: item.name):
-        if each.name.endswith(".toml"):
-            entries = tomllib.loads(each.read_text(encoding="utf-8"))["agent"]
+    for path in sorted(folder.iterdir(), key=lambda item: item.name):
+        if path.name.endswith(".toml"):
+            entries = tomllib.loads(path.read_text(encoding="utf-8"))["agent"]
             found += [_agent(entry) for entry in entries]
     return tuple(sorted(found, key=lambda agent: agent.base))
 

@@ -40,7 +40,7 @@ def parse(text: str, path: str) -> Before:
         if values["schema"] != SCHEMA:
             schema = printable(str(values["schema"]))
             raise CommandError(f"{path}: schema is {schema}; expected {SCHEMA}")
-        subjects = {str(each["unit"]): each for each in values["subjects"]}
+        subjects = {str(subject["unit"]): subject for subject in values["subjects"]}
         return Before(float(values["made_unix"]), str(values["place"]), subjects)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CommandError(f"{path}: not the output of sexton audit --json") from None
@@ -68,8 +68,8 @@ def facts(subject: Subject) -> dict[str, Any]:
     enabled = subject.enabled
     return {
         "verdict": subject.verdict.value,
-        "faults": sorted(each.id for each in subject.faults),
-        "enabled_by": sorted(each.at for each in enabled.how) if enabled else [],
+        "faults": sorted(fault.id for fault in subject.faults),
+        "enabled_by": sorted(way.at for way in enabled.how) if enabled else [],
         "fragment": enabled.fragment if enabled else "",
         "drop_ins": list(enabled.drop_ins) if enabled else [],
         "restart": list(enabled.restart.written) if enabled else [],

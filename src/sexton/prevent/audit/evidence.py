@@ -210,27 +210,27 @@ def connections_of(sockets: Sockets, cgroups: Mapping[int, str]) -> dict[str, Co
     clients: dict[str, dict[str, None]] = defaultdict(dict)
     servers: dict[str, dict[str, None]] = defaultdict(dict)
     ports: dict[int, str] = {}
-    for each in sockets.inet:
-        owner = who.get(each.inode)
-        if owner and each.protocol == "tcp" and each.state == LISTEN:
-            listens[owner][f"tcp {each.port}"] = None
-            ports[each.port] = owner
-        elif owner and each.protocol == "udp":
-            datagrams[owner][f"udp {each.port}"] = None
+    for socket in sockets.inet:
+        owner = who.get(socket.inode)
+        if owner and socket.protocol == "tcp" and socket.state == LISTEN:
+            listens[owner][f"tcp {socket.port}"] = None
+            ports[socket.port] = owner
+        elif owner and socket.protocol == "udp":
+            datagrams[owner][f"udp {socket.port}"] = None
     ends = {
-        (each.local, each.port, each.remote, each.remote_port): who.get(each.inode)
-        for each in sockets.inet
-        if each.protocol == "tcp"
+        (socket.local, socket.port, socket.remote, socket.remote_port): who.get(socket.inode)
+        for socket in sockets.inet
+        if socket.protocol == "tcp"
     }
-    for each in sockets.inet:
-        if each.protocol != "tcp" or each.state != ESTABLISHED:
+    for socket in sockets.inet:
+        if socket.protocol != "tcp" or socket.state != ESTABLISHED:
             continue
-        owner = who.get(each.inode)
-        other = ends.get((each.remote, each.remote_port, each.local, each.port))
-        peer = other or ("" if each.remote.startswith(_LOOPBACK) else each.remote)
+        owner = who.get(socket.inode)
+        other = ends.get((socket.remote, socket.remote_port, socket.local, socket.port))
+        peer = other or ("" if socket.remote.startswith(_LOOPBACK) else socket.remote)
         if owner is None or not peer or peer == owner:
             continue
-        (clients if ports.get(each.port) == owner else servers)[owner][peer] = None
+        (clients if ports.get(socket.port) == owner else servers)[owner][peer] = None
     _add_unix(sockets, who, (listens, clients, servers))
     names = {*listens, *datagrams, *clients, *servers}
     return {
@@ -248,16 +248,16 @@ def _add_unix(
 ) -> None:
     """A connected UNIX socket with a name is the server's end: it has the listener's name."""
     listens, clients, servers = into
-    for each in sockets.unix:
-        owner = who.get(each.inode)
+    for socket in sockets.unix:
+        owner = who.get(socket.inode)
         if owner is None:
             continue
-        if each.state == LISTEN:
-            listens[owner][each.name or "a UNIX socket"] = None
-        elif each.peer is not None:
-            peer = who.get(each.peer)
+        if socket.state == LISTEN:
+            listens[owner][socket.name or "a UNIX socket"] = None
+        elif socket.peer is not None:
+            peer = who.get(socket.peer)
             if peer is not None and peer != owner:
-                (clients if each.name else servers)[owner][peer] = None
+                (clients if socket.name else servers)[owner][peer] = None
 
 
 def _owner(cgroups: Mapping[int, str], pid: int) -> str | None:

@@ -107,11 +107,11 @@ class Judge:
         ]
         if agent is None or not agent.unneeded:
             return Need.UNKNOWN, [], unseen
-        usable = [each for each in agent.unneeded if live or each.image]
+        usable = [condition for condition in agent.unneeded if live or condition.image]
         against = [answer.reason for answer in self._answers(usable, name) if answer.holds]
         # An image has no users to look for: only conditions marked as sufficient for an image
         # count, and only conditions that its files can answer block the verdict.
-        blocked = [each for each in needed if each.holds is None] if live else []
+        blocked = [answer for answer in needed if answer.holds is None] if live else []
         if not live:
             blocked = [
                 answer
@@ -134,9 +134,9 @@ class Judge:
         dependants = (seen.dependants or {}).get(name)
         if dependants is not None:
             running = [
-                each
-                for each in dependants.strong
-                if not each.endswith((".target", ".slice")) and seen.active(each)
+                dependant
+                for dependant in dependants.strong
+                if not dependant.endswith((".target", ".slice")) and seen.active(dependant)
             ]
             if running:
                 found.append(Reason("running units require it", ", ".join(running[:3]), "D-Bus"))
@@ -195,7 +195,7 @@ def _hinted(enabled: EnabledUnit | None, agent: Agent | None) -> tuple[Fault, ..
     faults = enabled.faults if enabled else ()
     if enabled is None or agent is None or not agent.hint or enabled.restart.prevent_status:
         return faults
-    return tuple(replace(each, detail=f"{each.detail}; {agent.hint}") for each in faults)
+    return tuple(replace(fault, detail=f"{fault.detail}; {agent.hint}") for fault in faults)
 
 
 def check_condition(condition: Condition, context: Context, unit: str) -> Answer:
@@ -218,9 +218,9 @@ def _workload(condition: Condition, context: Context, _: str) -> Answer:
     found = context.seen.workloads
     if found is None:
         return Answer(None, Reason(condition.why, "workloads could not be read", "/proc/*/cgroup"))
-    for each in found:
-        if each.kind == condition.value:
-            value = f"{each.count:,}, e.g. {each.example}"
+    for workload in found:
+        if workload.kind == condition.value:
+            value = f"{workload.count:,}, e.g. {workload.example}"
             return Answer(True, Reason(condition.why, value, "cgroups of processes"))
     return Answer(False, Reason(condition.why, "none", "cgroups of processes"))
 

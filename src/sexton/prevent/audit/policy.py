@@ -64,7 +64,7 @@ def parse(text: str, path: str) -> tuple[Entry, ...]:
     agents = values.get("agent", [])
     if not isinstance(agents, list):
         raise CommandError(f"{path}: agent must be a list of tables: [[agent]]")
-    return tuple(_entry(each, number, path) for number, each in enumerate(agents, 1))
+    return tuple(_entry(agent, number, path) for number, agent in enumerate(agents, 1))
 
 
 def _entry(values: Any, number: int, path: str) -> Entry:
@@ -89,7 +89,7 @@ def check_policy(audit: Audit, entries: Sequence[Entry], today: date) -> Audit:
     """The audit with each unit's owner, expiry and policy violation."""
     return replace(
         audit,
-        subjects=tuple(_check_subject(each, entries, today) for each in audit.subjects),
+        subjects=tuple(_check_subject(subject, entries, today) for subject in audit.subjects),
         notes=(*audit.notes, *_unmatched(audit, entries)),
     )
 
@@ -97,7 +97,7 @@ def check_policy(audit: Audit, entries: Sequence[Entry], today: date) -> Audit:
 def _check_subject(subject: Subject, entries: Sequence[Entry], today: date) -> Subject:
     if not needs_owner(subject):
         return subject
-    found = next((each for each in entries if fnmatchcase(subject.unit, each.unit)), None)
+    found = next((entry for entry in entries if fnmatchcase(subject.unit, entry.unit)), None)
     if found is None:
         return replace(subject, policy=NOT_LISTED)
     problem = ""
@@ -116,9 +116,9 @@ def needs_owner(subject: Subject) -> bool:
 
 def _unmatched(audit: Audit, entries: Sequence[Entry]) -> list[str]:
     unmatched = [
-        each.unit
-        for each in entries
-        if not any(fnmatchcase(subject.unit, each.unit) for subject in audit.subjects)
+        entry.unit
+        for entry in entries
+        if not any(fnmatchcase(subject.unit, entry.unit) for subject in audit.subjects)
     ]
     if not unmatched:
         return []
@@ -135,13 +135,18 @@ def policy_text(audit: Audit, before: Sequence[Entry], today: date) -> str:
         f'schema = "{SCHEMA}"',
     ]
     covered = set()
-    for each in before:
-        until = f"expires = {each.expires.isoformat()}" if each.expires else ""
-        lines += ["", "[[agent]]", f"unit = {_quoted(each.unit)}", f"owner = {_quoted(each.owner)}"]
+    for entry in before:
+        until = f"expires = {entry.expires.isoformat()}" if entry.expires else ""
+        lines += [
+            "",
+            "[[agent]]",
+            f"unit = {_quoted(entry.unit)}",
+            f"owner = {_quoted(entry.owner)}",
+        ]
         lines += [until] if until else []
-        lines += [f"why = {_quoted(each.why)}"] if each.why else []
+        lines += [f"why = {_quoted(entry.why)}"] if entry.why else []
     for subject in audit.subjects:
-        known = any(fnmatchcase(subject.unit, each.unit) for each in before)
+        known = any(fnmatchcase(subject.unit, entry.unit) for entry in before)
         if known or subject.unit in covered or not needs_owner(subject):
             continue
         covered.add(subject.unit)

@@ -125,7 +125,7 @@ def timer_period(settings: Settings) -> float | None:
         for line in settings.lines("Timer", key)
     ]
     periods += [calendar_s(line.value) for line in settings.lines("Timer", "OnCalendar")]
-    return min((each for each in periods if each), default=None)
+    return min((period for period in periods if period), default=None)
 
 
 def frequent_timer(period_s: float | None, origin: str = "") -> Fault | None:

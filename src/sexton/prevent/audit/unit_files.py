@@ -193,7 +193,7 @@ def _step(part: str, most: int) -> float | None:
     if ".." in part:
         return 1.0
     if "," in part:
-        values = sorted(int(each) for each in part.split(",") if each.isdigit())
+        values = sorted(int(word) for word in part.split(",") if word.isdigit())
         gaps = [after - before for before, after in pairwise(values)]
         return float(min(gaps, default=most) or 1)
     return None
@@ -333,7 +333,9 @@ class UnitTree:
     def _distinct(self, directories: tuple[str, ...]) -> list[str]:
         """Leave out /lib if it is a link to /usr/lib."""
         merged = self._target("/lib") is not None
-        return [each for each in directories if not (merged and each.startswith("/lib/"))]
+        return [
+            directory for directory in directories if not (merged and directory.startswith("/lib/"))
+        ]
 
     def _index(self, directory: str) -> None:
         names = self.listing(directory)
@@ -386,9 +388,9 @@ class UnitTree:
         found: dict[str, str] = {}
         for stem in drop_in_names(name):
             for directory in self._drop_in_places.get(stem, ()):
-                for each in self.listing(directory):
-                    if each.endswith(".conf") and len(found) < MOST_DROP_INS:
-                        found.setdefault(each, f"{directory}/{each}")
+                for item in self.listing(directory):
+                    if item.endswith(".conf") and len(found) < MOST_DROP_INS:
+                        found.setdefault(item, f"{directory}/{item}")
         return [
             path
             for _, path in sorted(found.items())

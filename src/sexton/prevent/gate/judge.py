@@ -31,8 +31,8 @@ WaiverStates = tuple[tuple[Waiver, WaiverState], ...]
 def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
     """Check every rule in the policy's order, then the waivers."""
     results = tuple(_run(rule, target, policy, today) for rule in all_rules())
-    violations = [(result.rule, each) for result in results for each in result.violations]
-    agents = [each for each in policy.agents if any(covers(each, *one) for one in violations)]
+    violations = [(result.rule, violation) for result in results for violation in result.violations]
+    agents = [agent for agent in policy.agents if any(covers(agent, *one) for one in violations)]
     states = waiver_states(policy, agents, violations, today)
     window = target.window
     return Gate(
@@ -81,9 +81,9 @@ def _outcome(
     """The outcome, and whether it fails the gate."""
     if checked.not_applicable:
         return Outcome.NOT_APPLICABLE, False
-    active = [each for each in violations if each.waived_by is None]
+    active = [violation for violation in violations if violation.waived_by is None]
     can_fail = settings["level"] == "error"
-    if can_fail and any(each.level == "error" for each in active):
+    if can_fail and any(violation.level == "error" for violation in active):
         return Outcome.FAIL, True
     if checked.missing:
         return Outcome.UNKNOWN, can_fail and settings["on_unknown"] == "fail"
@@ -97,13 +97,13 @@ def apply_waivers(
     return tuple(
         next(
             (
-                replace(each, waived_by=waiver)
+                replace(violation, waived_by=waiver)
                 for waiver in waivers
-                if waiver.expires >= today and covers(waiver, rule, each)
+                if waiver.expires >= today and covers(waiver, rule, violation)
             ),
-            each,
+            violation,
         )
-        for each in violations
+        for violation in violations
     )
 
 
@@ -117,7 +117,7 @@ def waiver_states(
     waived or not."""
     states = []
     for waiver in (*policy.waivers, *agents):
-        used = any(covers(waiver, rule, each) for rule, each in violations)
+        used = any(covers(waiver, rule, violation) for rule, violation in violations)
         days_left = (waiver.expires - today).days
         if days_left < 0:
             state = WaiverState.EXPIRED
@@ -139,14 +139,14 @@ def covers(waiver: Waiver, rule: str, violation: Violation) -> bool:
 def _waivers(
     states: WaiverStates, results: tuple[Result, ...], policy: Policy, today: datetime.date
 ) -> Result:
-    active = [(result.rule, each) for result in results for each in result.active]
+    active = [(result.rule, violation) for result in results for violation in result.active]
     violations = []
     notes = []
     for waiver, state in states:
         name = f"{waiver.at} ({waiver.rule} for {waiver.subject})"
         if state is WaiverState.EXPIRED:
             path = waiver.at if waiver in policy.agents else policy.path
-            needed = any(covers(waiver, *each) for each in active)
+            needed = any(covers(waiver, *pair) for pair in active)
             violations.append(_expired(waiver, today, path, needed))
         elif state is WaiverState.TOO_LONG:
             violations.append(_too_long(waiver, today, policy))

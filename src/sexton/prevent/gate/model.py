@@ -114,11 +114,11 @@ class Result:
     @property
     def active(self) -> tuple[Violation, ...]:
         """Violations without a waiver."""
-        return tuple(each for each in self.violations if each.waived_by is None)
+        return tuple(violation for violation in self.violations if violation.waived_by is None)
 
     @property
     def waived(self) -> tuple[Violation, ...]:
-        return tuple(each for each in self.violations if each.waived_by is not None)
+        return tuple(violation for violation in self.violations if violation.waived_by is not None)
 
 
 class WaiverState(StrEnum):

@@ -217,7 +217,7 @@ def _reject_duplicates(path: str, waivers: Iterable[Waiver]) -> None:
 
 
 def _tables(path: str, place: str, value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
         raise _wrong(path, f"{place} is {_shown(value)}; write each as [[{place}]]")
     if len(value) > MOST_WAIVERS:
         raise _wrong(path, f"{len(value):,} {place}; at most {MOST_WAIVERS:,} are allowed")

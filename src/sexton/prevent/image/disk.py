@@ -101,9 +101,15 @@ def find_root(descriptor: int) -> tuple[Ext4Files, str]:
 
 def unsupported_format(start: bytes) -> UnsupportedFormat | None:
     """The format of an image that is recognised but not read."""
-    for each in _UNSUPPORTED:
-        if start[each.offset : each.offset + len(each.magic)] == each.magic:
-            return each
+    for unsupported_format in _UNSUPPORTED:
+        if (
+            start[
+                unsupported_format.offset : unsupported_format.offset
+                + len(unsupported_format.magic)
+            ]
+            == unsupported_format.magic
+        ):
+            return unsupported_format
     return None
 
 

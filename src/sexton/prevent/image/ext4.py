@@ -175,11 +175,11 @@ def extent_node(raw: bytes) -> Node:
     if depth > 5 or 12 * (entries + 1) > len(raw):
         raise StoreError("damaged ext4 file system: invalid extent tree")
     if depth:
-        indices = (struct.unpack_from("<IIHH", raw, 12 * (1 + each)) for each in range(entries))
+        indices = (struct.unpack_from("<IIHH", raw, 12 * (1 + index)) for index in range(entries))
         return Node(depth, (), tuple(low | high << 32 for _, low, high, _ in indices))
     leaves = []
-    for each in range(entries):
-        first, count, high, low = struct.unpack_from("<IHHI", raw, 12 * (1 + each))
+    for index in range(entries):
+        first, count, high, low = struct.unpack_from("<IHHI", raw, 12 * (1 + index))
         written = count <= _UNWRITTEN
         start = low | high << 32
         leaves.append(Extent(first, count if written else count - _UNWRITTEN, start * written))
@@ -290,7 +290,7 @@ class Ext4Files:
                 if target.startswith("/"):
                     del above[1:]
                 parts.extendleft(
-                    reversed([each for each in target.split("/") if each not in ("", ".")])
+                    reversed([word for word in target.split("/") if word not in ("", ".")])
                 )
                 continue
             above.append(inode)

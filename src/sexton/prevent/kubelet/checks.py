@@ -153,7 +153,7 @@ def _unknown(path: tuple[str, ...], entry: Entry, known: dict[str, Field]) -> Pr
     name = path[-1]
     where = f"{'.'.join(path[:-1])} of " if len(path) > 1 else ""
     ignored = f"not a field of {where}{KIND} v1beta1 (as of {AS_OF}): kubelet ignores it"
-    same = next((each for each in known if _folded(each) == _folded(name)), "")
+    same = next((other for other in known if _folded(other) == _folded(name)), "")
     nearest = same or next(iter(difflib.get_close_matches(name, sorted(known), 1, 0.75)), "")
     advice = NOT_FIELDS.get(name) if len(path) == 1 else None
     if advice is None and nearest:
@@ -251,7 +251,7 @@ def _bounds(node: Node, field: Field, path: tuple[str, ...], line: int) -> Itera
     value: Any = node.value
     name = ".".join(path)
     if field.choices and value != "" and value not in field.choices:  # "" means "not set"
-        allowed = ", ".join(each or '""' for each in field.choices)
+        allowed = ", ".join(choice or '""' for choice in field.choices)
         yield Problem(ERROR, name, f"{_shown(node)} must be one of {allowed}: {_REFUSES}", line)
     least, most = field.least, field.most
     if least is not None and value < least:
@@ -393,12 +393,12 @@ def _reserved(config: Settings) -> Iterator[Problem]:
 
 def _memory_reserved(config: Settings) -> float:
     kept = (config.map(name).get("memory", "0") for name in ("systemReserved", "kubeReserved"))
-    return sum(quantity(each) or 0 for each in kept)
+    return sum(quantity(amount) or 0 for amount in kept)
 
 
 def _cpu_reserved(config: Settings) -> float:
     kept = (config.map(name).get("cpu", "0") for name in ("systemReserved", "kubeReserved"))
-    return sum(quantity(each) or 0 for each in kept)
+    return sum(quantity(amount) or 0 for amount in kept)
 
 
 def _managers(config: Settings) -> Iterator[Problem]:
@@ -420,7 +420,7 @@ def _managers(config: Settings) -> Iterator[Problem]:
 def _enforcement(config: Settings) -> Iterator[Problem]:
     enforced = config.values.get("enforceNodeAllocatable")
     names = (
-        [each for each in enforced if isinstance(each, str)] if isinstance(enforced, list) else None
+        [word for word in enforced if isinstance(word, str)] if isinstance(enforced, list) else None
     )
     if config.values.get("cgroupsPerQOS") is False and (names is None or set(names) - {"none"}):
         message = (
@@ -429,7 +429,7 @@ def _enforcement(config: Settings) -> Iterator[Problem]:
         )
         yield config.problem(ERROR, "cgroupsPerQOS", message)
     for start in ("system", "kube"):
-        wanted = [each for each in names or () if each.startswith(f"{start}-reserved")]
+        wanted = [name for name in names or () if name.startswith(f"{start}-reserved")]
         if wanted and not config.text(f"{start}ReservedCgroup"):
             message = f"{wanted[0]} needs {start}ReservedCgroup: {_REFUSES}"
             yield config.problem(ERROR, "enforceNodeAllocatable", message)

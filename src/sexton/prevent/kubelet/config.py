@@ -118,7 +118,7 @@ def judge(text: str, path: str, named_by: str = "given") -> KubeletFile:
     # Finding the closest match for each of ten thousand unknown fields would take minutes.
     problems = list(islice(chain(check_fields(tree), check_settings(tree)), MOST_PROBLEMS + 1))
     order = {ERROR: 0, WARNING: 1, NOTE: 2}
-    problems.sort(key=lambda each: (order[each.level], each.line))
+    problems.sort(key=lambda problem: (order[problem.level], problem.line))
     if len(problems) > MOST_PROBLEMS:
         problems[-1] = Problem(ERROR, "", f"more than {MOST_PROBLEMS} problems: checking stopped")
     return KubeletFile(path, named_by, form, text, tree, tuple(problems))
@@ -132,7 +132,7 @@ def flags_of(host: Host) -> list[Flag]:
             content = text(host.files, path, MOST_BYTES)
         except SourceError:  # a missing flag is no error; the configuration file may still be found
             continue
-        found += [Flag(*each, path) for each in parse_flags(content)]
+        found += [Flag(*flag, path) for flag in parse_flags(content)]
     return found[:_MOST_FLAGS]
 
 

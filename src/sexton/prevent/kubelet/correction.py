@@ -138,14 +138,14 @@ def _head(file: KubeletFile) -> str:
     left = [p for p in file.problems if p.fix is None and p.level in (ERROR, WARNING)]
     if left:
         lines.append("# Left for you to decide:")
-        lines += [f"#   {printable(f'{each.field}: {each.message}')}" for each in left]
+        lines += [f"#   {printable(f'{problem.field}: {problem.message}')}" for problem in left]
     return "\n".join(lines) + "\n"
 
 
 def _changes(file: KubeletFile) -> str:
-    fixed = [each for each in file.problems if each.fix is not None]
+    fixed = [problem for problem in file.problems if problem.fix is not None]
     lines = ["# Rewritten from its values, without its comments. Changes:"]
-    lines += [f"#   {printable(f'{each.field}: {each.message}')}" for each in fixed]
+    lines += [f"#   {printable(f'{problem.field}: {problem.message}')}" for problem in fixed]
     return "\n".join(lines) + "\n" if fixed else ""
 
 

@@ -68,8 +68,8 @@ def _counted(profile: Profile, rows: Bools | None) -> Iterator[tuple[list[int], 
     wanted[node] = True
     rows_of = zip((pairs // cores).tolist(), (pairs % cores).tolist(), counts.tolist(), strict=True)
     mine, core, count = next(rows_of)
-    for each, path in paths(profile.tree, wanted):
-        while mine == each:
+    for box, path in paths(profile.tree, wanted):
+        while mine == box:
             yield path, core - 1, count
             mine, core, count = next(rows_of, (-1, 0, 0))
 
@@ -123,7 +123,7 @@ class _Writer:
             self._mappings = {module: at for at, module in enumerate((_KERNEL, *others), start=1)}
         period = round(_NS / self._about.hertz) if self._about.hertz else 0
         types = [("samples", "count"), ("cpu", "nanoseconds")][: 2 if period else 1]
-        pieces = [text(1, self._type(*each)) for each in types]
+        pieces = [text(1, self._type(*kind)) for kind in types]
         pieces += (self._sample(key, count, period) for key, count in self._counts.items())
         pieces += (self._mapping(module, at) for module, at in self._mappings.items())
         for (name, module), at in self._locations.items():
@@ -136,7 +136,7 @@ class _Writer:
         pieces.append(number(10, self._about.duration_ns or 0))
         if period:
             pieces.append(text(11, self._type("cpu", "nanoseconds")) + number(12, period))
-        pieces += (text(6, each.encode()) for each in self._strings)
+        pieces += (text(6, string.encode()) for string in self._strings)
         return gzip.compress(b"".join(pieces), mtime=0)
 
     def _type(self, name: str, unit: str) -> bytes:

@@ -201,20 +201,23 @@ def read_head(path: str, size: int, read: ReadAt) -> Head:
 
 
 def _attrs(path: str, table: tuple[Section, int], size: int, read: ReadAt) -> tuple[Attr, ...]:
-    section, each = table
-    count = section.size // each if each else 0
-    if not _OLDEST_ATTR <= each - _SECTION.size <= _LONGEST_ATTR or not 0 < count <= _MOST_EVENTS:
+    section, entry_size = table
+    count = section.size // entry_size if entry_size else 0
+    if (
+        not _OLDEST_ATTR <= entry_size - _SECTION.size <= _LONGEST_ATTR
+        or not 0 < count <= _MOST_EVENTS
+    ):
         raise SourceMalformed(path, 0, "no readable event description in the header")
-    content = read(section.offset, count * each) if section.offset < size else b""
-    if len(content) < count * each:
+    content = read(section.offset, count * entry_size) if section.offset < size else b""
+    if len(content) < count * entry_size:
         raise SourceMalformed(path, 0, "event descriptions lie outside the file")
     found, left = [], min(_MOST_IDS, size // 8)
-    for at in range(0, count * each, each):
-        ids = Section(*_SECTION.unpack_from(content, at + each - _SECTION.size))
+    for at in range(0, count * entry_size, entry_size):
+        ids = Section(*_SECTION.unpack_from(content, at + entry_size - _SECTION.size))
         left -= ids.size // 8
         if left < 0 or ids.offset + ids.size > size:
             raise SourceMalformed(path, 0, "event ids lie outside the file")
-        attr = parse_attr(content[at : at + each - _SECTION.size])
+        attr = parse_attr(content[at : at + entry_size - _SECTION.size])
         if attr is None:
             raise SourceMalformed(path, 0, "no readable event description in the header")
         numbers = read(ids.offset, ids.size // 8 * 8)
@@ -330,11 +333,11 @@ class Features:
 
     def names_of(self, events: Sequence[tuple[int, ...]]) -> list[str | None]:
         """Names of events by their ids, or by position if neither has ids."""
-        by_id = {number: each.name for each in reversed(self.names) for number in each.ids}
+        by_id = {number: name.name for name in reversed(self.names) for number in name.ids}
         found = [next((by_id[n] for n in ids if n in by_id), None) for ids in events]
-        for place, each in enumerate(self.names[: len(found)]):
-            if found[place] is None and not each.ids:
-                found[place] = each.name
+        for place, name in enumerate(self.names[: len(found)]):
+            if found[place] is None and not name.ids:
+                found[place] = name.name
         return found
 
     def clock(self, configured: int | None = None) -> Clock:

@@ -90,7 +90,7 @@ class Kallsyms:
 
     def module_names(self, symbols: I64) -> list[str]:
         """The modules of symbols: `KERNEL`, ``[ext4]``, ``[bpf]``."""
-        return [self.modules[each] for each in self.module[symbols].tolist()]
+        return [self.modules[module_index] for module_index in self.module[symbols].tolist()]
 
     def shifted(self, by: int) -> Kallsyms:
         """The same kernel at another address: its own symbols moved, without modules."""
@@ -296,11 +296,11 @@ def kernel_names(
     found: list[tuple[str, str]] = [(UNKNOWN, KERNEL)]
     which = np.zeros(len(addresses), np.int32)
     if table is not None:
-        symbols, each = np.unique(table.find(addresses), return_inverse=True)
+        symbols, which_name = np.unique(table.find(addresses), return_inverse=True)
         known = symbols[symbols >= 0]
         found += zip(table.names(known), table.module_names(known), strict=True)
         missed = int(len(symbols) > len(known))
-        which = np.where(missed & (each == 0), 0, each + 1 - missed).astype(np.int32)
+        which = np.where(missed & (which_name == 0), 0, which_name + 1 - missed).astype(np.int32)
     if loaded:
         _name_loaded(addresses, loaded, found, which)
     return found, which
@@ -309,11 +309,11 @@ def kernel_names(
 def _name_loaded(
     addresses: U64, loaded: list[KernelSymbol], found: list[tuple[str, str]], which: I32
 ) -> None:
-    ordered = sorted({each.start: each for each in loaded}.values())
-    start = np.array([each.start for each in ordered], np.uint64)
-    end = np.array([each.end for each in ordered], np.uint64)
+    ordered = sorted({symbol.start: symbol for symbol in loaded}.values())
+    start = np.array([symbol.start for symbol in ordered], np.uint64)
+    end = np.array([symbol.end for symbol in ordered], np.uint64)
     row = np.searchsorted(start, addresses, side="right") - 1
     inside = (row >= 0) & (addresses < end[np.maximum(row, 0)])
-    rows, each = np.unique(row[inside], return_inverse=True)
-    which[inside] = len(found) + each
+    rows, which_name = np.unique(row[inside], return_inverse=True)
+    which[inside] = len(found) + which_name
     found += [(ordered[one].name, BPF) for one in rows.tolist()]

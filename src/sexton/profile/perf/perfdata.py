@@ -59,8 +59,8 @@ def read_raw(path: str | os.PathLike[str]) -> Raw:
 
 def _read(path: str) -> Raw:
     with Capture(path) as capture:
-        told = read_features(capture)
-        side, whole = _read_side(capture, told)
+        features = read_features(capture)
+        side, whole = _read_side(capture, features)
         if not side.attrs:
             raise SourceMalformed(capture.path, 0, "no event description: truncated too early")
         if capture.problems and not any(part.end > part.start for part in whole):
@@ -73,21 +73,21 @@ def _read(path: str) -> Raw:
 
 def read_features(capture: Capture) -> Features:
     """The sections after the data; those of a pipe are records."""
-    told = Features()
+    features = Features()
     head = capture.head
     if head.data_size is None:
-        return told
+        return features
     at = head.data_offset + head.data_size
     table = capture.read_at(at, 16 * len(head.sections))
     if len(table) < 16 * len(head.sections):
-        told.problems.append("metadata after the samples (host, clock, …) is truncated")
+        features.problems.append("metadata after the samples (host, clock, …) is truncated")
     for number, (offset, size) in zip(
         head.sections, struct.iter_unpack("<QQ", table[: len(table) // 16 * 16]), strict=False
     ):
         if number in READ:
             whole = size <= MOST_BYTES and offset + size <= capture.size
-            told.take(number, capture.read_at(offset, size) if whole else b"")
-    return told
+            features.take(number, capture.read_at(offset, size) if whole else b"")
+    return features
 
 
 class _Read:
@@ -105,22 +105,22 @@ class _Read:
         return mapped_file(self.capture.bytes_at(part, at, size), self._build_ids)
 
 
-def _read_side(capture: Capture, told: Features) -> tuple[SideRecords, list[Part]]:
+def _read_side(capture: Capture, features: Features) -> tuple[SideRecords, list[Part]]:
     """The first pass: everything except samples, and the ranges of whole records."""
     try:
-        return _scan(capture, told)
+        return _scan(capture, features)
     except CompressedFound:
         capture.parts = [unpack(capture)]
         # Records of a pipe were partly processed already, and come again.
-        again = Features() if capture.head.pipe else told
+        again = Features() if capture.head.pipe else features
     try:
         return _scan(capture, again)
     except CompressedFound:
         raise SourceMalformed(capture.path, 0, "compressed twice: not supported") from None
 
 
-def _scan(capture: Capture, told: Features) -> tuple[SideRecords, list[Part]]:
-    side = SideRecords(capture.head.attrs, told)
+def _scan(capture: Capture, features: Features) -> tuple[SideRecords, list[Part]]:
+    side = SideRecords(capture.head.attrs, features)
     whole: list[Part] = []
     for number, part in enumerate(capture.parts):
         whole.append(part._replace(end=part.start))
@@ -156,11 +156,11 @@ def _read_samples(path: str, whole: list[Part], attrs: list[Attr], lines: Timeli
 
 
 def _assemble(read: _Read, columns: Columns) -> Raw:
-    side, told, capture = read.side, read.side.told, read.capture
+    side, features, capture = read.side, read.side.features, read.capture
     timed = any(attr.timed for attr in side.attrs)
     columns = _by_time(_possible(columns))
     columns, comms = _named(columns, read.lines)
-    columns, events = _events(columns, side.attrs, told)
+    columns, events = _events(columns, side.attrs, features)
     mapper = Mapper(read.maps, read.lines, read.mapped)
     used, space = np.unique(columns.space, return_inverse=True)
     # -1 stays, 0 is the kernel whether sampled or not, the others are renumbered.
@@ -174,14 +174,14 @@ def _assemble(read: _Read, columns: Columns) -> Raw:
     facts = Facts(
         path=capture.path,
         format=FORMAT,
-        host=told.host,
-        release=told.release,
-        command=told.command,
-        cores=told.cores,
-        clock=told.clock(clocks.pop() if len(clocks) == 1 else None),
-        lost=_lost(side, told),
+        host=features.host,
+        release=features.release,
+        command=features.command,
+        cores=features.cores,
+        clock=features.clock(clocks.pop() if len(clocks) == 1 else None),
+        lost=_lost(side, features),
         throttled=side.throttled,
-        problems=[*capture.problems, *told.problems, *mapper.problems],
+        problems=[*capture.problems, *features.problems, *mapper.problems],
     )
     _add_problems(facts, side, columns, timed)
     paths = (side.cgroups.get(number & (1 << 64) - 1) for number in columns.cgroup_id.tolist())
@@ -193,7 +193,7 @@ def _assemble(read: _Read, columns: Columns) -> Raw:
             for path, number in zip(paths, columns.cgroup_id.tolist(), strict=True)
         ],
         spaces=spaces,
-        files=_with_build_ids(mapper, told),
+        files=_with_build_ids(mapper, features),
         kernel=_kernel(read),
         events=events,
         facts=facts,
@@ -201,10 +201,10 @@ def _assemble(read: _Read, columns: Columns) -> Raw:
     )
 
 
-def _lost(side: SideRecords, told: Features) -> int:
+def _lost(side: SideRecords, features: Features) -> int:
     """Samples dropped by the kernel, whether reported at the time or at the end."""
     # In rotated files the sum in the last one covers all of them, which is counted already.
-    one_of_many = told.command is not None and "--switch-output" in told.command
+    one_of_many = features.command is not None and "--switch-output" in features.command
     return side.lost_in_hardware + max(side.lost, 0 if one_of_many else side.lost_in_all)
 
 
@@ -265,12 +265,12 @@ def _named(columns: Columns, lines: Timelines) -> tuple[Columns, list[str]]:
 
 
 def _events(
-    columns: Columns, attrs: list[Attr], told: Features
+    columns: Columns, attrs: list[Attr], features: Features
 ) -> tuple[Columns, tuple[Event, ...]]:
     """Events that were requested or sampled, without the dummy that perf adds."""
     sampled = set(np.unique(columns.event).tolist())
     kept = [n for n, attr in enumerate(attrs) if n in sampled or not attr.is_dummy]
-    names = told.names_of([attr.ids for attr in attrs])
+    names = features.names_of([attr.ids for attr in attrs])
     events = tuple(attrs[n].event(names[n]) for n in kept)
     if len(kept) == len(attrs):
         return columns, events
@@ -279,8 +279,10 @@ def _events(
     return columns._replace(event=moved[columns.event]), events
 
 
-def _with_build_ids(mapper: Mapper, told: Features) -> list[MappedFile]:
-    known = {each.path: each.build_id for each in told.build_ids if not each.kernel}
+def _with_build_ids(mapper: Mapper, features: Features) -> list[MappedFile]:
+    known = {
+        build_id.path: build_id.build_id for build_id in features.build_ids if not build_id.kernel
+    }
     return [
         file if file.build_id else file._replace(build_id=known.get(file.path))
         for file in mapper.files
@@ -289,7 +291,9 @@ def _with_build_ids(mapper: Mapper, told: Features) -> list[MappedFile]:
 
 def _kernel(read: _Read) -> KernelFacts:
     """Kernel text and modules, from the maps perf wrote for them."""
-    build_ids = {each.path: each.build_id for each in read.side.told.build_ids if each.kernel}
+    build_ids = {
+        entry.path: entry.build_id for entry in read.side.features.build_ids if entry.kernel
+    }
     facts = KernelFacts(ksymbols=sorted(read.side.ksymbols.values()))
     modules: dict[int, Module] = {}
     rows = read.maps[read.maps["kernel"]][:_MOST_MODULES]

@@ -64,9 +64,9 @@ class CompressedFound(Exception):
 class SideRecords:
     """Collects everything except samples, piece by piece."""
 
-    def __init__(self, attrs: Sequence[Attr], told: Features) -> None:
+    def __init__(self, attrs: Sequence[Attr], features: Features) -> None:
         self.attrs = list(attrs)
-        self.told = told
+        self.features = features
         #: Lost samples as reported by the kernel during the capture; in hardware buffers; and as
         #: read by perf at the end, which includes the first kind since perf started.
         self.lost = 0
@@ -99,18 +99,18 @@ class SideRecords:
             raise CompressedFound
         fields = _Fields(raw, piece.offsets, piece.kinds)
         for kind in (HEADER_ATTR, FEATURE, EVENT_UPDATE, HEADER_BUILD_ID):
-            for at, size, _ in fields.each(kind):
+            for at, size, _ in fields.rows_of(kind):
                 self._header(kind, bytes(piece.view[at : at + size]))
         fields.tails(self.attrs)
         self._take_maps(fields, MMAP, (piece.at, part))
         self._take_maps(fields, MMAP2, (piece.at, part))
         self._take_tasks(fields, piece.view)
         self._take_counts(fields)
-        for at, size, _ in fields.each(CGROUP):
+        for at, size, _ in fields.rows_of(CGROUP):
             if size >= 24 and self._room("cgroups", 1):
                 (number,) = struct.unpack_from("<Q", piece.view, at + 8)
                 self.cgroups[number] = text(bytes(piece.view[at + 16 : at + size]))
-        for at, size, _ in fields.each(KSYMBOL):
+        for at, size, _ in fields.rows_of(KSYMBOL):
             if size >= 32 and self._room("kernel symbols", 1):
                 start, length, _, flags = struct.unpack_from("<QIHH", piece.view, at + 8)
                 name = text(bytes(piece.view[at + 24 : at + size]))
@@ -121,7 +121,7 @@ class SideRecords:
         before = self._counts[what]
         self._counts[what] += more
         if before <= MOST < before + more:
-            self.told.problems.append(f"more than {MOST:,} {what}: the rest is skipped")
+            self.features.problems.append(f"more than {MOST:,} {what}: the rest is skipped")
         return before + more <= MOST
 
     def _header(self, kind: int, record: bytes) -> None:
@@ -131,13 +131,13 @@ class SideRecords:
             if attr is not None and len(self.attrs) < 4096:
                 self.attrs.append(attr)
         elif kind == FEATURE and len(body) >= 8:
-            self.told.take(int.from_bytes(body[:8], "little"), body[8:])
+            self.features.take(int.from_bytes(body[:8], "little"), body[8:])
         elif kind == EVENT_UPDATE and len(body) >= 16:
             update, number = struct.unpack_from("<QQ", body)
-            if update == _UPDATE_NAME and len(self.told.names) < _MOST_FEATURES:
-                self.told.names.append(EventName(text(body[16:]), (number,)))
-        elif kind == HEADER_BUILD_ID and len(self.told.build_ids) < _MOST_FEATURES:
-            self.told.build_ids += build_ids(record)
+            if update == _UPDATE_NAME and len(self.features.names) < _MOST_FEATURES:
+                self.features.names.append(EventName(text(body[16:]), (number,)))
+        elif kind == HEADER_BUILD_ID and len(self.features.build_ids) < _MOST_FEATURES:
+            self.features.build_ids += build_ids(record)
 
     def _take_maps(self, fields: _Fields, kind: int, place: tuple[int, int]) -> None:
         # addr, len, pgoff and, in the second kind, 24 bytes of identity, prot and flags
@@ -172,7 +172,7 @@ class SideRecords:
             rows["exec"] = misc & EXEC != 0
             if kind == COMM:
                 rows["tid"] = _gather(fields.raw, at + 12, "<i4")
-                rows["comm"] = [self._comm(view, each) for each in at.tolist()]
+                rows["comm"] = [self._comm(view, offset) for offset in at.tolist()]
             else:
                 rows["ppid"] = _gather(fields.raw, at + 12, "<i4")
                 rows["tid"] = _gather(fields.raw, at + 16, "<i4")
@@ -220,7 +220,7 @@ class _Fields:
                 for number in attr.ids
             }
 
-    def each(self, kind: int) -> list[tuple[int, int, int]]:
+    def rows_of(self, kind: int) -> list[tuple[int, int, int]]:
         """Offset, size and misc of all records of a kind."""
         return list(zip(*(column.tolist() for column in self.of(kind, 8)), strict=True))
 

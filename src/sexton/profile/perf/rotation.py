@@ -65,9 +65,9 @@ def first_sample_ns(path: str) -> int | None:
     """The time of the first sample, on the clock of the capture; `None` if not found quickly."""
     try:
         with Capture(path) as capture:
-            told = read_features(capture)
-            if told.span_ns is not None:
-                return told.span_ns[0]
+            features = read_features(capture)
+            if features.span_ns is not None:
+                return features.span_ns[0]
             if capture.head.pipe:
                 return None
             for size in _GLANCES:

@@ -120,12 +120,12 @@ class Walker(Protocol):
 
 
 class Step(NamedTuple):
-    """A count of `counted` bytes (0, 4 or 8), then `always` bytes, then `each` bytes per count,
+    """A count of `counted` bytes (0, 4 or 8), then `always` bytes, then `per_item` bytes per count,
     then `some` bytes unless the count was 0."""
 
     counted: int = 0
     always: int = 0
-    each: int = 0
+    per_item: int = 0
     some: int = 0
 
 
@@ -156,8 +156,8 @@ class Plan(NamedTuple):
 
 def _read_step(read_format: int) -> Step:
     times = (read_format & 1) + (read_format >> 1 & 1)
-    each = 1 + (read_format >> 2 & 1) + (read_format >> 4 & 1)
-    return Step(8, 8 * times, 8 * each) if read_format & 8 else Step(0, 8 * (times + each))
+    words = 1 + (read_format >> 2 & 1) + (read_format >> 4 & 1)
+    return Step(8, 8 * times, 8 * words) if read_format & 8 else Step(0, 8 * (times + words))
 
 
 def _tail(layout: Layout) -> tuple[Step, ...]:

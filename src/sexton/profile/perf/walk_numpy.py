@@ -248,7 +248,7 @@ class _Cursor:
                 count &= np.uint64(0xFFFFFFFF)
             count[~self.good] = 0
         items = np.minimum(count, np.uint64(_RECORD + 1)).astype(np.int64)
-        size = step.counted + step.always + items * step.each + (count > 0) * step.some
+        size = step.counted + step.always + items * step.per_item + (count > 0) * step.some
         self.good &= self.left >= size
         size[~self.good] = 0
         self.at += size

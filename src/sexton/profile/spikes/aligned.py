@@ -114,7 +114,7 @@ def _calm(grid: Grid, hot: Sequence[_Span]) -> list[_Span]:
             continue
         found.append(_Span(start, start + length))
         start += length
-    found.sort(key=lambda span: min(abs(span.start - each.start) for each in hot))
+    found.sort(key=lambda span: min(abs(span.start - interval.start) for interval in hot))
     return found[: WANTED * 2]
 
 
@@ -168,18 +168,18 @@ def _deviating(search: _Search) -> list[_Core]:
     ps: list[float] = []
     for row in range(len(search.grid.cpus)):
         signals = [_tested(search, row, kernel) for kernel in (False, True)]
-        tested = [each for each in signals if each is not None]
+        tested = [signal for signal in signals if signal is not None]
         if not tested:
             continue
         best = max((core for _, core in tested), key=_clearly)
-        ps.append(min(1.0, 2 * min(each[0] for each in tested)))
+        ps.append(min(1.0, 2 * min(signal[0] for signal in tested)))
         found.append(best)
     q = benjamini_hochberg(ps)
     least = len(search.hot) / 2
     return [
-        core._replace(q=float(each))
-        for core, each in zip(found, q, strict=True)
-        if each <= search.options.fdr
+        core._replace(q=float(q_value))
+        for core, q_value in zip(found, q, strict=True)
+        if q_value <= search.options.fdr
         and core.now - core.usual >= _LEAST_EXTRA
         and core.shown > least
     ]
@@ -205,7 +205,7 @@ def _tested(search: _Search, row: int, kernel: bool) -> tuple[float, _Core] | No
     t = (hot.mean() - calm.mean()) / np.sqrt(spread * (1 / len(hot) + 1 / len(calm)))
     p = float(t_tail(t, len(calm) - 1))
     shown = int(np.count_nonzero(hot > np.quantile(calm, 0.9)))
-    usual, now = (float(share(each.mean())) for each in (calm, hot))
+    usual, now = (float(share(array.mean())) for array in (calm, hot))
     return p, _Core(row, kernel, usual, now, 1.0, shown)
 
 
@@ -287,7 +287,7 @@ def _when(search: _Search, cores: Sequence[_Core], parts: Sequence[Part]) -> tup
             wanted = Range(start, end, (int(grid.cpus[core.row]),), None)
             hits = sample_cells(parts, wanted, core.kernel)
             trials = np.repeat(grid.trials[core.row, slice(*span)] / CELLS, CELLS)
-            each = weights(hits, trials, core.usual, core.now)
-            sums[place : place + len(each)] += each[: len(sums) - place]
+            weight = weights(hits, trials, core.usual, core.now)
+            sums[place : place + len(weight)] += weight[: len(sums) - place]
     first, last = stretch(sums)
     return first - before, last - before

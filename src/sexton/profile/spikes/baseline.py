@@ -96,11 +96,11 @@ class Scored:
     #: The largest possible t here: could any spike have been found?
     best_t: float
 
-    def each_p(self) -> Floats:
+    def p_values(self) -> Floats:
         """A p per second, 1 for those not in `near`."""
-        each = np.ones(len(self.usual))
-        each[self.near] = self.p
-        return each
+        result = np.ones(len(self.usual))
+        result[self.near] = self.p
+        return result
 
 
 def angle(count: npt.ArrayLike, trials: npt.ArrayLike) -> Floats:
@@ -125,7 +125,7 @@ def score(count: Floats, trials: Floats) -> Scored | None:
     sampling = 0.25 / tries
     # A few thousand seconds give the quantiles as well as all of twelve hours.
     some = seen[:: max(1, len(seen) // _ENOUGH_SECONDS)]
-    floor, middle = (float(np.median(each[some])) for each in (sampling, z))
+    floor, middle = (float(np.median(array[some])) for array in (sampling, z))
     if not everywhere:
         z[trials == 0] = middle
     level = _level(z, middle)
@@ -180,8 +180,8 @@ def _by_odds(z: Floats, level: Floats, trials: Floats, spreads: tuple[float, flo
     agree. `spreads` are those of the angle, of the load and of sampling alone.
     """
     own, sampling = (
-        (_odds(level + 1.28 * each) - _odds(level)) / 1.28
-        for each in (spreads[0], np.sqrt(spreads[1]))
+        (_odds(level + 1.28 * spread) - _odds(level)) / 1.28
+        for spread in (spreads[0], np.sqrt(spreads[1]))
     )
     over = np.maximum(own**2 - sampling**2, 0)
     hits = share(z) * trials
@@ -366,8 +366,10 @@ def _refined(repeats: Floats, lag: int) -> float:
     candidates = np.arange(lag - 1.0, lag + 2.01, 0.05)
     times = np.arange(1, _CYCLES)
     heights = [
-        np.mean([repeats[round(k * each)] for k in times if round(k * each) < len(repeats)])
-        for each in candidates
+        np.mean(
+            [repeats[round(k * candidate)] for k in times if round(k * candidate) < len(repeats)]
+        )
+        for candidate in candidates
     ]
     best = np.flatnonzero(np.isclose(heights, max(heights)))
     return float(candidates[best].mean())

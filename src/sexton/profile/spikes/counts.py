@@ -106,7 +106,7 @@ def _part(profile: Profile, rows: slice, wanted: Range) -> Part:
         keep &= np.isin(profile.cpu[rows], np.array(wanted.cpus, np.int64))
     if wanted.event is not None:
         event = wanted.event
-        named = np.array([each.name == event for each in profile.events] + [False])
+        named = np.array([known.name == event for known in profile.events] + [False])
         keep &= named[profile.event[rows]]
     node = profile.node[rows][keep]
     kernel = (tree.frames.kinds == Kind.KERNEL)[tree.frame[node]]
@@ -130,15 +130,15 @@ def count(parts: Sequence[Part], windows: Sequence[Window]) -> Counts:
     owns: list[I64] = []
     for part in parts:
         picked = [_within(part, window) for window in windows]
-        nodes = np.unique(np.concatenate([part.node[each] for each in picked]))
+        nodes = np.unique(np.concatenate([part.node[rows] for rows in picked]))
         if not len(nodes):
             continue
         tree, place = cut(part.tree, nodes)
         own = np.zeros((len(windows), len(tree)), np.int64)
-        for at, each in enumerate(picked):
-            where = place[np.searchsorted(nodes, part.node[each])]
-            own[at] = _tally(where, _weights(part, each), len(tree))
-            _add_tasks(tasks, part, each, (at, len(windows)))
+        for at, rows in enumerate(picked):
+            where = place[np.searchsorted(nodes, part.node[rows])]
+            own[at] = _tally(where, _weights(part, rows), len(tree))
+            _add_tasks(tasks, part, rows, (at, len(windows)))
         trees.append(tree)
         owns.append(own)
     trials = np.array([window.trials for window in windows])
@@ -176,8 +176,8 @@ def cut(tree: Tree, nodes: I64) -> tuple[Tree, I64]:
     if frames[0] != 0:
         frames, frame = np.append(0, frames), frame + 1
     table = Frames(
-        tuple(tree.frames.names[each] for each in frames.tolist()),
-        tuple(tree.frames.modules[each] for each in frames.tolist()),
+        tuple(tree.frames.names[item] for item in frames.tolist()),
+        tuple(tree.frames.modules[item] for item in frames.tolist()),
         tree.frames.kinds[frames],
     )
     smaller = Tree(

@@ -128,7 +128,7 @@ def _grown(search: Search, members: Sequence[Placed]) -> tuple[Growth, Matched]:
     found = growth(count(parts, windows), 1, options.fdr)
     if not parts:
         note = "samples of that time are gone: what grew is unknown"
-    remarks = "; ".join(each for each in (calm.note, note) if each)
+    remarks = "; ".join(remark for remark in (calm.note, note) if remark)
     return found, Matched(calm.windows, remarks)
 
 
@@ -200,7 +200,7 @@ _DOUBT = 0.02
 
 def weights(hits: Floats, trials: Floats, usual: float, now: float) -> Floats:
     """Log-likelihood ratio of the spike's share `now` to the normal share, per cell."""
-    low, high = (float(np.clip(each, _DOUBT, 1 - _DOUBT)) for each in (usual, now))
+    low, high = (float(np.clip(share, _DOUBT, 1 - _DOUBT)) for share in (usual, now))
     hits = np.minimum(hits, trials)
     up, down = np.log(high / low), np.log((1 - high) / (1 - low))
     return np.asarray(hits * up + (trials - hits) * down, np.float64)

@@ -166,7 +166,7 @@ def recurring(search: Search) -> tuple[Recurring, ...]:
                 reported.add(core)
                 found.append(habit)
     groups: list[list[_Habit]] = []
-    for habit in sorted(found, key=lambda each: -each.run.mass):
+    for habit in sorted(found, key=lambda item: -item.run.mass):
         same = (group for group in groups if _alike(group[0], habit))
         group = next(same, None)
         if group is None:

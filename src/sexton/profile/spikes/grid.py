@@ -70,7 +70,7 @@ def grid_of(heats: Iterable[Heat], cpus: frozenset[int] | None, hertz: int | Non
         raise NoData(f"too much: {shape[0]} cores × {shape[1]} s; use --from, --to or --cpu")
     where = core * shape[1] + (second - first)
     # Two pieces may share the second in which one ends and the next starts: add up.
-    samples, busy, kernel = (_added(where, each, shape) for each in counts)
+    samples, busy, kernel = (_added(where, row, shape) for row in counts)
     rate = float(np.quantile(counts[0], 0.99))
     if hertz is not None and names[0] >= 0 and hertz <= 20 * rate:
         # With few busy seconds the quantile is too small; a rate far above it was throttled.

@@ -143,8 +143,8 @@ def _change(seen: I64, trials: Floats, hot: int) -> tuple[Floats, Floats]:
 
 
 def _by_frame(frame: np.ndarray, counts: I64, frames: int) -> I64:
-    each = [np.bincount(frame, row, minlength=frames) for row in counts]
-    return np.stack(each).astype(np.int64)
+    sums = [np.bincount(frame, row, minlength=frames) for row in counts]
+    return np.stack(sums).astype(np.int64)
 
 
 def _ordered(counts: Counts, sure: I64, rise: Floats, hot: int) -> list[int]:

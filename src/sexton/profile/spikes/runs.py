@@ -83,16 +83,18 @@ def find_outliers(grid: Grid, fdr: float) -> Outliers:
             continue
         if min(one.p.min(initial=1), two.p.min(initial=1)) * 2 > largest:
             continue
-        signals = _Signal(one.extra, one.each_p()), _Signal(two.extra, two.each_p())
+        signals = _Signal(one.extra, one.p_values()), _Signal(two.extra, two.p_values())
         runs += [
             _run(core, (start, end), signals)
             for start, end in _neighbours(loud[core])
-            if 2 * min(each.p[start:end].min() for each in signals) <= largest
+            if 2 * min(signal.p[start:end].min() for signal in signals) <= largest
         ]
     runs = [run for run in runs if run.p < 1]
     q = benjamini_hochberg([run.p for run in runs], max(tests, 1))
     significant = [
-        replace(run, q=float(each)) for run, each in zip(runs, q, strict=True) if each <= fdr
+        replace(run, q=float(q_value))
+        for run, q_value in zip(runs, q, strict=True)
+        if q_value <= fdr
     ]
     rare, habits = _habits(significant, grid.seconds)
     rare.sort(key=lambda run: (-run.mass, run.q))
@@ -118,7 +120,9 @@ def _run(core: int, at: tuple[int, int], signals: tuple[_Signal, _Signal]) -> Ru
     columns = slice(*at)
     busy, kernel = (signal.extra[columns] for signal in signals)
     # A signal counts only if it rose by a reportable amount.
-    p = [simes(each.p[columns]) for each in signals if each.extra[columns].max() >= LEAST_EXTRA]
+    p = [
+        simes(signal.p[columns]) for signal in signals if signal.extra[columns].max() >= LEAST_EXTRA
+    ]
     # Use busy time, unless kernel time stands out clearly more.
     in_kernel = float(kernel.sum()) > 1.2 * max(float(busy.sum()), 0.0)
     extra = kernel if in_kernel else busy

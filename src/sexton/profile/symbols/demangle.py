@@ -143,7 +143,9 @@ def bare(written: str) -> str:
 def _without_parameters(written: str) -> str:
     name = _unmarked(written)
     while name.endswith(_QUALIFIERS):
-        name = next(name.removesuffix(each) for each in _QUALIFIERS if name.endswith(each))
+        name = next(
+            name.removesuffix(qualifier) for qualifier in _QUALIFIERS if name.endswith(qualifier)
+        )
     at = _last_parentheses(name)
     cut = name[:at].rstrip() if at is not None else ""
     return name if not cut or cut.endswith("operator") else cut
@@ -184,9 +186,9 @@ def _letter(found: re.Match[str]) -> str:
 
 @cache
 def _library() -> Callable[[str], str | None]:
-    for each in _LIBRARIES:
+    for library in _LIBRARIES:
         try:
-            demangle = ctypes.CDLL(each).__cxa_demangle
+            demangle = ctypes.CDLL(library).__cxa_demangle
         except (OSError, AttributeError):
             continue
         free = ctypes.CDLL(None).free

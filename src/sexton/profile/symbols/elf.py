@@ -83,7 +83,7 @@ class Elf:
 
     def section(self, name: bytes) -> Section | None:
         """The first section of that name."""
-        return next((each for each in self.sections if each.name == name), None)
+        return next((section for section in self.sections if section.name == name), None)
 
     def linked(self, section: Section) -> Section | None:
         """The section that `section` links to."""
@@ -101,9 +101,9 @@ class Elf:
     def build_id(self) -> str | None:
         """The GNU build id in hexadecimal."""
         places = list(self._notes)
-        for each in self.sections:
-            if each.kind == _SHT_NOTE or each.name in (b".notes", b".note"):
-                places.append((each.offset, each.size))
+        for section in self.sections:
+            if section.kind == _SHT_NOTE or section.name in (b".notes", b".note"):
+                places.append((section.offset, section.size))
         for offset, size in places[:64]:
             found = build_id_in(self._bounded(offset, size), self.order)
             if found is not None:
@@ -133,9 +133,9 @@ class Elf:
 
     def offset_of(self, address: int) -> int | None:
         """The file offset of an address."""
-        for each in self.segments:
-            if each.address <= address < each.address + each.memory:
-                return address - each.address + each.offset
+        for segment in self.segments:
+            if segment.address <= address < segment.address + segment.memory:
+                return address - segment.address + segment.offset
         return None
 
     def _bounded(self, offset: int, size: int) -> bytes:
@@ -213,5 +213,5 @@ _SEGMENT_32 = "kind:u4 offset:u4 address:u4 physical:u4 stored:u4 memory:u4 flag
 
 
 def _dtype(order: str, fields: str) -> _Fields:
-    pairs = [each.split(":") for each in fields.split()]
+    pairs = [part.split(":") for part in fields.split()]
     return np.dtype([(name, order + kind) for name, kind in pairs])

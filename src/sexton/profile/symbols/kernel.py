@@ -154,7 +154,7 @@ class Kernels:
         try:
             if path.endswith(".gz"):
                 with open_image(self._live, path) as image:
-                    return "kallsyms-" + "-".join(f"{each:x}" for each in image.identity)
+                    return "kallsyms-" + "-".join(f"{number:x}" for number in image.identity)
             if path != kallsyms.PATH:
                 return None
             boot = self._live.read("/proc/sys/kernel/random/boot_id", 64).decode("ascii").strip()
@@ -210,4 +210,4 @@ def _beside(wanted: CaptureKernel) -> Iterator[str]:
 
 def _permanent(text: bytes) -> bytes:
     """Without symbols that come and go: BPF programs, trampolines."""
-    return b"".join(each for each in text.splitlines(True) if not each.endswith(_TRANSIENT))
+    return b"".join(line for line in text.splitlines(True) if not line.endswith(_TRANSIENT))

@@ -213,7 +213,7 @@ class _Reader:
             raise _NotRust
         self._bound += count
         try:
-            names = ", ".join(self._lifetime(each) for each in range(count, 0, -1))
+            names = ", ".join(self._lifetime(index) for index in range(count, 0, -1))
             return f"for<{names}> {inner()}" if count else inner()
         finally:
             self._bound -= count
@@ -276,10 +276,10 @@ class _Reader:
         finally:
             self._depth -= 1
 
-    def _until_end(self, each: Callable[[], str]) -> list[str]:
+    def _until_end(self, read_one: Callable[[], str]) -> list[str]:
         found = []
         while not self._eat("E"):
-            found.append(each())
+            found.append(read_one())
         return found
 
     def _bounded(self, text: str) -> str:

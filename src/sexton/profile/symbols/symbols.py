@@ -137,7 +137,7 @@ class Symbols:
                     yield root, f"/tmp/perf-{innermost_pid(self._files, pid)}.map"
         yield self._files, f"/tmp/perf-{pid}.map"
         own = LiveFiles()
-        yield from ((own, f"{each}/perf-{pid}.map") for each in self._options.directories)
+        yield from ((own, f"{directory}/perf-{pid}.map") for directory in self._options.directories)
 
 
 MOST_MAP_BYTES = 64 << 20

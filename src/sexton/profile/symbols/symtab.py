@@ -153,8 +153,8 @@ def _rows(elf: Elf, section: Section, runtime: Elf, names: _Names) -> Rows:
     used &= (home != 0) & (home < len(elf.sections)) & (home != _SHN_ABS)
     code = (kinds == _STT_FUNC) | (kinds == _STT_OBJECT) | (kinds == _STT_GNU_IFUNC)
     label = (kinds == 0) & (visibility != _HIDDEN) & (visibility != _INTERNAL)
-    loaded = np.array([bool(each.flags & _SHF_ALLOC) for each in elf.sections], np.bool_)
-    worded = np.array([b"text" in each.name or b"data" in each.name for each in elf.sections])
+    loaded = np.array([bool(item.flags & _SHF_ALLOC) for item in elf.sections], np.bool_)
+    worded = np.array([b"text" in item.name or b"data" in item.name for item in elf.sections])
     safe = np.where(used, home, 0)
     used &= (code | (label & worded[safe])) & loaded[safe]
     if elf.machine in (_EM_ARM, _EM_AARCH64):
@@ -173,7 +173,7 @@ def _rows(elf: Elf, section: Section, runtime: Elf, names: _Names) -> Rows:
 
 def _entries(elf: Elf, section: Section) -> npt.NDArray[np.void]:
     fields = _SYMBOL_64 if elf.wide else _SYMBOL_32
-    kind = np.dtype([(name, elf.order + each) for name, each in fields])
+    kind = np.dtype([(name, elf.order + format_code) for name, format_code in fields])
     if section.entry_size not in (0, kind.itemsize):
         raise SourceMalformed(elf.path, 0, f"symbols of {section.entry_size} bytes")
     raw = elf.content(section)
@@ -193,17 +193,17 @@ def _places(values: U64, home: I64, elf: Elf, runtime: Elf) -> U64:
     """Values as file offsets: by the segment, else by the section."""
     shift = np.zeros(len(values), np.uint64)
     loaded = np.zeros(len(values), np.bool_)
-    for each in runtime.segments:
-        begin = np.uint64(each.address)
+    for segment in runtime.segments:
+        begin = np.uint64(segment.address)
         within = (
             ~loaded
             & (values >= begin)
-            & (values - begin < np.uint64(max(each.memory, each.stored)))
+            & (values - begin < np.uint64(max(segment.memory, segment.stored)))
         )
-        shift[within] = np.uint64((each.offset - each.address) % (1 << 64))
+        shift[within] = np.uint64((segment.offset - segment.address) % (1 << 64))
         loaded |= within
     if not loaded.all():
-        moved = [(each.offset - each.address) % (1 << 64) for each in elf.sections]
+        moved = [(section.offset - section.address) % (1 << 64) for section in elf.sections]
         shift = np.where(loaded, shift, np.array(moved, np.uint64)[home])
     return values + shift
 

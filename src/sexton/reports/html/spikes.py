@@ -71,14 +71,14 @@ def spikes_html(capture: Capture, found: Spikes) -> Iterator[str]:
             yield from _spike(capture, spike, number)
     if found.recurring:
         yield "<h2>Recurring</h2><ul>"
-        yield from (f"<li>{escaped(habit(each))}</li>" for each in found.recurring)
+        yield from (f"<li>{escaped(habit(burst))}</li>" for burst in found.recurring)
         yield "</ul>"
     facts = capture.facts
     bad = ' class="note"' if facts.lost or facts.throttled else ""
     yield f"<h2>Capture</h2><p{bad}>{escaped(lost(facts))}</p>"
     problems = list(dict.fromkeys([*facts.problems, *found.problems]))[:_MOST_PROBLEMS]
     if problems:
-        yield "<ul>" + "".join(f"<li>{escaped(each)}</li>" for each in problems) + "</ul>"
+        yield "<ul>" + "".join(f"<li>{escaped(problem)}</li>" for problem in problems) + "</ul>"
     yield (
         f"<p>{count(found.cells, 'core-second')} tested, false discovery rate "
         f"{whole(found.fdr)}. Flame graphs colour a change where q ≤ 0.05.</p>"
@@ -107,7 +107,7 @@ def _spike(capture: Capture, spike: Spike, number: int) -> Iterator[str]:
             '<table><thead><tr><th>grew</th><th class="n">calm</th><th class="n">spike</th>'
             '<th></th><th class="n">self</th><th class="n">q</th></tr></thead><tbody>'
         )
-        yield from (_grown(each) for each in spike.grew[:_MOST_GROWN])
+        yield from (_grown(growth) for growth in spike.grew[:_MOST_GROWN])
         yield "</tbody></table>"
     if spike.path is not None:
         yield _stack("fastest-growing path", spike.path)
@@ -151,12 +151,12 @@ def _stack(label: str, stack: SpikeStack) -> str:
     return f'<p class="stack">{label}, {escaped(share)}: {names}{arrow}<b>{last}</b></p>'
 
 
-def habit(each: Recurring) -> str:
+def habit(burst: Recurring) -> str:
     """Work that recurs on a core, in one line."""
-    often = seconds(each.interval_ns / 1e9)
-    how = f"every {often}" if each.regular else f"about every {often}"
-    text = f"{cores_named(each.cpus)}: {how}, {count(each.times, 'time')}, "
-    text += f"busy {whole(each.normal)} → {whole(each.busy)}"
-    if each.example is not None and each.example.grew:
-        text += f", {each.example.grew[0].name}"
+    often = seconds(burst.interval_ns / 1e9)
+    how = f"every {often}" if burst.regular else f"about every {often}"
+    text = f"{cores_named(burst.cpus)}: {how}, {count(burst.times, 'time')}, "
+    text += f"busy {whole(burst.normal)} → {whole(burst.busy)}"
+    if burst.example is not None and burst.example.grew:
+        text += f", {burst.example.grew[0].name}"
     return text

@@ -23,25 +23,26 @@ def audit_json(audit: Audit, changed: Sequence[Change] | None = None) -> dict[st
         "workloads": None
         if audit.workloads is None
         else [
-            {"kind": each.kind, "count": each.count, "example": each.example}
-            for each in audit.workloads
+            {"kind": workload.kind, "count": workload.count, "example": workload.example}
+            for workload in audit.workloads
         ],
-        "subjects": [subject_json(each) for each in audit.subjects],
+        "subjects": [subject_json(subject) for subject in audit.subjects],
         "kubelet": [
             {
-                "level": each.level,
-                "message": each.message,
-                "read_from": each.read_from,
-                "line": each.line or None,
+                "level": problem.level,
+                "message": problem.message,
+                "read_from": problem.read_from,
+                "line": problem.line or None,
             }
-            for each in audit.kubelet
+            for problem in audit.kubelet
         ],
         "notes": list(audit.notes),
         "unseen": list(audit.unseen),
     }
     if changed is not None:
         output["changes"] = [
-            {"unit": each.unit, "kind": each.kind, "what": list(each.what)} for each in changed
+            {"unit": change.unit, "kind": change.kind, "what": list(change.what)}
+            for change in changed
         ]
     return output
 
@@ -54,19 +55,19 @@ def subject_json(subject: Subject) -> dict[str, Any]:
         "agent": subject.agent or None,
         "title": subject.title or None,
         "state": subject.state or None,
-        "reasons": [_reason(each) for each in subject.reasons],
-        "against": [_reason(each) for each in subject.against],
+        "reasons": [_reason(reason) for reason in subject.reasons],
+        "against": [_reason(reason) for reason in subject.against],
         "unseen": list(subject.unseen),
         "wrong_if": subject.wrong_if or None,
         "faults": [
             {
-                "id": each.id,
-                "detail": each.detail,
-                "fix": each.fix,
-                "read_from": each.read_from,
-                "starts_a_day": each.starts_a_day,
+                "id": fault.id,
+                "detail": fault.detail,
+                "fix": fault.fix,
+                "read_from": fault.read_from,
+                "starts_a_day": fault.starts_a_day,
             }
-            for each in subject.faults
+            for fault in subject.faults
         ],
         "restarts": subject.restarts,
         "deaths": subject.deaths,
@@ -80,9 +81,9 @@ def subject_json(subject: Subject) -> dict[str, Any]:
 
 def _counts(audit: Audit) -> dict[str, int]:
     counts = {"unneeded": 0, "unknown": 0, "needed": 0, "protected": 0}
-    for each in audit.subjects:
-        counts[each.verdict.value] += 1
-    counts["with_faults"] = sum(bool(each.faults) for each in audit.subjects)
+    for subject in audit.subjects:
+        counts[subject.verdict.value] += 1
+    counts["with_faults"] = sum(bool(subject.faults) for subject in audit.subjects)
     return counts
 
 
@@ -93,7 +94,7 @@ def _reason(reason: Reason) -> dict[str, str]:
 def _enabled(unit: EnabledUnit) -> dict[str, Any]:
     policy = unit.restart
     return {
-        "how": [{"kind": each.kind, "by": each.by, "at": each.at} for each in unit.how],
+        "how": [{"kind": way.kind, "by": way.by, "at": way.at} for way in unit.how],
         "fragment": unit.fragment,
         "drop_ins": list(unit.drop_ins),
         "program": unit.program,

@@ -24,15 +24,15 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "hierarchy": diagnosis.hierarchy,
         "nics": list(diagnosis.nics),
         "window": {"start": diagnosis.start, "end": diagnosis.end},
-        "findings": [_finding(each) for each in diagnosis.findings],
-        "chains": [_chain(each) for each in diagnosis.chains],
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "chains": [_chain(chain) for chain in diagnosis.chains],
         "story": list(diagnosis.story),
-        "contests": [contest_json(each) for each in diagnosis.contests],
-        "coincidences": [coincidence_json(each) for each in diagnosis.coincidences],
+        "contests": [contest_json(contest) for contest in diagnosis.contests],
+        "coincidences": [coincidence_json(coincidence) for coincidence in diagnosis.coincidences],
         "unexplained": list(diagnosis.unexplained),
         "against": list(diagnosis.against),
         "plan": [{"do": s.do, "why": s.why, "risk": s.risk} for s in diagnosis.plan],
-        "sources": [_source(each) for each in diagnosis.sources],
+        "sources": [_source(source) for source in diagnosis.sources],
         "cost": None
         if diagnosis.cost is None
         else {
@@ -46,7 +46,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         else {
             "recording": printable(diagnosis.replayed.recording),
             "condensed": False,  # kept for readers of the schema: every reading is judged
-            "notes": [printable(each) for each in diagnosis.replayed.notes],
+            "notes": [printable(note) for note in diagnosis.replayed.notes],
         },
     }
 
@@ -55,7 +55,7 @@ def _node(node: Node | None) -> dict[str, Any] | None:
     if node is None:
         return None
     values = ((name, getattr(node, name)) for name in fields_of(Node))
-    return {name: printable(each) if isinstance(each, str) else each for name, each in values}
+    return {name: printable(item) if isinstance(item, str) else item for name, item in values}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "entities": {kind: list(names) for kind, names in finding.entities.items()},
         "start": finding.start,
         "end": finding.end,
-        "evidence": [_evidence(each) for each in finding.evidence],
-        "missing": [{"what": each.what, "grant": each.grant} for each in finding.missing],
-        "rows": [_rows(each) for each in finding.rows],
+        "evidence": [_evidence(evidence) for evidence in finding.evidence],
+        "missing": [{"what": need.what, "grant": need.grant} for need in finding.missing],
+        "rows": [_rows(row) for row in finding.rows],
     }
 
 
@@ -95,7 +95,7 @@ def _chain(chain: Chain) -> dict[str, Any]:
         "root": chain.root,
         "symptom": chain.symptom,
         "strength": chain.strength.value,
-        "links": [_link(each) for each in chain.links],
+        "links": [_link(link) for link in chain.links],
     }
 
 
@@ -107,9 +107,9 @@ def _link(link: Link) -> dict[str, Any]:
         "strength": link.strength.value,
         "sentence": link.sentence,
         "shared": list(link.shared),
-        "evidence": [_evidence(each) for each in link.evidence],
+        "evidence": [_evidence(evidence) for evidence in link.evidence],
         "against": list(link.against),
-        "rows": [_rows(each) for each in link.rows],
+        "rows": [_rows(row) for row in link.rows],
     }
 
 
@@ -119,13 +119,13 @@ def contest_json(contest: Contest) -> dict[str, Any]:
         "symptom": contest.symptom,
         "rivals": [
             {
-                "cause": each.cause,
-                "strength": each.strength.value,
-                "chosen": each.chosen,
-                "sentence": each.sentence,
-                "against": list(each.against),
+                "cause": rival.cause,
+                "strength": rival.strength.value,
+                "chosen": rival.chosen,
+                "sentence": rival.sentence,
+                "against": list(rival.against),
             }
-            for each in contest.rivals
+            for rival in contest.rivals
         ],
     }
 

@@ -81,14 +81,14 @@ def verified_json(found: Verified) -> dict[str, Any]:
         "freed": list(found.freed),
         "criteria": [
             {
-                "what": each.what,
-                "before": each.before,
-                "now": each.now,
-                "met": each.met.value,
-                "source": each.read_from,
-                "note": each.note,
+                "what": result.what,
+                "before": result.before,
+                "now": result.now,
+                "met": result.met.value,
+                "source": result.read_from,
+                "note": result.note,
             }
-            for each in found.results
+            for result in found.results
         ],
     }
 
@@ -107,12 +107,12 @@ def status_json(runs: list[Run]) -> dict[str, Any]:
                 "torn_lines": run.torn,
                 "steps": [
                     {
-                        "id": each.step,
-                        "done": each.outcome is not None,
-                        "undone": each.undone,
-                        "said": (each.outcome or {}).get("said", ""),
+                        "id": record.step,
+                        "done": record.outcome is not None,
+                        "undone": record.undone,
+                        "said": (record.outcome or {}).get("said", ""),
                     }
-                    for each in run.records
+                    for record in run.records
                 ],
             }
             for run in runs

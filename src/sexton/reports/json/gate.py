@@ -22,7 +22,7 @@ def gate_json(gate: Gate) -> dict[str, Any]:
         "today": gate.today.isoformat(),
         "made": gate.made_unix,
         "watched_s": round(gate.watched_s, 3),
-        "rules": [_result(each) for each in gate.results],
+        "rules": [_result(result) for result in gate.results],
         "waivers": [{**_waiver(waiver), "state": state.value} for waiver, state in gate.waivers],
         "notes": list(gate.notes),
     }
@@ -36,8 +36,8 @@ def _result(result: Result) -> dict[str, Any]:
         "closes": result.closes,
         "level": result.level,
         "summary": result.summary,
-        "violations": [_violation(each, result.rule) for each in result.violations],
-        "missing": [{"what": each.what, "grant": each.grant} for each in result.missing],
+        "violations": [_violation(violation, result.rule) for violation in result.violations],
+        "missing": [{"what": need.what, "grant": need.grant} for need in result.missing],
         "notes": list(result.notes),
         "spent_s": round(result.spent_s, 6),
     }

@@ -54,23 +54,23 @@ def _tagged(cases: list[Element], tag: str) -> str:
 def _case(result: Result) -> Element:
     case = Element("testcase")
     case.attrib = {"name": result.rule, "classname": _CLASS, "time": f"{result.spent_s:.3f}"}
-    missing = "; ".join(each.what for each in result.missing)
+    missing = "; ".join(need.what for need in result.missing)
     if result.closes and result.outcome is Outcome.UNKNOWN:
         node = SubElement(case, "error", {"type": "unknown", "message": f"unknown: {missing}"})
-        node.text = "\n".join(f"{each.what}\n    {each.grant}" for each in result.missing)
+        node.text = "\n".join(f"{need.what}\n    {need.grant}" for need in result.missing)
     elif result.closes:
-        errors = [each for each in result.active if each.level == "error"]
+        errors = [violation for violation in result.active if violation.level == "error"]
         first = errors[0].message if errors else result.summary
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         node = SubElement(case, "failure", {"type": "broken", "message": first + more})
-        node.text = "\n\n".join(_violation(each) for each in result.active)
+        node.text = "\n\n".join(_violation(violation) for violation in result.active)
     elif result.outcome in (Outcome.UNKNOWN, Outcome.NOT_APPLICABLE, Outcome.OFF):
         why = f"unknown: {missing}" if result.outcome is Outcome.UNKNOWN else result.summary
         SubElement(case, "skipped", {"message": why})
     output = [result.summary, *result.notes]
-    output += [f"waived: {_violation(each)}" for each in result.waived]
+    output += [f"waived: {_violation(violation)}" for violation in result.waived]
     if not result.closes:
-        output += [f"warning: {_violation(each)}" for each in result.active]
+        output += [f"warning: {_violation(violation)}" for violation in result.active]
     out = SubElement(case, "system-out")
     out.text = "\n".join(line for line in output if line)
     return case

@@ -36,8 +36,8 @@ _WAIVERS_PAGE = (
 def gate_sarif(gate: Gate) -> dict[str, Any]:
     """Plain dicts and lists, ready for `json.dumps`."""
     index = {result.rule: number for number, result in enumerate(gate.results)}
-    results = [each for result in gate.results for each in _results(result, index)]
-    notices = [each for result in gate.results for each in _notices(result, index)]
+    results = [other for result in gate.results for other in _results(result, index)]
+    notices = [notice for result in gate.results for notice in _notices(result, index)]
     ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(gate.made_unix))
     return {
         "$schema": SCHEMA,
@@ -89,9 +89,9 @@ def _rule(result: Result) -> dict[str, Any]:
 
 
 def _results(result: Result, index: dict[str, int]) -> list[dict[str, Any]]:
-    results = [_violation(each, result, index) for each in result.violations]
+    results = [_violation(violation, result, index) for violation in result.violations]
     if result.outcome is Outcome.UNKNOWN and result.closes:
-        what = "; ".join(each.what for each in result.missing)
+        what = "; ".join(need.what for need in result.missing)
         lack = Violation("could not be checked", f"{result.rule} could not be checked: {what}", "")
         results.append(_violation(lack, result, index))
     return results

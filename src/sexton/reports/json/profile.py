@@ -47,7 +47,7 @@ def capture_json(capture: Capture) -> dict[str, Any]:
         "seconds": None if capture.span_s is None else round(capture.span_s, 6),
         "lost": facts.lost,
         "throttled": facts.throttled,
-        "problems": [printable(each) for each in facts.problems],
+        "problems": [printable(problem) for problem in facts.problems],
     }
 
 
@@ -63,20 +63,20 @@ def spikes_json(capture: Capture, found: Spikes, exit_code: int) -> dict[str, An
             "seconds": found.seconds,
             "false_discovery_rate": found.fdr,
         },
-        "problems": [printable(each) for each in found.problems],
+        "problems": [printable(problem) for problem in found.problems],
         "found": max(found.found, len(found.spikes)),
-        "spikes": [_spike(capture, each) for each in found.spikes],
+        "spikes": [_spike(capture, spike) for spike in found.spikes],
         "recurring": [
             {
-                "cores": list(each.cpus),
-                "interval_s": each.interval_ns / 1e9,
-                "regular": each.regular,
-                "times": each.times,
-                "busy": _share(each.busy),
-                "normal": _share(each.normal),
-                "example": None if each.example is None else _spike(capture, each.example),
+                "cores": list(burst.cpus),
+                "interval_s": burst.interval_ns / 1e9,
+                "regular": burst.regular,
+                "times": burst.times,
+                "busy": _share(burst.busy),
+                "normal": _share(burst.normal),
+                "example": None if burst.example is None else _spike(capture, burst.example),
             }
-            for each in found.recurring
+            for burst in found.recurring
         ],
     }
 
@@ -99,27 +99,27 @@ def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
         "q": _number(spike.q),
         "grew": [
             {
-                "name": printable(each.name),
-                "module": printable(each.module),
-                "kind": _KINDS[Kind(each.kind)],
-                "share": _share(each.share),
-                "calm_share": _share(each.calm_share),
-                "own_share": _share(each.own_share),
-                "q": _number(each.q),
+                "name": printable(growth.name),
+                "module": printable(growth.module),
+                "kind": _KINDS[Kind(growth.kind)],
+                "share": _share(growth.share),
+                "calm_share": _share(growth.calm_share),
+                "own_share": _share(growth.own_share),
+                "q": _number(growth.q),
             }
-            for each in spike.grew
+            for growth in spike.grew
         ],
         "tested": spike.tested,
         "path": None if spike.path is None else _stack(spike.path),
-        "stacks": [_stack(each) for each in spike.stacks],
+        "stacks": [_stack(stack) for stack in spike.stacks],
         "tasks": [
             {"name": printable(name), "pid": pid if pid >= 0 else None, "share": _share(share)}
             for name, pid, share in spike.tasks
         ],
         "calm_windows": spike.calm_windows,
         "note": printable(spike.note),
-        "events": [_wall(capture, each) for each in spike.events],
-        "events_s": [round(since(each), 6) for each in spike.events],
+        "events": [_wall(capture, event) for event in spike.events],
+        "events_s": [round(since(event), 6) for event in spike.events],
     }
 
 
@@ -165,7 +165,7 @@ def difference_json(
     before, after = found.tree.totals(found.before), found.tree.totals(found.after)
     return {
         "schema": DIFFERENCE,
-        "captures": [capture_json(each) for each in captures],
+        "captures": [capture_json(capture) for capture in captures],
         "before": {"name": printable(names[0]), "samples": int(found.before.sum())},
         "after": {"name": printable(names[1]), "samples": int(found.after.sum())},
         "nodes": [
@@ -190,13 +190,13 @@ def top_json(capture: Capture, flame: Flame, found: Sequence[FunctionCount]) -> 
         "samples": flame.samples,
         "functions": [
             {
-                "name": printable(each.name),
-                "module": printable(each.module),
-                "kind": _KINDS[Kind(each.kind)],
-                "own": each.own,
-                "total": each.total,
+                "name": printable(count.name),
+                "module": printable(count.module),
+                "kind": _KINDS[Kind(count.kind)],
+                "own": count.own,
+                "total": count.total,
             }
-            for each in found
+            for count in found
         ],
     }
 

@@ -23,8 +23,8 @@ def why_json(why: Why) -> dict[str, Any]:
         why.diagnosis, chains=chains, contests=why.contests, coincidences=why.coincidences
     )
     whole = diagnosis_json(seen)
-    findings = {each["id"]: each for each in whole["findings"]}
-    told = dict.fromkeys([*why.findings, *(name for chain in chains for name in chain.findings)])
+    findings = {finding["id"]: finding for finding in whole["findings"]}
+    names = dict.fromkeys([*why.findings, *(name for chain in chains for name in chain.findings)])
     return {
         "schema": SCHEMA,
         "exit": int(why.exit),
@@ -33,27 +33,27 @@ def why_json(why: Why) -> dict[str, Any]:
             "name": why.about.name,
             "words": why.about.words,
             "time": why.about.wall_s,
-            "also": [{"kind": each.kind, "name": each.name} for each in why.also],
+            "also": [{"kind": subject.kind, "name": subject.name} for subject in why.also],
         },
         "node": whole["node"],
         "window": whole["window"],
         "replayed": whole["replayed"],
         "concerned": list(why.findings),
-        "findings": [findings[name] for name in told],
-        "asked": [{"id": name, "verdict": _verdict(findings, name)} for name in why.asked],
+        "findings": [findings[name] for name in names],
+        "asked": [{"id": name, "verdict": _verdict(findings, name)} for name in why.detectors],
         "chain": whole["chains"][0] if chains else None,
         "chains": whole["chains"],
-        "story": [printable(each) for each in why.story],
+        "story": [printable(sentence) for sentence in why.story],
         "contests": whole["contests"],
         "coincidences": whole["coincidences"],
         "occasions": {
             "what": why.occasions.one,
-            "times": [round(each.wall_s, 3) for each in why.occasions.moments],
+            "times": [round(moment.wall_s, 3) for moment in why.occasions.moments],
             "note": printable(why.occasions.note),
         },
         "aligned": None if why.aligned is None else _aligned(why.aligned, why),
         "not_aligned": why.not_aligned,
-        "missing": [{"what": each.what, "grant": each.grant} for each in why.missing],
+        "missing": [{"what": need.what, "grant": need.grant} for need in why.missing],
         "plan": whole["plan"],
         "next": list(why.next),
     }
@@ -64,7 +64,7 @@ def _verdict(findings: dict[str, Any], name: str) -> str:
 
 
 def _aligned(aligned: Aligned, why: Why) -> dict[str, Any]:
-    walls = {each.mono_s: each.wall_s for each in why.occasions.moments}
+    walls = {moment.mono_s: moment.wall_s for moment in why.occasions.moments}
     return {
         "events": [walls.get(mono) for mono in aligned.events],
         "controls": aligned.controls,
@@ -73,24 +73,24 @@ def _aligned(aligned: Aligned, why: Why) -> dict[str, Any]:
         "false_discovery_rate": aligned.fdr,
         "smallest_p": _finite(aligned.smallest_p),
         "significant": aligned.significant,
-        "ranked": [_ranked(each) for each in aligned.ranked],
-        "notes": [printable(each) for each in aligned.notes],
+        "ranked": [_ranked(signal) for signal in aligned.ranked],
+        "notes": [printable(note) for note in aligned.notes],
     }
 
 
-def _ranked(each: Ranked) -> dict[str, Any]:
+def _ranked(signal: Ranked) -> dict[str, Any]:
     return {
-        "kind": each.kind,
-        "about": printable(each.about),
-        "name": printable(each.name),
-        "unit": printable(each.unit),
-        "before": _finite(each.before),
-        "control": _finite(each.control),
-        "effect": _finite(each.effect),
-        "p": _finite(each.p),
-        "q": _finite(each.q),
-        "shown": each.shown,
-        "lead_s": None if each.lead_s is None else _finite(each.lead_s),
+        "kind": signal.kind,
+        "about": printable(signal.about),
+        "name": printable(signal.name),
+        "unit": printable(signal.unit),
+        "before": _finite(signal.before),
+        "control": _finite(signal.control),
+        "effect": _finite(signal.effect),
+        "p": _finite(signal.p),
+        "q": _finite(signal.q),
+        "shown": signal.shown,
+        "lead_s": None if signal.lead_s is None else _finite(signal.lead_s),
     }
 
 

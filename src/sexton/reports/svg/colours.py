@@ -88,7 +88,7 @@ def legend(difference: bool) -> list[tuple[str, str]]:
 
 def palette(scheme: Scheme) -> list[tuple[int, int, int]]:
     """Heatmap colours by level; level 0 is not drawn."""
-    ramp = [tuple(bytes.fromhex(each)) for each in RAMPS[scheme]]
+    ramp = [tuple(bytes.fromhex(colour)) for colour in RAMPS[scheme]]
     idle = bytes.fromhex(IDLE[scheme])
     colours = [(0, 0, 0), (idle[0], idle[1], idle[2])]
     for step in range(LEVELS - 2):

@@ -117,7 +117,9 @@ def _in_order(tree: Tree, chosen: I64) -> list[int]:
         node = waiting.pop()
         ordered.append(node)
         if node in below:
-            waiting += sorted(below[node], key=lambda each: names[tree.frame[each]], reverse=True)
+            waiting += sorted(
+                below[node], key=lambda number: names[tree.frame[number]], reverse=True
+            )
     return ordered
 
 

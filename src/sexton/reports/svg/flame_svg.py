@@ -98,23 +98,23 @@ def _boxes(boxes: Sequence[Box], words: Words, deepest: int, icicle: bool) -> It
         nexts.append(x)
         width = share * room
         y = HEAD + (box.depth if icicle else deepest - box.depth) * ROW
-        yield _drawn(box, (PAD + x * room, y, width), _told(box, sides, words))
+        yield _drawn(box, (PAD + x * room, y, width), _title(box, sides, words))
 
 
-def _drawn(box: Box, at: tuple[float, int, float], told: str) -> str:
+def _drawn(box: Box, at: tuple[float, int, float], title: str) -> str:
     x, y, width = at
     hidden = "" if width >= _LEAST else ' display="none"'
     counts = ",".join(str(count) for count in box.counts)
     drawn = max(width - (0.6 if width > 3 else 0), 0.3)
     return (
         f'<g class="{box.shade}" data-d="{box.depth}" data-n="{counts}"{hidden}>'
-        f"<title>{escaped(box.name)}\n{escaped(told)}</title>"
+        f"<title>{escaped(box.name)}\n{escaped(title)}</title>"
         f'<rect x="{x:.2f}" y="{y}" width="{drawn:.2f}" height="{ROW - 1}" rx="1.5"/>'
         f'<text x="{x + 3:.2f}" y="{y + 12}">{escaped(fitted(box.name, width - 5))}</text></g>'
     )
 
 
-def _told(box: Box, sides: Sequence[int], words: Words) -> str:
+def _title(box: Box, sides: Sequence[int], words: Words) -> str:
     module = f"{box.module} · " if box.module else ""
     if len(sides) == 1:
         total = box.counts[0]

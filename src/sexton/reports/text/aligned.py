@@ -20,25 +20,25 @@ _HERE = "►"
 
 
 def aligned_lines(
-    aligned: Aligned, told: Occasions, known: Collection[str], width: int
+    aligned: Aligned, occasions: Occasions, known: Collection[str], width: int
 ) -> Iterator[str]:
     """What was compared, the table, and how far it may be trusted.
 
     `known` are names of which the chain speaks already: what is about them comes first.
     """
     events = len(aligned.events)
-    what = f"{events:,} {told.one if events == 1 else told.many}"
+    what = f"{events:,} {occasions.one if events == 1 else occasions.many}"
     text = (
         f"the {aligned.before_s:.0f} s before {what}, against "
         f"{count(aligned.controls, 'quiet window')}; {count(aligned.tested, 'signal')} compared"
     )
     if not events:
-        text = f"none of {told.words} could be compared with other times"
+        text = f"none of {occasions.words} could be compared with other times"
     yield from labelled("BEFORE IT", [text], width)
     shown = chosen(aligned, known)
     if shown:
         yield from table(shown, events, known, width)
-        if any(each.about in known for each in shown):
+        if any(signal.about in known for signal in shown):
             yield f" {_HERE} named in the chain"
     for text in verdicts(aligned, len(shown)):
         yield from block(text, width, "   ")
@@ -49,14 +49,14 @@ def chosen(aligned: Aligned, known: Collection[str]) -> list[Ranked]:
     some = aligned.ranked[: aligned.significant] if aligned.significant else aligned.ranked
     often: Counter[str] = Counter()
     kept: list[Ranked] = []
-    for each in some:
-        often[each.about] += 1
-        if often[each.about] <= _MOST_OF_ONE:
-            kept.append(each)
+    for signal in some:
+        often[signal.about] += 1
+        if often[signal.about] <= _MOST_OF_ONE:
+            kept.append(signal)
     if len(aligned.events) >= LEAST_EVENTS and not aligned.significant:
         return kept[:_MOST_OF_NOTHING]
-    named = [each for each in kept if each.about in known][:_MOST_OF_CHAIN]
-    others = [each for each in kept if each.about not in known]
+    named = [amount for amount in kept if amount.about in known][:_MOST_OF_CHAIN]
+    others = [amount for amount in kept if amount.about not in known]
     return [*named, *others[: _MOST - len(named)]]
 
 
@@ -65,19 +65,19 @@ def table(
 ) -> Iterator[str]:
     """One line each, the name in what the numbers leave; `IN` is before how many of the events."""
     cells = [("USUALLY", "BEFORE", "EFFECT", "IN", "LEAD", "q")]
-    for each in ranked:
-        lead = "-" if each.lead_s is None else f"{each.lead_s:.0f} s"
-        numbers = number(each.control), number(each.before), size(each.effect)
-        cells.append((*numbers, f"{each.shown}/{events}", lead, significance(each.q)))
+    for signal in ranked:
+        lead = "-" if signal.lead_s is None else f"{signal.lead_s:.0f} s"
+        numbers = number(signal.control), number(signal.before), size(signal.effect)
+        cells.append((*numbers, f"{signal.shown}/{events}", lead, significance(signal.q)))
     columns: tuple[int, ...] = _WIDTHS if width >= _WIDE_ENOUGH else _WIDTHS[:3]
     if events < LEAST_EVENTS:  # a q of so few is 1, whatever happened
         columns = columns[:5]
     room = width - 3 - sum(columns) - len(columns)
-    names = ["WHAT DIFFERED", *(named(each, room) for each in ranked)]
-    signs = [" ", *(_HERE if each.about in known else " " for each in ranked)]
+    names = ["WHAT DIFFERED", *(named(signal, room) for signal in ranked)]
+    signs = [" ", *(_HERE if signal.about in known else " " for signal in ranked)]
     for sign, name, row in zip(signs, names, cells, strict=True):
-        told = " ".join(f"{cell:>{wide}}" for cell, wide in zip(row, columns, strict=False))
-        yield f" {sign} {name:{room}} {told}"
+        text = " ".join(f"{cell:>{wide}}" for cell, wide in zip(row, columns, strict=False))
+        yield f" {sign} {name:{room}} {text}"
 
 
 def size(effect: float) -> str:
@@ -93,16 +93,16 @@ def size(effect: float) -> str:
     return f"{effect:+.{0 if abs(effect) >= 10 else 1}f}"
 
 
-def named(each: Ranked, room: int) -> str:
+def named(signal: Ranked, room: int) -> str:
     """With its unit where there is room for it.
 
     >>> core = Ranked("core", "core 5", "system time", "% of a core", 99, 2, 9, 0.1, 0.2, 6)
     >>> named(core, 40), named(core, 20)
     ('core 5: system time, % of a core', 'core 5: system time')
     """
-    about = printable(each.about)
-    name = f"{about}: {printable(each.name)}" if about else printable(each.name)
-    whole = f"{name}, {printable(each.unit)}"
+    about = printable(signal.about)
+    name = f"{about}: {printable(signal.name)}" if about else printable(signal.name)
+    whole = f"{name}, {printable(signal.unit)}"
     return whole if len(whole) <= room else shorten(name, room)
 
 

@@ -34,8 +34,8 @@ def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
     if not audit.has_units:
         return UNKNOWN
     if changed is not None:
-        return FOUND if any(each.bad for each in changed) else CLEAN
-    broken = any(each.level == "error" for each in audit.kubelet)
+        return FOUND if any(change.bad for change in changed) else CLEAN
+    broken = any(problem.level == "error" for problem in audit.kubelet)
     return FOUND if audit.found or broken else CLEAN
 
 
@@ -48,7 +48,7 @@ def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -
         return _joined(lines, UNKNOWN)
     lines += block(_lead(audit), width, " ")
     unneeded = audit.of(Need.UNNEEDED)
-    harmful = [each for each in audit.subjects if each.harmful and each not in unneeded]
+    harmful = [subject for subject in audit.subjects if subject.harmful and subject not in unneeded]
     lines += _section("UNNEEDED", unneeded, width)
     lines += _section("RESTARTS FOREVER OR STARTS TOO OFTEN", harmful, width)
     lines += _policy(audit, width)
@@ -74,7 +74,7 @@ def changes_text(
     if not changed:
         lines += block(f"No changes in {count(len(audit.subjects), 'unit')}.", width, " ")
     for kind in ("new", "changed", "gone"):
-        these = [each for each in changed if each.kind == kind]
+        these = [change for change in changed if change.kind == kind]
         for number, change in enumerate(these):
             what = f": {'; '.join(change.what)}" if change.what else ""
             lines += labelled(kind.upper() if number == 0 else "", [change.unit + what], width)
@@ -103,7 +103,7 @@ def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> Iter
     if audit.has_units:
         parts.append(count(len(audit.subjects), "service and timer", "services and timers"))
     if audit.workloads is not None:
-        kinds = [f"{each.count:,} {each.kind}" for each in audit.workloads]
+        kinds = [f"{workload.count:,} {workload.kind}" for workload in audit.workloads]
         parts.append(f"workloads: {', '.join(kinds) or 'none seen'}")
     first = f"{word}  {shorten(audit.place, 50)}   {' · '.join(parts)}"
     lines = list(block(first, width, "      ", first=""))
@@ -114,8 +114,11 @@ def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> Iter
 
 def _lead(audit: Audit) -> str:
     """The result in a sentence or two."""
-    unneeded, harmful = audit.of(Need.UNNEEDED), [each for each in audit.subjects if each.harmful]
-    looping = [each for each in harmful if any(f.id == CRASH_LOOP for f in each.faults)]
+    unneeded, harmful = (
+        audit.of(Need.UNNEEDED),
+        [subject for subject in audit.subjects if subject.harmful],
+    )
+    looping = [subject for subject in harmful if any(f.id == CRASH_LOOP for f in subject.faults)]
     if unneeded:
         one = len(unneeded) == 1
         runs = "runs" if one else "run"
@@ -129,7 +132,7 @@ def _lead(audit: Audit) -> str:
     if looping:
         verb = "crash-loops" if len(looping) == 1 else "crash-loop"
         sentence += f" {_names(looping, 3)} {verb} now."
-    lasting = [each for each in harmful if each not in looping]
+    lasting = [subject for subject in harmful if subject not in looping]
     if lasting:
         fail = "fails, it" if len(lasting) == 1 else "fail, they"
         sentence += (
@@ -138,9 +141,9 @@ def _lead(audit: Audit) -> str:
         )
     if unneeded or harmful:
         return sentence
-    if any(each.level == "error" for each in audit.kubelet):
+    if any(problem.level == "error" for problem in audit.kubelet):
         return "No unit is clearly unneeded, but kubelet's configuration has errors."
-    against = [each for each in audit.subjects if each.policy]
+    against = [subject for subject in audit.subjects if subject.policy]
     if against:
         return f"{count(len(against), 'unit')} violating the policy: {_names(against, 3)}."
     return "No unit is clearly unneeded, and none would restart forever."
@@ -151,14 +154,14 @@ def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[st
         return
     yield from ("", f" {title}")
     groups: dict[object, list[Subject]] = {}
-    for each in subjects:  # timers and services of one agent often have the same evidence
-        evidence = (each.agent, each.reasons, each.against, each.unseen, each.faults)
-        groups.setdefault(evidence if each.agent else each.unit, []).append(each)
+    for subject in subjects:  # timers and services of one agent often have the same evidence
+        evidence = (subject.agent, subject.reasons, subject.against, subject.unseen, subject.faults)
+        groups.setdefault(evidence if subject.agent else subject.unit, []).append(subject)
     for group in list(groups.values())[:_MOST_SHOWN]:
         first = group[0]
         state = f", {first.state}" if first.state and len(group) == 1 else ""
         name = f"{first.title}{state}" if first.title else state.lstrip(", ")
-        names = ", ".join(each.unit for each in group)
+        names = ", ".join(subject.unit for subject in group)
         yield from block(f"{names}   {name}".rstrip(), width, "     ", first="  ")
         yield from _evidence(first, width)
     if len(groups) > _MOST_SHOWN:
@@ -182,8 +185,8 @@ def _evidence(subject: Subject, width: int) -> Iterator[str]:
 
 
 def _reasons(reasons: Iterable[Reason], width: int, lead: str) -> Iterator[str]:
-    for each in reasons:
-        yield from _line(f"{lead}{each.what}: {each.value}  [{each.read_from}]", width)
+    for reason in reasons:
+        yield from _line(f"{lead}{reason.what}: {reason.value}  [{reason.read_from}]", width)
 
 
 def _fault(fault: Fault, width: int) -> Iterator[str]:
@@ -198,53 +201,57 @@ def _line(text: str, width: int) -> Iterator[str]:
 def _policy(audit: Audit, width: int) -> Iterator[str]:
     """Policy violations, grouped by kind."""
     by: dict[str, list[Subject]] = {}
-    for each in audit.subjects:
-        if each.policy:
-            by.setdefault(each.policy, []).append(each)
+    for subject in audit.subjects:
+        if subject.policy:
+            by.setdefault(subject.policy, []).append(subject)
     if not by:
         return
     yield from ("", " POLICY VIOLATIONS")
     for problem, subjects in sorted(by.items()):
         names = [
-            f"{each.unit} ({each.owner}, {each.expires})" if each.owner else each.unit
-            for each in subjects
+            f"{subject.unit} ({subject.owner}, {subject.expires})"
+            if subject.owner
+            else subject.unit
+            for subject in subjects
         ]
         yield from block(f"{problem}: {_listed(names)}", width, "     ", first="  ")
 
 
 def _kubelet(audit: Audit, width: int) -> Iterator[str]:
-    problems = [each for each in audit.kubelet if each.level != "note"]
+    problems = [problem for problem in audit.kubelet if problem.level != "note"]
     if not problems:
         return
     yield from ("", " KUBELET CONFIGURATION")
-    for each in problems[:_MOST_SHOWN]:
-        where = f"{each.read_from}:{each.line}" if each.line else each.read_from
-        yield from block(f"{each.level}: {each.message}  [{where}]", width, "     ", first="  ")
+    for problem in problems[:_MOST_SHOWN]:
+        where = f"{problem.read_from}:{problem.line}" if problem.line else problem.read_from
+        yield from block(
+            f"{problem.level}: {problem.message}  [{where}]", width, "     ", first="  "
+        )
     if len(problems) > _MOST_SHOWN:
         yield f"  and {len(problems) - _MOST_SHOWN:,} more (--json lists all)"
 
 
 def _rest(audit: Audit, width: int) -> Iterator[str]:
-    known = [each for each in audit.subjects if each.agent != BASE]
-    unknown = [each for each in known if each.verdict is Need.UNKNOWN and not each.harmful]
+    known = [subject for subject in audit.subjects if subject.agent != BASE]
+    unknown = [name for name in known if name.verdict is Need.UNKNOWN and not name.harmful]
     if unknown:
         why = "no users seen, which does not make them unneeded"
         if not audit.live:
             why = "an image does not show what will use them"
-        text = f"{len(unknown):,} ({why}): {_listed(each.unit for each in unknown)}"
+        text = f"{len(unknown):,} ({why}): {_listed(name.unit for name in unknown)}"
         yield from labelled("UNKNOWN", [text], width)
     for need in (Need.NEEDED, Need.PROTECTED):
-        subjects = [each for each in known if each.verdict is need]
+        subjects = [name for name in known if name.verdict is need]
         if subjects:
-            names = _listed(_with_why(each) for each in subjects)
+            names = _listed(_with_why(subject) for subject in subjects)
             yield from labelled(need.value.upper(), [f"{len(subjects):,}: {names}"], width)
     base = len(audit.subjects) - len(known)
     if base:
         text = f"{count(base, 'unit')} of the distribution itself (--json lists them)"
         yield from labelled("NOT JUDGED", [text], width)
-    risky = [each for each in known if each.verdict is Need.PROTECTED and each.faults]
+    risky = [name for name in known if name.verdict is Need.PROTECTED and name.faults]
     if risky:
-        text = f"meant to restart forever: {_listed(each.unit for each in risky)}"
+        text = f"meant to restart forever: {_listed(name.unit for name in risky)}"
         yield from labelled("BY DESIGN", [text], width)
 
 
@@ -275,34 +282,34 @@ def _nothing_to_judge(audit: Audit, width: int) -> Iterator[str]:
 
 def _do_now(audit: Audit, width: int) -> Iterator[str]:
     unneeded = audit.of(Need.UNNEEDED)
-    harmful = [each for each in audit.subjects if each.harmful and each not in unneeded]
-    harmful.sort(key=lambda each: each.faults[0].id != CRASH_LOOP)
+    harmful = [subject for subject in audit.subjects if subject.harmful and subject not in unneeded]
+    harmful.sort(key=lambda subject: subject.faults[0].id != CRASH_LOOP)
     if unneeded:
         yield ""
         yield from labelled("DO NOW", ["confirm with the owners, then:"], width)
-        yield from map(typed, _disabling(audit, [each.unit for each in unneeded]))
+        yield from map(typed, _disabling(audit, [subject.unit for subject in unneeded]))
     if harmful:
         yield ""
-        looping = [each for each in harmful if each.faults[0].id == CRASH_LOOP]
+        looping = [subject for subject in harmful if subject.faults[0].id == CRASH_LOOP]
         if looping:
-            shown = ", ".join(each.unit for each in looping[:_MOST_LOOPING])
+            shown = ", ".join(subject.unit for subject in looping[:_MOST_LOOPING])
             more = len(looping) - _MOST_LOOPING
             named = f"{shown} and {more} more" if more > 0 else shown
             verb = "fails" if len(looping) == 1 else "fail"
             yield from labelled("DO NOW", [f"find out why {named} {verb}:"], width)
-            fixes = [each.faults[0].fix.split("\n") for each in looping[:_MOST_LOOPING]]
+            fixes = [subject.faults[0].fix.split("\n") for subject in looping[:_MOST_LOOPING]]
             first_lines = [fix[0] for fix in fixes]  # the logs
             rest = [line for fix in fixes for line in fix[1:]]
             yield from map(typed, dict.fromkeys([*first_lines, *rest]))
         else:
             yield from labelled("PREVENT", [f"add a drop-in for {harmful[0].unit}:"], width)
             yield from map(typed, harmful[0].faults[0].fix.split("\n"))
-    if any(each.level != "note" for each in audit.kubelet):
+    if any(problem.level != "note" for problem in audit.kubelet):
         yield ""
         yield from labelled("FIX", ["write a corrected kubelet configuration to compare:"], width)
         where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --kubelet-out kubelet.yaml")
-    if audit.found and not any(each.owner or each.policy for each in audit.subjects):
+    if audit.found and not any(subject.owner or subject.policy for subject in audit.subjects):
         yield ""
         yield from labelled(
             "OWNERS", ["record an owner and an expiry for each agent, in git:"], width
@@ -322,7 +329,7 @@ def _disabling(audit: Audit, units: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names(subjects: Sequence[Subject], most: int) -> str:
-    names = [each.unit for each in subjects]
+    names = [subject.unit for subject in subjects]
     if len(names) <= most:
         return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"

@@ -82,21 +82,23 @@ def _part(label: str, text: str, width: int) -> Iterator[str]:
     yield from block(text, width, " " * 14, first=f"    {label:<9} ")
 
 
-def _condition(each: Condition) -> str:
-    test = "" if each.test == "==" else f"{_TESTS.get(each.test, each.test)} "
-    after = f", after {each.after}" if each.after else ""
-    return f"{each.what}: {test}{printable(each.expected) or 'none'}{after}"
+def _condition(condition: Condition) -> str:
+    test = "" if condition.test == "==" else f"{_TESTS.get(condition.test, condition.test)} "
+    after = f", after {condition.after}" if condition.after else ""
+    return f"{condition.what}: {test}{printable(condition.expected) or 'none'}{after}"
 
 
-def _criterion(each: Criterion) -> str:
-    unit = f" {each.unit}" if each.unit else ""
-    if each.unit == "":
-        answer = {("<=", 0): "no", (">=", 1): "yes"}.get((each.test, int(each.value)))
+def _criterion(criterion: Criterion) -> str:
+    unit = f" {criterion.unit}" if criterion.unit else ""
+    if criterion.unit == "":
+        answer = {("<=", 0): "no", (">=", 1): "yes"}.get((criterion.test, int(criterion.value)))
         if answer is not None:
-            return f"{each.what}: {answer} ({each.read_from})"
-    if each.test == "<" and not each.probe:
-        return f"fewer {each.what} than before (now {each.value:,.0f}), {each.read_from}"
-    return f"{each.what} {_TESTS.get(each.test, each.test)} {each.value:,.0f}{unit}"
+            return f"{criterion.what}: {answer} ({criterion.read_from})"
+    if criterion.test == "<" and not criterion.probe:
+        now = f"{criterion.value:,.0f}"
+        return f"fewer {criterion.what} than before (now {now}), {criterion.read_from}"
+    test = _TESTS.get(criterion.test, criterion.test)
+    return f"{criterion.what} {test} {criterion.value:,.0f}{unit}"
 
 
 def _next_commands(plan: Plan, width: int, file: str) -> Iterator[str]:
@@ -137,7 +139,7 @@ def plan_shell(plan: Plan) -> str:
 def applied_text(plan: Plan, applied: Applied, width: int, colour: bool = False) -> str:
     width = clamp(width)
     dry = applied.run == "dry run"
-    reached = sum(each.state not in (SKIPPED, REFUSED, FAILED) for each in applied.steps)
+    reached = sum(step.state not in (SKIPPED, REFUSED, FAILED) for step in applied.steps)
     word = "DRY RUN" if dry else ("DONE" if not applied.why else "STOPPED")
     shade = "31" if applied.why else "32"
     tally = f"{reached} of {count(len(applied.steps), 'step')}"
@@ -165,7 +167,7 @@ def _after(applied: Applied, dry: bool, width: int) -> Iterator[str]:
         text = "Nothing was changed; the dry run is recorded in sexton fix log."
         yield from block(text, width, " ")
         return
-    if any(each.state == DONE for each in applied.steps):
+    if any(step.state == DONE for step in applied.steps):
         if not applied.why:
             yield from labelled("NEXT", ["check for ten minutes whether it helped"], width)
             yield typed("sudo sexton fix verify")
@@ -222,10 +224,10 @@ def status_text(runs: list[Run], width: int, directory: str) -> str:
         lines.append(f" {run.id}  {word}   {_clock(run.began_unix)}, {steps}")
         if run.ended_why:
             lines += block(run.ended_why, width, "     ", first="     ")
-        for each in run.records:
-            message = (each.outcome or {}).get("said", "may have been done in part")
-            state = "undone" if each.undone else ("done" if each.outcome is not None else "?")
-            lines += block(f"{state}: {message}", width, " " * 18, first=f"     {each.step:<12} ")
+        for record in run.records:
+            message = (record.outcome or {}).get("said", "may have been done in part")
+            state = "undone" if record.undone else ("done" if record.outcome is not None else "?")
+            lines += block(f"{state}: {message}", width, " " * 18, first=f"     {record.step:<12} ")
         if run.state == RUNNING:
             lines += labelled("", ["it did not finish; undo it before applying anything"], width)
             lines.append(typed(f"sudo sexton fix rollback {run.id}"))

@@ -85,8 +85,8 @@ class _Forks:
         while child < end:
             found.append(child)
             child = int(self.tree.end[child])
-        wide = [each for each in found if self.totals[each] >= self.least]
-        return sorted(wide, key=lambda each: -int(self.totals[each]))
+        wide = [number for number in found if self.totals[number] >= self.least]
+        return sorted(wide, key=lambda number: -int(self.totals[number]))
 
     def _name(self, node: int) -> str:
         frame = self.tree.frame[node]

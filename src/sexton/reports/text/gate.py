@@ -49,8 +49,8 @@ def _policy(gate: Gate) -> str:
 
 def _lead(gate: Gate) -> str:
     failing = [result for result in gate.results if result.closes]
-    failed = [each.rule for each in failing if each.outcome is Outcome.FAIL]
-    unknown = [each.rule for each in failing if each.outcome is Outcome.UNKNOWN]
+    failed = [result.rule for result in failing if result.outcome is Outcome.FAIL]
+    unknown = [result.rule for result in failing if result.outcome is Outcome.UNKNOWN]
     parts = []
     if failed:
         parts.append(f"{count(len(failed), 'rule')} failed: {', '.join(failed)}.")
@@ -86,7 +86,7 @@ def _result(result: Result, width: int) -> Iterator[str]:
     shown = result.active[:_MOST_VIOLATIONS]
     for number, violation in enumerate(shown):
         yield from _violation(violation, width)
-        later = {each.remedy for each in shown[number + 1 :]}
+        later = {later_one.remedy for later_one in shown[number + 1 :]}
         if violation.remedy and violation.remedy not in later:  # do not repeat it
             yield f"{_INDENT}    {shorten(violation.remedy, 300)}"
     hidden = len(result.active) - _MOST_VIOLATIONS

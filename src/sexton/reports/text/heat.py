@@ -96,7 +96,7 @@ def _row(kind: str, row: int) -> str:
 
 def label_width(labels: Sequence[str]) -> int:
     """The width of the labels and two blanks."""
-    return max((len(each) for each in labels), default=0) + 3
+    return max((len(label) for label in labels), default=0) + 3
 
 
 def heat_lines(grid: Grid, times: Times, terminal: Terminal) -> Iterator[str]:
@@ -159,12 +159,12 @@ def fewer_rows(grid: Grid, alone: Collection[str] = (), most: int = _MOST_ROWS) 
     if rows <= most:
         return grid
     separate = [label in alone for label in grid.labels]
-    each = -(-(rows - sum(separate)) // max(most - sum(separate), 1))
+    group_size = -(-(rows - sum(separate)) // max(most - sum(separate), 1))
     values, labels = [], []
     first = 0
     while first < rows:
         end = first + 1
-        while not separate[first] and end < min(first + each, rows) and not separate[end]:
+        while not separate[first] and end < min(first + group_size, rows) and not separate[end]:
             end += 1
         part = grid.values[first:end]
         known = ~np.isnan(part)

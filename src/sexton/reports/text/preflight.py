@@ -57,19 +57,21 @@ def preflight_text(found: Preflight, width: int = 88, colour: bool = False) -> s
     """The verdict first, then everything in groups; at most 60 lines."""
     width = min(max(width, 72), 120)
     lines = [_headline(found)]
-    reads = sorted(found.reads, key=lambda each: (each.read_s is None, -each.share, each.id))
-    seen = [each for each in reads if each.read_s is not None]
+    reads = sorted(
+        found.reads, key=lambda source: (source.read_s is None, -source.share, source.id)
+    )
+    seen = [source for source in reads if source.read_s is not None]
     head = _EVERY.format("EVERY", "ONE READ", "OF A CORE")
     title = "READS (* every second for a minute after an alarm)"
     lines += [_title(f"{title:{width - len(head)}}{head}", colour)]
-    lines += [_read(each, width) for each in seen]
-    lost = [each for each in reads if each.read_s is None]
+    lines += [_read(source, width) for source in seen]
+    lost = [source for source in reads if source.read_s is None]
     if lost:
         lines += [_title("NOT READABLE HERE", colour), *_lost(lost, width)]
     lines += [_title("KERNEL EVENTS AND THEIR BUFFERS", colour)]
-    lines += [line for each in found.kernel for line in _kernel(each, width)] or [" none"]
+    lines += [line for use in found.kernel for line in _kernel(use, width)] or [" none"]
     lines += [_title("PROGRAMS STARTED", colour)]
-    lines += [_program(each, width) for each in found.programs]
+    lines += [_program(program, width) for program in found.programs]
     lines += [_title("CAPABILITIES", colour), *_rights(found.rights, width)]
     lines += [_title("ESTIMATED COST", colour), *_cost(found)]
     sent = f"pinned minutes to {found.ship}, at each alarm" if found.ship else "nothing"
@@ -85,20 +87,22 @@ def _title(text: str, colour: bool) -> str:
 def _headline(found: Preflight) -> str:
     if found.problem:
         return f"cannot start: {printable(found.problem)}"
-    seen = sum(1 for each in found.reads if each.read_s is not None)
+    seen = sum(1 for source in found.reads if source.read_s is not None)
     return (
         f"ready to record into {printable(found.directory)}: {seen} of "
         f"{count(len(found.reads), 'source')} readable; nothing was started or changed"
     )
 
 
-def _read(each: Planned, width: int) -> str:
-    every = _period(each.period_s)
+def _read(source: Planned, width: int) -> str:
+    every = _period(source.period_s)
     numbers = _EVERY.format(
-        f"{every}*" if each.closer else every, seconds(each.read_s or 0.0), f"{each.share:.3%}"
+        f"{every}*" if source.closer else every,
+        seconds(source.read_s or 0.0),
+        f"{source.share:.3%}",
     )
     room = width - len(numbers) - 1
-    name = f"{each.id:21} {printable(each.path)}"
+    name = f"{source.id:21} {printable(source.path)}"
     return f" {shorten(name, room):{room}}{numbers}"
 
 
@@ -117,20 +121,20 @@ def _period(period_s: float) -> str:
 def _lost(lost: Sequence[Planned], width: int) -> Iterator[str]:
     """Sources grouped by reason."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
-    for each in lost:
-        reasons.setdefault((each.state, each.detail, each.grant), []).append(each.id)
+    for source in lost:
+        reasons.setdefault((source.state, source.detail, source.grant), []).append(source.id)
     for (state, detail, grant), names in reasons.items():
         helps = f" → {grant}" if grant else ""
         yield _cut(f" {', '.join(names):21} {state}: {detail}{helps}", width)
 
 
-def _kernel(each: KernelUse, width: int) -> Iterator[str]:
-    head = f" {each.what:13} "
-    if each.problem:
-        yield _cut(f"{head}unavailable: {each.problem} → {each.grant}", width)
+def _kernel(use: KernelUse, width: int) -> Iterator[str]:
+    head = f" {use.what:13} "
+    if use.problem:
+        yield _cut(f"{head}unavailable: {use.problem} → {use.grant}", width)
         return
-    names = ", ".join(name.rpartition(":")[2] for name in each.events)
-    text = f"{size(each.buffer_bytes)}: {each.how}: {names}"
+    names = ", ".join(name.rpartition(":")[2] for name in use.events)
+    text = f"{size(use.buffer_bytes)}: {use.how}: {names}"
     yield from _wrapped(text, head, width)
 
 
@@ -138,19 +142,19 @@ def _wrapped(text: str, head: str, width: int) -> list[str]:
     return wrap(printable(text), width, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _program(each: Program, width: int) -> str:
-    words = f"unavailable: {each.problem} → {each.grant}" if each.problem else each.what
-    return _cut(f" {each.name:17} {words.removesuffix(' → ')}", width)
+def _program(program: Program, width: int) -> str:
+    words = f"unavailable: {program.problem} → {program.grant}" if program.problem else program.what
+    return _cut(f" {program.name:17} {words.removesuffix(' → ')}", width)
 
 
 def _rights(rights: Sequence[Right], width: int) -> Iterator[str]:
     """Capabilities needed on this node, each with its reason; the others by name."""
-    for each in rights:
-        if each.needed and each.held:
-            yield _cut(f" {each.name:17} held     {each.reason}", width)
-        elif each.needed:
-            yield _cut(f" {each.name:17} MISSING  {each.without}", width)
-    spare = [each.name for each in rights if not each.needed]
+    for right in rights:
+        if right.needed and right.held:
+            yield _cut(f" {right.name:17} held     {right.reason}", width)
+        elif right.needed:
+            yield _cut(f" {right.name:17} MISSING  {right.without}", width)
+    spare = [right.name for right in rights if not right.needed]
     if spare:
         yield _cut(f" not needed here: {', '.join(spare)}", width)
 
@@ -192,32 +196,32 @@ def preflight_json(found: Preflight) -> dict[str, Any]:
         "problem": printable(found.problem),
         "reads": [
             {
-                "id": each.id,
-                "path": printable(each.path),
-                "period_s": each.period_s,
-                "every_second_on_alarm": each.closer,
-                "state": each.state,
-                "detail": printable(each.detail),
-                "grant": printable(each.grant),
-                "read_s": None if each.read_s is None else round(each.read_s, 6),
-                "rows": each.rows,
-                "core_share": None if each.read_s is None else round(each.share, 6),
+                "id": source.id,
+                "path": printable(source.path),
+                "period_s": source.period_s,
+                "every_second_on_alarm": source.closer,
+                "state": source.state,
+                "detail": printable(source.detail),
+                "grant": printable(source.grant),
+                "read_s": None if source.read_s is None else round(source.read_s, 6),
+                "rows": source.rows,
+                "core_share": None if source.read_s is None else round(source.share, 6),
             }
-            for each in found.reads
+            for source in found.reads
         ],
         "kernel": [
             {
-                "what": each.what,
-                "events": list(each.events),
-                "buffer_bytes": each.buffer_bytes,
-                "how": each.how,
-                "problem": printable(each.problem),
-                "grant": printable(each.grant),
+                "what": use.what,
+                "events": list(use.events),
+                "buffer_bytes": use.buffer_bytes,
+                "how": use.how,
+                "problem": printable(use.problem),
+                "grant": printable(use.grant),
             }
-            for each in found.kernel
+            for use in found.kernel
         ],
-        "programs": [each._asdict() for each in found.programs],
-        "capabilities": [each._asdict() for each in found.rights],
+        "programs": [program._asdict() for program in found.programs],
+        "capabilities": [right._asdict() for right in found.rights],
         "estimate": {
             "core_share": round(found.share, 5),
             "core_percent_limit": found.cpu_percent,

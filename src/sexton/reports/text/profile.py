@@ -52,7 +52,7 @@ def info_text(capture: Capture, held: Contents, terminal: Terminal) -> str:
     if facts.command:
         lines += labelled("COMMAND", [shorten(printable(facts.command), 300)], width)
     lines += labelled("CLOCK", [_clock(capture)], width)
-    lines += labelled("EVENTS", [_event(*each) for each in held.events[:_MOST]], width)
+    lines += labelled("EVENTS", [_event(*event) for event in held.events[:_MOST]], width)
     total = sum(number for _, number in held.events)
     kinds = f"{count(held.stacks, 'distinct stack')}, {count(held.functions, 'function')}"
     idle = f", {percent(held.idle / total)} of samples idle" if total else ""
@@ -99,13 +99,15 @@ def top_lines(found: Sequence[FunctionCount], total: int, most: int, width: int)
         return
     room = min(max(width, 60), 140) - 40
     yield f" {'SELF':>8} {'TOTAL':>8} {'SAMPLES':>11}  {'FUNCTION':{room}} WHERE"
-    for each in found[:most]:
-        where = printable(each.module).rpartition("/")[2].removeprefix("[kernel.kallsyms]")
-        where = where or _KINDS.get(Kind(each.kind), "")
-        name = shorten(printable(each.name), room)
+    for function_count in found[:most]:
+        where = (
+            printable(function_count.module).rpartition("/")[2].removeprefix("[kernel.kallsyms]")
+        )
+        where = where or _KINDS.get(Kind(function_count.kind), "")
+        name = shorten(printable(function_count.name), room)
         yield (
-            f" {percent(each.own / total):>8} {percent(each.total / total):>8} "
-            f"{each.own:>11,}  {name:{room}} {shorten(where, 24)}".rstrip()
+            f" {percent(function_count.own / total):>8} {percent(function_count.total / total):>8} "
+            f"{function_count.own:>11,}  {name:{room}} {shorten(where, 24)}".rstrip()
         )
     if len(found) > most:
         yield f" and {count(len(found) - most, 'more function')}: --number N shows more"

@@ -120,7 +120,7 @@ def shortfalls(capture: Capture, width: int) -> list[str]:
 
 
 def _problems(capture: Capture, width: int, more: Sequence[str] = ()) -> Iterator[str]:
-    known = [printable(each) for each in (*capture.facts.problems, *more)]
+    known = [printable(problem) for problem in (*capture.facts.problems, *more)]
     problems = list(dict.fromkeys(known))
     shown = problems[:_MOST_PROBLEMS]
     if len(problems) > len(shown):

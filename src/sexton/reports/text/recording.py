@@ -11,7 +11,7 @@ from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import fields_of
 from sexton.model.text import count, printable, seconds, size
 from sexton.replay.span import moment
-from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, Told
+from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, TimedRow
 from sexton.store.verify import TORN, Trouble, Verified
 
 INFO = "sexton.recording.info/1"
@@ -27,7 +27,7 @@ def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
     width = min(max(width, 60), 120)
     lines = [*_head(found)]
     for title, part in (
-        ("ALARMS, MARKS AND GAPS", _happened(found)),
+        ("ALARMS, MARKS AND GAPS", _events(found)),
         (f"{'TABLE':26}{'EVERY':>9}{'ROWS':>16}{'BYTES':>12}", _tables(found.tables)),
         ("SOURCES MISSING SOME OR ALL OF THE TIME", _lost(found.sources)),
         ("COST AND NOTES OF THE RECORDER", _itself(found)),
@@ -84,16 +84,18 @@ def _profiles(found: ProfileSum) -> Iterator[str]:
         yield f"Stacks: {'; '.join(parts)}"
 
 
-def _happened(found: Summary) -> Iterator[str]:
-    alarms = [each for each in found.alarms if each.row.kind != "mark"]  # the mark itself is listed
-    events = [(each.wall_s, _words(each)) for each in (*alarms, *found.marks)]
+def _events(found: Summary) -> Iterator[str]:
+    alarms = [
+        alarm for alarm in found.alarms if alarm.row.kind != "mark"
+    ]  # the mark itself is listed
+    events = [(alarm.wall_s, _words(alarm)) for alarm in (*alarms, *found.marks)]
     for gap in found.gaps:
         what = "reboot" if gap.reboot else "gap"
         span = "" if gap.seconds is None else f" of {seconds(gap.seconds)}"
         events.append((gap.start, f"{what}{'; nothing recorded' if gap.reboot else ''}{span}"))
     for jump in found.jumps:
         events.append((jump.at, f"clock jumped by {seconds(jump.seconds)}"))
-    alarmed = {(each.row.kind, each.row.about) for each in found.alarms}
+    alarmed = {(alarm.row.kind, alarm.row.about) for alarm in found.alarms}
     for pin in found.pins:  # one that a mark made while no recorder ran, or whose alarm has aged
         if (pin.kind, pin.about) not in alarmed:
             more = "" if pin.detail in ("", pin.about) else f": {pin.detail}"
@@ -109,8 +111,8 @@ def _happened(found: Summary) -> Iterator[str]:
         yield f"   {count(len(found.pins), 'pin')} kept beyond retention, the last: {last}"
 
 
-def _words(each: Told) -> str:
-    row = each.row
+def _words(timed: TimedRow) -> str:
+    row = timed.row
     if isinstance(row, Alarm):
         about = "" if row.about in row.detail else f" {row.about}"
         return printable(f"{row.kind.replace('_', ' ')}{about}: {row.detail}")
@@ -121,28 +123,30 @@ def _words(each: Told) -> str:
 
 def _tables(found: dict[str, TableSum]) -> Iterator[str]:
     order = sorted(found.items(), key=lambda item: (-item[1].bytes, -item[1].rows, item[0]))
-    order = [(name, each) for name, each in order if each.readings or each.rows]
-    for name, each in order[:_MOST_TABLES]:
-        every = "-" if each.period_s is None else seconds(round(each.period_s, 2))
-        yield f"   {name:24}{every:>9}{each.rows:>16,}{size(each.bytes):>12}"
-    rest = [each for _, each in order[_MOST_TABLES:]]
+    order = [(name, table) for name, table in order if table.readings or table.rows]
+    for name, table in order[:_MOST_TABLES]:
+        every = "-" if table.period_s is None else seconds(round(table.period_s, 2))
+        yield f"   {name:24}{every:>9}{table.rows:>16,}{size(table.bytes):>12}"
+    rest = [table for _, table in order[_MOST_TABLES:]]
     if rest:
-        rows, held = sum(each.rows for each in rest), sum(each.bytes for each in rest)
+        rows, held = sum(table.rows for table in rest), sum(table.bytes for table in rest)
         yield f"   {f'{len(rest)} more':24}{'':>9}{rows:>16,}{size(held):>12}"
 
 
 def _lost(sources: Sequence[SourceSum]) -> Iterator[str]:
-    lost = [each for each in sources if set(each.segments) - {"ok"}]
-    lost.sort(key=lambda each: (each.last.state == "absent", each.last.id))
-    for each in lost[:_MOST_LOST]:
-        state = each.last
-        bad = sum(number for name, number in each.segments.items() if name != "ok")
-        often = "" if "ok" not in each.segments else f" in {count(bad, 'segment')}, else ok"
-        shown = state.state if state.state != "ok" else "/".join(sorted({*each.segments} - {"ok"}))
+    lost = [source for source in sources if set(source.segments) - {"ok"}]
+    lost.sort(key=lambda source: (source.last.state == "absent", source.last.id))
+    for source in lost[:_MOST_LOST]:
+        state = source.last
+        bad = sum(number for name, number in source.segments.items() if name != "ok")
+        often = "" if "ok" not in source.segments else f" in {count(bad, 'segment')}, else ok"
+        shown = (
+            state.state if state.state != "ok" else "/".join(sorted({*source.segments} - {"ok"}))
+        )
         detail = f": {state.detail}" if state.detail and state.state != "ok" else ""
         yield f"   {printable(state.id):24}{printable(f'{shown}{often}{detail}')}"
     if len(lost) > _MOST_LOST:
-        names = ", ".join(printable(each.last.id) for each in lost[_MOST_LOST:])
+        names = ", ".join(printable(source.last.id) for source in lost[_MOST_LOST:])
         yield f"   {len(lost) - _MOST_LOST} more: {names}"
 
 
@@ -160,8 +164,8 @@ def _itself(found: Summary) -> Iterator[str]:
     if len(found.notes) > _MOST_NOTES:
         earlier = len(found.notes) - _MOST_NOTES
         yield f"   {count(earlier, 'earlier note')}: --json lists them"
-    for each in found.notes[-_MOST_NOTES:]:
-        yield f"   {moment(each.wall_s)}  {_words(each)}"
+    for note in found.notes[-_MOST_NOTES:]:
+        yield f"   {moment(note.wall_s)}  {_words(note)}"
 
 
 def _problems(problems: Sequence[str]) -> Iterator[str]:
@@ -184,7 +188,7 @@ def info_json(found: Summary) -> dict[str, Any]:
         "start": _pair(found.start),
         "end": _pair(found.end),
         "recorded_s": round(found.watched_s, 3),
-        "boots": [printable(each) for each in found.boots],
+        "boots": [printable(boot) for boot in found.boots],
         "gaps": [gap._asdict() for gap in found.gaps],
         "clock_jumps": [jump._asdict() for jump in found.jumps],
         "segments": {"sealed": found.sealed, "open": found.opened},
@@ -193,27 +197,27 @@ def info_json(found: Summary) -> dict[str, Any]:
         "bytes_an_hour": None if found.bytes_an_hour is None else round(found.bytes_an_hour),
         "tables": {
             name: {
-                "rows": each.rows,
-                "bytes": each.bytes,
-                "readings": each.readings,
-                "period_s": None if each.period_s is None else round(each.period_s, 3),
+                "rows": table.rows,
+                "bytes": table.bytes,
+                "readings": table.readings,
+                "period_s": None if table.period_s is None else round(table.period_s, 3),
             }
-            for name, each in sorted(found.tables.items())
+            for name, table in sorted(found.tables.items())
         },
         "sources": [
             {
-                "id": printable(each.last.id),
-                "path": printable(each.last.path),
-                "state": printable(each.last.state),
-                "detail": printable(each.last.detail),
-                "grant": printable(each.last.grant),
-                "segments": _safe(each.segments),
+                "id": printable(source.last.id),
+                "path": printable(source.last.path),
+                "state": printable(source.last.state),
+                "detail": printable(source.last.detail),
+                "grant": printable(source.last.grant),
+                "segments": _safe(source.segments),
             }
-            for each in found.sources
+            for source in found.sources
         ],
-        "alarms": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.alarms],
-        "marks": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.marks],
-        "notes": [_plain(each.row, {"wall_s": each.wall_s}) for each in found.notes],
+        "alarms": [_plain(alarm.row, {"wall_s": alarm.wall_s}) for alarm in found.alarms],
+        "marks": [_plain(mark.row, {"wall_s": mark.wall_s}) for mark in found.marks],
+        "notes": [_plain(note.row, {"wall_s": note.wall_s}) for note in found.notes],
         "pins": [
             _safe({name: getattr(pin, name) for name in type(pin).__slots__}) for pin in found.pins
         ],
@@ -228,7 +232,7 @@ def info_json(found: Summary) -> dict[str, Any]:
             "waiting_bytes": found.profiles.waiting_bytes,
         },
         "cost": None if found.cost is None else found.cost._asdict(),
-        "problems": [printable(each) for each in found.problems],
+        "problems": [printable(problem) for problem in found.problems],
     }
 
 
@@ -241,8 +245,8 @@ def _safe(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {printable(str(name)): _safe(each) for name, each in value.items()}
-    return [_safe(each) for each in value] if isinstance(value, list | tuple) else value
+        return {printable(str(name)): _safe(item) for name, item in value.items()}
+    return [_safe(element) for element in value] if isinstance(value, list | tuple) else value
 
 
 def _pair(pair: tuple[float, float] | None) -> dict[str, float] | None:
@@ -264,7 +268,7 @@ def verify_text(found: Verified) -> str:
 
 
 def _numbers(troubles: Sequence[Trouble]) -> str:
-    kinds = [each.kind for each in troubles if each.kind != TORN]
+    kinds = [trouble.kind for trouble in troubles if trouble.kind != TORN]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
 
 
@@ -278,5 +282,5 @@ def verify_json(found: Verified) -> dict[str, Any]:
         "files": found.files,
         "rows": found.rows,
         "bytes": found.bytes,
-        "troubles": [each._asdict() for each in found.troubles],
+        "troubles": [trouble._asdict() for trouble in found.troubles],
     }

@@ -109,8 +109,8 @@ def sentence(capture: Capture, spike: Spike) -> str:
     if spike.in_kernel:
         what, normal = f"{whole(spike.kernel)} in the kernel", spike.normal_kernel
     text = f"{where[0].upper()}{where[1:]} {verb} {what} (normally {whole(normal)}) {when}"
-    grown = next((each for each in spike.grew if each.kind != Kind.TASK), None)
-    task = next((each for each in spike.grew if each.kind == Kind.TASK), None)
+    grown = next((growth for growth in spike.grew if growth.kind != Kind.TASK), None)
+    task = next((growth for growth in spike.grew if growth.kind == Kind.TASK), None)
     who = printable(task.name) if task else (printable(spike.tasks[0][0]) if spike.tasks else "")
     if grown is not None:
         by = f"{who} in " if who else ""
@@ -235,14 +235,14 @@ def _task(comm: str, pid: int, share: float) -> str:
 def _recurring(found: Sequence[Recurring], width: int) -> Iterator[str]:
     """Bursts too frequent to be spikes."""
     yield " RECURRING"
-    for each in found[:_MOST_RECURRING]:
-        often = seconds(each.interval_ns / 1e9)
-        how = f"every {often}" if each.regular else f"about every {often}"
+    for burst in found[:_MOST_RECURRING]:
+        often = seconds(burst.interval_ns / 1e9)
+        how = f"every {often}" if burst.regular else f"about every {often}"
         text = (
-            f"{cores_named(each.cpus)}: {how}, {count(each.times, 'time')}, "
-            f"busy {whole(each.normal)} → {whole(each.busy)}"
+            f"{cores_named(burst.cpus)}: {how}, {count(burst.times, 'time')}, "
+            f"busy {whole(burst.normal)} → {whole(burst.busy)}"
         )
-        example = each.example
+        example = burst.example
         if example is not None and example.grew:
             text += f", {printable(example.grew[0].name)}"
         for line in wrapped(text, width - 6, "  "):
@@ -268,7 +268,7 @@ def _hung(label: str, text: str, width: int) -> Iterator[str]:
 
 def _instead(found: Spikes, invocation: Invocation, width: int) -> Iterator[str]:
     """What to run when there are no spikes."""
-    if any(each.startswith("too short") for each in found.problems):
+    if any(problem.startswith("too short") for problem in found.problems):
         longer = "sudo perf record -F 97 -a -g -k CLOCK_MONOTONIC -- sleep 120"
         yield from labelled("RECORD", [longer], width)
     if invocation.arguments.isprintable() and len(invocation.arguments) < 200:

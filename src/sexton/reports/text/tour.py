@@ -30,7 +30,7 @@ def _facts(step: Mapping[str, Any], width: int) -> Iterator[str]:
     before_and_after: Sequence[str] = step.get("columns", ())[1:3]
     for fact in step["facts"]:
         if before_and_after:
-            told = f"{fact['normal']} {before_and_after[0]}, {fact['here']} {before_and_after[1]}"
+            text = f"{fact['normal']} {before_and_after[0]}, {fact['here']} {before_and_after[1]}"
         else:
-            told = f"{fact['here']} (normal: {fact['normal']})"
-        yield from block(f"{fact['what']}: {told}", width, f"{_INDENT}  ", first=f"{_INDENT}· ")
+            text = f"{fact['here']} (normal: {fact['normal']})"
+        yield from block(f"{fact['what']}: {text}", width, f"{_INDENT}  ", first=f"{_INDENT}· ")

@@ -26,15 +26,15 @@ from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
 from sexton.reports.text.blocks import block, labelled, typed
-from sexton.reports.text.telling import (
+from sexton.reports.text.narrative import (
     chain_title,
     coincidences,
     died,
     lead,
+    new_links,
     rivals,
     shown,
     story,
-    untold,
 )
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
@@ -98,13 +98,15 @@ def _identity(diagnosis: Diagnosis) -> str:
 
 def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """Which recording and which span this is."""
-    told = diagnosis.replayed
-    if told is None:
+    replayed = diagnosis.replayed
+    if replayed is None:
         return
     span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
     length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
-    yield from labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
-    yield from labelled("", [printable(each) for each in told.notes], width)
+    yield from labelled(
+        "REPLAY", [f"{span} ({length}), from {printable(replayed.recording)}"], width
+    )
+    yield from labelled("", [printable(note) for note in replayed.notes], width)
 
 
 def _clock(wall_s: float) -> str:
@@ -116,7 +118,7 @@ def _clock(wall_s: float) -> str:
 
 def _is_about_nics(diagnosis: Diagnosis) -> bool:
     """Driver and version matter only if a problem is about a NIC."""
-    problems = (each.entities for each in diagnosis.findings if each.is_problem)
+    problems = (finding.entities for finding in diagnosis.findings if finding.is_problem)
     return any("nic" in entities for entities in problems)
 
 
@@ -128,7 +130,7 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     known = diagnosis.by_id
     yield from block(lead(diagnosis), width, " ")
     yield ""
-    for number, chain in enumerate(untold(shown(diagnosis)[:3])):
+    for number, chain in enumerate(new_links(shown(diagnosis)[:3])):
         yield from _chain(chain, known, width, chain_title(chain, number))
         yield ""
     if diagnosis.unexplained:
@@ -164,8 +166,11 @@ def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
     rows = []
     for finding in findings:
         rows.append(_row("", finding))
-        more = [each for each in finding.evidence[1:] if not each.outlook]
-        rows += [("  " + each.what, each.normal, _here(each), each.source) for each in more[:2]]
+        more = [evidence for evidence in finding.evidence[1:] if not evidence.outlook]
+        rows += [
+            ("  " + evidence.what, evidence.normal, _here(evidence), evidence.source)
+            for evidence in more[:2]
+        ]
     yield from _table(title, rows, width)
 
 
@@ -217,24 +222,26 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from died(diagnosis, width)
     for finding in diagnosis.essential:
         yield from _fact(finding, width)
-    others = [each for each in diagnosis.findings if not each.essential]
-    clean = [each.id for each in others if each.verdict is Verdict.ABSENT]
+    others = [finding for finding in diagnosis.findings if not finding.essential]
+    clean = [finding.id for finding in others if finding.verdict is Verdict.ABSENT]
     if clean:
         # A container's own processes and cgroups may be clean while the node's are not.
         inside = diagnosis.node is not None and diagnosis.node.container
         label = "clean in here" if inside else "also clean"
         yield from labelled(label, [_some(clean, width - _FACT - 2)], width, _FACT)
     room = width - _FACT - 2
-    yield from labelled("noted", [_cut(each, room) for each in _noted(diagnosis)[:2]], width, _FACT)
-    unasked = [each for each in others if each.verdict is Verdict.UNKNOWN]
-    names = ", ".join(title_of(each.id) for each in unasked)
+    yield from labelled(
+        "noted", [_cut(sentence, room) for sentence in _noted(diagnosis)[:2]], width, _FACT
+    )
+    unasked = [finding for finding in others if finding.verdict is Verdict.UNKNOWN]
+    names = ", ".join(title_of(finding.id) for finding in unasked)
     if diagnosis.exit is Exit.CANNOT_TELL:
         yield from labelled("not checked", [names] if names else [], width, _FACT)
         yield ""
         yield from _not_seen(diagnosis, width)
         return
     if unasked:
-        grants = [lack.grant for each in unasked for lack in each.missing if lack.grant]
+        grants = [lack.grant for finding in unasked for lack in finding.missing if lack.grant]
         command = grants[0].partition("  # ")[0] if grants else "sexton sources says why"
         remedy = f" ({command})"
         yield from labelled("not checked", [names + remedy], width, _FACT)
@@ -242,13 +249,13 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def _some(names: list[str], width: int) -> str:
     """As many names as a line holds, and how many more there are."""
-    told = [title_of(name) for name in names]
-    for most in range(len(told), 0, -1):
-        more = f" and {len(told) - most} more" if most < len(told) else ""
-        text = ", ".join(told[:most]) + more
+    titles = [title_of(name) for name in names]
+    for most in range(len(titles), 0, -1):
+        more = f" and {len(titles) - most} more" if most < len(titles) else ""
+        text = ", ".join(titles[:most]) + more
         if len(text) <= width:
             return text
-    return count(len(told), "more check")
+    return count(len(titles), "more check")
 
 
 def _fact(finding: Finding, width: int) -> Iterator[str]:
@@ -260,23 +267,25 @@ def _fact(finding: Finding, width: int) -> Iterator[str]:
 
 def _noted(diagnosis: Diagnosis) -> list[str]:
     """Present, only worth a line, and not reported elsewhere."""
-    told = {job_deaths.NAME}
+    covered = {job_deaths.NAME}
     if diagnosis.exit is Exit.PROBLEM:
-        told |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
+        covered |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
     return [
-        each.summary
-        for each in diagnosis.findings
-        if each.verdict is Verdict.PRESENT and not each.is_problem and each.id not in told
+        finding.summary
+        for finding in diagnosis.findings
+        if finding.verdict is Verdict.PRESENT
+        and not finding.is_problem
+        and finding.id not in covered
     ]
 
 
 def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     lines = [
-        f"{each.what}: {each.value}"
+        f"{evidence.what}: {evidence.value}"
         for finding in diagnosis.findings
         if finding.is_problem
-        for each in finding.evidence
-        if each.outlook and not each.value.startswith("not here")
+        for evidence in finding.evidence
+        if evidence.outlook and not evidence.value.startswith("not here")
     ]
     yield from labelled("OUTLOOK", lines[:4], width)
 
@@ -310,11 +319,11 @@ def _failed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
-    """What is missing by what would grant it: what the verdict hangs on first, each but once."""
-    asking = [each for each in diagnosis.findings if each.verdict in _ASKING]
-    asking.sort(key=lambda each: not each.essential or each.verdict is Verdict.PRESENT)
+    """Missing evidence by the command that would provide it; decisive evidence first."""
+    asking = [finding for finding in diagnosis.findings if finding.verdict in _ASKING]
+    asking.sort(key=lambda finding: not finding.essential or finding.verdict is Verdict.PRESENT)
     if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
-        asking = [each for each in asking if each.essential]
+        asking = [finding for finding in asking if finding.essential]
     grants: dict[str, str] = {}
     for finding in asking:
         for lack in finding.missing:
@@ -331,7 +340,9 @@ def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
 def _commented(command: str, comments: list[str]) -> str:
     """One command that gives several things, with a comment that holds for all of them."""
     if len(set(comments)) > 1:
-        comments = ["on the node itself"] if any("on the node" in each for each in comments) else []
+        comments = (
+            ["on the node itself"] if any("on the node" in comment for comment in comments) else []
+        )
     return f"{command}  # {comments[0]}" if comments and comments[0] else command
 
 
@@ -344,7 +355,7 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         return
     yield ""
     label = "DO NOW"
-    if any(each.id in _TREATED and each.is_problem for each in diagnosis.findings):
+    if any(finding.id in _TREATED and finding.is_problem for finding in diagnosis.findings):
         source = _from(diagnosis)
         yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
@@ -356,14 +367,14 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _from(diagnosis: Diagnosis) -> str:
-    told = diagnosis.replayed
-    return "" if told is None else f" --from {quote(printable(told.recording))}"
+    replayed = diagnosis.replayed
+    return "" if replayed is None else f" --from {quote(printable(replayed.recording))}"
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """What more rights would add, where this user's are all that stands in the way."""
-    denied = [each for each in diagnosis.sources if each.state == "denied"]
-    names = [each.id for each in denied if "on the node" not in each.grant]
+    """What root would add, if permissions are the only obstacle."""
+    denied = [source for source in diagnosis.sources if source.state == "denied"]
+    names = [source.id for source in denied if "on the node" not in source.grant]
     if names:
         command = (
             "sudo sexton diagnose adds" if diagnosis.replayed is None else "sudo sexton record"
@@ -377,7 +388,7 @@ def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from _failed(diagnosis, width)
     cost = diagnosis.cost
     findings = diagnosis.findings
-    unknown = sum(each.verdict is Verdict.UNKNOWN for each in findings)
+    unknown = sum(finding.verdict is Verdict.UNKNOWN for finding in findings)
     checks = count(len(findings), "check") + (f", {unknown} unknown" if unknown else "")
     if cost is not None:
         peak = f" · {cost.peak_bytes / 1e6:.0f} MB" if cost.peak_bytes is not None else ""

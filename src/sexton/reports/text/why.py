@@ -17,7 +17,7 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why
 from sexton.reports.text.blocks import LABEL, block, labelled, typed
-from sexton.reports.text.telling import chain_title, is_twin, untold
+from sexton.reports.text.narrative import chain_title, is_twin, new_links
 
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -37,8 +37,8 @@ def why_text(why: Why, width: int = 88, colour: bool = False) -> str:
     lines += [*_where(why, width), ""]
     lines += block(_said(why), width, " ")
     for part in (_when, _chains, _story, _rivals, _facts, _before, _not_seen, _do_now, _next):
-        told = list(part(why, width))
-        lines += ["", *told] if told else []
+        section = list(part(why, width))
+        lines += ["", *section] if section else []
     lines += ["", f" exit {int(why.exit)}: {_ending(why)}"]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -55,21 +55,23 @@ def _node(why: Why) -> str:
 def _where(why: Why, width: int) -> Iterator[str]:
     """Which seconds are judged."""
     diagnosis = why.diagnosis
-    told = diagnosis.replayed
+    replayed = diagnosis.replayed
     length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
-    if told is None:
+    if replayed is None:
         return
     first, last = diagnosis.start, diagnosis.end
     span = f"{day(first)} {clock(first)} to {day(last)} {clock(last)} UTC"
-    yield from labelled("REPLAY", [f"{span} ({length}), from {printable(told.recording)}"], width)
-    yield from labelled("", [printable(each) for each in told.notes], width)
+    yield from labelled(
+        "REPLAY", [f"{span} ({length}), from {printable(replayed.recording)}"], width
+    )
+    yield from labelled("", [printable(note) for note in replayed.notes], width)
 
 
 def _said(why: Why) -> str:
     """What it comes to, in sentences."""
     known, about = why.by_id, shorten(why.about.words, 80)
     if why.findings:
-        return " ".join([*_found(why), *_standing(why), *_unexplained(why)])
+        return " ".join([*_found(why), *_unchanged(why), *_unexplained(why)])
     here = why.diagnosis
     watched = seconds(max(here.end - here.start, 0.0))
     if why.exit is Exit.CANNOT_TELL:
@@ -85,10 +87,10 @@ def _said(why: Why) -> str:
 
 
 def _found(why: Why) -> Iterator[str]:
-    """What is so with it; then where the chain through it begins, and where that leads."""
+    """Its findings; then the root cause of the chain through it, and where the chain leads."""
     known = why.by_id
     chain = why.chains[0] if why.chains else None
-    linked = {name for each in why.chains for name in each.findings}
+    linked = {name for item in why.chains for name in item.findings}
     first = None if chain is None else _foremost(why, chain)
     for name in why.findings:
         if name == first or name not in linked:
@@ -102,14 +104,14 @@ def _found(why: Why) -> Iterator[str]:
         yield f"It led to ({_sure(chain.links[at:])}): {known[chain.symptom].summary}."
 
 
-def _standing(why: Why) -> Iterator[str]:
-    """That nothing happened at a moment itself, where all that was so then was always so."""
+def _unchanged(why: Why) -> Iterator[str]:
+    """That nothing began or ended at this moment, if every finding lasted throughout."""
     here = why.diagnosis
-    told = [why.by_id[name] for name in why.findings]
+    found = [why.by_id[name] for name in why.findings]
     always = all(
-        (each.start is None or each.start <= here.start + _EDGE_S)
-        and (each.end is None or each.end >= here.end - _EDGE_S)
-        for each in told
+        (finding.start is None or finding.start <= here.start + _EDGE_S)
+        and (finding.end is None or finding.end >= here.end - _EDGE_S)
+        for finding in found
     )
     if why.about.kind == "moment" and always:
         name = shorten(why.about.name, 60)
@@ -117,17 +119,17 @@ def _standing(why: Why) -> Iterator[str]:
 
 
 def _unexplained(why: Why) -> Iterator[str]:
-    """Of a job's death: that this node has nothing to tell of it."""
+    """For a job's death: nothing on this node explains it."""
     if why.about.kind == "job" and not why.chains:
         yield "Nothing recorded on this node explains it."
 
 
 def _foremost(why: Why, chain: Chain) -> str | None:
-    """Of what the chain says of it, what was asked for: of a moment the shortest that was then."""
+    """The finding of the chain that answers the question; for a moment, the shortest one."""
     inside = [name for name in chain.findings if name in why.findings]
     if why.about.kind == "moment":
         return min(inside, key=lambda name: _length(why.by_id[name]), default=None)
-    return next((name for name in why.asked if name in inside), inside[0] if inside else None)
+    return next((name for name in why.detectors if name in inside), inside[0] if inside else None)
 
 
 def _length(finding: Finding) -> float:
@@ -153,28 +155,28 @@ def _sentence(finding: Finding) -> str:
 
 
 def _when(why: Why, width: int) -> Iterator[str]:
-    told = why.occasions
-    if told.moments and why.about.kind != "moment":
-        texts = [f"{told.words}: {times_of(told.moments)}"]
-        yield from labelled("WHEN", [*texts, *([told.note] if told.note else [])], width)
-    elif told.note:
-        yield from labelled("WHEN", [f"{times_of(told.moments)}: {told.note}"], width)
-    others = [f"{each.kind} {each.name}" for each in why.also]
+    occasions = why.occasions
+    if occasions.moments and why.about.kind != "moment":
+        texts = [f"{occasions.words}: {times_of(occasions.moments)}"]
+        yield from labelled("WHEN", [*texts, *([occasions.note] if occasions.note else [])], width)
+    elif occasions.note:
+        yield from labelled("WHEN", [f"{times_of(occasions.moments)}: {occasions.note}"], width)
+    others = [f"{subject.kind} {subject.name}" for subject in why.also]
     if others:
-        asks = " or ".join(f"sexton why {shorten(each, 60)}" for each in others[:2])
+        asks = " or ".join(f"sexton why {shorten(name, 60)}" for name in others[:2])
         yield from labelled("SAME NAME", [f"others with this name: {asks}"], width)
 
 
 def times_of(moments: Sequence[Moment]) -> str:
     """The first and the last ones, in UTC."""
-    shown = [clock(each.wall_s) for each in moments]
+    shown = [clock(moment.wall_s) for moment in moments]
     if len(shown) > _MOST_MOMENTS:
         shown = [*shown[: _MOST_MOMENTS - 2], "…", *shown[-2:]]
     return ", ".join(shown) + " UTC"
 
 
 def _chains(why: Why, width: int) -> Iterator[str]:
-    parts = [each for each in untold(why.chains) if {*each.findings} & {*why.findings}]
+    parts = [chain for chain in new_links(why.chains) if {*chain.findings} & {*why.findings}]
     for number, chain in enumerate(parts[:_MOST_CHAINS]):
         if number:
             yield ""
@@ -206,12 +208,12 @@ def _story(why: Why, width: int) -> Iterator[str]:
 
 def _rivals(why: Why, width: int) -> Iterator[str]:
     for contest in why.contests:
-        kept = tuple(each for each in contest.rivals if not is_twin(each.cause, why.diagnosis))
+        kept = tuple(rival for rival in contest.rivals if not is_twin(rival.cause, why.diagnosis))
         if len(kept) > 1:
             yield from _contest(replace(contest, rivals=kept), width)
-    for each in why.coincidences:
-        more = f"would prove more: {each.would_prove}"
-        yield from labelled("TOGETHER", [printable(each.sentence), printable(more)], width)
+    for coincidence in why.coincidences:
+        more = f"would prove more: {coincidence.would_prove}"
+        yield from labelled("TOGETHER", [printable(coincidence.sentence), printable(more)], width)
 
 
 def _contest(contest: Contest, width: int) -> Iterator[str]:
@@ -228,18 +230,20 @@ def _contest(contest: Contest, width: int) -> Iterator[str]:
 
 
 def _facts(why: Why, width: int) -> Iterator[str]:
-    """What was measured of it, or, where nothing was wrong, what was looked at."""
+    """Its measurements, or what was checked if nothing was wrong."""
     known = why.by_id
     if not why.findings:
-        some = why.asked[:6] if why.about.kind != "symptom" else ()
-        told = [known[name] for name in some if name in known]
-        texts = [f"{title_of(each.id)}: {_verdict(each)}" for each in told]
+        some = why.detectors[:6] if why.about.kind != "symptom" else ()
+        findings = [known[name] for name in some if name in known]
+        texts = [f"{title_of(finding.id)}: {_verdict(finding)}" for finding in findings]
         yield from labelled("CHECKED", texts, width)
         return
     rows: list[tuple[str, str, str]] = []
     for name in why.findings:
-        shown = [each for each in known[name].evidence if not each.outlook]
-        rows += [(each.what, each.value, each.normal) for each in shown[:_MOST_EVIDENCE]]
+        shown = [evidence for evidence in known[name].evidence if not evidence.outlook]
+        rows += [
+            (evidence.what, evidence.value, evidence.normal) for evidence in shown[:_MOST_EVIDENCE]
+        ]
     for number, (what, value, normal) in enumerate(dict.fromkeys(rows)):
         usual = f" (normal: {normal})" if normal else ""
         yield from labelled("" if number else "MEASURED", [f"{what}: {value}{usual}"], width)
@@ -247,8 +251,8 @@ def _facts(why: Why, width: int) -> Iterator[str]:
 
 def _verdict(finding: Finding) -> str:
     prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
-    elsewhere = "present, but not about this: " if finding.verdict is Verdict.PRESENT else ""
-    return prefix.get(finding.verdict, elsewhere) + finding.summary
+    text = "present, but not about this: " if finding.verdict is Verdict.PRESENT else ""
+    return prefix.get(finding.verdict, text) + finding.summary
 
 
 def _before(why: Why, width: int) -> Iterator[str]:
@@ -266,9 +270,9 @@ def _named(why: Why) -> frozenset[str]:
     """Of what the chain speaks, by the names that signals have; a signal of a process is its
     threads', one of a name all of that name's."""
     known = why.by_id
-    told = [*why.findings, *(why.chains[0].findings if why.chains else ())]
+    lines = [*why.findings, *(why.chains[0].findings if why.chains else ())]
     names: set[str] = set()
-    for kind, name in ((k, n) for each in told for k, some in known[each].entities.items()
+    for kind, name in ((k, n) for line in lines for k, some in known[line].entities.items()
                        for n in some):  # fmt: skip
         names.add(f"core {name}" if kind == "core" else name)
         if kind == "task":

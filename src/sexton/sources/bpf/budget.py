@@ -100,8 +100,8 @@ def events(
 
 def shares(by_core: Mapping[int, Events]) -> dict[int, float]:
     """Each core's part of the whole."""
-    whole = sum(each.weight_ns for each in by_core.values())
-    return {cpu: each.weight_ns / whole if whole else 0.0 for cpu, each in by_core.items()}
+    whole = sum(number.weight_ns for number in by_core.values())
+    return {cpu: value.weight_ns / whole if whole else 0.0 for cpu, value in by_core.items()}
 
 
 class Measured(NamedTuple):
@@ -124,8 +124,12 @@ def settle(by_core: Mapping[int, Events], seconds: float, measured: Measured | N
         numbers = "run_time_ns", measured.run_ns, measured.runs
         whole = measured.whole_ns
     else:
-        guess = sum(each.weight_ns for each in by_core.values())
-        numbers = "estimate", guess, sum(each.network + each.other for each in by_core.values())
+        guess = sum(number.weight_ns for number in by_core.values())
+        numbers = (
+            "estimate",
+            guess,
+            sum(number.network + number.other for number in by_core.values()),
+        )
         whole = float(guess)
     return Cost(*numbers, seconds, whole, worst, whole * parts[worst])
 

@@ -152,16 +152,24 @@ class Assembly:
 
     def encode(self) -> bytes:
         """The program as the kernel takes it."""
-        return b"".join(self._bytes(place, each) for place, each in enumerate(self._code))
+        return b"".join(
+            self._bytes(place, instruction) for place, instruction in enumerate(self._code)
+        )
 
-    def _bytes(self, place: int, each: _Instruction) -> bytes:
-        offset = each.offset
+    def _bytes(self, place: int, instruction: _Instruction) -> bytes:
+        offset = instruction.offset
         if isinstance(offset, str):
             offset = self._labels[offset] - place - 1
         little = self.byte_order == "little"
-        registers = each.origin << 4 | each.target if little else each.target << 4 | each.origin
+        registers = (
+            instruction.origin << 4 | instruction.target
+            if little
+            else instruction.target << 4 | instruction.origin
+        )
         order = "<" if little else ">"
-        return struct.pack(f"{order}BBhi", each.opcode, registers, offset, each.immediate)
+        return struct.pack(
+            f"{order}BBhi", instruction.opcode, registers, offset, instruction.immediate
+        )
 
     def _alu(self, operation: int, target: int, by: int | Operand) -> Assembly:
         return self._operate(_ALU64 | operation, target, by, 0)

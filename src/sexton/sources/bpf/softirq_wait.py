@@ -273,7 +273,7 @@ class SoftirqWaits:
         found = {}
         for place, cpu in enumerate(self._cpus):
             tallies = (read_tally(content, place, vector) for vector in range(len(VECTORS)))
-            found[cpu] = sum(each.raises + each.waits for each in tallies if each is not None)
+            found[cpu] = sum(tally.raises + tally.waits for tally in tallies if tally is not None)
         return found
 
     def _softirqs(self) -> tuple[SoftirqCount, ...]:

@@ -119,12 +119,12 @@ def counted(raw: Raw, table: Kallsyms | None) -> Iterator[StackCount]:
     columns = raw.columns
     names, which = kernel_names(columns.address, table, raw.kernel.ksymbols)
     inside = (columns.space == 0).tolist()
-    name_of = [names[each][0] for each in which.tolist()]
+    name_of = [names[index][0] for index in which.tolist()]
     frames = columns.stack_frame.tolist()
     starts = columns.stack_start.tolist()
     stacks: list[tuple[str, ...]] = []
     for begin, end in pairwise(starts):
-        kernel = [name_of[each] for each in frames[begin:end] if inside[each]]
+        kernel = [name_of[frame] for frame in frames[begin:end] if inside[frame]]
         stacks.append(tuple(kernel[:MOST_FRAMES]))
     seconds = (columns.time_ns // 1_000_000_000).tolist()
     samples = Counter(

@@ -48,9 +48,9 @@ def opened(chromium: Browser) -> Iterator[Opened]:
         context = chromium.new_context(**how)
         context.set_default_timeout(60_000)
         page = context.new_page()
-        asked: list[str] = []
+        texts: list[str] = []
         wrong: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: texts.append(request.url))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(f"dialog {dialog.message}"))
 
@@ -62,13 +62,13 @@ def opened(chromium: Browser) -> Iterator[Opened]:
         page.on("console", noted)
         page.add_init_script(WATCH)
         page.goto(address)
-        pages.append((page, asked, wrong))
+        pages.append((page, texts, wrong))
         return page
 
     yield open_
-    for page, asked, wrong in pages:
+    for page, lines, wrong in pages:
         home = urlsplit(page.url).netloc
-        assert {urlsplit(each).netloc for each in asked if not each.startswith("data:")} == {home}
+        assert {urlsplit(line).netloc for line in lines if not line.startswith("data:")} == {home}
         assert wrong == []
         assert page.evaluate("window.violations") == []
         page.context.close()

@@ -57,7 +57,7 @@ def pixel(page: Page, lane: str, x: float, y: float) -> tuple[int, int, int]:
       const below = at(picture, moved.left, moved.width), above = at(over, box.left, box.width);
       return below.slice(0, 3).map((each, at) => each + (above[at] - each) * above[3] / 255);
     }"""
-    red, green, blue = (round(each) for each in page.evaluate(script, [lane, x, y]))
+    red, green, blue = (round(item) for item in page.evaluate(script, [lane, x, y]))
     return red, green, blue
 
 

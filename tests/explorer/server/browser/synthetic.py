@@ -80,7 +80,7 @@ class Machine:
     def shares(self, core: int, time: float) -> tuple[int, int, int, int]:
         """Half percents of one second."""
         second = time - START
-        if any(core == each and first <= second < last for each, first, last in self.stalls):
+        if any(core == number and first <= second < last for number, first, last in self.stalls):
             return 0, 198, 2, 0
         return int(20 + 15 * math.sin(second / 40 + core)), 6, 1, 0
 
@@ -93,13 +93,13 @@ class Machine:
             "end": None if self.is_empty else self.end,
             "live": self.grows_to is not None if self.play.is_live is None else self.play.is_live,
             "problems": list(self.problems),
-            "gaps": [[START + each for each in self.gap]] if self.gap else [],
+            "gaps": [[START + value for value in self.gap]] if self.gap else [],
             "tour": False,
             "lanes": [],
         }
         if self.is_empty:
             return about
-        names = [str(each) for each in range(self.cores)]
+        names = [str(index) for index in range(self.cores)]
         for id_, title, kind, unit, series in (
             ("events", "Events", "marks", "", []),
             ("average", "Machine average", "lines", "%", ["user", "system", "softirq"]),
@@ -126,32 +126,32 @@ class Machine:
     def strip(self, lane: str, level: int, first: int, count: int) -> dict[str, Any]:
         column = 0.02 if level < 0 else float(2**level)
         times = [first * 256 * column + at * column for at in range(256 * count)]
-        told = {"schema": "sexton.strip/1", "lane": lane, "level": level, "first": first}
-        told |= {"count": count, "columns": len(times)}
+        document = {"schema": "sexton.strip/1", "lane": lane, "level": level, "first": first}
+        document |= {"count": count, "columns": len(times)}
         if lane == "cores":
-            return {**told, **self._heat(times, column)}
+            return {**document, **self._heat(times, column)}
         if lane == "stacks":
-            return {**told, **self._stacks(times, level)}
-        return {**told, **self._lines(lane, times)}
+            return {**document, **self._stacks(times, level)}
+        return {**document, **self._lines(lane, times)}
 
     def _heat(self, times: list[float], column: float) -> dict[str, Any]:
         rows = [[self._worst(core, time, column) for time in times] for core in range(self.cores)]
         cells = bytes(cell[channel] for channel in range(4) for row in rows for cell in row)
         text = base64.b64encode(cells).decode()
-        names = [str(each) for each in range(self.cores)]
+        names = [str(index) for index in range(self.cores)]
         planes = {"mean": text, "peak": text}
         return {"names": names, "channels": CHANNELS, "dtype": "uint8", "planes": planes}
 
     def _worst(self, core: int, time: float, column: float) -> tuple[int, int, int, int]:
         if not self.known(time):
             return 255, 255, 255, 255
-        for each, first, last in self.stalls:
-            if each == core and time < START + last and time + column > START + first:
+        for number, first, last in self.stalls:
+            if number == core and time < START + last and time + column > START + first:
                 return self.shares(core, START + first)
         return self.shares(core, time)
 
     def _lines(self, lane: str, times: list[float]) -> dict[str, Any]:
-        names = next(each["series"] for each in self.recording()["lanes"] if each["id"] == lane)
+        names = next(other["series"] for other in self.recording()["lanes"] if other["id"] == lane)
         values = array("f")
         for series in range(len(names)):
             for time in times:
@@ -164,7 +164,7 @@ class Machine:
         if lane == "memcgs":
             return 40.0 if series == 0 else time - START
         shares = [self.shares(core, time) for core in range(self.cores)]
-        return sum(each[series] for each in shares) / 2 / self.cores
+        return sum(share[series] for share in shares) / 2 / self.cores
 
     def _stacks(self, times: list[float], level: int) -> dict[str, Any]:
         rows = 1 if level < 0 else 50
@@ -172,7 +172,7 @@ class Machine:
         for row in range(rows):
             cells.extend((row % 5 if self.known(time) else 65535) for time in times)
         text = base64.b64encode(cells.tobytes()).decode()
-        names = ["all cores"] if rows == 1 else [str(each * 20) for each in range(rows)]
+        names = ["all cores"] if rows == 1 else [str(index * 20) for index in range(rows)]
         return {
             "names": names,
             "channels": ["samples"],
@@ -184,7 +184,7 @@ class Machine:
         reset = {"time": START + 308.0, "end": None, "kind": "nic_reset", "severity": "critical"}
         words = {"text": f"eth0 was reset {self.name}", "entity": "eth0", "lane": "events"}
         there = [{**reset, **words}, *self.play.marks]
-        seen = [each for each in there if start <= each["time"] <= end]
+        seen = [mark for mark in there if start <= mark["time"] <= end]
         return {"schema": "sexton.marks/1", "marks": seen, "left_out": 0}
 
     def flame(self, compared: bool) -> dict[str, Any]:
@@ -193,14 +193,14 @@ class Machine:
         nodes |= {"samples": [100, 80, 60, 20], "kind": ["other", "task", "kernel", "kernel"]}
         if compared:
             nodes["before"] = [100, 20, 5, 80]
-        told = {"schema": "sexton.flame/1", "names": names, "nodes": nodes, "total": 100}
-        return {**told, "core_seconds": 10.0, "pruned": 0}
+        document = {"schema": "sexton.flame/1", "names": names, "nodes": nodes, "total": 100}
+        return {**document, "core_seconds": 10.0, "pruned": 0}
 
     def answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         if path == "recording":
             return self.recording()
         if path.startswith("strip/"):
-            asked = (int(query[each]) for each in ("level", "first", "count"))
+            asked = (int(query[name]) for name in ("level", "first", "count"))
             return self.strip(unquote(path[6:]), *asked)
         if path.startswith("table/"):
             cells = [[f"row {at}", self.name, str(at)] for at in range(3)]
@@ -249,7 +249,7 @@ def served(machine: Machine) -> Iterator[str]:
 
         def _live(self) -> None:
             """The recorder went on, once; the browser asks again when it has waited."""
-            told = json.dumps({"end": START + (machine.grows_to or machine.seconds)})
+            text = json.dumps({"end": START + (machine.grows_to or machine.seconds)})
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
@@ -258,7 +258,7 @@ def served(machine: Machine) -> Iterator[str]:
                 while events is not None and (event := events.get()) is not None:
                     self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
                 if events is None:
-                    self.wfile.write(f"retry: 60000\ndata: {told}\n\n".encode())
+                    self.wfile.write(f"retry: 60000\ndata: {text}\n\n".encode())
 
         def _send(self, body: bytes, suffix: str, status: int = 200) -> None:
             self.send_response(status)

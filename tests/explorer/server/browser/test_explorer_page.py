@@ -23,4 +23,4 @@ def test_the_guide_names_every_key():
     }
     assert len(listed) > 30
     told = set(re.findall(r"`([^`]+)`", GUIDE.read_text()))
-    assert {each for each in listed - ALSO if WORDS.get(each, each) not in told} == set()
+    assert {part for part in listed - ALSO if WORDS.get(part, part) not in told} == set()

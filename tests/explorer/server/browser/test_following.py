@@ -30,7 +30,7 @@ def looked_at_again(page: Page) -> None:
 
 
 @pytest.mark.parametrize("key", ["ArrowLeft", "+", "Shift+ArrowLeft", "Home", "n"])
-def test_whoever_moves_is_not_moved_on_and_l_follows_again(key, opened):
+def test_moving_the_view_stops_following_and_l_follows_again(key, opened):
     machine = growing(300, stalls=((1, 100, 110),))
     with served(machine) as at:
         page = drawn(opened(at))
@@ -87,7 +87,7 @@ def test_an_address_says_whether_it_follows(opened):
         assert view_of(slides) == (START + 260, START + 300)
 
 
-def test_the_end_of_a_recorder_is_said_and_not_asked_about(opened):
+def test_the_end_of_a_recorder_is_shown_without_another_request(opened):
     machine = growing(300)
     with served(machine) as at:
         page = drawn(opened(at))
@@ -140,7 +140,7 @@ def test_a_lane_that_an_address_does_not_name_stands_where_it_belongs(opened):
         assert page.evaluate(ORDER) == ["memcgs", "stacks", "events", "average", "cores"]
 
 
-def test_a_verdict_says_of_when_it_is_and_is_made_anew_when_something_comes(opened):
+def test_a_verdict_has_its_time_and_is_renewed_after_new_events(opened):
     machine = growing(300)
     with served(machine) as at:
         page = drawn(opened(at))
@@ -156,7 +156,7 @@ def test_a_verdict_says_of_when_it_is_and_is_made_anew_when_something_comes(open
         expect(verdict).not_to_contain_text("as of")
 
 
-def test_a_fault_is_not_told_as_the_absence_of_resets(opened):
+def test_a_server_error_is_not_shown_as_no_resets(opened):
     machine = Machine(seconds=4000)
     machine.play.faults["next"] = 500
     with served(machine) as at:
@@ -167,7 +167,7 @@ def test_a_fault_is_not_told_as_the_absence_of_resets(opened):
         expect(page.locator("#said")).to_have_text("could not search for a reset: it is broken")
 
 
-def test_an_explanation_that_failed_is_asked_for_again(opened):
+def test_a_failed_explanation_is_requested_again(opened):
     machine = Machine()
     machine.play.faults["explain"] = 500
     with served(machine) as at:
@@ -188,7 +188,7 @@ def test_events_that_cannot_be_read_say_so(opened):
         )
 
 
-def test_a_server_that_is_gone_is_told_in_words(opened):
+def test_a_server_that_is_gone_is_reported(opened):
     with served(Machine()) as at:
         page = drawn(opened(at, faulty=True))
         expect(page.locator("#chainBody .verdict")).to_be_visible()
@@ -212,7 +212,7 @@ def test_the_overview_has_the_marks_outside_of_a_pasted_view(opened):
     ("count", "words"), [(1, "1 part could not be read"), (3, "3 parts could not be read")]
 )
 def test_what_could_not_be_read_is_seen_and_listed(count, words, opened):
-    problems = tuple(f"<b>segment {each}</b>: cut short" for each in range(count))
+    problems = tuple(f"<b>segment {index}</b>: cut short" for index in range(count))
     with served(Machine(problems=problems)) as at:
         page = drawn(opened(at))
         button = page.get_by_role("button", name=words)
@@ -226,7 +226,7 @@ def test_what_could_not_be_read_is_seen_and_listed(count, words, opened):
         expect(dialog).to_be_hidden()
 
 
-def test_a_recording_of_which_nothing_can_be_read_was_not_never_made(opened):
+def test_an_unreadable_recording_is_not_shown_as_an_empty_one(opened):
     with served(Machine(is_empty=True, problems=("hour 12: no such file",))) as at:
         page = opened(at)
         expect(page.locator("#empty")).to_contain_text("1 part could not be read")

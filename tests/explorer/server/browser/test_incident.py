@@ -25,7 +25,7 @@ from tests.explorer.server.browser.looking import (
 
 pytestmark = pytest.mark.browser
 DIAGNOSIS = json.loads((INCIDENT.parent / "diagnosis.json").read_text())
-FINDINGS = {each["id"]: each for each in DIAGNOSIS["findings"]}
+FINDINGS = {finding["id"]: finding for finding in DIAGNOSIS["findings"]}
 CHAIN = [
     "cgroup_churn",
     "zombie_memcgs",
@@ -176,10 +176,10 @@ def test_axe_finds_nothing_serious(scheme, incident, opened):
 def faults(page: Page) -> list[str]:
     found = Axe().run(page).response["violations"]
     return [
-        f"{each['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
+        f"{violation['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
     ]
 
 

@@ -67,7 +67,7 @@ def test_a_recorder_is_followed_and_hostile_names_of_its_kernel_are_text(
     with graveyard(1) as yard:
         yard.dig(8, HOSTILE)
         subprocess.run(mark, check=True, capture_output=True)
-        expect(lane.locator(".reading")).to_contain_text("dead of", timeout=PATIENCE_MS)
+        expect(lane.locator(".reading")).to_contain_text("zombies of", timeout=PATIENCE_MS)
     expect(events.locator(".reading")).to_contain_text("mark", timeout=PATIENCE_MS)
     settled(page)
     _, after = view_of(page)
@@ -76,8 +76,8 @@ def test_a_recorder_is_followed_and_hostile_names_of_its_kernel_are_text(
     rows = page.locator("#tableBody")
     for of, words in ((events, ["<b>job 17</b>"]), (lane, ["<img src=x onerror", "<script>"])):
         of.locator(".asTable").click()
-        for each in words:
-            expect(rows).to_contain_text(each)
+        for word in words:
+            expect(rows).to_contain_text(word)
         page.keyboard.press("Escape")
     # A dialog or a fault would have been noticed by `opened`; and nothing became an element.
     assert page.evaluate("document.querySelectorAll('img, body script, #tableBody b').length") == 0

@@ -70,14 +70,16 @@ def test_every_element_that_a_module_asks_for_is_in_the_shell():
         for found in re.findall(r'byId\("(\w+)"\)', path.read_text())
     }
     assert asked
-    assert {each for each in asked if f'id="{each}"' not in shell} == set()
+    assert {found for found in asked if f'id="{found}"' not in shell} == set()
 
 
 def test_every_button_of_the_shell_does_something():
     actions = (PAGE / "actions.js").read_text()
     wanted = re.findall(r'data-do="(\w+)"', (PAGE / "index.html").read_text())
     assert len(wanted) > 10
-    assert [each for each in wanted if not re.search(rf"\b{each}: \(", actions)] == []
+    assert [
+        attribute for attribute in wanted if not re.search(rf"\b{attribute}: \(", actions)
+    ] == []
 
 
 def test_every_key_of_the_help_does_something():
@@ -85,5 +87,5 @@ def test_every_key_of_the_help_does_something():
     listed = re.findall(r'\], "(\w+)", "', keys)
     actions = (PAGE / "actions.js").read_text()
     assert len(listed) > 30
-    missing = [each for each in listed if not re.search(rf"\b{each}: \(", actions)]
+    missing = [match for match in listed if not re.search(rf"\b{match}: \(", actions)]
     assert missing == ["fold"]  # Enter on a button folds by itself

@@ -210,9 +210,9 @@ def test_nothing_is_wider_than_the_window(opened: Opened, folder: Path, name: st
 def test_axe_finds_no_serious_fault_in_a_report(opened: Opened, folder: Path):
     found = Axe().run(look(opened, folder / "report.html")).response["violations"]
     serious = [
-        (each["id"], each["nodes"][0]["html"][:120])
-        for each in found
-        if each["impact"] in ("serious", "critical")
+        (violation["id"], violation["nodes"][0]["html"][:120])
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
     ]
     assert serious == []
 

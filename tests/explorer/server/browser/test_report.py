@@ -167,8 +167,8 @@ def test_on_paper_it_has_its_text_and_its_pictures(opened: Opened, report: Path,
 def test_axe_finds_no_serious_fault_in_it(opened: Opened, report: Path):
     found = Axe().run(look(opened, report)).response["violations"]
     serious = [
-        (each["id"], each["nodes"][0]["html"][:120])
-        for each in found
-        if each["impact"] in ("serious", "critical")
+        (violation["id"], violation["nodes"][0]["html"][:120])
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
     ]
     assert serious == []

@@ -67,7 +67,7 @@ def test_what_was_not_recorded_is_hatched_and_never_zero(opened):
                 for step in range(30)
             }
             assert len(gap) > 2, lane  # lines of the hatch, their edges and what is between them
-            assert all(near(each, (205, 209, 216), 42) for each in gap), (lane, gap)
+            assert all(near(item, (205, 209, 216), 42) for item in gap), (lane, gap)
 
 
 @pytest.mark.parametrize(("cores", "high"), [(1, 96), (192, 386)])
@@ -174,11 +174,11 @@ def test_the_address_holds_the_view_and_gives_it_back(plain, opened):
     other = drawn(opened(held))
     assert address(other) == held
     assert view_of(other) == view_of(page)
-    for each in (page, other):
-        expect(each.locator("#panelSpan")).to_have_text(page.locator("#panelSpan").inner_text())
-        expect(each.locator("#baseline")).to_contain_text("against")
-        expect(each.locator("#found")).to_contain_text("60.0 %")
-        assert each.evaluate("document.documentElement.dataset.theme") == "dark"
+    for item in (page, other):
+        expect(item.locator("#panelSpan")).to_have_text(page.locator("#panelSpan").inner_text())
+        expect(item.locator("#baseline")).to_contain_text("against")
+        expect(item.locator("#found")).to_contain_text("60.0 %")
+        assert item.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
 def test_an_address_of_nonsense_opens_the_whole(plain, opened):
@@ -247,15 +247,15 @@ def test_the_loop_sleeps_when_nothing_changes(plain, opened):
 
 def test_strips_are_asked_for_in_batches_and_not_twice(plain, opened):
     page = drawn(opened(plain))
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    lines: list[str] = []
+    page.on("request", lambda request: lines.append(request.url))
     page.reload()
     drawn(page)
     page.wait_for_timeout(300)
-    strips = [each for each in asked if "/api/strip/" in each]
+    strips = [line for line in lines if "/api/strip/" in line]
     assert len(strips) == len(set(strips))
-    assert 0 < len([each for each in strips if "/average" in each]) <= 2
-    assert not [each for each in strips if "/cores" in each]  # folded: nobody sees it
+    assert 0 < len([strip for strip in strips if "/average" in strip]) <= 2
+    assert not [strip for strip in strips if "/cores" in strip]  # folded: nobody sees it
 
 
 def test_a_running_recorder_is_followed_until_somebody_looks_elsewhere(opened):

@@ -62,10 +62,10 @@ def opened_lanes(page: Page) -> list[str]:
 
 def test_the_first_screen_is_the_average_and_tells_no_end(opened: Opened, demo: str):
     page = begun(opened, demo)
-    assert title(page) == "The average tells nothing"
+    assert title(page) == "The average hides it"
     assert opened_lanes(page) == ["average"]
     assert not page.locator("#chainBody").is_visible()
-    assert "Press → to unfold" in page.locator("#tour").inner_text()
+    assert "Press → to see each core" in page.locator("#tour").inner_text()
 
 
 def test_the_first_screens_lines_are_flat(opened: Opened, demo: str):
@@ -117,7 +117,7 @@ def test_what_is_lit_in_the_chain_is_not_under_the_card(opened: Opened, demo: st
 def test_one_key_unfolds_the_cores_and_the_stall_appears(opened: Opened, demo: str, scene: Scene):
     page = begun(opened, demo)
     go(page, 1)
-    assert title(page) == "One core stands still"
+    assert title(page) == "One core is stuck in the kernel"
     assert opened_lanes(page) == ["average", "cores"]
     held = scene.diagnosis.by_id["saturated_core"]
     core, cores = int(held.entities["core"][0]), scene.diagnosis.node.cores
@@ -186,7 +186,7 @@ def test_the_last_step_shows_before_and_after(opened: Opened, demo: str, scene: 
 def test_back_goes_back_and_escape_ends_it_and_the_button_goes_on(opened: Opened, demo: str):
     page = begun(opened, demo)
     page.keyboard.press("ArrowLeft")
-    assert title(page) == "The average tells nothing"
+    assert title(page) == "The average hides it"
     go(page, 2)
     here = title(page)
     page.keyboard.press("ArrowLeft")
@@ -204,9 +204,9 @@ def test_back_goes_back_and_escape_ends_it_and_the_button_goes_on(opened: Opened
 def test_the_mouse_does_the_same(opened: Opened, demo: str):
     page = begun(opened, demo)
     page.get_by_role("button", name="Next step").click()
-    assert title(page) == "One core stands still"
+    assert title(page) == "One core is stuck in the kernel"
     page.get_by_role("button", name="Previous step").click()
-    assert title(page) == "The average tells nothing"
+    assert title(page) == "The average hides it"
     page.get_by_role("button", name="End the tour").click()
     assert not page.locator("#tour").is_visible()
 
@@ -216,7 +216,7 @@ def test_a_lane_that_has_the_focus_keeps_its_arrows(opened: Opened, demo: str):
     go(page, 1)
     page.locator("#canvas-cores").focus()
     page.keyboard.press("ArrowRight")
-    assert title(page) == "One core stands still"
+    assert title(page) == "One core is stuck in the kernel"
 
 
 def test_it_is_read_out_and_the_focus_is_in_it(opened: Opened, demo: str):
@@ -232,7 +232,9 @@ def test_axe_finds_no_serious_fault_in_any_step(opened: Opened, demo: str, schem
     page = begun(opened, demo, color_scheme=scheme)
     for _ in range(3):
         found = Axe().run(page, context="#tour").response["violations"]
-        serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+        serious = [
+            violation["id"] for violation in found if violation["impact"] in ("serious", "critical")
+        ]
         assert serious == []
         go(page, 4)
 

@@ -49,7 +49,7 @@ export function panSpan(view, seconds, whole) {
 export function ticksOf(view, width) {
   const perSecond = width / (view.end - view.start);
   // A picture and its part have the same scale but for rounding, and must have the same ticks.
-  const step = TICK_STEPS.find((each) => each * perSecond > 95 * (1 - 1e-9)) || 86400;
+  const step = TICK_STEPS.find((entry) => entry * perSecond > 95 * (1 - 1e-9)) || 86400;
   const times = [];
   for (let at = Math.ceil(view.start / step); at * step <= view.end; at++) times.push(at * step);
   return { step, times };

@@ -78,7 +78,7 @@ export class LaneBoard {
   /** The state's order and folds, onto the page. */
   place() {
     const { order, folded, tall } = this.state;
-    const now = Array.from(this.list.children, (each) => /** @type {HTMLElement} */ (each).dataset.lane);
+    const now = Array.from(this.list.children, (child) => /** @type {HTMLElement} */ (child).dataset.lane);
     if (now.join() !== order.join()) {
       const focused = document.activeElement;
       for (const id of order) { const item = this.items.get(id); if (item) this.list.append(item.root); }
@@ -230,7 +230,7 @@ export class LaneBoard {
     return root instanceof HTMLElement ? this.items.get(root.dataset.lane || "") || null : null;
   }
 
-  /** What a reader of the screen is told of each canvas; only at rest. @param {(item: LaneItem) => string} words */
+  /** Labels of the canvases for screen readers; updated only at rest. @param {(item: LaneItem) => string} words */
   describe(words) {
     for (const item of this.items.values()) item.canvas.setAttribute("aria-label", words(item));
   }

@@ -6,33 +6,33 @@ import {byId, element, clockText, countText, fromToText} from "./words.js";
 
 /** The lanes that show a finding; the first one in the recording is used.
  *  @type {Record<string, string[]>} */
-const LANES_OF = {
+const LANES_BY_DETECTOR = {
   saturated_core: ["cores"], starved_napi: ["softirq_wait", "cores"], softirq_flood: ["softirq_wait", "cores"],
   zombie_memcgs: ["memcgs"], cgroup_churn: ["memcgs", "restarts"], leaked_scopes: ["memcgs"], crash_looping_unit: ["restarts", "memcgs"],
   nic_resets: ["nic_faults", "nics", "events"], tcp_loss: ["tcp", "nic_faults"], job_deaths: ["events"],
   memory_pressure: ["pressure"], page_fault_storm: ["pressure"], quota_throttling: ["run_queue", "pressure"],
 };
 /** The lane of a finding's rows, by table. @type {Record<string, string>} */
-const LANES_OF_TABLE = {
+const LANE_BY_TABLE = {
   core_times: "cores", thread: "cores", softirq_wait: "softirq_wait", cgroup_census: "memcgs", cgroup_event: "memcgs", unit: "restarts",
   nic_counter: "nic_faults", net_device: "nics", tcp_counters: "tcp", pressure: "pressure", run_queue: "run_queue", mark: "events", kernel_event: "events",
 };
 
 /** @param {any} finding @param {string[]} lanes that exist @returns {string | null} */
 export function laneOfFinding(finding, lanes) {
-  const wanted = [...(LANES_OF[finding.id] || []), ...(finding.rows || []).flatMap((/** @type {any} */ rows) => LANES_OF_TABLE[rows.table] || [])];
+  const wanted = [...(LANES_BY_DETECTOR[finding.id] || []), ...(finding.rows || []).flatMap((/** @type {any} */ rows) => LANE_BY_TABLE[rows.table] || [])];
   for (const name of wanted) {
     if (lanes.includes(name)) return name;
   }
   return lanes[0] || null;
 }
 
-/** @param {any} told a diagnosis @returns {{finding: any, link: any}[]} the best chain; `link` is what leads on to the next */
-export function stepsOf(told) {
-  const chain = (told.chains || [])[0];
-  const of = new Map((told.findings || []).map((/** @type {any} */ finding) => [finding.id, finding]));
+/** @param {any} diagnosis a diagnosis @returns {{finding: any, link: any}[]} the best chain; `link` is what leads on to the next */
+export function stepsOf(diagnosis) {
+  const chain = (diagnosis.chains || [])[0];
+  const of = new Map((diagnosis.findings || []).map((/** @type {any} */ finding) => [finding.id, finding]));
   if (!chain || !chain.links.length) {
-    return (told.findings || []).filter((/** @type {any} */ finding) => finding.verdict === "present" && finding.severity !== "info")
+    return (diagnosis.findings || []).filter((/** @type {any} */ finding) => finding.verdict === "present" && finding.severity !== "info")
       .slice(0, 8).map((/** @type {any} */ finding) => ({ finding, link: null }));
   }
   const ids = [chain.links[0].cause, ...chain.links.map((/** @type {any} */ link) => link.effect)];
@@ -62,9 +62,9 @@ export class ChainView {
     this.body.setAttribute("aria-busy", "true");
     if (!quietly) this.body.replaceChildren(element("p", "soft", `explaining ${fromToText(span.start, span.end)} …`));
     try {
-      const told = await this.source.explain(span.start, span.end, stop.signal);
+      const diagnosis = await this.source.explain(span.start, span.end, stop.signal);
       if (stop.signal.aborted) return;
-      this.show(told, span);
+      this.show(diagnosis, span);
     } catch (fault) {
       if (/** @type {Error} */ (fault).name === "AbortError") return;
       this.fail(`${fromToText(span.start, span.end)} could not be explained: ${/** @type {Error} */ (fault).message}`);
@@ -86,12 +86,12 @@ export class ChainView {
     if (place && place.textContent !== words) place.textContent = words;
   }
 
-  /** @param {any} told @param {import("./axis.js").Span} span */
-  show(told, span) {
-    this.steps = stepsOf(told);
+  /** @param {any} diagnosis @param {import("./axis.js").Span} span */
+  show(diagnosis, span) {
+    this.steps = stepsOf(diagnosis);
     // An HTML file has one explanation, of its whole span.
-    const chain = (told.chains || [])[0], head = element("p", "verdict"), of = told.of ?? (told.window?.end > told.window?.start ? told.window : span); // a very short span may hold no sample
-    head.append(element("span", "word exit" + told.exit, WORDS[told.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
+    const chain = (diagnosis.chains || [])[0], head = element("p", "verdict"), of = diagnosis.of ?? (diagnosis.window?.end > diagnosis.window?.start ? diagnosis.window : span); // a very short span may hold no sample
+    head.append(element("span", "word exit" + diagnosis.exit, WORDS[diagnosis.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
     const parts = [head];
     if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? "every link proven" : `weakest link ${chain.strength}`}), root cause first:`));
     else if (this.steps.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, cause unknown:`));
@@ -99,7 +99,7 @@ export class ChainView {
     const list = element("ol", "links");
     this.steps.forEach((step, at) => list.append(this.stepItem(step, at)));
     if (this.steps.length) parts.push(list);
-    parts.push(...this.rest(told));
+    parts.push(...this.rest(diagnosis));
     this.body.replaceChildren(...parts);
     this.body.scrollTop = 0;
   }
@@ -130,11 +130,11 @@ export class ChainView {
     return item;
   }
 
-  /** @param {any} told @returns {HTMLElement[]} */
-  rest(told) {
+  /** @param {any} diagnosis @returns {HTMLElement[]} */
+  rest(diagnosis) {
     const made = [];
-    for (const [title, lines] of /** @type {[string, any][]} */ ([["Timeline", told.story], ["Unexplained", told.unexplained], ["Ruled out", told.against],
-      ["What to do", (told.plan || []).map((/** @type {any} */ step) => `${step.do}${step.why ? " (" + step.why + ")" : ""}`)]])) {
+    for (const [title, lines] of /** @type {[string, any][]} */ ([["Timeline", diagnosis.story], ["Unexplained", diagnosis.unexplained], ["Ruled out", diagnosis.against],
+      ["What to do", (diagnosis.plan || []).map((/** @type {any} */ step) => `${step.do}${step.why ? " (" + step.why + ")" : ""}`)]])) {
       if (!lines || !lines.length) continue;
       const part = element("details"), list = element("ul");
       part.append(element("summary", "", title));

@@ -116,7 +116,7 @@ export class EmbeddedSource {
   /** @param {number} from @param {number} to */
   async marks(from, to) {
     const all = this.data.marks;
-    const seen = all.marks.filter((/** @type {any} */ each) => each.time <= to && (each.end ?? each.time) >= from);
+    const seen = all.marks.filter((/** @type {any} */ entry) => entry.time <= to && (entry.end ?? entry.time) >= from);
     return { ...all, marks: seen };
   }
 
@@ -129,7 +129,7 @@ export class EmbeddedSource {
    *  @param {import("./source.js").FlameQuery} query */
   async flame(query) {
     const { flames } = this.data, against = query.baseline_from !== undefined && query.baseline_from !== null;
-    const exact = query.task || query.cgroup ? null : flames.find((/** @type {any} */ each) => isOf(each, query));
+    const exact = query.task || query.cgroup ? null : flames.find((/** @type {any} */ entry) => isOf(entry, query));
     if (this.stacks && !exact) return this.counted(query, against);
     const found = embeddedNearest(exact ? [exact] : this.chosen(flames, query, against), query, "no stacks in this file");
     if (found.baseline && !this.data.profile) found.note = embeddedNotes(found.note, `compared with ${embeddedClock(found.baseline)}`);
@@ -176,7 +176,7 @@ export class EmbeddedSource {
   chosen(held, query, compared) {
     const instead = this.data.profile ? this.noteOf(query) : "sexton serve has all of them";
     if (query.task || query.cgroup) throw new SourceError(404, `this file cannot filter by task or cgroup: ${instead}`);
-    const found = held.filter((each) => sameCore(each.cpu, query.cpu) && Boolean(each.baseline) === compared);
+    const found = held.filter((entry) => sameCore(entry.cpu, query.cpu) && Boolean(entry.baseline) === compared);
     if (!found.length && held.length) {
       const what = compared ? "no such comparison" : `no samples of core ${query.cpu} alone`;
       throw new SourceError(404, `${what} in this file: ${instead}`);
@@ -192,7 +192,7 @@ export class EmbeddedSource {
   /** @param {string} kind @param {number} after @param {boolean} back */
   async next(kind, after, back) {
     const times = this.data.moments[kind] ?? [];
-    const there = times.filter((/** @type {any} */ each) => (back ? each.time < after : each.time > after));
+    const there = times.filter((/** @type {any} */ entry) => (back ? entry.time < after : entry.time > after));
     return there[back ? there.length - 1 : 0] ?? { time: null, text: `no ${kind} in this file` };
   }
 
@@ -210,11 +210,11 @@ function sameCore(one, other) {
   return String(one ?? "") === String(other ?? "");
 }
 
-/** Is this document of exactly that query? @param {any} each @param {import("./source.js").FlameQuery} query */
-function isOf(each, query) {
-  const wanted = [query.from, query.to, query.baseline_from, query.baseline_to], found = [each.from, each.to, ...(each.baseline ?? [undefined, undefined])];
+/** Is this document of exactly that query? @param {any} entry @param {import("./source.js").FlameQuery} query */
+function isOf(entry, query) {
+  const wanted = [query.from, query.to, query.baseline_from, query.baseline_to], found = [entry.from, entry.to, ...(entry.baseline ?? [undefined, undefined])];
   const isNear = wanted.every((time, at) => (time ?? null) === null ? (found[at] ?? null) === null : Math.abs(Number(time) - Number(found[at])) < 2e-3);
-  return isNear && sameCore(each.cpu, query.cpu);
+  return isNear && sameCore(entry.cpu, query.cpu);
 }
 
 /** @param {number} level */
@@ -258,13 +258,13 @@ async function embeddedBytes(text) {
 function embeddedNearest(held, asked, none) {
   let best = null;
   let most = -1;
-  for (const each of held ?? []) {
-    const shared = Math.max(0, Math.min(asked.to, each.to) - Math.max(asked.from, each.from));
-    const whole = Math.max(asked.to, each.to) - Math.min(asked.from, each.from);
+  for (const entry of held ?? []) {
+    const shared = Math.max(0, Math.min(asked.to, entry.to) - Math.max(asked.from, entry.from));
+    const whole = Math.max(asked.to, entry.to) - Math.min(asked.from, entry.from);
     const score = whole > 0 ? shared / whole : 0;
     if (score > most) {
       most = score;
-      best = each;
+      best = entry;
     }
   }
   if (best === null) throw new SourceError(404, none);

@@ -11,7 +11,7 @@ import {showStep} from "./show.js";
 import {SpanPanel} from "./panel.js";
 import {ChainView, laneOfFinding} from "./chain.js";
 import {SpikeList} from "./spikes.js";
-import {Happenings} from "./happenings.js";
+import {MarkLoader} from "./mark_loader.js";
 import {LiveFollower} from "./live.js";
 import {DrawLoop, Glide} from "./loop.js";
 import {applyLook, lookOf} from "./theme.js";
@@ -42,7 +42,7 @@ export class Explorer {
     this.overview = new Overview(this.tiles, recording);
     this.panel = new SpanPanel(source, this.state, wake);
     /** @type {ChainView | SpikeList} */ this.chain = source.data?.profile ? new SpikeList(source, (at) => this.goSpike(at)) : new ChainView(source, (at) => this.goLink(at));
-    this.happenings = new Happenings(source, this.whole, {
+    this.markLoader = new MarkLoader(source, this.whole, {
       arrived: (marks) => this.happened(marks), all: (marks) => this.allHappened(marks), refused: (why) => this.marksRefused(why), wake,
     });
     this.live = new LiveFollower(this);
@@ -59,16 +59,16 @@ export class Explorer {
 
   /** @param {Set<string>} changed */
   react(changed) {
-    for (const each of changed) this.frame.changed.add(each);
+    for (const entry of changed) this.frame.changed.add(entry);
     const { state } = this;
     if (changed.has("theme")) this.relook();
-    if (["order", "folded", "tall"].some((each) => changed.has(each))) this.board.place();
+    if (["order", "folded", "tall"].some((entry) => changed.has(entry))) this.board.place();
     if (changed.has("plane") || changed.has("grain")) {
       byId("plane").textContent = state.plane === "peak" ? "peaks" : "means";
       this.board.replane();
     }
     if (changed.has("core")) this.board.pin(state.core);
-    if (["select", "baseline", "panel", "tab", "core", "task", "cgroup", "search", "roomy", "brushing"].some((each) => changed.has(each))) this.panel.update();
+    if (["select", "baseline", "panel", "tab", "core", "task", "cgroup", "search", "roomy", "brushing"].some((entry) => changed.has(entry))) this.panel.update();
     if (changed.has("link")) { this.chain.light(state.link); this.showBadges(); }
     // A selection stops following.
     if (changed.has("select") && state.select && state.follow) state.set({ follow: false });
@@ -198,9 +198,9 @@ export class Explorer {
     this.about = this.short();
     try {
       for (const kind of this.about ? [] : ["reset", "spike"]) {
-        const told = await this.source.next(kind, this.whole.end + 1, true);
-        if (told.time === null) continue;
-        this.about = this.around(told.time);
+        const reply = await this.source.next(kind, this.whole.end + 1, true);
+        if (reply.time === null) continue;
+        this.about = this.around(reply.time);
         break;
       }
     } catch (fault) {
@@ -232,20 +232,20 @@ export class Explorer {
   async next(kind, back) {
     const { cursor, view } = this.state, seen = cursor !== null && cursor >= view.start && cursor <= view.end;
     const from = this.found ?? (seen && cursor !== null ? cursor : back ? this.whole.end + 1 : this.whole.start - 1);
-    let told;
+    let reply;
     try {
-      told = await this.source.next(kind, back ? from - 1e-3 : from + 1e-3, back);
+      reply = await this.source.next(kind, back ? from - 1e-3 : from + 1e-3, back);
     } catch (fault) {
       return this.announce(`could not search for a ${kind}: ${/** @type {Error} */ (fault).message}`);
     }
-    if (told.time === null || told.time === undefined) return this.announce(`no ${back ? "earlier" : "later"} ${kind}`);
+    if (reply.time === null || reply.time === undefined) return this.announce(`no ${back ? "earlier" : "later"} ${kind}`);
     this.state.set({ follow: false });
-    const { time } = told, long = view.end - view.start, length = Math.min(long, 240), place = (time - view.start) / long;
+    const { time } = reply, long = view.end - view.start, length = Math.min(long, 240), place = (time - view.start) / long;
     if (length < long || place < 0.05 || place > 0.95) this.look(clampSpan({ start: time - length * 0.6, end: time + length * 0.4 }, this.whole), true);
     this.found = time;
     this.state.set({ cursor: time });
-    this.say(`${kind} at ${clockText(time, 0.01)}: ${told.text || ""}`);
-    this.toast(`${clockText(time, 0.01)}  ${told.text || kind}`);
+    this.say(`${kind} at ${clockText(time, 0.01)}: ${reply.text || ""}`);
+    this.toast(`${clockText(time, 0.01)}  ${reply.text || kind}`);
     if (this.state.select) return;
     if (!this.about || time < this.about.start || time > this.about.end) { this.about = this.around(time); this.explain(this.about); }
   }

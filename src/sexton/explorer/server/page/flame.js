@@ -16,9 +16,9 @@ function kindLetter(kind) {
 }
 
 /** Boxes in pre-order, the widest child first at its left as the server has them.
- *  @param {any} told a `sexton.flame/1` document @returns {FlameBox[]} */
-export function boxesOf(told) {
-  const { parent, name, samples, before, kind, q, own, module } = told.nodes, count = parent.length;
+ *  @param {any} reply a `sexton.flame/1` document @returns {FlameBox[]} */
+export function boxesOf(reply) {
+  const { parent, name, samples, before, kind, q, own, module } = reply.nodes, count = parent.length;
   /** @type {number[][]} */ const children = Array.from({ length: count }, () => []);
   /** @type {number[]} */ const roots = [];
   for (let at = 0; at < count; at++) (parent[at] >= 0 && parent[at] !== at ? children[parent[at]] : roots).push(at);
@@ -30,8 +30,8 @@ export function boxesOf(told) {
   while (todo.length) {
     const [at, above, depth] = /** @type {[number, number, number]} */ (todo.pop());
     const here = boxes.length;
-    boxes.push({ name: told.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, own: own ? own[at] : 0, module: module ? told.modules[module[at]] : "", q: q ? q[at] : 0, x: 0, width: 0 });
-    for (let each = children[at].length - 1; each >= 0; each--) todo.push([children[at][each], here, depth + 1]);
+    boxes.push({ name: reply.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, own: own ? own[at] : 0, module: module ? reply.modules[module[at]] : "", q: q ? q[at] : 0, x: 0, width: 0 });
+    for (let index = children[at].length - 1; index >= 0; index--) todo.push([children[at][index], here, depth + 1]);
   }
   for (let at = boxes.length - 1; at > 0; at--) boxes[boxes[at].parent].end = Math.max(boxes[boxes[at].parent].end, boxes[at].end, at + 1);
   if (boxes.length) boxes[0].end = boxes.length;
@@ -137,13 +137,13 @@ export class FlameGraph {
     this.wake();
   }
 
-  /** @param {any} told @param {boolean} [again] the same span in more detail: focus and cursor stay */
-  show(told, again = false) {
+  /** @param {any} reply @param {boolean} [again] the same span in more detail: focus and cursor stay */
+  show(reply, again = false) {
     const focus = again ? this.path(this.focus) : [], cursor = again && this.cursor >= 0 ? this.path(this.cursor) : null;
-    this.boxes = boxesOf(told);
-    this.compared = Boolean(told.nodes.before);
-    this.coreSeconds = told.core_seconds || 0;
-    this.sides = told.sides || ["baseline", ""];
+    this.boxes = boxesOf(reply);
+    this.compared = Boolean(reply.nodes.before);
+    this.coreSeconds = reply.core_seconds || 0;
+    this.sides = reply.sides || ["baseline", ""];
     layBoxes(this.boxes, this.compared ? this.side : "after");
     this.deepest = this.boxes.reduce((most, box) => Math.max(most, box.depth), 0);
     this.focus = Math.max(this.find(focus), 0);
@@ -199,10 +199,10 @@ export class FlameGraph {
     const names = new Set(this.boxes.slice(1).map((box) => box.name)), pattern = mayBePattern ? patternOf(text) : null;
     const matched = pattern && matchedNames(names, pattern);
     this.hits = text ? matched || plainNames(names, text) : null;
-    const told = this.hits && this.boxes.length ? this.foundWords(this.hits) + (matched || !/[\\^$.*+?()[\]{}|]/.test(text) ? "" : ", as plain words") : "";
-    this.searched = [text, mayBePattern, this.boxes, told];
+    const reply = this.hits && this.boxes.length ? this.foundWords(this.hits) + (matched || !/[\\^$.*+?()[\]{}|]/.test(text) ? "" : ", as plain words") : "";
+    this.searched = [text, mayBePattern, this.boxes, reply];
     this.touch();
-    return told;
+    return reply;
   }
 
   /** @param {Set<string>} hits @returns {string} */
@@ -228,15 +228,15 @@ export class FlameGraph {
     const box = this.boxes[at];
     if (!box) return "";
     const total = Math.max(this.boxes[0].samples, 1), share = box.samples / total;
-    const told = [box.name, countText(box.samples, "sample"), percentText(share)];
-    if (box.module) told.splice(1, 0, box.module);
-    if (box.own && at > 0) told.push(`self ${percentText(box.own / total)}`);
-    if (this.coreSeconds && !this.compared) told.push(countText(share * this.coreSeconds, "core second"));
+    const reply = [box.name, countText(box.samples, "sample"), percentText(share)];
+    if (box.module) reply.splice(1, 0, box.module);
+    if (box.own && at > 0) reply.push(`self ${percentText(box.own / total)}`);
+    if (this.coreSeconds && !this.compared) reply.push(countText(share * this.coreSeconds, "core second"));
     if (this.compared) {
       const earlier = box.before / Math.max(this.boxes[0].before, 1);
-      told.push(`${this.sides[0]} ${percentText(earlier)} (${numberText(box.before)})`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`, qText(box.q));
+      reply.push(`${this.sides[0]} ${percentText(earlier)} (${numberText(box.before)})`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`, qText(box.q));
     }
-    return told.filter(Boolean).join("  ·  ");
+    return reply.filter(Boolean).join("  ·  ");
   }
 
   /** @param {import("./theme.js").Look} look */
@@ -314,9 +314,9 @@ export class FlameGraph {
   /** @param {number} at @param {number} step @returns {number} a sibling */
   beside(at, step) {
     const { depth } = this.boxes[at];
-    for (let each = at + step; each > 0 && each < this.boxes.length; each += step) {
-      if (this.boxes[each].depth < depth) return at;
-      if (this.boxes[each].depth === depth) return each;
+    for (let index = at + step; index > 0 && index < this.boxes.length; index += step) {
+      if (this.boxes[index].depth < depth) return at;
+      if (this.boxes[index].depth === depth) return index;
     }
     return at;
   }
@@ -324,8 +324,8 @@ export class FlameGraph {
   /** @param {number} at @returns {number} its widest child */
   widest(at) {
     let best = -1;
-    for (let each = at + 1; each < this.boxes[at].end; each++) {
-      if (this.boxes[each].depth === this.boxes[at].depth + 1 && (best < 0 || this.boxes[each].width > this.boxes[best].width)) best = each;
+    for (let index = at + 1; index < this.boxes[at].end; index++) {
+      if (this.boxes[index].depth === this.boxes[at].depth + 1 && (best < 0 || this.boxes[index].width > this.boxes[best].width)) best = index;
     }
     return best < 0 ? at : best;
   }

@@ -23,7 +23,7 @@ export class PageFrame {
 
   /** @param {string[]} names @returns {boolean} */
   has(...names) {
-    return names.some((each) => this.changed.has(each));
+    return names.some((entry) => this.changed.has(entry));
   }
 
   /** No layout is read here. @param {number} now @returns {boolean} is there more to draw? */
@@ -48,7 +48,7 @@ export class PageFrame {
     }
     // A crosshair that is nowhere reads nothing: there is no need to say so in every frame.
     if (this.has("all", "cursor", "tiles", "core", "plane") || (moved && state.cursor !== null)) board.readAll(state.cursor);
-    if (!moved) app.happenings.ensure(view);
+    if (!moved) app.markLoader.ensure(view);
     Object.assign(this, { changed: new Set(), drawn: view, wide: width });
     this.tell(!moved && !more && board.isComplete(view));
     return more || moved || app.glide.way !== null;

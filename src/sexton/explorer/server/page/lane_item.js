@@ -41,8 +41,8 @@ export class LaneItem {
     this.fold = element("button", "fold", shortened(title, 22));
     this.more = element("button", "more", "↕");
     this.table = element("button", "asTable", "table");
-    this.told = element("div", "told");
-    /** What is told of the whole column: which core, or why there is nothing. */ this.heading = "";
+    this.headingBox = element("div", "told");
+    /** Heading of the column: which core, or why there is no value. */ this.heading = "";
     this.list = element("ul", "reading");
     this.root = element("li", "lane waiting");
     this.root.dataset.lane = lane.id;
@@ -69,7 +69,7 @@ export class LaneItem {
     this.table.setAttribute("aria-label", `${title} as a table`);
     this.table.title = "visible span as a table (t)";
     name.append(this.grip, this.fold, this.more, this.table);
-    gutter.append(name, this.told, this.list);
+    gutter.append(name, this.headingBox, this.list);
     this.canvas.id = "canvas-" + this.id;
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "img");
@@ -106,9 +106,9 @@ export class LaneItem {
     Object.assign(this, { width, height, ratio, dirty: true });
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
-    for (const each of [this.stage, this.canvas]) {
-      each.style.height = height + "px";
-      each.style.width = width + "px";
+    for (const part of [this.stage, this.canvas]) {
+      part.style.height = height + "px";
+      part.style.width = width + "px";
     }
     this.picture.stale = true;
   }
@@ -172,14 +172,14 @@ export class LaneItem {
 
   /** The names of rows, and a frame around the one under the pointer. */
   drawOver() {
-    const { lane, ratio } = this, rows = Math.max(lane.names.length, 1), each = (this.height - 2) / rows;
+    const { lane, ratio } = this, rows = Math.max(lane.names.length, 1), rowHeight = (this.height - 2) / rows;
     const pen = this.pen ??= /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
-    const every = Math.max(Math.ceil(13 / each), 1);
+    const every = Math.max(Math.ceil(13 / rowHeight), 1);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, this.width, this.height);
     pen.font = '10.5px system-ui, "DejaVu Sans", sans-serif';
     for (let row = 0; row < rows; row += every) {
-      const y = Math.max(1 + row * each + Math.min(each / 2 + 4, 11), 10);
+      const y = Math.max(1 + row * rowHeight + Math.min(rowHeight / 2 + 4, 11), 10);
       if (y < this.height - 2) this.label(pen, (lane.names[row] || String(row)).replace(/^core /, ""), 4, y);
     }
     if (this.row === null || this.row >= rows) return;
@@ -193,18 +193,18 @@ export class LaneItem {
   /** A frame goes around a core, not over it; a chosen one that is too low to be read is held under a lens.
    *  @param {number} row */
   rowBox(row) {
-    const each = (this.height - 2) / Math.max(this.lane.names.length, 1), top = 1 + row * each;
-    const tall = this.pinned ? Math.max(each, LENS) : each;
-    return { each, top, tall, y: Math.min(Math.max(Math.round(top + each / 2 - tall / 2), 1), this.height - 1 - tall) };
+    const rowHeight = (this.height - 2) / Math.max(this.lane.names.length, 1), top = 1 + row * rowHeight;
+    const tall = this.pinned ? Math.max(rowHeight, LENS) : rowHeight;
+    return { rowHeight, top, tall, y: Math.min(Math.max(Math.round(top + rowHeight / 2 - tall / 2), 1), this.height - 1 - tall) };
   }
 
   /** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box */
   drawLens(pen, box) {
     if (this.row === null) return;
-    const { each, top, tall, y } = this.rowBox(this.row), { canvas, ratio } = this.picture;
-    if (tall <= each) return;
+    const { rowHeight, top, tall, y } = this.rowBox(this.row), { canvas, ratio } = this.picture;
+    if (tall <= rowHeight) return;
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(canvas, 0, (top + each * 0.25) * ratio, canvas.width, each * 0.5 * ratio, 0, y, box.width, tall);
+    pen.drawImage(canvas, 0, (top + rowHeight * 0.25) * ratio, canvas.width, rowHeight * 0.5 * ratio, 0, y, box.width, tall);
   }
 
   /** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} x @param {number} y */
@@ -222,12 +222,12 @@ export class LaneItem {
 
   /** What is at a moment, for the sheet beside the lanes. @param {number | null} time @param {import("./axis.js").Span} view @returns {string} the same in words */
   readAt(time, view) {
-    const told = time === null ? null : this.lane.about.kind === "marks" ? this.nearMarks(time, view) : this.valuesAt(time, view);
-    this.heading = told ? shortened(told.title, 27) : "";
-    const words = told && told.title ? [told.title] : [];
+    const reply = time === null ? null : this.lane.about.kind === "marks" ? this.nearMarks(time, view) : this.valuesAt(time, view);
+    this.heading = reply ? shortened(reply.title, 27) : "";
+    const words = reply && reply.title ? [reply.title] : [];
     for (const reading of this.readings) {
       const name = reading.series;
-      const [, mean, peak] = (told && told.values.find((each) => each[0] === name)) || ["", undefined, NaN];
+      const [, mean, peak] = (reply && reply.values.find((value) => value[0] === name)) || ["", undefined, NaN];
       const shown = mean === undefined ? "" : typeof mean === "string" ? mean : Number.isNaN(mean) ? "not recorded" : valueText(mean, peak);
       reading.shown = shown;
       if (shown) words.push(`${name} ${shown}`);
@@ -237,7 +237,7 @@ export class LaneItem {
 
   /** What was read, as text. */
   writeDown() {
-    setText(this.told, this.heading);
+    setText(this.headingBox, this.heading);
     for (const { series, words, shown } of this.readings) {
       const text = shortened(shown, Math.max(31 - series.length, 8));
       if (words.data !== text) words.data = text;

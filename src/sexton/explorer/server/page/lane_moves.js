@@ -26,7 +26,7 @@ export class LaneMoves {
 
   /** The topmost that is open. */
   first() {
-    return this.item(this.state.order.find((each) => !this.state.folded.has(each)));
+    return this.item(this.state.order.find((entry) => !this.state.folded.has(entry)));
   }
 
   /** @param {string} id */

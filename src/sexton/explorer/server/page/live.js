@@ -43,18 +43,18 @@ export class LiveFollower {
   listen() {
     byId("follow").hidden = false;
     this.stop?.();
-    this.stop = this.app.source.live((/** @type {import("./source.js").LiveEvent} */ told) => this.heard(told), () => this.ended());
+    this.stop = this.app.source.live((/** @type {import("./source.js").LiveEvent} */ reply) => this.heard(reply), () => this.ended());
   }
 
-  /** @param {import("./source.js").LiveEvent} told */
-  heard(told) {
-    this.went(told.end);
-    if (told.live === false) {
+  /** @param {import("./source.js").LiveEvent} reply */
+  heard(reply) {
+    this.went(reply.end);
+    if (reply.live === false) {
       this.ended();
       this.app.toast("the recorder has stopped");
     }
     // Of something there are numbers for the first time. Asked once for each count, should the server miscount.
-    const lanes = told.lanes || 0;
+    const lanes = reply.lanes || 0;
     if (lanes <= this.app.known.length || lanes === this.lanesTold) return;
     this.lanesTold = lanes;
     this.askForLanes();
@@ -90,7 +90,7 @@ export class LiveFollower {
     if (about) this.takeLanes(about);
   }
 
-  /** @returns {Promise<import("./source.js").RecordingAbout | null>} as it is by now, if that can be told */
+  /** @returns {Promise<import("./source.js").RecordingAbout | null>} its current state, if the server answers */
   async ask() {
     if (this.isAsking) return null;
     this.isAsking = true;
@@ -119,7 +119,7 @@ export class LiveFollower {
     }
     app.overview.choose(recording.lanes);
     state.set({ order: inNaturalOrder(state.order, known), folded });
-    app.happenings.forget();
+    app.markLoader.forget();
     app.showBadges();
     app.toast(`new lanes: ${fresh.map((lane) => lane.title.split(": ")[0]).join(", ")}`);
   }
@@ -130,7 +130,7 @@ export class LiveFollower {
     if (end > before) {
       app.tiles.moved(before, end);
       app.recording.end = end;
-      app.happenings.forget();
+      app.markLoader.forget();
       app.overview.dirty = true;
       for (const id of app.known) app.board.arrived(id);
       this.tellWhole();

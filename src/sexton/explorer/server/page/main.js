@@ -28,7 +28,7 @@ export async function start(source) {
   const { node } = recording;
   if (recording.clock) setClock(recording.clock);
   if (node) {
-    byId("node").textContent = [node.host || node.hostname, `${node.cores} ${node.cores === 1 ? "core" : "cores"}`, `Linux ${node.kernel}`, `cgroup ${node.hierarchy}`].filter((each) => !/null|undefined/.test(String(each))).join(" · ");
+    byId("node").textContent = [node.host || node.hostname, `${node.cores} ${node.cores === 1 ? "core" : "cores"}`, `Linux ${node.kernel}`, `cgroup ${node.hierarchy}`].filter((entry) => !/null|undefined/.test(String(entry))).join(" · ");
     document.title = `${node.host || node.hostname || "node"} · sexton`;
   }
   if (recording.start === null || recording.start === undefined || !(recording.lanes.length || source.untimed)) {
@@ -79,7 +79,7 @@ function apply(explorer, said) {
 /** @param {string} text @param {string[]} [why] @returns {null} */
 function nothing(text, why = []) {
   const list = element("ul");
-  for (const each of why) list.append(element("li", "", each));
+  for (const entry of why) list.append(element("li", "", entry));
   byId("empty").replaceChildren(element("p", "", text), ...(why.length ? [list] : []));
   byId("empty").hidden = false;
   document.body.classList.add("nothing");

@@ -9,7 +9,7 @@ export function showProblems(problems) {
   button.hidden = problems.length === 0;
   button.textContent = problemsText(problems);
   const list = element("ul");
-  for (const each of problems) list.append(element("li", "", each));
+  for (const entry of problems) list.append(element("li", "", entry));
   byId("problemsBody").replaceChildren(element("p", "soft", "Everything else is shown. Unreadable parts look like gaps."), list);
 }
 

@@ -132,8 +132,8 @@ export class SpanPanel {
     try {
       if (tab === "flame") await this.askFlame(query, stop.signal);
       else {
-        const told = await this.source.functions(query, stop.signal);
-        if (!stop.signal.aborted) this.showFunctions(told);
+        const reply = await this.source.functions(query, stop.signal);
+        if (!stop.signal.aborted) this.showFunctions(reply);
       }
     } catch (fault) {
       if (stop.signal.aborted) return;
@@ -164,18 +164,18 @@ export class SpanPanel {
     }
   }
 
-  /** @param {any} told @param {boolean} [again] the same span in more detail */
-  showFlame(told, again = false) {
+  /** @param {any} reply @param {boolean} [again] the same span in more detail */
+  showFlame(reply, again = false) {
     const words = [];
-    words.push(told.total ? countText(told.total, "sample") : this.none());
-    if (told.core_seconds) words.push(`of ${countText(told.core_seconds, "core second")}`);
-    byId("widths").hidden = !told.nodes.before;
-    if (told.nodes.before) words.push(told.nodes.q ? "red grew, blue shrank, grey: not significant" : "red grew, blue shrank");
-    if (told.pruned) words.push(`${numberText(told.pruned)} boxes too small to draw`);
-    if (told.note) words.push(told.note);
+    words.push(reply.total ? countText(reply.total, "sample") : this.none());
+    if (reply.core_seconds) words.push(`of ${countText(reply.core_seconds, "core second")}`);
+    byId("widths").hidden = !reply.nodes.before;
+    if (reply.nodes.before) words.push(reply.nodes.q ? "red grew, blue shrank, grey: not significant" : "red grew, blue shrank");
+    if (reply.pruned) words.push(`${numberText(reply.pruned)} boxes too small to draw`);
+    if (reply.note) words.push(reply.note);
     byId("panelNote").textContent = words.join(" · ");
-    this.bare(!told.total && !told.before);
-    this.flame.show(told, again);
+    this.bare(!reply.total && !reply.before);
+    this.flame.show(reply, again);
     this.flame.canvas.setAttribute("aria-label", `flame graph, ${words.join(", ")}; use arrow keys to move, or the functions tab for a table`);
     this.search();
     this.offerTasks();
@@ -206,13 +206,13 @@ export class SpanPanel {
     }
   }
 
-  /** @param {any} told */
-  showFunctions(told) {
+  /** @param {any} reply */
+  showFunctions(reply) {
     const box = byId("functionsBox"), table = element("table"), head = element("tr");
     box.textContent = "";
-    const words = [told.rows.length ? told.samples ? countText(told.samples, "sample") : "" : this.none(), told.note, told.left_out ? `${countText(told.left_out, "more function")} not shown` : ""];
+    const words = [reply.rows.length ? reply.samples ? countText(reply.samples, "sample") : "" : this.none(), reply.note, reply.left_out ? `${countText(reply.left_out, "more function")} not shown` : ""];
     byId("panelNote").textContent = words.filter(Boolean).join(" · ");
-    this.bare(!told.rows.length);
+    this.bare(!reply.rows.length);
     for (const [text, name] of [["function", ""], ["self", "n"], ["", ""], ["total", "n"]]) {
       const cell = element("th", name, text);
       cell.setAttribute("scope", "col");
@@ -220,8 +220,8 @@ export class SpanPanel {
     }
     const first = element("thead"), body = element("tbody");
     first.append(head);
-    const all = Math.max(...told.rows.map((/** @type {any} */ row) => (row.share > 0 ? row.self / row.share : 0)), 1);
-    for (const row of told.rows) {
+    const all = Math.max(...reply.rows.map((/** @type {any} */ row) => (row.share > 0 ? row.self / row.share : 0)), 1);
+    for (const row of reply.rows) {
       const line = element("tr"), bar = element("td", "share"), fill = element("i");
       fill.style.width = Math.max(100 * row.self / all, 0.5) + "px";
       bar.append(fill);

@@ -116,7 +116,7 @@ export function wireLane(app, item) {
     item.grip.focus();
     item.grip.setPointerCapture(event.pointerId);
     item.root.classList.add("moving");
-    const middles = Array.from(list.children, (each) => { const box = each.getBoundingClientRect(); return box.top + box.height / 2; });
+    const middles = Array.from(list.children, (entry) => { const box = entry.getBoundingClientRect(); return box.top + box.height / 2; });
     const from = state.order.indexOf(item.id);
     let to = from;
     const move = (/** @type {PointerEvent} */ at) => {

@@ -32,7 +32,7 @@ export class ReadingSheet {
 
   /** @param {import("./lane_item.js").LaneItem[]} items those that are seen @param {import("./theme.js").Look} look */
   draw(items, look) {
-    const { pen, ratio } = this, isEmpty = !items.some((item) => item.heading || item.readings.some((each) => each.shown));
+    const { pen, ratio } = this, isEmpty = !items.some((item) => item.heading || item.readings.some((entry) => entry.shown));
     window.clearTimeout(this.timer);
     this.timer = window.setTimeout(() => { for (const item of items) item.writeDown(); }, AT_REST);
     if (isEmpty && this.isEmpty) return;

@@ -32,8 +32,8 @@ start(embeddedSource).then((explorer) => {
 function openIncident(explorer) {
   const { event: [from, to], recording, flames } = embeddedData;
   const isWhole = from <= recording.start && to >= recording.end;
-  /** A flame graph of one core only. @param {any} each */
-  const isOneCore = (each) => each.cpu !== null && each.from === from && each.to === to;
+  /** A flame graph of one core only. @param {any} entry */
+  const isOneCore = (entry) => entry.cpu !== null && entry.from === from && entry.to === to;
   const core = flames.find(isOneCore)?.cpu ?? null;
   explorer.show({ select: isWhole ? null : [from, to], flame: flames.length > 0, core });
 }

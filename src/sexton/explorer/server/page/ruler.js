@@ -132,7 +132,7 @@ export class Overview {
       pen.fillStyle = look.paper;
       pen.fillRect(x(start), 0, x(end) - x(start), OVERVIEW_HEIGHT);
       const isHeat = about.kind === "heat", names = isHeat ? strip.channels : strip.names;
-      const order = [...names.keys()].filter((each) => ["user", "system", "softirq"].includes(names[each].split(" ")[0]));
+      const order = [...names.keys()].filter((entry) => ["user", "system", "softirq"].includes(names[entry].split(" ")[0]));
       for (let at = Math.max(Math.floor((start - tile.start) / column), 0); at < 256 && tile.start + at * column < end; at++) {
         let foot = OVERVIEW_HEIGHT;
         const left = x(Math.max(tile.start + at * column, start)), wide = x(Math.min(tile.start + (at + 1) * column, end)) - left;

@@ -45,8 +45,8 @@ export class FetchSource {
         if (signal && signal.aborted) throw new DOMException("superseded", "AbortError");
         continue;
       }
-      const told = await answer.json().catch(() => ({}));
-      throw new SourceError(answer.status, told.error || `the server answered ${answer.status}`);
+      const reply = await answer.json().catch(() => ({}));
+      throw new SourceError(answer.status, reply.error || `the server answered ${answer.status}`);
     }
   }
 
@@ -96,7 +96,7 @@ export class FetchSource {
     return this.ask("tour");
   }
 
-  /** @param {(told: LiveEvent) => void} moved @param {() => void} lost the recorder has stopped */
+  /** @param {(event: LiveEvent) => void} moved @param {() => void} lost the recorder has stopped */
   live(moved, lost) {
     const stream = new EventSource("api/live");
     stream.addEventListener("message", (event) => moved(JSON.parse(event.data)));

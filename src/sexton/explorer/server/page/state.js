@@ -37,7 +37,7 @@ export class PageState {
   set(changes) {
     const changed = new Set(Object.keys(changes));
     Object.assign(this, changes);
-    for (const each of this.listeners) each(changed);
+    for (const entry of this.listeners) entry(changed);
   }
 
   /** @param {(changed: Set<string>) => void} listener */
@@ -98,11 +98,11 @@ export function stateOfHash(hash, known) {
   if (said.follow) said.sliding = words.get("follow") === "last" ? null : words.get("follow") === "all" ? Infinity : Math.max(Number(words.get("follow")), LEAST_SPAN);
   else if (view) said.sliding = view.end - view.start;
   const lanes = (words.get("lanes") || "").split(".").filter(Boolean);
-  const listed = lanes.map((each) => each.replace(/^[-*]/, "")).filter((id) => known.includes(id));
+  const listed = lanes.map((entry) => entry.replace(/^[-*]/, "")).filter((id) => known.includes(id));
   if (listed.length) {
     said.order = inNaturalOrder([...new Set(listed)], known);
-    said.folded = new Set(lanes.filter((each) => each.startsWith("-")).map((each) => each.slice(1)));
-    said.tall = new Set(lanes.filter((each) => each.startsWith("*")).map((each) => each.slice(1)));
+    said.folded = new Set(lanes.filter((entry) => entry.startsWith("-")).map((entry) => entry.slice(1)));
+    said.tall = new Set(lanes.filter((entry) => entry.startsWith("*")).map((entry) => entry.slice(1)));
   }
   return said;
 }
@@ -113,7 +113,7 @@ export function inNaturalOrder(order, natural) {
   const made = [...order];
   natural.forEach((id, at) => {
     if (made.includes(id)) return;
-    const before = natural.slice(0, at).reverse().find((each) => made.includes(each));
+    const before = natural.slice(0, at).reverse().find((entry) => made.includes(entry));
     made.splice(before === undefined ? 0 : made.indexOf(before) + 1, 0, id);
   });
   return made;

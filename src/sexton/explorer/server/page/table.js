@@ -17,27 +17,27 @@ export async function openTable(source, about, view) {
   dialog.addEventListener("close", () => { if (!dialog.open) asked.abort(); }, { once: true });
   body.focus();
   try {
-    const told = await source.table(about.id, view.start, view.end, signal);
+    const reply = await source.table(about.id, view.start, view.end, signal);
     // An answer that comes late is of another lane than the title.
-    if (!signal.aborted) body.replaceChildren(...tableParts(told, about));
+    if (!signal.aborted) body.replaceChildren(...tableParts(reply, about));
   } catch (fault) {
     if (!signal.aborted) body.replaceChildren(element("p", "warn", /** @type {Error} */ (fault).message));
   }
 }
 
-/** @param {any} told @param {import("./source.js").LaneAbout} about @returns {HTMLElement[]} */
-function tableParts(told, about) {
+/** @param {any} reply @param {import("./source.js").LaneAbout} about @returns {HTMLElement[]} */
+function tableParts(reply, about) {
   const parts = [element("p", "soft", about.about)];
-  if (told.note) parts.push(element("p", "", told.note));
-  if (!told.rows.length) return [...parts, element("p", "", "nothing recorded in this span")];
+  if (reply.note) parts.push(element("p", "", reply.note));
+  if (!reply.rows.length) return [...parts, element("p", "", "nothing recorded in this span")];
   const table = element("table"), head = element("thead"), body = element("tbody"), line = element("tr");
-  for (const text of told.headings) {
+  for (const text of reply.headings) {
     const cell = element("th", "", text);
     cell.setAttribute("scope", "col");
     line.append(cell);
   }
   head.append(line);
-  for (const row of told.rows) {
+  for (const row of reply.rows) {
     const made = element("tr");
     row.forEach((/** @type {any} */ value, /** @type {number} */ at) => {
       const cell = element(at === 0 ? "th" : "td", at > 0 && /^[-+–]?[\d.,]+( ?%)?$/.test(String(value)) ? "n" : "", String(value ?? "–"));
@@ -48,7 +48,7 @@ function tableParts(told, about) {
   }
   table.append(head, body);
   parts.push(table);
-  if (told.left_out) parts.push(element("p", "soft", `${numberText(told.left_out)} more rows in this span; zoom in to read them`));
+  if (reply.left_out) parts.push(element("p", "soft", `${numberText(reply.left_out)} more rows in this span; zoom in to read them`));
   return parts;
 }
 

@@ -20,7 +20,7 @@ function rampOf(anchors) {
   const points = anchors.map(rgbOf), made = [];
   for (let step = 0; step < 64; step++) {
     const place = step / 63 * (points.length - 1), low = Math.min(Math.floor(place), points.length - 2);
-    made.push(points[low].map((each, at) => Math.round(each + (points[low + 1][at] - each) * (place - low))));
+    made.push(points[low].map((entry, at) => Math.round(entry + (points[low + 1][at] - entry) * (place - low))));
   }
   return made;
 }
@@ -113,7 +113,7 @@ export function frameColour(look, kind, name) {
 export function changeColour(look, change) {
   const dark = look.name === "dark", size = Math.abs(change), most = COLOURS.strengths.length + 1;
   if (size === 0) return dark ? COLOURS.neutral.dark : COLOURS.neutral.light;
-  const step = (1 + COLOURS.strengths.filter((each) => size > each).length) / most;
+  const step = (1 + COLOURS.strengths.filter((entry) => size > entry).length) / most;
   const tone = dark ? 26 + 14 * step : 92 - 30 * step, strong = dark ? 22 + 48 * step : 45 + 45 * step;
   return `hsl(${change > 0 ? COLOURS.grew : COLOURS.shrank} ${strong}% ${tone}%)`;
 }

@@ -107,7 +107,7 @@ export class TileCache {
         const tile = this.held.get(this.key(lane, level - 1, index)) || null;
         found.push({ tile, start: Math.max(from, index * seconds), end: Math.min(to, (index + 1) * seconds) });
       }
-      if (found.some((each) => each.tile)) return found;
+      if (found.some((entry) => entry.tile)) return found;
     }
     return [{ tile: null, start: from, end: to }];
   }
@@ -202,26 +202,26 @@ export class TileCache {
     }
   }
 
-  /** @param {import("./source.js").StripDocument} told */
-  take(told) {
+  /** @param {import("./source.js").StripDocument} reply */
+  take(reply) {
     /** @type {Record<string, any>} */ const planes = {};
-    for (const [name, text] of Object.entries(told.planes)) planes[name] = numbersOf(text, told.dtype);
+    for (const [name, text] of Object.entries(reply.planes)) planes[name] = numbersOf(text, reply.dtype);
     if (!planes.mean) planes.mean = Object.values(planes)[0];
     if (!planes.peak) planes.peak = planes.mean;
-    const columns = told.columns || TILE_COLUMNS * told.count;
+    const columns = reply.columns || TILE_COLUMNS * reply.count;
     const strip = {
-      lane: told.lane, level: told.level, first: told.first, count: told.count, columns, planes,
-      names: told.names, channels: told.channels && told.channels.length ? told.channels : [""], most: 0,
+      lane: reply.lane, level: reply.level, first: reply.first, count: reply.count, columns, planes,
+      names: reply.names, channels: reply.channels && reply.channels.length ? reply.channels : [""], most: 0,
     };
-    const bytes = Object.values(planes).reduce((sum, plane) => sum + plane.byteLength, 0) / told.count;
-    if (told.names.length) this.names.set(told.lane, told.names);
-    for (let at = 0; at < told.count; at++) {
-      const index = told.first + at, key = this.key(told.lane, told.level, index);
+    const bytes = Object.values(planes).reduce((sum, plane) => sum + plane.byteLength, 0) / reply.count;
+    if (reply.names.length) this.names.set(reply.lane, reply.names);
+    for (let at = 0; at < reply.count; at++) {
+      const index = reply.first + at, key = this.key(reply.lane, reply.level, index);
       this.bytes += bytes - (this.held.get(key)?.bytes || 0);
       this.failed.delete(key);
       this.held.set(key, {
-        strip, index, offset: at * TILE_COLUMNS, start: index * tileSeconds(told.level),
-        column: columnSeconds(told.level), used: ++this.clock, bytes, isOld: false, bitmaps: new Map(), stalls: new Map(),
+        strip, index, offset: at * TILE_COLUMNS, start: index * tileSeconds(reply.level),
+        column: columnSeconds(reply.level), used: ++this.clock, bytes, isOld: false, bitmaps: new Map(), stalls: new Map(),
       });
     }
     if (this.bytes > MOST_BYTES) this.forget();

@@ -61,7 +61,7 @@ export function startTour(tour, show) {
     place.textContent = `${at + 1} of ${tour.steps.length}${at === 0 ? ` · ${tour.recording}` : ""}`;
     title.textContent = step.title;
     body.replaceChildren(...tourWords(step));
-    dots.textContent = tour.steps.map((_, each) => (each === at ? "●" : "○")).join("");
+    dots.textContent = tour.steps.map((_, index) => (index === at ? "●" : "○")).join("");
     back.disabled = at === 0;
     onward.textContent = at === tour.steps.length - 1 ? "Done" : "→";
     onward.setAttribute("aria-label", at === tour.steps.length - 1 ? "End the tour" : "Next step");

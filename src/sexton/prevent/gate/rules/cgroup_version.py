@@ -102,13 +102,15 @@ def _version(target: Target) -> CgroupVersion | Missing:
 def next_boot(files: Files, os_release: Mapping[str, str]) -> CgroupVersion | Missing:
     """The version an image will boot into, or why that is unknown."""
     unread: list[SourceError] = []
-    versions = {each.version: each for each in _command_lines(files, unread)}
+    versions = {line.version: line for line in _command_lines(files, unread)}
     if unread:  # it may contradict the others
         return Missing(f"{unread[0]}", "sudo sexton gate --root IMAGE")
     if len(versions) == 1:
         return next(iter(versions.values()))
     if versions:
-        both = " and ".join(f"{each.path} sets {each.version}" for each in versions.values())
+        both = " and ".join(
+            f"{version.path} sets {version.version}" for version in versions.values()
+        )
         return Missing(f"boot entries differ: {both}", _BOOTED)
     return _distribution_default(os_release)
 

@@ -28,22 +28,24 @@ def check(target: Target, settings: Settings) -> Checked:
         return Checked(not_applicable=NOT_BOOTED)
     wanted = (_UNITS, _CHURN) if settings["churn"] else (_UNITS,)
     window = target.window
-    findings = [each.run(window) for each in all_detectors() if each.id in wanted]
-    findings.sort(key=lambda each: wanted.index(each.id))
+    findings = [detector.run(window) for detector in all_detectors() if detector.id in wanted]
+    findings.sort(key=lambda finding: wanted.index(finding.id))
     violations = _without_unit_cgroups(
-        [each for finding in findings for each in _violations(finding)]
+        [violation for finding in findings for violation in _violations(finding)]
     )
-    unknown = [each for each in findings if each.verdict is Verdict.UNKNOWN]
+    unknown = [finding for finding in findings if finding.verdict is Verdict.UNKNOWN]
     if target.in_container:  # the node's service manager is out of sight
-        unknown += [each for each in findings if each.verdict is Verdict.NOT_APPLICABLE]
-    known = [each for each in findings if each.verdict in (Verdict.ABSENT, Verdict.PRESENT)]
-    summary = f"watched for {seconds(window.seconds)}: " + "; ".join(each.summary for each in known)
+        unknown += [finding for finding in findings if finding.verdict is Verdict.NOT_APPLICABLE]
+    known = [
+        finding for finding in findings if finding.verdict in (Verdict.ABSENT, Verdict.PRESENT)
+    ]
+    summary = f"watched for {seconds(window.seconds)}: " + "; ".join(name.summary for name in known)
     if violations or (known and not unknown):
-        notes = tuple(f"{each.id}: {each.summary}" for each in unknown)
+        notes = tuple(f"{finding.id}: {finding.summary}" for finding in unknown)
         return Checked(summary, violations, notes=notes)
     if unknown:
         return Checked(summary if known else "", missing=tuple(_missing(unknown)))
-    return Checked(not_applicable="; ".join(each.summary for each in findings))
+    return Checked(not_applicable="; ".join(finding.summary for finding in findings))
 
 
 def _violations(finding: Finding) -> Iterator[Violation]:
@@ -52,8 +54,8 @@ def _violations(finding: Finding) -> Iterator[Violation]:
     kind = "unit" if finding.id == _UNITS else "cgroup"
     names = finding.entities.get(kind, ()) or ("node",)
     for number, name in enumerate(names):
-        evidence = [each for each in finding.evidence if name in each.what] or finding.evidence[:1]
-        facts = tuple(f"{each.what}: {each.value} ({each.source})" for each in evidence[:3])
+        evidence = [item for item in finding.evidence if name in item.what] or finding.evidence[:1]
+        facts = tuple(f"{item.what}: {item.value} ({item.source})" for item in evidence[:3])
         message = finding.summary if number == 0 else f"{name} loops as well"
         source = evidence[0].source if evidence else ""
         yield Violation(name, message, source, 0, facts, _remedy(name))
@@ -61,11 +63,11 @@ def _violations(finding: Finding) -> Iterator[Violation]:
 
 def _without_unit_cgroups(found: list[Violation]) -> tuple[Violation, ...]:
     """Drop cgroups of units that are reported already: one loop must need only one waiver."""
-    units = {each.subject for each in found if not each.subject.startswith("/")}
+    units = {violation.subject for violation in found if not violation.subject.startswith("/")}
     return tuple(
-        each
-        for each in found
-        if not (each.subject.startswith("/") and units & set(each.subject.split("/")))
+        violation
+        for violation in found
+        if not (violation.subject.startswith("/") and units & set(violation.subject.split("/")))
     )
 
 

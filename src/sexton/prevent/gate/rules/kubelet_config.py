@@ -31,7 +31,7 @@ from sexton.prevent.kubelet import (
 def check(target: Target, settings: Settings) -> Checked:
     flags = flags_of(target.host)
     files = inspect(target.host, flags)
-    violations = [each for file in files for each in _of_file(file, settings["strict"])]
+    violations = [violation for file in files for violation in _of_file(file, settings["strict"])]
     for flag, problem in check_flags(flags):
         level = "error" if problem.level == ERROR or settings["strict"] else "warning"
         message = f"{problem.field}={flag.value}: {problem.message}"
@@ -42,11 +42,11 @@ def check(target: Target, settings: Settings) -> Checked:
     read = [file.path for file in files if not file.unread]
     summary = f"{count(len(read), 'file')} checked: {', '.join(read)}" if read else ""
     notes = _notes(files)
-    if unread and not any(each.level == "error" for each in violations):
+    if unread and not any(violation.level == "error" for violation in violations):
         missing = tuple(Missing(f"{file.path}: {file.unread}", _grant(file)) for file in unread)
         made_at_boot = not target.booted and all(file.absent for file in unread)
         if made_at_boot and read:
-            notes = (*notes, *(each.what for each in missing))
+            notes = (*notes, *(need.what for need in missing))
             return Checked(summary, tuple(violations), notes=notes)
         if made_at_boot:
             why = f"{unread[0].path} ({unread[0].named_by}) is not in the image"

@@ -21,7 +21,7 @@ def check(target: Target, settings: Settings) -> Checked:  # noqa: ARG001 - same
     if isinstance(audit, Checked):
         return audit
     numbers = ", ".join(f"{len(audit.of(need)):,} {need}" for need in Need)
-    violations = tuple(_violation(each, audit) for each in audit.of(Need.UNNEEDED))
+    violations = tuple(_violation(subject, audit) for subject in audit.of(Need.UNNEEDED))
     units = count(len(audit.subjects), "unit")
     return Checked(f"{units}: {numbers}", violations, notes=audit.unseen)
 
@@ -29,10 +29,12 @@ def check(target: Target, settings: Settings) -> Checked:  # noqa: ARG001 - same
 def _violation(subject: Subject, audit: Audit) -> Violation:
     unit = subject.unit
     how = subject.enabled.how if subject.enabled is not None else ()
-    at = next((each.at for each in how if each.at), "")
+    at = next((way.at for way in how if way.at), "")
     path = at or (subject.enabled.fragment if subject.enabled is not None else "") or unit
     why = f": {subject.reasons[0].what}: {subject.reasons[0].value}" if subject.reasons else ""
-    facts = [f"{each.what}: {each.value} ({each.read_from})" for each in subject.reasons[1:4]]
+    facts = [
+        f"{reason.what}: {reason.value} ({reason.read_from})" for reason in subject.reasons[1:4]
+    ]
     if subject.wrong_if:
         facts.append(f"wrong if {subject.wrong_if}")
     name = f"{unit} ({subject.title})" if subject.title else unit

@@ -19,9 +19,9 @@ export function drawBadges(pen, box, lane, badges) {
     pen.fillRect(left, 0, right - left, box.height);
     pen.globalAlpha = 1;
     pen.fillRect(left, box.height - 3, right - left, 3);
-    const count = Math.max(Math.floor((right - left) / AGAIN), 1), each = (right - left) / count;
+    const count = Math.max(Math.floor((right - left) / AGAIN), 1), spacing = (right - left) / count;
     for (let at = 0; at < count; at++) {
-      let x = left + (at + 0.5) * each;
+      let x = left + (at + 0.5) * spacing;
       if (x < -10 || x > box.width + 10) continue;
       while (taken.some((other) => Math.abs(other - x) < 19)) x += 20;
       taken.push(x);

@@ -8,7 +8,7 @@ import {TILE_COLUMNS} from "../tiles.js";
 
 const NO_CELL = 255, FULL = 200;
 /** Little must be seen too: a core that is busy for a tenth has a quarter of the colour. */
-const STRENGTH = Float32Array.from({ length: 256 }, (_, each) => Math.min(each / FULL, 1) ** 0.62);
+const STRENGTH = Float32Array.from({ length: 256 }, (_, level) => Math.min(level / FULL, 1) ** 0.62);
 
 /** @param {import("../tiles.js").Tile} tile @param {string} plane @param {import("../theme.js").Look} look @returns {HTMLCanvasElement} */
 function heatBitmap(tile, plane, look) {
@@ -82,14 +82,14 @@ export const heatDrawer = {
       const left = (from - tile.start) / tile.column, wide = (to - from) / tile.column;
       pen.imageSmoothingEnabled = false;
       pen.drawImage(bitmap, left, 0, wide, bitmap.height, x0, 1, x1 - x0, box.height - 2);
-      const each = (box.height - 2) / bitmap.height, column = (x1 - x0) / wide;
-      if (each >= 4 && column >= 4) return;
+      const rowHeight = (box.height - 2) / bitmap.height, column = (x1 - x0) / wide;
+      if (rowHeight >= 4 && column >= 4) return;
       // Five bad seconds in twelve hours are less than a pixel: drawn as large as an eye needs.
-      const stalls = stallsOf(tile, lane.plane), tall = Math.max(each, 4), broad = Math.max(column, 4);
+      const stalls = stallsOf(tile, lane.plane), tall = Math.max(rowHeight, 4), broad = Math.max(column, 4);
       pen.fillStyle = lane.look.channels.system;
       for (let at = 0; at < stalls.length; at += 2) {
         const x = x0 + (stalls[at + 1] - left + 0.5) * column;
-        if (x >= x0 && x <= x1) pen.fillRect(Math.round(x - broad / 2), Math.round(1 + (stalls[at] + 0.5) * each - tall / 2), broad, tall);
+        if (x >= x0 && x <= x1) pen.fillRect(Math.round(x - broad / 2), Math.round(1 + (stalls[at] + 0.5) * rowHeight - tall / 2), broad, tall);
       }
     });
   },
@@ -102,10 +102,10 @@ export const heatDrawer = {
     if (shown === null || shown >= rows) {
       let most = -1;
       shown = null;
-      for (let each = 0; each < rows; each++) {
+      for (let index = 0; index < rows; index++) {
         let kernel = 0;
-        strip.channels.forEach((name, channel) => { if (name === "system" || name === "softirq") kernel += value(channel, each); });
-        if (value(0, each) !== NO_CELL && kernel > most) { most = kernel; shown = each; }
+        strip.channels.forEach((name, channel) => { if (name === "system" || name === "softirq") kernel += value(channel, index); });
+        if (value(0, index) !== NO_CELL && kernel > most) { most = kernel; shown = index; }
       }
     }
     if (shown === null) return { title: "not recorded", values: strip.channels.map((name) => [name, NaN, NaN]) };

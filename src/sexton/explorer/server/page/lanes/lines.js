@@ -11,7 +11,7 @@ import {numberText} from "../words.js";
 function roundUp(value) {
   if (!(value > 0)) return 1;
   const unit = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.5, 2, 3, 5, 7.5, 10].map((each) => each * unit).find((each) => each >= value - 1e-9) || 10 * unit;
+  return [1, 1.5, 2, 3, 5, 7.5, 10].map((entry) => entry * unit).find((entry) => entry >= value - 1e-9) || 10 * unit;
 }
 
 /** The top of the scale for what is drawn: shares reach 100. @param {import("./pieces.js").LaneView} lane @param {import("../picture.js").Box} box */

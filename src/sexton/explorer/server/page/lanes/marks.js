@@ -97,21 +97,21 @@ function drawRow(pen, box, lane, marks, y, x) {
   pen.fillStyle = lane.look.ink;
   const edge = Math.min(x(lane.whole.end), box.width);
   let free = Math.max(x(lane.whole.start), 0);
-  placed.forEach((each, index) => {
+  placed.forEach((entry, index) => {
     const next = index + 1 < placed.length ? placed[index + 1].at : Infinity;
-    const right = Math.min(next - each.at - 22, edge - each.at - 12), left = each.at - 12 - free;
-    const { text } = each.mark, wide = pen.measureText(text).width, letter = Math.max(wide / Math.max(text.length, 1), 5), wanted = Math.min(wide, 460);
-    free = each.at + 9;
+    const right = Math.min(next - entry.at - 22, edge - entry.at - 12), left = entry.at - 12 - free;
+    const { text } = entry.mark, wide = pen.measureText(text).width, letter = Math.max(wide / Math.max(text.length, 1), 5), wanted = Math.min(wide, 460);
+    free = entry.at + 9;
     // At the right, else at the left where that shows more of it.
     if (right < wanted && left > right && left >= 42) {
       pen.textAlign = "right";
-      pen.fillText(shortened(text, Math.floor(Math.min(left, 460) / letter)), each.at - 9, y + 0.5);
+      pen.fillText(shortened(text, Math.floor(Math.min(left, 460) / letter)), entry.at - 9, y + 0.5);
       pen.textAlign = "left";
       return;
     }
     if (right < 42) return;
-    pen.fillText(shortened(text, Math.floor(Math.min(right, 460) / letter)), each.at + 9, y + 0.5);
-    free = each.at + 9 + Math.min(right, wanted);
+    pen.fillText(shortened(text, Math.floor(Math.min(right, 460) / letter)), entry.at + 9, y + 0.5);
+    free = entry.at + 9 + Math.min(right, wanted);
   });
 }
 

@@ -67,7 +67,7 @@ export function fillRecorded(on, tile, { first, under }, paper) {
     if (under[at] !== known) {
       known = under[at];
       is = false;
-      for (let each = offset + known; each < mean.length && !is; each += strip.columns) is = mean[each] === mean[each];
+      for (let index = offset + known; index < mean.length && !is; index += strip.columns) is = mean[index] === mean[index];
     }
     if (is) for (let here = first + at; here < on.whole.length; here += on.wide) on.whole[here] = value;
   }
@@ -79,7 +79,7 @@ export function shadeSeries(on, tile, series, { first, under }, colour, y) {
   const { strip, offset } = tile, { mean, peak } = strip.planes, base = series * strip.columns + offset;
   for (let at = 0; at < under.length; at++) {
     let most = peak[base + under[at]];
-    for (let each = at ? under[at - 1] + 1 : under[at]; each < under[at]; each++) if (peak[base + each] > most) most = peak[base + each];
+    for (let index = at ? under[at - 1] + 1 : under[at]; index < under[at]; index++) if (peak[base + index] > most) most = peak[base + index];
     const low = mean[base + under[at]];
     if (most > low) on.run(first + at, y(most), y(low), colour, 0.28);
   }
@@ -93,8 +93,8 @@ export function stepSeries(on, tile, series, { first, under }, { colour, y, thic
   let last = before ?? NaN;
   for (let at = 0; at < under.length; at++) {
     let top = last, foot = last;
-    for (let each = at ? Math.min(under[at - 1] + 1, under[at]) : under[at]; each <= under[at]; each++) {
-      last = y(mean[base + each]);
+    for (let index = at ? Math.min(under[at - 1] + 1, under[at]) : under[at]; index <= under[at]; index++) {
+      last = y(mean[base + index]);
       // Comparisons with nothing recorded are false: such a column neither begins nor joins a line.
       if (!(top <= last)) top = last;
       if (!(foot >= last)) foot = last;

@@ -73,8 +73,8 @@ export const stacksDrawer = {
     const { strip, offset } = tile, cells = strip.planes.mean;
     const rows = Math.max(Math.round(cells.length / strip.columns), 1);
     let sum = 0, seen = false, most = 0;
-    for (let each = 0; each < rows; each++) {
-      const value = cells[each * strip.columns + offset + column];
+    for (let index = 0; index < rows; index++) {
+      const value = cells[index * strip.columns + offset + column];
       if (value === NO_SAMPLES) continue;
       seen = true;
       sum += value;

@@ -6,10 +6,10 @@ import {covers} from "./axis.js";
 
 const AGAIN_MS = 10_000;
 
-/** @typedef {{arrived: (marks: any[]) => void, all: (marks: any[]) => void, refused: (why: string) => void, wake: () => void}} HappeningsTold */
+/** @typedef {{arrived: (marks: any[]) => void, all: (marks: any[]) => void, refused: (why: string) => void, wake: () => void}} MarkCallbacks */
 
-export class Happenings {
-  /** @param {any} source @param {import("./axis.js").Span} whole @param {HappeningsTold} tell */
+export class MarkLoader {
+  /** @param {any} source @param {import("./axis.js").Span} whole @param {MarkCallbacks} tell */
   constructor(source, whole, tell) {
     this.source = source;
     this.whole = whole;
@@ -42,11 +42,11 @@ export class Happenings {
     const stop = this.stop = new AbortController();
     this.asking = span;
     try {
-      const told = await this.source.marks(span.start, span.end, stop.signal);
+      const reply = await this.source.marks(span.start, span.end, stop.signal);
       if (stop.signal.aborted) return;
       this.span = span;
-      this.leftOut = told.left_out || 0;
-      const marks = inTime(told.marks);
+      this.leftOut = reply.left_out || 0;
+      const marks = inTime(reply.marks);
       this.tell.arrived(marks);
       if (span.start <= this.whole.start && span.end >= this.whole.end) this.takeAll(marks, span.end);
       else if (this.until === -Infinity) this.fetchAll();

@@ -31,7 +31,7 @@ class LabError(Exception):
     """The lab cannot go on; its text is one line that says why and what to do."""
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     sys.stderr.write(f"[lab {time.monotonic() - _BEGAN:6.1f} s] {text}\n")
     sys.stderr.flush()
 

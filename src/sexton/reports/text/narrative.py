@@ -19,12 +19,14 @@ _MOST_RIVALS = 3
 def lead(diagnosis: Diagnosis) -> str:
     """What is wrong, in a paragraph: how each chain begins and ends, and what no chain explains."""
     known = diagnosis.by_id
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for chain in shown(diagnosis)[:2]:
         ends = [known[name] for name in (*chain.findings[:2], *chain.findings[-2:])]
-        told |= {each.id: _sentence(each, short(each.summary)) for each in ends}
-    told |= {name: _sentence(known[name], known[name].summary) for name in diagnosis.unexplained}
-    return " ".join(told.values())
+        sentences |= {finding.id: _sentence(finding, short(finding.summary)) for finding in ends}
+    sentences |= {
+        name: _sentence(known[name], known[name].summary) for name in diagnosis.unexplained
+    }
+    return " ".join(sentences.values())
 
 
 def _sentence(finding: Finding, summary: str) -> str:
@@ -37,14 +39,16 @@ def shown(diagnosis: Diagnosis) -> tuple[Chain, ...]:
     """Chains worth showing: not one that repeats a crash loop as churn, nor one that adds only
     notes to what is shown."""
     known = diagnosis.by_id
-    told: set[str] = set()
+    covered: set[str] = set()
     kept = []
     for chain in diagnosis.chains:
-        fresh = [known[name] for name in chain.findings if name not in told]
-        if is_twin(chain.root, diagnosis) or (told and not any(each.is_problem for each in fresh)):
+        fresh = [known[name] for name in chain.findings if name not in covered]
+        if is_twin(chain.root, diagnosis) or (
+            covered and not any(finding.is_problem for finding in fresh)
+        ):
             continue
         kept.append(chain)
-        told.update(chain.findings)
+        covered.update(chain.findings)
     return tuple(kept)
 
 
@@ -68,32 +72,32 @@ def chain_title(chain: Chain, number: int) -> str:
     return f"{'ALSO' if number else 'CAUSE CHAIN'} ({sure})"
 
 
-def untold(chains: Sequence[Chain]) -> Iterator[Chain]:
+def new_links(chains: Sequence[Chain]) -> Iterator[Chain]:
     """Of each chain, the links that no earlier chain has shown."""
-    told: set[str] = set()
+    covered: set[str] = set()
     for chain in chains:
         fresh = tuple(
-            link for link in chain.links if link.cause not in told or link.effect not in told
+            link for link in chain.links if link.cause not in covered or link.effect not in covered
         )
         if fresh:
             yield Chain(fresh)
-        told.update(chain.findings)
+        covered.update(chain.findings)
 
 
 def rivals(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """Causes that were weighed against each other, one line for each symptom."""
-    lines = (_weighed(each, diagnosis) for each in diagnosis.contests)
-    yield from labelled("RIVALS", [each for each in lines if each], width)
+    lines = (_weighed(contest, diagnosis) for contest in diagnosis.contests)
+    yield from labelled("RIVALS", [line for line in lines if line], width)
 
 
 def _weighed(contest: Contest, diagnosis: Diagnosis) -> str:
     first, *others = contest.rivals
-    others = [each for each in others if not is_twin(each.cause, diagnosis)]
+    others = [rival for rival in others if not is_twin(rival.cause, diagnosis)]
     if not others:
         return ""
     words = f"{title_of(contest.symptom)}: {title_of(first.cause)} ({first.strength})"
-    even = [each for each in others if each.strength is first.strength]
-    less = [each for each in others if each.strength is not first.strength]
+    even = [rival for rival in others if rival.strength is first.strength]
+    less = [rival for rival in others if rival.strength is not first.strength]
     if even:
         words += f" as well as {', '.join(map(_rival, even[:_MOST_RIVALS]))}"
     if less:
@@ -109,7 +113,8 @@ def _rival(rival: Rival) -> str:
 def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """What rose together, and what would show more."""
     lines = [
-        f"{each.sentence}; would show it: {each.would_prove}" for each in diagnosis.coincidences
+        f"{coincidence.sentence}; would show it: {coincidence.would_prove}"
+        for coincidence in diagnosis.coincidences
     ]
     yield from labelled("TOGETHER", lines, width)
 
@@ -130,12 +135,12 @@ def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     death = diagnosis.by_id.get(job_deaths.NAME)
     if death is None or death.verdict is not Verdict.PRESENT:
         return
-    told = f"{death.summary}, at {clock(death.end)} UTC."
+    text = f"{death.summary}, at {clock(death.end)} UTC."
     if death.id in diagnosis.unexplained:
         unseen = diagnosis.exit is Exit.CANNOT_TELL
         what = "but not everything could be read" if unseen else "check the job's other nodes"
-        told += f" Nothing recorded on this node explains it; {what}."
-    yield from block(told, width, " ")
+        text += f" Nothing recorded on this node explains it; {what}."
+    yield from block(text, width, " ")
     if death.id not in diagnosis.unexplained:
         yield from story(diagnosis, width)
     yield ""

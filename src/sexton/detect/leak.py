@@ -1,0 +1,174 @@
+"""A leak of memory cgroups, by its pace: seen long before there are many.
+
+Proof is one of two. *Traced*: cgroups of one kind (one parent, like names) were removed throughout
+the stretch, at least half of them were not released, and the last of them only a moment ago.
+*Counted*, where nothing was traced: the number of the dying grew in every part of the stretch.
+
+What is no leak, however much it looks like one for a while: existing cgroups that are removed
+(then as many fewer are alive, or none were created), a destroy backlog that drains, and the boot
+of a node, whose units leave one or two each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from sexton.detect.churn import Family, churn
+from sexton.detect.deaths import GRACE, Deaths
+from sexton.detect.growth import ENOUGH, confirms, growth
+from sexton.detect.registry import Threshold
+from sexton.detect.spread import median
+from sexton.model.cgroup import CgroupCensus
+from sexton.model.finding import Severity
+from sexton.model.window import Window
+
+TOO_MANY = Threshold(
+    "too many", 1_000, "dying", "the incident's image gate fails a build that leaves so many"
+)
+SOON = Threshold("soon", 24, "h until too many", "a node is looked at once a day, if at all")
+AT_ONCE = Threshold("at once", 1, "h until too many", "sooner than anybody looks who is not called")
+KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
+SETTLED = Threshold(
+    "settled", 10, "min since boot", "starting up leaves some dozens, without coming back for more"
+)
+#: Counts further back than this tell of another time.
+_BACK_S = 3600.0
+#: Into so many parts a stretch is cut; a leak is in all of them.
+_PARTS = 3
+#: A leak is over if the last death is so many usual gaps ago, and at least so many seconds.
+_GAPS, _SILENCE_S = 3, 10.0
+_HOUR_S = 3600.0
+
+
+class Leak(NamedTuple):
+    """So many stayed in so many seconds, beside the `dying` of now; who left them, if known."""
+
+    number: int
+    seconds: float
+    dying: int
+    shown: str
+    method: str
+
+    @property
+    def per_hour(self) -> float:
+        return self.number / self.seconds * _HOUR_S
+
+    @property
+    def arrives_s(self) -> float:
+        """Seconds until there are too many; 0 where there are."""
+        return max(TOO_MANY.value - self.dying, 0.0) / self.per_hour * _HOUR_S
+
+    @property
+    def severity(self) -> Severity | None:
+        """`None` where it takes too long to matter."""
+        hours = self.arrives_s / _HOUR_S
+        if hours <= AT_ONCE.value:
+            return Severity.CRITICAL
+        return Severity.WARNING if hours <= SOON.value else None
+
+
+class _Count(NamedTuple):
+    mono_s: float
+    dying: int
+    live: int | None
+
+
+def leak(window: Window) -> Leak | None:
+    """The leak that goes on at the window's end; `None` where none is proven."""
+    counts = _counts(window)
+    moved = growth(window)
+    if not counts or (moved is not None and moved.draining):
+        return None
+    seen = churn(window)
+    if seen is None or seen.traced is None:
+        return _by_counts(window, counts)
+    sure = confirms(moved, len(seen.traced.unreleased))
+    lost = 0 if sure else seen.traced.lost
+    leaking = [family for family in seen.families if _leaks(family, seen.traced)]
+    number = sum(family.kept for family in leaking) - lost
+    if number < ENOUGH.value:
+        return _by_counts(window, counts) if lost else None
+    start = min(min(family.kept_s) for family in leaking)
+    if seen.births * 2 < number or _was_freed(counts, start, number):
+        return None
+    others = f" and {len(leaking) - 1} more" if len(leaking) > 1 else ""
+    return Leak(
+        number,
+        _ripe_end(seen.traced) - start,
+        counts[-1].dying,
+        f"{leaking[0].shown}{others}",
+        "tracefs cgroup_rmdir, cgroup_release",
+    )
+
+
+def _counts(window: Window) -> list[_Count]:
+    """Every count by the rule of the last one."""
+    rows = [
+        (batch.mono_s, row)
+        for batch in window.batches(CgroupCensus) or ()
+        for row in batch.rows[:1]
+        if row.dying is not None
+    ]
+    if not rows:
+        return []
+    rule = (rows[-1][1].scope, rows[-1][1].method)
+    return [
+        _Count(mono_s, row.dying or 0, row.live)
+        for mono_s, row in rows
+        if (row.scope, row.method) == rule
+    ]
+
+
+def _ripe_end(traced: Deaths) -> float:
+    """Whoever died later than this may still be released."""
+    return traced.end_s - GRACE.value
+
+
+def _leaks(family: Family, traced: Deaths) -> bool:
+    """Does this kind die throughout, mostly without a release, until now?"""
+    times = sorted(family.kept_s)
+    if len(times) < ENOUGH.value or len(times) * 100 < KEPT.value * (len(times) + family.released):
+        return False
+    end = _ripe_end(traced)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    if end - times[-1] > max(_GAPS * median(gaps), _SILENCE_S):
+        return False
+    return _in_every_part(times, times[0], end)
+
+
+def _in_every_part(times: Sequence[float], start: float, end: float) -> bool:
+    part = (end - start) / _PARTS
+    if part <= 0:
+        return False
+    return len({min(int((time - start) / part), _PARTS - 1) for time in times}) == _PARTS
+
+
+def _was_freed(counts: Sequence[_Count], start: float, number: int) -> bool:
+    """Did the count grow by less than half of those that a trace says stayed, since it began?"""
+    before = [count for count in counts if count.mono_s <= start] or counts[:1]
+    after = counts[-1]
+    if after.mono_s <= before[-1].mono_s:
+        return False
+    return (after.dying - before[-1].dying) * 2 < number
+
+
+def _by_counts(window: Window, counts: Sequence[_Count]) -> Leak | None:
+    """Growth in every part of the last hour, while about as many were alive."""
+    uptime = window.node.uptime_s if window.node else None
+    if uptime is not None and uptime < SETTLED.value * 60:
+        return None
+    recent = [count for count in counts if count.mono_s >= counts[-1].mono_s - _BACK_S]
+    first, last = recent[0], recent[-1]
+    number, seconds = last.dying - first.dying, last.mono_s - first.mono_s
+    if number < ENOUGH.value or len(recent) <= _PARTS:
+        return None
+    edges = [recent[round(part * (len(recent) - 1) / _PARTS)] for part in range(_PARTS + 1)]
+    grew = [after.dying - before.dying for before, after in pairwise(edges)]
+    # A backlog that builds up slows down; a leak has a pace.
+    if min(grew) * 2 * _PARTS < number:
+        return None
+    if first.live is None or last.live is None or (first.live - last.live) * 2 >= number:
+        return None
+    return Leak(number, seconds, last.dying, "", "the number of dying memory cgroups")

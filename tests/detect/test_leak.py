@@ -1,0 +1,162 @@
+"""A leak is proven by its pace; churn, boot, mass removal and a draining backlog are not leaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.detect.detectors.zombie_memcgs import detect
+from sexton.detect.leak import Leak, leak
+from sexton.model.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.finding import Severity, Verdict
+from sexton.model.node import Node
+from sexton.model.window import Window
+from tests.support.windows import make_window
+
+Deaths = list[tuple[float, float | None]]  # when it died, when it was released
+
+
+def census(dying: int, live: int = 9) -> CgroupCensus:
+    return CgroupCensus("v1", 1, "/m", "node", dying + live, live, dying, "m", None)
+
+
+def node(uptime_s: float) -> Node:
+    fields = dict.fromkeys(Node.__dataclass_fields__)
+    return Node(**(fields | {"uptime_s": uptime_s}))  # type: ignore[arg-type]
+
+
+def traced(
+    deaths: Deaths, until: float, *, dying: int = 0, path: str = "/a/job-{}", born: bool = True
+) -> Window:
+    """Cgroups that died, with a count of the dying every five seconds."""
+    events: list[tuple[float, CgroupEvent]] = []
+    for number, (died, released) in enumerate(deaths, 1):
+        name = path.format(number)
+        if born:
+            events.append((died - 0.2, CgroupEvent("mkdir", number, name, int(died * 1e9 - 2e8))))
+        events.append((died, CgroupEvent("rmdir", number, name, int(died * 1e9))))
+        if released is not None and released <= until:
+            events.append((released, CgroupEvent("release", number, name, int(released * 1e9))))
+    batches: list[tuple[float, list[object]]] = [(0.0, [])]
+    moment = 0.0
+    while moment <= until:
+        staying = sum(
+            died <= moment and (released is None or released > moment) for died, released in deaths
+        )
+        batches.append((moment, [census(dying + staying)]))
+        moment += 5.0
+    batches.append((until, [event for _, event in sorted(events, key=lambda pair: pair[0])]))
+    return make_window(batches, empty=[CgroupEvent])
+
+
+def counted(*numbers: int, live: tuple[int, int] = (9, 9), uptime_s: float = 86_400.0) -> Window:
+    """Nothing traced: counts every five seconds."""
+    first, last = live
+    step = (last - first) / max(len(numbers) - 1, 1)
+    batches: list[tuple[float, list[object]]] = [(0.0, [node(uptime_s)])]
+    batches += [
+        (5.0 * n, [census(number, round(first + step * n))]) for n, number in enumerate(numbers)
+    ]
+    return make_window(batches)
+
+
+def every(seconds: float, until: float, start: float = 0.5) -> Deaths:
+    return [(start + seconds * n, None) for n in range(int((until - start) / seconds))]
+
+
+def found(window: Window) -> Leak:
+    made = leak(window)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(
+    ("deaths", "until", "severity"),
+    [
+        (every(1 / 45, 10.0), 10.0, Severity.CRITICAL),  # 45 a second
+        (every(0.6, 20.0), 20.0, Severity.CRITICAL),  # 6,000 an hour
+        (every(0.8, 25.0), 25.0, Severity.CRITICAL),  # a timer
+        (every(10.0, 3600.0), 3600.0, Severity.WARNING),  # the slow original: 360 an hour
+    ],
+)
+def test_a_traced_leak_is_a_problem_whatever_the_number_of_the_dying(
+    deaths: Deaths, until: float, severity: Severity
+):
+    window = traced(deaths, until)
+    assert found(window).severity is severity
+    finding = detect(window)
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
+    assert "leaking, 1,000" in finding.summary
+    pace = next(each for each in finding.evidence if each.what == "pace of the leak")
+    assert "/a/job-*" in pace.value
+    assert "UTC" in pace.value
+
+
+def test_the_pace_is_of_the_stretch_in_which_it_leaked():
+    made = found(traced(every(1.0, 600.0, start=500.0), 600.0))
+    assert made.per_hour == pytest.approx(3600, rel=0.05)
+    assert made.arrives_s == pytest.approx(900, rel=0.05)
+
+
+def test_one_that_takes_more_than_a_day_is_a_line_and_no_problem():
+    window = traced(every(120.0, 3600.0), 3600.0)
+    assert found(window).severity is None
+    assert detect(window).verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        [(0.5 * n, 0.5 * n + 0.3) for n in range(1, 40)],  # churn: released at once
+        [(0.5 * n, 0.5 * n + 8.0) for n in range(1, 40)],  # churn: released late
+        [(1.0 + 0.001 * n, None) for n in range(300)],  # a burst, then nothing
+        [(0.5 + 0.1 * n, None) for n in range(60)],  # it has stopped
+        [(5.0 * n, None) for n in range(1, 4)],  # too few
+    ],
+)
+def test_what_is_no_leak(deaths: Deaths):
+    assert leak(traced(deaths, 30.0)) is None
+
+
+def test_existing_cgroups_that_are_removed_are_no_leak():
+    assert leak(traced(every(0.2, 20.0), 20.0, born=False)) is None
+
+
+def test_units_that_leave_one_each_at_boot_are_no_leak():
+    names = ["alpha", "beta", "gamma", "delta", "omega", "sigma", "kappa", "theta"]
+    window = traced([(2.0 * n, None) for n in range(1, 9)], 20.0, path="/system.slice/{}")
+    renamed = [
+        (batch.mono_s, [
+            CgroupEvent(row.kind, row.cgroup_id,
+                        f"/system.slice/{names[row.cgroup_id - 1]}.service", row.mono_ns)
+            for row in batch.rows
+        ])
+        for batch in window.batches(CgroupEvent) or ()
+    ]  # fmt: skip
+    assert leak(make_window([*renamed, (20.0, [census(8)])])) is None
+
+
+@pytest.mark.parametrize(
+    ("window", "leaks"),
+    [
+        (counted(0, 20, 40, 60, 80), True),
+        (counted(0, 20, 40, 60, 80, uptime_s=120.0), False),  # the node starts
+        (counted(0, 20, 40, 60, 80, live=(90, 9)), False),  # others are being removed
+        (counted(0, 70, 78, 79, 80), False),  # a backlog that builds up, and slows down
+        (counted(80, 60, 40, 20, 0), False),
+        (counted(0, 80), False),
+        (counted(0, 1, 2, 3, 4), False),
+    ],
+)
+def test_without_a_trace_growth_must_hold(window: Window, leaks: bool):
+    assert (leak(window) is not None) is leaks
+
+
+def test_what_was_freed_meanwhile_is_no_leak():
+    deaths = every(0.5, 20.0)
+    batches = [(0.0, []), (20.0, [
+        event for number, (died, _) in enumerate(deaths, 1)
+        for event in (CgroupEvent("mkdir", number, f"/a/job-{number}", int(died * 1e9 - 2e8)),
+                      CgroupEvent("rmdir", number, f"/a/job-{number}", int(died * 1e9)))
+    ])]  # fmt: skip
+    counts = [(5.0 * n, [census(3)]) for n in range(5)]
+    assert leak(make_window([*batches, *counts], empty=[CgroupEvent])) is None
