@@ -105,12 +105,12 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
         os._exit(0)
     os.read(ready[0], 1)
     lines: list[str] = []
-    original, cache.tell = cache.tell, lambda text: (lines.append(text), os.write(go[1], b"x"))
+    original, cache.log = cache.log, lambda text: (lines.append(text), os.write(go[1], b"x"))
     try:
         with cache.alone(tmp_path):
             assert (tmp_path / "first").exists()
     finally:
-        cache.tell = original
+        cache.log = original
         os.waitpid(child, 0)
         for end in (*ready, *go):
             os.close(end)
