@@ -47,11 +47,7 @@ class Without(Changed):
             state = window.why_missing(kind)
             if state.id:
                 self.states[state.id] = SourceState(
-                    state.id,
-                    state.path,
-                    "absent",
-                    "hidden on purpose",
-                    state.grant,
+                    state.id, state.path, "absent", "hidden on purpose", state.grant
                 )
 
 

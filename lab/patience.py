@@ -42,11 +42,7 @@ def own_machine() -> bool:
 
 def stretch(times: float = SLOWER) -> None:
     """From now on, in this process, every source has so many times its deadline."""
-    for module, name in (
-        (sampler, "_PROMPT_S"),
-        (sampler, "_PATIENCE_S"),
-        (units, "DEADLINE_S"),
-    ):
+    for module, name in ((sampler, "_PROMPT_S"), (sampler, "_PATIENCE_S"), (units, "DEADLINE_S")):
         setattr(module, name, getattr(module, name) * times)
     seated, gathered, stopped = sampler.Sampler.__init__, runner._gather, runner.Running.stop
 

@@ -101,11 +101,7 @@ def _hours(scratch: Path) -> list[Measured]:
     million = f"{looked[0]['samples'] / 1e6:.0f} million samples"
     ranges = [seconds for one in looked for seconds in one["ranges_s"]]
     return [
-        against_limit(
-            f"first heatmap of {million}, the whole command",
-            max(drawn),
-            *(2, "s", ""),
-        ),
+        against_limit(f"first heatmap of {million}, the whole command", max(drawn), *(2, "s", "")),
         Measured(
             f"heatmap of {million} within the second",
             f"{spread([one['subsecond_s'] for one in looked])} s",

@@ -54,10 +54,7 @@ def require(*tools: str) -> None:
 
 
 def run(
-    argv: Sequence[str | Path],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> str:
     """Runs a tool and gives its standard output; a failure is told with its last words."""
     words = [str(word) for word in argv]

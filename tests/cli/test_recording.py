@@ -17,14 +17,7 @@ from sexton.store.pins import Pin, add_pin, pins_in
 from sexton.store.recording import Recording
 from tests.cli.test_imports import imported
 from tests.support.cli import one_line, quiet, sexton
-from tests.support.recordings import (
-    BOOT,
-    HEADER,
-    WALL_S,
-    cores,
-    write_open,
-    write_sealed,
-)
+from tests.support.recordings import BOOT, HEADER, WALL_S, cores, write_open, write_sealed
 
 UTC = {"TZ": "UTC0"}
 NODE = Node("node-7", "6.12.9", 96, BOOT, 9.0, *[None] * 8)

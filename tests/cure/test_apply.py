@@ -67,10 +67,7 @@ class Acts:
 def scene(tmp_path, monkeypatch):
     host = plant(
         tmp_path / "root",
-        {
-            "/proc/sys/kernel/random/boot_id": f"{BOOT}\n",
-            "/proc/sys/kernel/hostname": "node-1\n",
-        },
+        {"/proc/sys/kernel/random/boot_id": f"{BOOT}\n", "/proc/sys/kernel/hostname": "node-1\n"},
     )
     acts = Acts()
     for module in (applying, rollback):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.cure.protected import (
-    Rule,
-    rules_of,
-    why_protected,
-    why_protected_path,
-    why_workload,
-)
+from sexton.cure.protected import Rule, rules_of, why_protected, why_protected_path, why_workload
 from sexton.errors import CommandError
 
 

@@ -189,8 +189,7 @@ def test_a_few_of_its_own_among_many_of_others_are_no_proof():
     events = [event for i in range(3) for event in death(i, CRASH, 1001 + i / 10)]
     events += [e for i in range(3, 100) for e in death(i, "/other/thing", 1001 + i / 100)]
     looked = window(
-        [unit("crash", 3, 1), census(5_000), *events],
-        [unit("crash", 6, 2), census(5_100), LAST],
+        [unit("crash", 3, 1), census(5_000), *events], [unit("crash", 6, 2), census(5_100), LAST]
     )
     assert only(suspects(looked)).strength is Strength.POSSIBLE
 
@@ -280,10 +279,7 @@ def container(number: int) -> str:
 
 def test_containers_that_come_and_go_are_found_where_no_unit_restarts():
     events = [e for i in range(8) for e in death(i, container(i + 10**20), 1001 + i / 10)]
-    looked = window(
-        [unit("ecs", 0, 1, sub="running"), census(500), *events],
-        [census(508), LAST],
-    )
+    looked = window([unit("ecs", 0, 1, sub="running"), census(500), *events], [census(508), LAST])
     suspect = only(suspects(looked))
     assert (suspect.owner, suspect.kind) == ("docker containers", "container")
     assert suspect.path.startswith("/docker/*")

@@ -294,10 +294,7 @@ def died(kept, released):
     ("window", "against"),
     [
         (died(kept=10, released=2), ()),
-        (
-            died(kept=10, released=30),
-            ("30 of the 40 cgroups removed under /docker were released",),
-        ),
+        (died(kept=10, released=30), ("30 of the 40 cgroups removed under /docker were released",)),
     ],
 )
 def test_what_is_released_speaks_against_the_churn(window, against):

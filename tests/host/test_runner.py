@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.errors import (
-    SourceAbsent,
-    SourceDenied,
-    SourceMalformed,
-    SourceSkipped,
-    SourceTimeout,
-)
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped, SourceTimeout
 from sexton.host.runner import ChildOptions, run, start
 
 

@@ -47,10 +47,7 @@ def _has_run(pid: int) -> bool:
 
 def test_a_dozen_tasks_per_core_starve_each_other():
     cores = os.cpu_count() or 1
-    with (
-        burning(12 * cores) as pids,
-        Sampler(open_host(), sources_of(*KINDS)) as sampler,
-    ):
+    with burning(12 * cores) as pids, Sampler(open_host(), sources_of(*KINDS)) as sampler:
         finding = detect(sampler.run(12))
     print(finding.summary)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)

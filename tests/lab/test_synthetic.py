@@ -142,8 +142,7 @@ def test_counters_only_grow_and_by_no_constant(kind: type[Row], names: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"),
-    [(Process, ("user_ms", "system_ms")), (Thread, ("user_ms", "system_ms"))],
+    ("kind", "names"), [(Process, ("user_ms", "system_ms")), (Thread, ("user_ms", "system_ms"))]
 )
 def test_a_task_never_takes_time_back(kind: type[Row], names: tuple[str, ...]):
     window = incident().window

@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.vm.kernels import (
-    HIERARCHIES,
-    KERNELS,
-    MATRIX,
-    check_hierarchy,
-    kernel_named,
-    newest,
-)
+from lab.vm.kernels import HIERARCHIES, KERNELS, MATRIX, check_hierarchy, kernel_named, newest
 from lab.vm.machine import Disks, command_line
 from lab.vm.tools import LabError
 

@@ -60,8 +60,7 @@ def compare_shares():
     core = max(os.sched_getaffinity(0))
     # A known load, so that there is something to agree on: one core's user time.
     burner = subprocess.Popen(
-        ["sh", "-c", "while :; do :; done"],
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        ["sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, {core})
     )
     try:
         time.sleep(0.1)

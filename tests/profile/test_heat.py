@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.model.profile import CELL_NS, CELLS, Heat, empty_heat
 from sexton.profile import heat as module
-from sexton.profile.heat import (
-    add_heat,
-    disjoint,
-    heat_of,
-    heat_of_choice,
-    of_cores,
-    within,
-)
+from sexton.profile.heat import add_heat, disjoint, heat_of, heat_of_choice, of_cores, within
 from sexton.profile.select import Selection
 from tests.profile.naive import chosen, idle, lists, samples
 from tests.profile.test_select import selections

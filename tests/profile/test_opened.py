@@ -154,10 +154,7 @@ def test_folded_stacks_have_no_times_and_say_so_where_a_range_is_asked_for(tmp_p
 
 
 def test_several_files_are_one_timeline_however_they_are_named(tmp_path):
-    paths = [
-        written(tmp_path / "a", second_of(8)),
-        written(tmp_path / "b", second_of(2)),
-    ]
+    paths = [written(tmp_path / "a", second_of(8)), written(tmp_path / "b", second_of(2))]
     opened = open_profile(paths, OPTIONS)
     assert opened.span_ns == (2 * SECOND, 8 * SECOND + 3 * SECOND // 4)
     assert [profile.facts.path for profile in opened.profiles()] == [str(paths[1]), str(paths[0])]

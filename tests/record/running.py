@@ -26,9 +26,7 @@ def options(directory: Path, **changed: Any) -> Options:
 
 @contextmanager
 def recording(
-    options: Options,
-    sources: Sequence[Source] | None = None,
-    companions: Sequence[Companion] = (),
+    options: Options, sources: Sequence[Source] | None = None, companions: Sequence[Companion] = ()
 ) -> Iterator[Recorder]:
     """A recorder at work in a thread; stopped and sealed on the way out."""
     recorder = Recorder(open_host(), options, companions, sources)

@@ -37,10 +37,7 @@ def minutes(place: Path, number: int, first: int = 1, start_s: float = START_S) 
     for index in range(number):
         at = start_s + 120 * index
         readings = [at + second for second in range(0, 120, 8)]
-        flush = {
-            CORE: [cores(moment, 3) for moment in readings],
-            MARK: [marks(index % 2, at + 1)],
-        }
+        flush = {CORE: [cores(moment, 3) for moment in readings], MARK: [marks(index % 2, at + 1)]}
         made.append(write_sealed(place, [flush], first + index))
     return made
 

@@ -34,14 +34,7 @@ from sexton.store.sealed import seal
 from sexton.store.verify import verify
 from tests.support.annexes import annex, samples
 from tests.support.profiles import profile_of
-from tests.support.recordings import (
-    BOOT,
-    HOSTILE,
-    WALL_S,
-    simple,
-    write_open,
-    write_sealed,
-)
+from tests.support.recordings import BOOT, HOSTILE, WALL_S, simple, write_open, write_sealed
 
 
 @pytest.fixture

@@ -55,12 +55,7 @@ class Elsewhere:
         }
 
     def run(
-        self,
-        *arguments: str,
-        before: str = ":",
-        unshare: str = "",
-        first: str = ":",
-        via: str = "",
+        self, *arguments: str, before: str = ":", unshare: str = "", first: str = ":", via: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run ``sexton ARGUMENTS`` through `via`, in new namespaces in which the shell did `first`.
 
@@ -72,11 +67,7 @@ class Elsewhere:
         )
         inside = f"{binds}; {first}; exec {via} {shlex.join([*self.command, *arguments])}"
         return subprocess.run(
-            [
-                "sh",
-                "-c",
-                f"{before} && exec unshare -m {unshare} sh -ec {shlex.quote(inside)}",
-            ],
+            ["sh", "-c", f"{before} && exec unshare -m {unshare} sh -ec {shlex.quote(inside)}"],
             env=self.environment,
             cwd="/",
             stdin=subprocess.DEVNULL,

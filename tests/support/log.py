@@ -32,10 +32,7 @@ def events(messages: Iterable[str], mono_s: float | None) -> list[KernelEvent]:
     for turn, message in enumerate(messages):
         at = None if mono_s is None else mono_s + turn / 10
         line = LogLine(
-            None if at is None else int(at * 1e6),
-            None if at is None else EPOCH + at,
-            message,
-            0,
+            None if at is None else int(at * 1e6), None if at is None else EPOCH + at, message, 0
         )
         event = recogniser.event(line)
         assert event is not None, f"the catalogue does not know {message!r}"

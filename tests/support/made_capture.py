@@ -70,13 +70,7 @@ _NAPI = (
     "__napi_poll ena_io_poll"
 )
 _SEND = "entry_SYSCALL_64_after_hwframe do_syscall_64 do_writev tcp_sendmsg tcp_write_xmit"
-_TASKS = {
-    "swapper": 0,
-    "kubelet": 2113,
-    "python3": 4100,
-    "ksoftirqd/5": 38,
-    "logrotate": 900,
-}
+_TASKS = {"swapper": 0, "kubelet": 2113, "python3": 4100, "ksoftirqd/5": 38, "logrotate": 900}
 
 
 def made_capture(folder: Path) -> tuple[Path, Path]:

@@ -7,17 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.profile import (
-    NO_CLOCK,
-    Clock,
-    Event,
-    Facts,
-    Frames,
-    Kind,
-    Profile,
-    Thread,
-    Tree,
-)
+from sexton.model.profile import NO_CLOCK, Clock, Event, Facts, Frames, Kind, Profile, Thread, Tree
 
 #: "main" is the program's, "k:do_idle" the kernel's, "?:x" nobody says whose.
 KERNEL, UNTOLD = "k:", "?:"

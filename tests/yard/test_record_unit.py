@@ -152,10 +152,7 @@ def test_a_killed_recorder_is_restarted_and_takes_over_the_recording(place: Yard
     (first,) = show(place, "MainPID")
     place.run("kill", "-9", first)
     place.wait("the back-off", lambda: show(place, "SubState") == ["auto-restart"])
-    place.wait(
-        "recording again",
-        lambda: recording(place) and state_of(place)["pid"] != int(first),
-    )
+    place.wait("recording again", lambda: recording(place) and state_of(place)["pid"] != int(first))
     restarts, second = show(place, "NRestarts", "MainPID")
     assert restarts == "1"
     assert second != first

@@ -79,8 +79,7 @@ def test_a_unit_that_waits_to_restart_is_placed_by_its_slice(yard: Yard):
     slow = CRASH.replace("100ms", "1000s") + "Slice=yard-deep.slice\n"
     start(yard, "waiting.service", slow)
     yard.wait(
-        "it waits",
-        lambda: yard.show("waiting.service", "SubState") == {"SubState": "auto-restart"},
+        "it waits", lambda: yard.show("waiting.service", "SubState") == {"SubState": "auto-restart"}
     )
     assert yard.show("waiting.service", "ControlGroup") == {"ControlGroup": ""}
     (unit,) = ask(yard).seen("waiting.service")

@@ -92,12 +92,7 @@ def _agent(stage: Stage, parent: str, pins: Path) -> Path:
         "mounts": [
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]},
-            {
-                "destination": "/mnt",
-                "type": "none",
-                "source": str(pins),
-                "options": ["bind", "rw"],
-            },
+            {"destination": "/mnt", "type": "none", "source": str(pins), "options": ["bind", "rw"]},
         ],
         "linux": {
             "cgroupsPath": f"{parent}/ID",

@@ -36,10 +36,7 @@ def prepare(stage: Stage) -> None:
     for _ in range(ZOMBIES // (TASKS + 1) + 1):
         stage.run("systemctl", "start", job.name)
     job.work(FEW_TASKS)
-    stage.unit(
-        f"{NAME}.timer",
-        "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=1s\nAccuracySec=50ms\n",
-    )
+    stage.unit(f"{NAME}.timer", "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=1s\nAccuracySec=50ms\n")
     if (stage.dying() or 0) - before < ZOMBIES / 3:
         stage.live_root = None
         stage.adapt(

@@ -34,13 +34,7 @@ from collections import deque
 from collections.abc import Container
 from typing import BinaryIO, NamedTuple, cast
 
-from sexton.errors import (
-    SourceAbsent,
-    SourceDenied,
-    SourceMalformed,
-    SourceTimeout,
-    StoreError,
-)
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, Files, FileStatus
 
 SCHEMA = "sexton.collect/1"
@@ -138,12 +132,7 @@ class ArchiveFiles:
         if found in self._children:
             below = sum(1 for is_dir in self._children[found].values() if is_dir)
             return FileStatus(0, 2 + below, is_dir=True)
-        files: tuple[Container[str], ...] = (
-            self._contents,
-            self._links,
-            self._denied,
-            self._late,
-        )
+        files: tuple[Container[str], ...] = (self._contents, self._links, self._denied, self._late)
         if any(found in file for file in files):
             return FileStatus(0, 1, is_dir=False)
         raise SourceAbsent(path, "not in the archive")

@@ -15,13 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from sexton.errors import (
-    SourceAbsent,
-    SourceDenied,
-    SourceMalformed,
-    SourceSkipped,
-    SourceTimeout,
-)
+from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped, SourceTimeout
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _MOST_ERRORS = 4096
@@ -59,10 +53,7 @@ class ChildOptions(NamedTuple):
 
 
 def run(
-    argv: Sequence[str],
-    deadline_s: float,
-    limit: int = 8 << 20,
-    cpus: Iterable[int] | None = None,
+    argv: Sequence[str], deadline_s: float, limit: int = 8 << 20, cpus: Iterable[int] | None = None
 ) -> Ended:
     """Run `argv`; `cpus` pins it (and only it) to those cores."""
     child = _spawn(argv, (subprocess.PIPE, subprocess.PIPE), _before_exec(cpus, ChildOptions()))

@@ -125,8 +125,7 @@ def block_counts(profile: Profile, selection: Selection, items: Items, cut: Cut)
     running = np.zeros((cut.number, width + 1), np.int64)
     np.cumsum(counts.reshape(cut.number, width), axis=1, out=running[:, 1:], dtype=np.int64)
     return Blocks(
-        running[:, segment[ends]] - running[:, segment[items.nodes]],
-        running[:, -1].copy(),
+        running[:, segment[ends]] - running[:, segment[items.nodes]], running[:, -1].copy()
     )
 
 

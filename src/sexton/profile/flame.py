@@ -103,12 +103,7 @@ def pruned(flame: Flame) -> Flame:
     )
     smaller = Tree(renamed[frame], tree.depth[kept], place[tree.end[kept]], frames)
     return Flame(
-        smaller,
-        flame.own[kept],
-        flame.event,
-        flame.core_seconds,
-        flame.start_ns,
-        flame.end_ns,
+        smaller, flame.own[kept], flame.event, flame.core_seconds, flame.start_ns, flame.end_ns
     )
 
 

@@ -489,11 +489,7 @@ def _nodes(tree: Tree) -> Stored:
 
 
 def _frames(frames: Frames) -> Stored:
-    columns = {
-        "name": _texts(frames.names),
-        "module": _texts(frames.modules),
-        "kind": frames.kinds,
-    }
+    columns = {"name": _texts(frames.names), "module": _texts(frames.modules), "kind": frames.kinds}
     return Stored([pa.table(columns)], _encoded(("module", "kind"), {}))
 
 

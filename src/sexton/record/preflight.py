@@ -335,11 +335,7 @@ def preflight(host: Host, wanted: Wanted) -> Preflight:
     rows_a_second = sum(number / periods[name] for name, number in rows.items())
     stacks = stacks_bytes_an_hour(cores, Rotation.for_cores(cores).hertz) if parts.stacks else 0.0
     room = Room(
-        *_free(wanted.directory),
-        bytes_an_hour(rows, periods),
-        stacks,
-        wanted.limits,
-        PINNED_SHARE,
+        *_free(wanted.directory), bytes_an_hour(rows, periods), stacks, wanted.limits, PINNED_SHARE
     )
     return Preflight(
         directory=str(wanted.directory),

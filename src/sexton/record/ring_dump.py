@@ -113,8 +113,7 @@ def write_dump(instance: str, out: str, since_ns: int) -> int:
                     texts = ([escape(text) for text in column] for column in (comm, event, detail))
                     columns = [mono, cpu, pid, *texts]
                     batch = pa.record_batch(
-                        [pa.array(v, t) for v, t in zip(columns, types, strict=True)],
-                        schema=schema,
+                        [pa.array(v, t) for v, t in zip(columns, types, strict=True)], schema=schema
                     )
                     writer.write_batch(batch)
                     written += len(rows)

@@ -207,11 +207,7 @@ class SpanReader:
         return first, last
 
     def columns(
-        self,
-        kind: type[Row],
-        names: Sequence[str],
-        wanted: Wanted | None = None,
-        near: Near = None,
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None, near: Near = None
     ) -> Iterator[Columns]:
         """Some columns of a table, a piece per segment."""
         if wanted is not None and near is None:

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.model.text import printable
-from sexton.store.layout import (
-    ASIDE,
-    MANIFEST,
-    SCHEMA,
-    read_manifest,
-    segments_in,
-    signed,
-)
+from sexton.store.layout import ASIDE, MANIFEST, SCHEMA, read_manifest, segments_in, signed
 from sexton.store.pins import Spanned
 
 if TYPE_CHECKING:

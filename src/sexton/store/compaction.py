@@ -44,13 +44,7 @@ from sexton.store.layout import (
 )
 from sexton.store.retention import Limits
 from sexton.store.schema import tables, texts_of
-from sexton.store.sealed import (
-    column_options,
-    new_directory,
-    open_table,
-    store_file,
-    store_table,
-)
+from sexton.store.sealed import column_options, new_directory, open_table, store_file, store_table
 
 HOUR_S = 3600.0
 #: An hour is compacted when its end is this old: its pins have been shipped by then and perf's last

@@ -280,9 +280,7 @@ class OpenSegment:
             raise
 
     def flush(
-        self,
-        pending: Mapping[type[Row], Sequence[Batch[Any]]],
-        states: Sequence[SourceState] = (),
+        self, pending: Mapping[type[Row], Sequence[Batch[Any]]], states: Sequence[SourceState] = ()
     ) -> int:
         """Append these readings; how many rows no column could hold. `OSError` if it failed: then
         what was given stays with this segment and goes out with the next flush."""

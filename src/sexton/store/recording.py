@@ -22,13 +22,7 @@ from sexton.model.window import Batch, SourceState
 from sexton.store.annex import Annex, Reach, annex_names, annexes_of, reach_of
 from sexton.store.arrays import coded as codes_of
 from sexton.store.arrays import numbers
-from sexton.store.journal import (
-    JOURNAL,
-    READING,
-    Recovered,
-    Unborn,
-    recover,
-)
+from sexton.store.journal import JOURNAL, READING, Recovered, Unborn, recover
 from sexton.store.layout import (
     ASIDE,
     MANIFEST,

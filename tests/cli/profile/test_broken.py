@@ -41,11 +41,7 @@ def test_samples_of_impossible_times_are_left_out_and_told(tmp_path: Path, capsy
 def test_a_text_with_a_time_that_no_clock_shows_is_refused(tmp_path: Path, capsys):
     path = tmp_path / "script"
     path.write_text(f"a 1 [000] {2**62 // SECOND + 1}.000000: cpu-clock: \n\tff b (c)\n\n")
-    assert run(capsys, "info", path) == (
-        2,
-        "",
-        f"sexton: {path}: sample timestamp out of range\n",
-    )
+    assert run(capsys, "info", path) == (2, "", f"sexton: {path}: sample timestamp out of range\n")
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.reports.svg.flame_picture import (
-    MOST_BOXES,
-    boxes_of,
-    change_shade,
-    difference_boxes,
-)
+from sexton.reports.svg.flame_picture import MOST_BOXES, boxes_of, change_shade, difference_boxes
 from sexton.reports.svg.flame_svg import PAD, WIDTH, Words, fitted, flame_svg
 from tests.cli.profile.made import HOSTILE, difference_of, flame_of
 

@@ -11,14 +11,7 @@ from sexton.cli.profile.spikes import exit_of
 from sexton.model.profile import NO_CLOCK, Event, FunctionCount, Kind
 from sexton.profile.spikes.spike import Grown, Recurring, SpikeStack
 from sexton.reports.text.flame import difference_lines, flame_lines
-from sexton.reports.text.heat import (
-    Grid,
-    Terminal,
-    fewer_rows,
-    heat_lines,
-    marks_line,
-    stretched,
-)
+from sexton.reports.text.heat import Grid, Terminal, fewer_rows, heat_lines, marks_line, stretched
 from sexton.reports.text.profile import Contents, info_text, top_lines
 from sexton.reports.text.spikes import Invocation, ranges, spikes_text
 from tests.cli.profile.made import (

@@ -242,8 +242,7 @@ def test_any_order_of_lines_gives_one_readable_finding(said, resets):
 
 
 @pytest.mark.parametrize(
-    ("container", "verdict"),
-    [(None, Verdict.NOT_APPLICABLE), ("docker", Verdict.UNKNOWN)],
+    ("container", "verdict"), [(None, Verdict.NOT_APPLICABLE), ("docker", Verdict.UNKNOWN)]
 )
 def test_no_interface_in_a_container_says_nothing_of_the_nodes(
     container: str | None, verdict: Verdict

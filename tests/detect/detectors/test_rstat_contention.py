@@ -88,11 +88,7 @@ def test_updating_a_counter_is_not_flushing():
 
 @pytest.mark.parametrize(
     ("kernel", "verdict"),
-    [
-        ((99.0, 49.0), "absent"),
-        ((99.0, 50.0), "unknown"),
-        ((60.0, 70.0, 5.0), "unknown"),
-    ],
+    [((99.0, 49.0), "absent"), ((99.0, 50.0), "unknown"), ((60.0, 70.0, 5.0), "unknown")],
 )
 def test_without_stacks_two_busy_cores_are_unknown_and_fewer_cannot_fight(kernel, verdict: str):
     finding = detect(machine(5, kernel).window())

@@ -140,8 +140,7 @@ def test_the_core_told_in_the_second_half_is_joined():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "severity"),
-    [(2, 3, Severity.CRITICAL), (2, 2, Severity.INFO)],
+    ("before", "after", "severity"), [(2, 3, Severity.CRITICAL), (2, 2, Severity.INFO)]
 )
 def test_the_suspicion_counter_counts_when_it_moves(before, after, severity):
     rows = [

@@ -257,8 +257,7 @@ def test_other_packings_are_named(start: bytes, way: str):
 
 
 @pytest.mark.parametrize(
-    ("pack", "way"),
-    [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")],
+    ("pack", "way"), [(gzip.compress, "gunzip"), (bz2.compress, "bunzip2"), (lzma.compress, "unxz")]
 )
 def test_a_packed_disk_is_to_be_unpacked_first(pack, way: str):
     with pytest.raises(StoreError, match=rf"but not a tar: run {way} FILE and use the result"):

@@ -99,10 +99,7 @@ def test_where_a_module_begins_at_a_kernel_symbol_the_better_of_both_names_the_p
 def test_narrow_addresses_of_other_machines_are_read_too():
     assert named(
         b"c0008000 T stext\nc0008100 t go\t[m]\nC0009000 T up\n", 0xC0008004, 0xC0009000
-    ) == [
-        "stext",
-        "up",
-    ]
+    ) == ["stext", "up"]
 
 
 def test_lines_without_sense_are_left_out_and_the_rest_is_read():

@@ -167,10 +167,7 @@ def test_a_process_nobody_told_of_has_no_space(read):
 
 
 def test_the_bit_that_another_perfs_build_ids_left_behind_is_not_believed(read):
-    content = [
-        mmap2(5, 0x1000, 0x1000, b"/bin/sh", misc=2 | 1 << 14),
-        sample(1, 5, user(0x1004)),
-    ]
+    content = [mmap2(5, 0x1000, 0x1000, b"/bin/sh", misc=2 | 1 << 14), sample(1, 5, user(0x1004))]
     raw = read(content, attrs=[(attr(flags=FLAGS & ~(1 << 34)), ())])
     assert raw.files[0] == ("/bin/sh", None, 8, 1, 77)
 

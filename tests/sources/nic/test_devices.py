@@ -64,8 +64,7 @@ def test_a_simulated_device_is_not_physical(tmp_path: Path):
 
 def test_the_file_among_the_interfaces_is_none(tmp_path: Path):
     host = plant(
-        tmp_path,
-        {"/sys/class/net/bonding_masters": "", "/sys/class/net/lo/operstate": "unknown\n"},
+        tmp_path, {"/sys/class/net/bonding_masters": "", "/sys/class/net/lo/operstate": "unknown\n"}
     )
     assert [row.name for row in Devices(host).collect()] == ["lo"]
 

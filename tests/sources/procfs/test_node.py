@@ -17,10 +17,7 @@ from sexton.sources.procfs.node import Cloud, Identity, parse_cloud, parse_os_re
 from tests.support.fixtures import FIXTURES, kernel_text
 from tests.support.trees import plant
 
-BARE = {
-    "/proc/sys/kernel/hostname": "node-a\n",
-    "/proc/sys/kernel/osrelease": "5.4.0-1103-aws\n",
-}
+BARE = {"/proc/sys/kernel/hostname": "node-a\n", "/proc/sys/kernel/osrelease": "5.4.0-1103-aws\n"}
 FIRST = {"ipc": 4026531839, "uts": 4026531838, "pid": 4026531836, "cgroup": 4026531835}
 
 

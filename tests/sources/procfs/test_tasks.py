@@ -31,9 +31,7 @@ def line(pid, comm="job", **fields):
 def child(program):
     """A real Python child; it says a line once it is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         assert process.stdout is not None

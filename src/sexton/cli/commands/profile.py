@@ -23,17 +23,7 @@ from collections.abc import Sequence
 from sexton.cli.main import add_subcommands, run_subcommand
 
 #: In the order a new user meets them; one module each in `sexton.cli.profile`.
-WHATS = (
-    "spikes",
-    "info",
-    "heatmap",
-    "flame",
-    "diff",
-    "top",
-    "timeline",
-    "export",
-    "report",
-)
+WHATS = ("spikes", "info", "heatmap", "flame", "diff", "top", "timeline", "export", "report")
 _PACKAGE = "sexton.cli.profile."
 
 

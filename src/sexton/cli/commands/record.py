@@ -35,18 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=_seconds, metavar="N", help="stop after N seconds (default: never)"
     )
     parser.add_argument(
-        "--retain",
-        type=_age,
-        default=12 * 3600.0,
-        metavar="AGE",
-        help="maximum age (default 12h)",
+        "--retain", type=_age, default=12 * 3600.0, metavar="AGE", help="maximum age (default 12h)"
     )
     parser.add_argument(
-        "--size",
-        type=_bytes,
-        default=2 << 30,
-        metavar="BYTES",
-        help="maximum size (default 2G)",
+        "--size", type=_bytes, default=2 << 30, metavar="BYTES", help="maximum size (default 2G)"
     )
     parser.add_argument(
         "--stacks", action="store_true", help="sample kernel and user stacks with perf"

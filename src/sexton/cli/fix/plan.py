@@ -65,9 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " cache and be swapped out",
     )
     parser.add_argument(
-        "--allow-drop-caches",
-        action="store_true",
-        help="also drop the node's page cache",
+        "--allow-drop-caches", action="store_true", help="also drop the node's page cache"
     )
     parser.add_argument(
         "--override", action="store_true", help="use a drop-in instead of disable and mask"

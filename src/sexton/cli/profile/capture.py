@@ -231,10 +231,7 @@ def event_of(args: argparse.Namespace, found: Opened) -> str | None:
 
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
     parser.add_argument(
-        "--out",
-        metavar="FILE",
-        required=required,
-        help="write to FILE (mode 0600)",
+        "--out", metavar="FILE", required=required, help="write to FILE (mode 0600)"
     )
 
 

@@ -59,9 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if bool((found.q <= SIGNIFICANT).any()) else 0
 
 
-def _sides(
-    args: argparse.Namespace,
-) -> tuple[tuple[Side, Side], list[Capture], tuple[str, str]]:
+def _sides(args: argparse.Namespace) -> tuple[tuple[Side, Side], list[Capture], tuple[str, str]]:
     from sexton.cli.profile.capture import capture_of, open_files, parse_span, selection_of
     from sexton.profile.difference import Side
 

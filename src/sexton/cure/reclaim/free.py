@@ -352,11 +352,7 @@ def reclaim_file(host: Host, parent: Parent) -> str:
 
 
 def free(
-    host: Host,
-    path: str,
-    limits: Limits,
-    writer: Writer,
-    progress: Progress = lambda _: None,
+    host: Host, path: str, limits: Limits, writer: Writer, progress: Progress = lambda _: None
 ) -> Freed:
     """Free zombies below the cgroup at `path`; returns what was freed and what was not."""
     host = replace(host, memo={})

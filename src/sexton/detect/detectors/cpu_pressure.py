@@ -149,12 +149,12 @@ def detect(window: Window) -> Finding:
     else:
         uncounted = tuple(missing(window.why_missing(kind)) for kind in (ReadyTasks, Pressure))
         return unknown(NAME, "nothing counts the tasks that wait for a core", uncounted)
-    full = [each for each in crowded if each.seconds >= BRIEF.value * SLACK]
-    full = [each for each in full if _busy(cores, each) >= FULL.value]
+    full = [stretch for stretch in crowded if stretch.seconds >= BRIEF.value * SLACK]
+    full = [stretch for stretch in full if _busy(cores, stretch) >= FULL.value]
     if not full:
         calm = _calm(cores, found, stalls)
         return _too_short(watched, calm, found) if short else calm
-    worst = max(full, key=lambda each: each.mean * each.seconds)
+    worst = max(full, key=lambda stretch: stretch.mean * stretch.seconds)
     return _starved(window, worst, cores, found)
 
 
@@ -169,7 +169,7 @@ def _stalls(window: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 def _busy(cores: CoreSeries, over: Stretch) -> float:
     """Of all cores, in per cent of the time: working, or taken by the hypervisor."""
     shares = cores.over(over.start, over.end).values()
-    known = [min(each.busy + each.wait, 100.0) for each in shares]
+    known = [min(share.busy + share.wait, 100.0) for share in shares]
     return sum(known) / len(known) if known else 0.0
 
 
@@ -178,18 +178,18 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     span = (worst.start, min(worst.end, worst.start + CLOSE_S))
     tasks = _tasks(window, span)
     users = max(_cgroups(window, span), _programs(tasks), key=_told)
-    noisy = next((each for each in users if each.share >= NOISY.value), None)
+    noisy = next((user for user in users if user.share >= NOISY.value), None)
     waiters = _waiters(tasks, noisy)
     severity = Severity.INFO
     if found is not None:
         lasts = worst.seconds >= LASTING.value * SLACK
         severity = Severity.CRITICAL if worst.mean >= GRAVE.value and lasts else Severity.WARNING
     evidence = [_how_many(worst, found), *_psi(window, worst), _full(worst, cores)]
-    evidence += [_used(each) for each in users[:_SHOWN]]
-    evidence += [_stood(window, span, each) for each in _stalled(window, span)[:_SHOWN]]
-    evidence += [_waited(each) for each in waiters[:_SHOWN]]
-    top = sorted(tasks, key=lambda each: -each.percent)[:_SHOWN]
-    units = [each.unit for each in users[:1] if each.unit is not None]
+    evidence += [_used(user) for user in users[:_SHOWN]]
+    evidence += [_stood(window, span, pair) for pair in _stalled(window, span)[:_SHOWN]]
+    evidence += [_waited(waiter) for waiter in waiters[:_SHOWN]]
+    top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
+    units = [user.unit for user in users[:1] if user.unit is not None]
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -197,9 +197,9 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
         _summary(worst, len(shares), found, users),
         entities={
             "core": tuple(str(core) for core in sorted(shares)),
-            "task": tuple(dict.fromkeys(each.name for each in (*top, *waiters[:_SHOWN]))),
+            "task": tuple(dict.fromkeys(task.name for task in (*top, *waiters[:_SHOWN]))),
             "unit": tuple(units),
-            "cgroup": tuple(each.cgroup for each in users[:1] if each.cgroup is not None),
+            "cgroup": tuple(user.cgroup for user in users[:1] if user.cgroup is not None),
         },
         start=window.wall(worst.start),
         end=window.wall(worst.end),
@@ -210,7 +210,9 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
 
 def _too_short(watched: float, calm: Finding, found: Waiting | None) -> Finding:
     """Many waited, for as long as was watched: whether it lasts is not known."""
-    if found is None or not any((each.number or 0) >= CROWDED.value for each in calm.evidence[:1]):
+    if found is None or not any(
+        (evidence.number or 0) >= CROWDED.value for evidence in calm.evidence[:1]
+    ):
         return calm
     if (calm.evidence[-1].number or 0) < FULL.value:
         return calm
@@ -237,7 +239,7 @@ def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[
 
 def _told(users: Sequence[_User]) -> float:
     """How much of the time is accounted for: cgroups, unless only some of them could be read."""
-    return min(sum(each.share for each in users), 50.0) if users else -1.0
+    return min(sum(user.share for user in users), 50.0) if users else -1.0
 
 
 def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
@@ -270,17 +272,17 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
 
 def _programs(tasks: Sequence[_Task]) -> list[_User]:
     """By name: a neighbour with many workers is one neighbour."""
-    total = sum(each.percent for each in tasks)
+    total = sum(task.percent for task in tasks)
     by_name: dict[str, list[_Task]] = defaultdict(list)
-    for each in tasks:
-        if each.percent > 0:
-            by_name[each.comm].append(each)
+    for task in tasks:
+        if task.percent > 0:
+            by_name[task.comm].append(task)
     made = []
     for comm, mine in by_name.items():
-        percent = sum(each.percent for each in mine)
+        percent = sum(task.percent for task in mine)
         name = comm if len(mine) > 1 else mine[0].name
         made.append(_User(name, percent, 100 * percent / total, number=len(mine)))
-    return sorted(made, key=lambda each: -each.percent)
+    return sorted(made, key=lambda part: -part.percent)
 
 
 def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
@@ -307,7 +309,7 @@ def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
         )
         for name, amount in by_name.items()
     ]
-    return sorted((each for each in made if each.percent >= 1), key=lambda each: -each.percent)
+    return sorted((part for part in made if part.percent >= 1), key=lambda part: -part.percent)
 
 
 def _inside(window: Window, span: tuple[float, float], total_us: float) -> float:
@@ -315,7 +317,7 @@ def _inside(window: Window, span: tuple[float, float], total_us: float) -> float
     cores = core_series(window)
     if cores is None:
         return 1.0
-    seconds = sum(each.busy / 100 * each.given_s for each in cores.over(*span).values())
+    seconds = sum(shares.busy / 100 * shares.given_s for shares in cores.over(*span).values())
     return min(total_us / 1e6 / seconds, 1.0) if seconds > 0 else 1.0
 
 
@@ -353,19 +355,19 @@ def _stalled(window: Window, span: tuple[float, float]) -> list[tuple[str, float
     if spent <= 0:
         return []
     found = [(path, min(waits[path] / spent / 1e4, 100.0)) for path in _leaves(waits)]
-    return sorted((each for each in found if each[1] >= READY.value), key=lambda each: -each[1])
+    return sorted((pair for pair in found if pair[1] >= READY.value), key=lambda pair: -pair[1])
 
 
 def _waiters(tasks: Sequence[_Task], noisy: _User | None) -> list[_Task]:
     """Processes that were ready and hardly ran; not the neighbour's own."""
     found = [
-        each
-        for each in tasks
-        if each.ready >= READY.value
-        and each.percent <= _LITTLE
-        and (noisy is None or noisy.name != each.comm)
+        task
+        for task in tasks
+        if task.ready >= READY.value
+        and task.percent <= _LITTLE
+        and (noisy is None or noisy.name != task.comm)
     ]
-    return sorted(found, key=lambda each: (-each.ready, each.percent))
+    return sorted(found, key=lambda task: (-task.ready, task.percent))
 
 
 def _calm(
@@ -448,15 +450,15 @@ def _evidence_of_busy(busy: float, when: str) -> Evidence:
     )
 
 
-def _used(each: _User) -> Evidence:
-    many = f", {each.number} processes" if each.number > 1 else ""
+def _used(user: _User) -> Evidence:
+    many = f", {user.number} processes" if user.number > 1 else ""
     return Evidence(
-        f"CPU time of {each.name}{many}",
-        f"{each.share:.0f} %",
+        f"CPU time of {user.name}{many}",
+        f"{user.share:.0f} %",
         f"< {NOISY.value:.0f} %",
         "% of the CPU time used",
-        "cpuacct.usage, cpu.stat" if each.cgroup else "/proc/PID/stat",
-        each.share,
+        "cpuacct.usage, cpu.stat" if user.cgroup else "/proc/PID/stat",
+        user.share,
         "it is what this node is for",
     )
 
@@ -474,13 +476,13 @@ def _stood(window: Window, span: tuple[float, float], stalled: tuple[str, float]
     )
 
 
-def _waited(each: _Task) -> Evidence:
+def _waited(task: _Task) -> Evidence:
     return Evidence(
-        f"{each.name} got",
-        f"{each.percent:.0f} % of a core",
+        f"{task.name} got",
+        f"{task.percent:.0f} % of a core",
         "what it asks for",
-        f"% of a core; ready in {each.ready:.0f} % of the readings",
+        f"% of a core; ready in {task.ready:.0f} % of the readings",
         "/proc/PID/stat",
-        each.percent,
+        task.percent,
         "it was ready for a moment only, each time somebody looked",
     )

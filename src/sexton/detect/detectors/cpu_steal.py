@@ -78,7 +78,7 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, "one reading does not show what was stolen when", (lacking,))
     start, end, cores, share = found
     taken = [
-        _Stolen(core, max(stretches, key=lambda each: each.mean * each.seconds))
+        _Stolen(core, max(stretches, key=lambda stretch: stretch.mean * stretch.seconds))
         for core, mine in zip(cores, share, strict=True)
         if (stretches := high(start, end, mine, TAKEN.value, LASTING.value))
     ]
@@ -86,7 +86,7 @@ def detect(window: Window) -> Finding:
         most = [(highest(start, end, mine, LASTING.value) or 0.0, core)
                 for core, mine in zip(cores, share, strict=True)]  # fmt: skip
         return _calm(window, *max(most))
-    taken.sort(key=lambda each: (-each.worst.mean, each.core))
+    taken.sort(key=lambda item: (-item.worst.mean, item.core))
     worst = taken[0]
     others = f" (and {count(len(taken) - 1, 'more core')})" if len(taken) > 1 else ""
     return Finding(
@@ -95,12 +95,12 @@ def detect(window: Window) -> Finding:
         Severity.CRITICAL if worst.worst.mean >= GRAVE.value else Severity.WARNING,
         f"the hypervisor took {worst.worst.mean:.0f} % of core {worst.core}{others}"
         f" for {duration(worst.worst.seconds)}",
-        entities={"core": tuple(str(each.core) for each in taken)},
-        start=window.wall(min(each.worst.start for each in taken)),
-        end=window.wall(max(each.worst.end for each in taken)),
+        entities={"core": tuple(str(item.core) for item in taken)},
+        start=window.wall(min(item.worst.start for item in taken)),
+        end=window.wall(max(item.worst.end for item in taken)),
         evidence=tuple(
-            _evidence(each.core, each.worst.mean, f"over {duration(each.worst.seconds)}")
-            for each in taken[:_SHOWN]
+            _evidence(item.core, item.worst.mean, f"over {duration(item.worst.seconds)}")
+            for item in taken[:_SHOWN]
         ),
     )
 

@@ -177,9 +177,7 @@ def _on_order(window: Window) -> _Skip:
 
 
 def worst(
-    moved: PagingSteps,
-    stalls: Sequence[Run[pressure.Stall]],
-    aside: _Skip = lambda _: False,
+    moved: PagingSteps, stalls: Sequence[Run[pressure.Stall]], aside: _Skip = lambda _: False
 ) -> tuple[Run[PagingStep] | None, float]:
     """The stretch with most stalled seconds in it, else with most pages; and those seconds.
 

@@ -114,7 +114,7 @@ def _look(finding: Finding, window: Window) -> list[Step]:
         if census.version == 2:
             names = ("memory.max", "memory.peak")
         place = f"{census.mount_point}{cgroups[0]}"
-        return [Step(" ".join(["head", *(quote(f"{place}/{each}") for each in names)]), why, READS)]
+        return [Step(" ".join(["head", *(quote(f"{place}/{name}") for name in names)]), why, READS)]
     if cgroups:
         words = "which processes had the memory when it was killed, and what was using it"
         return [Step("dmesg -T | grep -B 40 -A 2 'oom-kill:' | less", words, READS)]
@@ -208,7 +208,7 @@ def _killed(window: Window, groups: Sequence[_Group], counted: _Counted) -> Find
 
 
 def _names(found: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for each in found if each is not None))
+    return tuple(dict.fromkeys(item for item in found if item is not None))
 
 
 def _summary(group: _Group, others: int) -> str:

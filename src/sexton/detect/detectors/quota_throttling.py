@@ -53,16 +53,7 @@ from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.window import Window
-from sexton.series.rates import (
-    SLACK,
-    Born,
-    Stepper,
-    Steps,
-    runs,
-    steps_of,
-    stretches,
-    sums,
-)
+from sexton.series.rates import SLACK, Born, Stepper, Steps, runs, steps_of, stretches, sums
 
 NAME = "quota_throttling"
 
@@ -83,10 +74,7 @@ STOPPED = Threshold(
 )
 LASTING = Threshold("lasting", 10, "s in a row", "a starting program is throttled for some seconds")
 STRETCH = Threshold(
-    "stretch",
-    30,
-    "s",
-    "longer than a program start, short enough not to average throttling away",
+    "stretch", 30, "s", "longer than a program start, short enough not to average throttling away"
 )
 _COUNTERS = ("periods", "throttled", "throttled_us")
 #: Cgroups that are looked at closely: those stopped longest.

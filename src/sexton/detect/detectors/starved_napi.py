@@ -157,10 +157,7 @@ def _lacks_live(window: Window) -> list[Missing]:
 
 
 def _fed(
-    window: Window,
-    lost: Sequence[ToldWait],
-    views: tuple[bool, Watch],
-    lacking: Sequence[Missing],
+    window: Window, lost: Sequence[ToldWait], views: tuple[bool, Watch], lacking: Sequence[Missing]
 ) -> Finding:
     live, watched = views
     evidence = [waits.of_no_wait(window, watched)] if watched.spans else []

@@ -392,11 +392,7 @@ def _names_missing(window: Window) -> list[Missing]:
 
 
 def _summary(
-    census: CgroupCensus,
-    whose: tuple[list[Owner], int],
-    moved: Growth | None,
-    *,
-    draining: bool,
+    census: CgroupCensus, whose: tuple[list[Owner], int], moved: Growth | None, *, draining: bool
 ) -> str:
     found, nameless = whose
     text = f"{census.dying:,} dying memory cgroups{_where(census)} (not zombie processes)"

@@ -159,10 +159,7 @@ def _ladder(plan: Plan) -> list[Plan]:
 
 
 def _laid_out(
-    events: list[float],
-    episodes: list[float],
-    recorded: list[tuple[float, float]],
-    plan: Plan,
+    events: list[float], episodes: list[float], recorded: list[tuple[float, float]], plan: Plan
 ) -> Layout:
     notes: list[str] = []
     known = [episode for episode in episodes if _is_recorded(episode, recorded, plan)]

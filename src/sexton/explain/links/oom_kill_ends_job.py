@@ -51,7 +51,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     ]
     if not waits:
         return None
-    soonest, kill = min(waits, key=lambda each: each[0])
+    soonest, kill = min(waits, key=lambda wait: wait[0])
     jobs = effect.entities.get("job", ())
     named = next((job for job in jobs if _names(job, kill)), None)
     strength = Strength.LIKELY if soonest <= SOON_S else Strength.POSSIBLE

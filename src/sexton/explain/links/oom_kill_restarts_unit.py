@@ -41,7 +41,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         name = printable(kill.unit or "")
         if name in units:
             by_unit.setdefault(name, []).append(kill)
-    for name in sorted(by_unit, key=lambda each: (-len(by_unit[each]), units.index(each))):
+    for name in sorted(by_unit, key=lambda item: (-len(by_unit[item]), units.index(item))):
         found = _judged(name, by_unit[name], window)
         if found is not None:
             strength, words, against = found
@@ -68,15 +68,15 @@ def _judged(
     number = max(counted.count if counted is not None else 0, 1)
     recent = sum(window.start <= at <= window.end for at in moments)
     said = any(row.result == _RESULT for row in rows)
-    told = f"{count(len(mine), 'process', 'processes')} of {name} killed"
+    text = f"{count(len(mine), 'process', 'processes')} of {name} killed"
     if said:
-        return Strength.PROVEN, f"{told}; systemd gives oom-kill as its result", ()
+        return Strength.PROVEN, f"{text}; systemd gives oom-kill as its result", ()
     against: tuple[str, ...] = ()
     if number > 2 * max(recent, 1):
         against = (f"{count(number, 'restart')} in this window, {count(recent, 'kill')}",)
     if not answered:
-        return Strength.POSSIBLE, f"{told}; no start after a kill is dated", against
-    words = f"{told}, {count(answered, 'start')} of it within {SOON_S:.0f} s of a kill"
+        return Strength.POSSIBLE, f"{text}; no start after a kill is dated", against
+    words = f"{text}, {count(answered, 'start')} of it within {SOON_S:.0f} s of a kill"
     proven = recent and 2 * min(answered, recent) >= number
     return Strength.PROVEN if proven else Strength.LIKELY, words, against
 

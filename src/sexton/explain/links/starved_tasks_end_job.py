@@ -25,8 +25,7 @@ _LATE = re.compile(
     re.IGNORECASE,
 )
 _ELSE = re.compile(
-    r"\boom|out of memory|\b137\b|reset by peer|broken pipe|connection|evict|preempt",
-    re.IGNORECASE,
+    r"\boom|out of memory|\b137\b|reset by peer|broken pipe|connection|evict|preempt", re.IGNORECASE
 )
 
 

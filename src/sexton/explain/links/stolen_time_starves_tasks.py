@@ -32,8 +32,8 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
     cores = cause.shares(effect, "core")
     if not cores or not together(cause, effect, _SLACK_S):
         return None
-    share = max((each.number or 0.0 for each in cause.evidence), default=0.0)
-    waiting = next((each.number or 0.0 for each in effect.evidence), 0.0)
+    share = max((evidence.number or 0.0 for evidence in cause.evidence), default=0.0)
+    waiting = next((evidence.number or 0.0 for evidence in effect.evidence), 0.0)
     against: tuple[str, ...] = ()
     if waiting * (1 - share / 100) >= CROWDED.value:
         against = (f"{waiting:.1f} tasks waited per core: too many for the whole cores as well",)

@@ -14,12 +14,7 @@ from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.softirq import SoftirqWait
-from sexton.series.catalogue import (
-    PROBE_WATCHED,
-    SOFTIRQ_LONGEST,
-    SOFTIRQ_PENDING,
-    SOFTIRQ_WAITS,
-)
+from sexton.series.catalogue import PROBE_WATCHED, SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS
 
 _VECTORS = ("NET_RX", "NET_TX")
 #: A row is of the second before it; none is written where nothing was raised.

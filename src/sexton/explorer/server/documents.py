@@ -96,11 +96,7 @@ def fitting(strip: Strip) -> tuple[int, int | None]:
 
 
 def marks_document(marks: Sequence[Marked], left_out: int) -> dict[str, Any]:
-    return {
-        "schema": MARKS,
-        "marks": mark_documents(marks),
-        "left_out": left_out,
-    }
+    return {"schema": MARKS, "marks": mark_documents(marks), "left_out": left_out}
 
 
 def mark_documents(marks: Iterable[Marked]) -> list[dict[str, Any]]:

@@ -10,14 +10,7 @@ import numpy as np
 from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
 from sexton.explorer.tiles.pyramid import LINES, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing
-from sexton.explorer.tiles.tables import (
-    TableColumns,
-    TableSpan,
-    clock,
-    level_for,
-    number,
-    tiles_of,
-)
+from sexton.explorer.tiles.tables import TableColumns, TableSpan, clock, level_for, number, tiles_of
 from sexton.model.lane import COLUMNS, Marked, Table
 
 #: What tells one line from another.

@@ -206,10 +206,7 @@ class Questions:
         """What ran in a span against a baseline, with which changes are more than chance."""
         key = ("difference", who, *span, *baseline, max(span[1], baseline[1]))
         found: FlameDifference = self._flames.answer(
-            self.recording,
-            key,
-            lambda: self._run("difference", (span, baseline, who), stop),
-            stop,
+            self.recording, key, lambda: self._run("difference", (span, baseline, who), stop), stop
         )
         return found
 

@@ -110,11 +110,7 @@ def lane(
 
 
 def shown_by(
-    module: str,
-    of: str,
-    kind: LaneKind,
-    unit: str,
-    order_needs: tuple[int, tuple[type[Row], ...]],
+    module: str, of: str, kind: LaneKind, unit: str, order_needs: tuple[int, tuple[type[Row], ...]]
 ) -> None:
     """Register a lane that another one's builder draws too."""
     _declare(module, (kind, unit, *order_needs), None, of)

@@ -30,10 +30,7 @@ _FIX = (
     "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=6\n"
     "[Service]\nRestartSteps=6\nRestartMaxDelaySec=10min"
 )
-_CONFIGURATIONS = (
-    "/usr/lib/systemd/system.conf",
-    "/etc/systemd/system.conf",
-)
+_CONFIGURATIONS = ("/usr/lib/systemd/system.conf", "/etc/systemd/system.conf")
 _CONFIGURATION_FOLDERS = ("/usr/lib/systemd/system.conf.d", "/etc/systemd/system.conf.d")
 
 

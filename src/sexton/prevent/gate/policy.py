@@ -31,7 +31,7 @@ ON_UNKNOWN = ("fail", "pass")
 #: Settings that every rule has.
 _SHARED: dict[str, tuple[str, ...]] = {"level": LEVELS, "on_unknown": ON_UNKNOWN}
 _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("cgroup_version", "require"): ("any", "v1", "v2"),
+    ("cgroup_version", "require"): ("any", "v1", "v2")
 }
 _TOP = ("schema", "on_unknown", "observe_seconds", "warn_days", "waiver_days", "rules", "waivers")
 _WAIVER = ("rule", "subject", "owner", "expires", "reason")

@@ -16,14 +16,7 @@ import ctypes
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.profile.perf.pieces import (
-    Capture,
-    Part,
-    pieces,
-    room,
-    scout,
-    write_all,
-)
+from sexton.profile.perf.pieces import Capture, Part, pieces, room, scout, write_all
 from sexton.profile.perf.records import COMPRESSED, COMPRESSED2
 from sexton.profile.perf.walk import BadRecord
 
@@ -52,9 +45,7 @@ class Unpacker:
             self._zstd = ctypes.CDLL(_LIBRARY)
         except OSError:
             raise SourceAbsent(
-                _LIBRARY,
-                "not installed; unpacks `perf record -z`",
-                "apt-get install libzstd1",
+                _LIBRARY, "not installed; unpacks `perf record -z`", "apt-get install libzstd1"
             ) from None
         self._zstd.ZSTD_createDStream.restype = ctypes.c_void_p
         self._zstd.ZSTD_decompressStream.restype = ctypes.c_size_t

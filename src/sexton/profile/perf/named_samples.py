@@ -205,11 +205,7 @@ def profile_of(named: NamedSamples) -> Profile:
         names=(ROOT, *named.tasks, *named.names),
         modules=("", *("" for _ in named.tasks), *named.modules),
         kinds=np.concatenate(
-            (
-                np.array([Kind.ROOT], np.uint8),
-                np.full(tasks, Kind.TASK, np.uint8),
-                named.kinds,
-            )
+            (np.array([Kind.ROOT], np.uint8), np.full(tasks, Kind.TASK, np.uint8), named.kinds)
         ),
     )
     tree, leaf = grow(

@@ -66,12 +66,7 @@ class Walk(ctypes.Structure):
 
 
 class Stream(ctypes.Structure):
-    _fields_ = [
-        ("data", c_void_p),
-        ("size", c_uint64),
-        ("at", c_uint64),
-        ("bad", c_uint64),
-    ]
+    _fields_ = [("data", c_void_p), ("size", c_uint64), ("at", c_uint64), ("bad", c_uint64)]
 
 
 class Stacks(ctypes.Structure):

@@ -83,10 +83,7 @@ class Programs:
         lines = []
         for paths, what in (
             (self._changed, "changed since the capture, so their functions are [unknown]"),
-            (
-                self._missing,
-                "not found, so their functions are [unknown]; use --symbols DIR",
-            ),
+            (self._missing, "not found, so their functions are [unknown]; use --symbols DIR"),
             (self._broken, "not readable as ELF, so their functions are [unknown]"),
         ):
             if paths:

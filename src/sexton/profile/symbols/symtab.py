@@ -27,14 +27,7 @@ import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import I64, Bools
-from sexton.profile.symbols.elf import (
-    SHT_DYNSYM,
-    SHT_NOBITS,
-    SHT_RELA,
-    SHT_SYMTAB,
-    Elf,
-    Section,
-)
+from sexton.profile.symbols.elf import SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, Elf, Section
 from sexton.profile.symbols.table import CALL, Rows, Table, joined, table_of
 
 _SHF_ALLOC = 2

@@ -35,10 +35,7 @@ _EVERY = "{:>6}{:>10}{:>11}"
 def run_preflight(args: argparse.Namespace) -> int:
     """What ``sexton record --preflight`` does: exit 0 if the recorder can start, else 2."""
     parts = Parts(
-        probe=not args.no_probe,
-        trace=not args.no_trace,
-        ring=not args.no_ring,
-        stacks=args.stacks,
+        probe=not args.no_probe, trace=not args.no_trace, ring=not args.no_ring, stacks=args.stacks
     )
     limits = Limits(args.retain, args.size)
     memory = memory_limit(args.stacks)

@@ -29,11 +29,7 @@ from sexton.reports.text.profile_head import (
 
 _MOST_SPIKES, _MOST_GROWN, _MOST_STACKS, _MOST_RECURRING = 6, 6, 2, 5
 _SIGNS = "123456789abcdefghijklmnopqrstuvwxyz"
-EXITS = {
-    0: "no spikes",
-    1: "spikes found",
-    3: "inconclusive, see PROBLEMS",
-}
+EXITS = {0: "no spikes", 1: "spikes found", 3: "inconclusive, see PROBLEMS"}
 _WORDS = {0: "NO SPIKES", 1: "SPIKES", 3: "INCONCLUSIVE"}
 _COLOURS = {0: "32", 1: "31", 3: "33"}
 

@@ -12,12 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from shlex import quote
 
-from sexton.detect.detectors import (
-    crash_looping_unit,
-    job_deaths,
-    leaked_scopes,
-    zombie_memcgs,
-)
+from sexton.detect.detectors import crash_looping_unit, job_deaths, leaked_scopes, zombie_memcgs
 from sexton.detect.registry import title_of
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit

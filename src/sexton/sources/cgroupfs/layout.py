@@ -134,8 +134,7 @@ def _chosen(host: Host, hierarchy: str, version: int, mounts: Sequence[Mount]) -
         reason = f"{where} is mounted on the host but empty here"
         return Layout(hierarchy, version, None, False, reason, HOST_MOUNT)
     mount, looks = min(
-        tried,
-        key=lambda item: (item[1] is not True, item[0].root != "/", len(item[0].mount_point)),
+        tried, key=lambda item: (item[1] is not True, item[0].root != "/", len(item[0].mount_point))
     )
     objection = _objection(host, mount, looks)
     if objection is None:

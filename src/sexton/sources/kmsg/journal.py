@@ -23,13 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from sexton.errors import (
-    SourceAbsent,
-    SourceDenied,
-    SourceError,
-    SourceMalformed,
-    SourceTimeout,
-)
+from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceTimeout
 from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import text
 from sexton.host.runner import Ended, run

@@ -23,13 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.errors import (
-    SourceAbsent,
-    SourceDenied,
-    SourceError,
-    SourceMalformed,
-    SourceTimeout,
-)
+from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceTimeout
 from sexton.host.host import Host
 
 if TYPE_CHECKING:

@@ -32,13 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sexton.errors import (
-    SourceAbsent,
-    SourceDenied,
-    SourceError,
-    SourceMalformed,
-    SourceTimeout,
-)
+from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed, SourceTimeout
 from sexton.host.host import Host
 from sexton.host.reader import exists, text
 from sexton.model.row import Row

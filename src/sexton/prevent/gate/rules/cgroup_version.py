@@ -20,10 +20,7 @@ from sexton.prevent.gate.model import Checked, Settings, Violation
 from sexton.prevent.gate.target import Target
 from sexton.sources.cgroupfs.layout import read_layout
 
-_CMDLINE = {
-    "v2": "systemd.unified_cgroup_hierarchy=1",
-    "v1": "systemd.unified_cgroup_hierarchy=0",
-}
+_CMDLINE = {"v2": "systemd.unified_cgroup_hierarchy=1", "v1": "systemd.unified_cgroup_hierarchy=0"}
 _BOOTED = "sexton gate  # on a booted instance"
 _LIMIT = 1 << 20
 _MOST_ENTRIES = 50
