@@ -382,7 +382,8 @@ def _calm(
     if found is not None:
         most = highest(found.start, found.end, found.tasks, LASTING.value) or 0.0
         words = f"at most {most:.1f} tasks per core waited"
-        evidence.insert(0, _how_many(whole._replace(mean=most), found))
+        long = min(LASTING.value, whole.seconds)
+        evidence.insert(0, _how_many(Stretch(0.0, long, most), found))
     elif stalls is not None:
         most = highest(*stalls, LASTING.value) or 0.0
         words = f"tasks waited for a core at most {most:.0f} % of {duration(LASTING.value)}"
@@ -405,7 +406,7 @@ def _how_many(worst: Stretch, found: Waiting | None) -> Evidence:
         f"< {CROWDED.value:.0f}",
         f"tasks per core, mean over {duration(worst.seconds)}",
         found.source,
-        worst.mean,
+        round(worst.mean, 2),  # a recording keeps less than all digits
         "they have a low priority and hurt nobody",
     )
 
@@ -417,7 +418,7 @@ def _some(share: float, when: str) -> Evidence:
         f"< {STALLED.value:.0f} %",
         f"% of {when}",
         "/proc/pressure/cpu",
-        share,
+        round(share, 2),
         "one task more than cores makes 100 %, and tasks stopped by a quota count as waiting",
     )
 
