@@ -67,7 +67,7 @@ def test_what_was_said_live_is_judged_too(tmp_path: Path, chained: bool):
 
 
 @pytest.mark.parametrize(
-    ("live", "told"),
+    ("live", "text"),
     [
         (said("cgroup_churn", 1), "cgroup_churn"),
         (said(None, 0), "healthy"),

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from itertools import pairwise
@@ -27,6 +28,21 @@ WHOLE = ("-a", "-g", "--all-cgroups", "--buildid-mmap", "-k", "CLOCK_MONOTONIC")
 FAST = ("-F", "997", "-e", "cpu-clock")
 #: Without them perf 6.1 dies where another perf asks for build ids (see `mapping`).
 IDS = "--buildid-mmap"
+#: Until another process has had half a second of a core, and until perf has closed three files.
+UNTIL_BUSY = """
+import sys, time
+def used():
+    parts = open(f"/proc/{sys.argv[1]}/stat").read().rpartition(")")[2].split()
+    return int(parts[11]) + int(parts[12])
+began = used()
+while used() < began + 50:
+    time.sleep(0.05)
+"""
+UNTIL_ROTATED = """
+import pathlib, sys
+while len([*pathlib.Path(sys.argv[1]).glob("perf.data.*")]) < 3:
+    sum(range(100000))
+"""
 
 
 def samples(raw) -> list[Sample]:
@@ -251,9 +267,8 @@ def test_one_process_and_its_threads_by_number(tmp_path):
     try:
         for _ in range(5):  # perf gives up where a thread ends while it is being looked at
             time.sleep(0.3)
-            ended = subprocess.run(
-                [*argv, "--", "sleep", "1"], check=False, capture_output=True, timeout=60
-            )
+            busy = [sys.executable, "-c", UNTIL_BUSY, str(program.pid)]
+            ended = subprocess.run([*argv, "--", *busy], check=False, capture_output=True)
             if ended.returncode == 0:
                 break
         assert ended.returncode == 0, ended.stderr
@@ -273,7 +288,8 @@ def test_rotated_files_each_stand_alone_and_stand_in_order(tmp_path):
     perf = need("perf", package="linux-perf")
     target = str(tmp_path / "perf.data")
     argv = [perf, "record", "-q", *FAST, *WHOLE, "--switch-output=1s", "-o", target]
-    subprocess.run([*argv, "--", *load(3)], check=True, capture_output=True, timeout=60)
+    rotating = [sys.executable, "-c", UNTIL_ROTATED, str(tmp_path)]
+    subprocess.run([*argv, "--", *rotating], check=True, capture_output=True)
     found = members(tmp_path)
     assert len(found) >= 3
     ordered = rotated(sorted(found, reverse=True))

@@ -51,7 +51,7 @@ def test_a_url_that_cannot_be_parsed_does_not_show_its_keys_either(tmp_path: Pat
 
 def test_the_recording_itself_is_no_place_to_ship_to(tmp_path: Path):
     (tmp_path / "rec/pins").mkdir(parents=True)
-    with pytest.raises(StoreError, match="within the recording"):
+    with pytest.raises(StoreError, match="inside the recording"):
         open_destination(str(tmp_path / "rec/pins"), tmp_path / "rec")
     open_destination(str(tmp_path), tmp_path / "rec")
 

@@ -172,7 +172,7 @@ def test_live_and_dying_memcgs_are_those_of_the_census(name: str):
 
 def test_the_unit_that_left_the_dead_is_named():
     _, strip = strip_of(view_of("whole_chain-6.18-v1"), "memcgs", 0)
-    line = strip.planes["mean"][0, strip.names.index("zombies of lab-agent.service")]
+    line = strip.planes["mean"][0, strip.names.index("from lab-agent.service")]
     known = line[~np.isnan(line)]
     assert known[0] < 20
     assert known[-1] == 928 - 39 or known[-1] > 850

@@ -59,7 +59,7 @@ def work(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[ForkServer]:
+def server() -> Iterator[ForkServer]:
     made = ForkServer(Worker())
     yield made
     made.close()

@@ -35,7 +35,7 @@ def test_a_flow_mapping_that_is_no_json_is_yaml() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", "line 3: 'a' is a duplicate key"),
         ('{"a": 1, "a": 2}', "'a' is a duplicate key"),

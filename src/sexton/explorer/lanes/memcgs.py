@@ -178,7 +178,7 @@ class _Owners(Lines):
     def shown(self) -> list[tuple[Line, str]]:
         most = [name for name in self._highest if (name,) in self.rows]
         most.sort(key=lambda name: (-self._count.get(name, 0), -self._highest[name], name))
-        return [((name,), f"zombies of {printable(name)}") for name in most[:MOST]]
+        return [((name,), f"from {printable(name)}") for name in most[:MOST]]
 
 
 def _moments(part: Part) -> F64:

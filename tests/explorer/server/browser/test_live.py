@@ -67,7 +67,7 @@ def test_a_recorder_is_followed_and_hostile_names_of_its_kernel_are_text(
     with graveyard(1) as yard:
         yard.dig(8, HOSTILE)
         subprocess.run(mark, check=True, capture_output=True)
-        expect(lane.locator(".reading")).to_contain_text("zombies of", timeout=PATIENCE_MS)
+        expect(lane.locator(".reading")).to_contain_text("from", timeout=PATIENCE_MS)
     expect(events.locator(".reading")).to_contain_text("mark", timeout=PATIENCE_MS)
     settled(page)
     _, after = view_of(page)
