@@ -41,7 +41,7 @@ from sexton.sources.registry import source
 
 PATTERN = "/sys/fs/cgroup/**/cpuacct.usage"
 DEEP = 4
-MOST_READS = 200
+MOST_READS = 100
 MOST_S = 0.1
 _WANTED = frozenset({"usage_usec"})
 _SOME = re.compile(r"^some [^\n]{0,200}?total=(\d{1,18})$", re.MULTILINE | re.ASCII)
@@ -59,7 +59,7 @@ def parse(content: str, path: str, pressure: str = "") -> CgroupCpu:
     return CgroupCpu(path, used, None if some is None else int(some[1]))
 
 
-@source(PATTERN, rows=(CgroupCpu,), period_s=2.0, deadline_s=3.0)
+@source(PATTERN, rows=(CgroupCpu,), period_s=5.0, deadline_s=3.0)
 class CpuUsage:
     """A row per cgroup of the upper levels."""
 
@@ -88,8 +88,10 @@ class CpuUsage:
                 used = text(self._host.files, f"{top}{path}/{name}")
             except SourceAbsent:  # removed since
                 continue
-            try:
-                pressure = text(self._host.files, f"{top}{path}/cpu.pressure")
-            except SourceAbsent:
-                pressure = ""
-            yield parse(used, path, pressure)
+            yield parse(used, path, self._pressure(f"{top}{path}") if name == "cpu.stat" else "")
+
+    def _pressure(self, place: str) -> str:
+        try:
+            return text(self._host.files, f"{place}/cpu.pressure")
+        except SourceAbsent:
+            return ""
