@@ -20,8 +20,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import IO
 
 from sexton.model.text import printable
@@ -52,6 +53,7 @@ class Cost:
     cpu_s: float
     start_cpu_s: float
     peak_bytes: int
+    steady_bytes: int
     written_bytes: int
     whole_s: float
     left_behind: int
@@ -89,6 +91,9 @@ class Account:
     def peak_bytes(self) -> int:
         return sum(high_water(_read(f"/proc/{pid}/status")) for pid in self.pids())
 
+    def resident_bytes(self) -> int:
+        return sum(resident(_read(f"/proc/{pid}/status")) for pid in self.pids())
+
     def written_bytes(self) -> int:
         return sum(written(_read(f"/proc/{pid}/io")) for pid in self.pids())
 
@@ -112,6 +117,16 @@ def high_water(status: str) -> int:
     5242880
     """
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def resident(status: str) -> int:
+    """Resident bytes from `/proc/PID/status`.
+
+    >>> resident("Name:\\tatop\\nVmHWM:\\t  9000 kB\\nVmRSS:\\t    5120 kB\\n")
+    5242880
+    """
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
@@ -180,6 +195,7 @@ class _Looks:
     """What was seen of a program while it ran."""
 
     peak_bytes: int = 0
+    resident: list[int] = field(default_factory=list)
     written_bytes: int = 0
     start_at: float = 0
     start_cpu_s: float = 0
@@ -205,6 +221,7 @@ def cost(program: Program, warm_up_s: float) -> Cost:
             cpu_s=ours.cpu_s() - looks.start_cpu_s,
             start_cpu_s=looks.start_cpu_s,
             peak_bytes=max(looks.peak_bytes, known),
+            steady_bytes=int(median(looks.resident)) if looks.resident else 0,
             written_bytes=wrote,
             whole_s=ended,
             left_behind=len(ours.pids()),
@@ -226,6 +243,7 @@ def _look_on(program: Program, ours: Account, run: tuple[int, float, float]) -> 
             ticked = int(now)
             program.tick()
         looks.peak_bytes = max(looks.peak_bytes, ours.peak_bytes())
+        looks.resident += [ours.resident_bytes()] if warm else []
         looks.written_bytes = max(looks.written_bytes, ours.written_bytes())
         if not looks.stopping and now >= program.seconds + late:
             looks.stopping = True

@@ -24,7 +24,7 @@ from bench.table import Measured, against_limit, log, spread
 _ROUNDS = 2
 _CHAIN = ("crash_loop", "zombie_walk", "nic_reset")
 _TIMES = 8
-_LIMIT_S = 5
+_LIMIT_S = 3
 _VERDICTS = frozenset({0, 1, 3})  # healthy, a problem, could not tell: all of them have read it
 
 

@@ -77,7 +77,8 @@ def promises(watched: list[Watched]) -> list[Measured]:
     """What is promised of CPU and memory under the crowd."""
     plain, full = _of(watched, ours.PLAIN_NAME), _of(watched, ours.FULL_NAME)
     lines = [
-        against_limit("record, CPU of one core", plain.share, 1, "%", plain.reason),
+        against_limit("record, CPU of one core", plain.share, 0.9, "%", plain.reason),
+        against_limit("record, steady memory", _steady(plain), 90, "MB", plain.reason),
         against_limit("record, peak memory", _megabytes(plain), 150, "MB", plain.reason),
         against_limit(
             "record with stacks, probe and ring, peak memory",
@@ -190,6 +191,11 @@ def _tried(work: Callable[[], Result]) -> tuple[Result | None, str]:
 
 def _of(watched: list[Watched], name: str) -> Watched:
     return next(peer for peer in watched if peer.peer.name == name)
+
+
+def _steady(watched: Watched) -> float | None:
+    costs = watched.costs
+    return max(cost.steady_bytes for cost in costs) / 1e6 if costs else None
 
 
 def _megabytes(watched: Watched) -> float | None:

@@ -36,6 +36,7 @@ LARGEST = "Math.max(...performance.getEntriesByType('resource').map((e) => e.dec
 FLAME = """performance.getEntriesByType("resource").filter((e) => e.name.includes("/api/flame"))
   .map((e) => e.duration).pop() ?? null"""
 #: What was promised, in seconds, milliseconds and megabytes.
+_COMMAND_S = 3
 _FIRST_S, _FRAME_MS, _SLOW_FRAME_MS, _WORK_MS, _ANSWER_MB, _MEMORY_MB = 1.5, 17, 50, 8, 1, 500
 #: A gap this long is the page at rest between two gestures, not a slow frame.
 REST_MS = 400.0
@@ -72,7 +73,7 @@ def rows(result: dict[str, Any]) -> list[Measured]:
         work += f" (95th percentile {tail:.1f} ms)"
     lines = [
         against_limit(
-            "explorer: first picture, of a server that has just begun",
+            "explorer: first picture, after the page was opened",
             *(result["first_picture_cold_ms"] / 1000, _FIRST_S, "s", ""),
         ),
         against_limit(
@@ -88,6 +89,11 @@ def rows(result: dict[str, Any]) -> list[Measured]:
             "explorer: largest answer", result["largest_answer_kb"] / 1000, _ANSWER_MB, "MB", ""
         ),
     ]
+    if "ready_s" in result:
+        # The browser runs already when somebody opens the address that the command prints.
+        seconds = result["ready_s"] + result["first_picture_cold_ms"] / 1000
+        what = "explorer: first picture, from the command on"
+        lines.append(against_limit(what, seconds, _COMMAND_S, "s", ""))
     if "server_mb" in result:
         lines.append(
             against_limit(
@@ -98,6 +104,7 @@ def rows(result: dict[str, Any]) -> list[Measured]:
 
 
 def served(recording: str, cores: bool) -> dict[str, Any]:
+    began = time.monotonic()
     server = subprocess.Popen(
         [sys.executable, "-c", SERVE, "serve", recording, "--port", "0"],
         stdout=subprocess.PIPE,
@@ -105,8 +112,10 @@ def served(recording: str, cores: bool) -> dict[str, Any]:
     )
     try:
         assert server.stdout is not None
-        result = measured(server.stdout.readline().strip(), cores)
-        return {**result, "server_mb": _peak_mb(server.pid)}
+        address = server.stdout.readline().strip()
+        ready_s = time.monotonic() - began
+        result = measured(address, cores)
+        return {**result, "ready_s": ready_s, "server_mb": _peak_mb(server.pid)}
     finally:
         server.terminate()
         server.wait(10)
