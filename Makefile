@@ -29,7 +29,7 @@ define run-tests
 	exit $$status
 endef
 
-test: dev ## the tests, on every core: 14 minutes on two (12 is the aim)
+test: dev ## the tests, on every core: 12 minutes on two
 	@scripts/system-packages
 	$(call run-tests,not whole)
 

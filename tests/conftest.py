@@ -38,9 +38,8 @@ DESELECTED: Counter[str] = Counter()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers more than cores, and at most four: the tests of the running kernel, systemd and
-    the browser, most of the time of a run, use a core for a third of theirs."""
-    return min(len(os.sched_getaffinity(0)) + 2, 4)
+    """One worker more than cores, since many tests wait, and at most four."""
+    return min(len(os.sched_getaffinity(0)) + 1, 4)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

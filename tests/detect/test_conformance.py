@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,9 @@ def test_no_id_is_quoted_outside_its_own_module_and_links():
         for line, text in _strings(path):
             if text in ids - {own}:
                 quoted.append(f"{part}:{line}: {text}")
+    for path in sorted(root.rglob("*.js")):
+        words = {*re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+        quoted += [f"{path.relative_to(root)}: {name}" for name in sorted(words & ids)]
     assert not quoted
 
 

@@ -65,7 +65,7 @@ def test_every_link_has_a_written_rule_and_says_what_would_prove_it(rule):
     assert "**Speaks against it.**" in rule.doc
     lowered = rule.doc.lower()
     assert any(f"*{item}*" in lowered for item in Strength) or "That of `" in rule.doc
-    for words in (rule.told, rule.proof):
+    for words in (rule.story, rule.proof):
         assert words
         assert not words.endswith(".")
         assert words[0].islower()

@@ -104,7 +104,7 @@ def test_every_rule_can_be_told():
         for strength in Strength:
             link = Link(rule.id, rule.cause, rule.effect, strength, "so")
             told = tell(Chain((link,)), ends, EMPTY)
-            assert rule.told in told[1]
+            assert rule.story in told[1]
             assert (rule.proof in " ".join(told)) is (strength is not Strength.PROVEN)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.explain.chains import find_chains
-from sexton.explain.weigh import coincide, contests, standing, weigh
+from sexton.explain.weigh import coincide, contests, surviving, weigh
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity, Verdict
 from tests.explain.making import finding, told
@@ -79,7 +79,7 @@ def test_what_stacks_have_shown_is_not_doubted_by_counters():
 
 def test_a_possible_cause_loses_its_place_and_not_its_say():
     links = [link("zombies", "core"), link("reclaim", "core", POSSIBLE, against=("too few",))]
-    assert [item.cause for item in standing(links)] == ["zombies"]
+    assert [item.cause for item in surviving(links)] == ["zombies"]
     (contest,) = contests(links, find_chains(links))
     assert contest.symptom == "core"
     told_of = [

@@ -22,12 +22,14 @@ from sexton.record.preflight import (
     preflight,
 )
 from sexton.reports.text.preflight import SCHEMA, preflight_json, preflight_text
+from sexton.sources.registry import all_sources
 from sexton.store.retention import Limits
 from tests.support.cli import quiet, sexton
 from tests.support.elsewhere import NOBODY, Elsewhere, elsewhere
 
 LIMITS = Limits(12 * 3600.0, 2 << 30)
-MOST_LINES = 60
+#: A line for each source, and one screen of an ordinary terminal for the rest.
+MOST_LINES = len(all_sources()) + 30
 ROOM = Room("/var/lib", 8 << 30, 6e6, 0.0, LIMITS, 0.5)
 
 

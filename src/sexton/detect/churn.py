@@ -62,16 +62,18 @@ class Family:
 
     @property
     def period_s(self) -> float | None:
-        gaps = self._gaps()
-        return median(gaps) if gaps else None
+        found = gaps(self.times_s)
+        return median(found) if found else None
 
     def regular(self, spread: float) -> bool:
         """Do the gaps between deaths differ by no more than `spread` of their mean?"""
-        gaps = self._gaps()
-        return len(gaps) >= _FEWEST_GAPS and variation(gaps) <= spread
+        found = gaps(self.times_s)
+        return len(found) >= _FEWEST_GAPS and variation(found) <= spread
 
-    def _gaps(self) -> list[float]:
-        return [later - earlier for earlier, later in pairwise(sorted(self.times_s))]
+
+def gaps(times_s: Iterable[float]) -> list[float]:
+    """Seconds between one death and the next."""
+    return [later - earlier for earlier, later in pairwise(sorted(times_s))]
 
 
 class Churn(NamedTuple):

@@ -12,10 +12,9 @@ of a node, whose units leave one or two each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.churn import Family, churn
+from sexton.detect.churn import Family, churn, gaps
 from sexton.detect.deaths import GRACE, Deaths
 from sexton.detect.growth import ENOUGH, confirms, growth
 from sexton.detect.registry import Threshold
@@ -23,6 +22,7 @@ from sexton.detect.spread import median
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.finding import Severity
 from sexton.model.window import Window
+from sexton.series.steps import rises
 
 TOO_MANY = Threshold(
     "too many", 1_000, "dying", "the incident's image gate fails a build that leaves so many"
@@ -132,8 +132,7 @@ def _leaks(family: Family, traced: Deaths) -> bool:
     if len(times) < ENOUGH.value or len(times) * 100 < KEPT.value * (len(times) + family.released):
         return False
     end = _ripe_end(traced)
-    gaps = [later - earlier for earlier, later in pairwise(times)]
-    if end - times[-1] > max(_GAPS * median(gaps), _SILENCE_S):
+    if end - times[-1] > max(_GAPS * median(gaps(times)), _SILENCE_S):
         return False
     return _in_every_part(times, times[0], end)
 
@@ -151,7 +150,7 @@ def _was_freed(counts: Sequence[_Count], start: float, number: int) -> bool:
     after = counts[-1]
     if after.mono_s <= before[-1].mono_s:
         return False
-    return (after.dying - before[-1].dying) * 2 < number
+    return 2 * rises((before[-1].dying, after.dying))[0] < number
 
 
 def _by_counts(window: Window, counts: Sequence[_Count]) -> Leak | None:
@@ -160,15 +159,16 @@ def _by_counts(window: Window, counts: Sequence[_Count]) -> Leak | None:
     if uptime is not None and uptime < SETTLED.value * 60:
         return None
     recent = [count for count in counts if count.mono_s >= counts[-1].mono_s - _BACK_S]
-    first, last = recent[0], recent[-1]
-    number, seconds = last.dying - first.dying, last.mono_s - first.mono_s
-    if number < ENOUGH.value or len(recent) <= _PARTS:
+    if len(recent) <= _PARTS:
         return None
-    edges = [recent[round(part * (len(recent) - 1) / _PARTS)] for part in range(_PARTS + 1)]
-    grew = [after.dying - before.dying for before, after in pairwise(edges)]
+    edges = [round(part * (len(recent) - 1) / _PARTS) for part in range(_PARTS + 1)]
+    grew = rises([count.dying for count in recent], edges)
+    number = sum(grew)
     # A backlog that builds up slows down; a leak has a pace.
-    if min(grew) * 2 * _PARTS < number:
+    if number < ENOUGH.value or min(grew) * 2 * _PARTS < number:
         return None
-    if first.live is None or last.live is None or (first.live - last.live) * 2 >= number:
+    first, last = recent[0], recent[-1]
+    if first.live is None or last.live is None or 2 * rises((last.live, first.live))[0] >= number:
         return None
+    seconds = last.mono_s - first.mono_s
     return Leak(number, seconds, last.dying, "", "the number of dying memory cgroups")

@@ -219,7 +219,7 @@ def of_no_wait(window: Window, watched: Watch) -> Evidence:
     )
 
 
-class ToldWait(NamedTuple):
+class LoggedWait(NamedTuple):
     """One log line about a queue that NAPI did not serve."""
 
     line: Line
@@ -236,31 +236,31 @@ class ToldWait(NamedTuple):
         return self.line.age_s is None or self.line.age_s <= DAY_S
 
 
-def told_waits(window: Window) -> list[ToldWait]:
+def logged_waits(window: Window) -> list[LoggedWait]:
     """Every wait told of, in the log's order."""
     lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
     name = nics.namer(window, lines)
-    found: list[ToldWait] = []
+    found: list[LoggedWait] = []
     for line in lines:
         napi_us = line.number("napi_us")
         if napi_us is not None:
-            found.append(ToldWait(line, name(line), napi_us / 1e6, line.number("napi_scheduled")))
+            found.append(LoggedWait(line, name(line), napi_us / 1e6, line.number("napi_scheduled")))
         elif line.text("reason") == "SUSPECTED_POLL_STARVATION" and not _follows(line, found):
             # The driver says so only past its limit; how long in all was in a line now gone.
-            found.append(ToldWait(line, name(line), GRAVE.value, 1))
+            found.append(LoggedWait(line, name(line), GRAVE.value, 1))
     # Some formats say whether NAPI was scheduled, others of the same stall do not.
     scheduled = {
         (wait.nic, wait.queue): wait.scheduled for wait in found if wait.scheduled is not None
     }
     return [
-        ToldWait(wait.line, wait.nic, wait.seconds, scheduled.get((wait.nic, wait.queue)))
+        LoggedWait(wait.line, wait.nic, wait.seconds, scheduled.get((wait.nic, wait.queue)))
         if wait.scheduled is None
         else wait
         for wait in found
     ]
 
 
-def _follows(line: Line, found: Sequence[ToldWait]) -> bool:
+def _follows(line: Line, found: Sequence[LoggedWait]) -> bool:
     """Is it the second sentence about a wait that was just told of?"""
     if not found or found[-1].seconds < WAIT.value:
         return False

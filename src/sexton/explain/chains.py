@@ -17,7 +17,7 @@ from sexton.detect.detectors import job_deaths
 from sexton.detect.registry import detector_of
 from sexton.detect.witness import witness
 from sexton.explain.registry import all_rules
-from sexton.explain.weigh import by_stacks, standing, weigh
+from sexton.explain.weigh import by_stacks, surviving, weigh
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.finding import Finding, Verdict
 from sexton.model.window import Window
@@ -38,7 +38,7 @@ def find_links(findings: Iterable[Finding], window: Window) -> tuple[Link, ...]:
 
 def find_chains(links: Sequence[Link]) -> tuple[Chain, ...]:
     """The longest paths through the links that keep their place, the best first."""
-    links = standing(links)
+    links = surviving(links)
     effects = {link.effect for link in links}
     roots = [link for link in links if link.cause not in effects]
     chains = [Chain(path) for root in roots for path in _paths((root,), links)]

@@ -6,13 +6,13 @@ docstring holds the written rule by which it is *proven*, *likely* or *possible*
     @link(
         cause=crash_looping_unit.NAME,
         effect=zombie_memcgs.NAME,
-        told="each restart leaves a dying memory cgroup behind",
+        story="each restart leaves a dying memory cgroup behind",
         proof="a trace of its deaths (sudo sexton zombies --watch)",
     )
     def join(cause: Finding, effect: Finding, window: Window) -> Link | None: ...
 
 A link needs something both findings share (the same core, unit, queue) and the right order in
-time; `None` says that they have nothing to do with each other. `told` is how a person would tell
+time; `None` says that they have nothing to do with each other. `story` is how a person would tell
 it, and `proof` what would make it *proven* where it is not. `advice` are steps that stop the cause,
 where the link knows more of it than the cause's own detector.
 """
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
     effect: str
     join: Join
     doc: str
-    told: str
+    story: str
     proof: str
     advice: Advise | None = None
 
@@ -67,14 +67,14 @@ _found: dict[str, Rule] = {}
 
 
 def link(
-    *, cause: str, effect: str, told: str, proof: str, advice: Advise | None = None
+    *, cause: str, effect: str, story: str, proof: str, advice: Advise | None = None
 ) -> Callable[[Join], Join]:
     """Register the decorated function under its module's stem."""
 
     def register(join: Join) -> Join:
         name = join.__module__.removeprefix(_PACKAGE)
         doc = sys.modules[join.__module__].__doc__ or ""
-        _found[name] = Rule(name, cause, effect, join, doc, told, proof, advice)
+        _found[name] = Rule(name, cause, effect, join, doc, story, proof, advice)
         return join
 
     return register

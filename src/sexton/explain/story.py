@@ -63,7 +63,7 @@ def _beginning(root: Finding, window: Window) -> str:
 
 def _step(link: Link, seen: str, when: str) -> str:
     rule = rule_of(link.id)
-    text = rule.told if rule is not None and rule.told else link.sentence
+    text = rule.story if rule is not None and rule.story else link.sentence
     sentence = f"{text} ({link.strength}): {seen}."
     return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
 

@@ -82,7 +82,7 @@ def _processes(finding: Finding) -> set[str]:
     return {task.partition("/")[0].rstrip("]") for task in finding.entities.get("task", ())}
 
 
-def standing(links: Sequence[Link]) -> tuple[Link, ...]:
+def surviving(links: Sequence[Link]) -> tuple[Link, ...]:
     """Those that keep their place in a chain."""
     best: dict[str, int] = defaultdict(int)
     for link in links:
@@ -153,7 +153,7 @@ def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coinci
         touching = [group for group in groups if _touches(finding, group)]
         merged = [*(other for group in touching for other in group), finding]
         groups = [group for group in groups if group not in touching] + [merged]
-    return tuple(_told(group) for group in groups if _unjoined(group, links) > 1)
+    return tuple(_coincidence(group) for group in groups if _unjoined(group, links) > 1)
 
 
 def _rises(finding: Finding) -> bool:
@@ -184,7 +184,7 @@ def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
     return len(set(part.values()))
 
 
-def _told(group: Sequence[Finding]) -> Coincidence:
+def _coincidence(group: Sequence[Finding]) -> Coincidence:
     names = [title_of(finding.id) for finding in group]
     words = f"{', '.join(names[:-1])} and {names[-1]}"
     start = max(finding.start for finding in group if finding.start is not None)

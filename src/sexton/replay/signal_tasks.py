@@ -96,7 +96,7 @@ def _signal(about: str, name: str, mono: F64, value: F64) -> Signal:
 
 def _used(reader: SpanReader, near: Near, kind: type[Row], names: _Names) -> Iterator[TaskUse]:
     stepper = TaskStepper()
-    for found in reader.each(kind, near, lambda segment_reader: _read(segment_reader, kind)):
+    for found in reader.parts(kind, near, lambda segment_reader: _read(segment_reader, kind)):
         if found is not None:
             rows = _rows(found, kind, names)
             mask = inside(rows.mono, reader.span, near)

@@ -126,7 +126,7 @@ def _counted(
     codes: dict[str, int] = {_ALL: 0}
     sums = Sums()
     last: float | None = None
-    for segment in reader.each(kind, near, lambda segment_reader: segment_reader):
+    for segment in reader.parts(kind, near, lambda segment_reader: segment_reader):
         moments = _moments(segment, kind)
         moments = moments[inside(moments, reader.span, near)]
         if not len(moments):

@@ -269,7 +269,7 @@ class SpanReader:
                 mono, wall, follows = times
                 yield Columns(mono[some], wall[some], follows[some], piece.things, cut)
 
-    def each(self, kind: type[Row], near: Near, read: Callable[[SegmentReader], T]) -> Iterator[T]:
+    def parts(self, kind: type[Row], near: Near, read: Callable[[SegmentReader], T]) -> Iterator[T]:
         """What is read of the segments in which a table was read."""
         places = [at for at in self._places(kind) if near is None or self._touches(at, kind, near)]
         return self._ahead(lambda at: read(self.segments[at]), places, kind)
@@ -376,7 +376,7 @@ class SpanReader:
         """Rows of things that are new, or that differ in these fields from when last seen, in the
         order of time. Rows are made of those only."""
         last: dict[Key, tuple[Any, ...]] = {}
-        for found in self.each(kind, None, lambda reader: self._table(reader, kind, (-inf, inf))):
+        for found in self.parts(kind, None, lambda reader: self._table(reader, kind, (-inf, inf))):
             if found is None:
                 continue
             mono = numbers(found.column(MONO))
@@ -405,7 +405,7 @@ class SpanReader:
             rows = np.flatnonzero(inside(numbers(found.column(MONO)), self.span, None))
             return found.take(pa.array(rows))
 
-        found = (part for part in self.each(kind, None, read) if part is not None)
+        found = (part for part in self.parts(kind, None, read) if part is not None)
         return list(dict.fromkeys(key for part in found for key in runs_of(part, fields)[1]))
 
     def longest_step(self, kind: type[Row], mono: F64) -> float:

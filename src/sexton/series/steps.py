@@ -51,6 +51,17 @@ def delta(before: int | None, after: int | None) -> int | None:
     return after - before
 
 
+def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[int]:
+    """How a gauge moved, up or down, from each of these places to the next; from each to the next
+    where none are named.
+
+    >>> rises((5, 9, 2)), rises((5, 9, 2), (0, 2))
+    ([4, -7], [-3])
+    """
+    chosen = levels if places is None else [levels[at] for at in places]
+    return [after - before for before, after in pairwise(chosen)]
+
+
 def steps(
     batches: Sequence[Batch[R]], key: Callable[[R], Hashable], *, over_gaps: bool = False
 ) -> Iterator[tuple[Hashable, Step[R]]]:

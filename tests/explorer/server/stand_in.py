@@ -55,6 +55,7 @@ class StandIn:
             "live": self.live,
             "gaps": [[START + 10, START + 20]],
             "explained": self.explained,
+            "finding_lanes": {"saturated_core": ["cores"]},
             "lanes": [
                 {
                     "id": name,

@@ -68,7 +68,7 @@ ALLOWANCE = "conntrack_allowance_exceeded"
 _SOURCE = "/proc/net/stat/nf_conntrack"
 
 
-class _Told(NamedTuple):
+class _Report(NamedTuple):
     """Everything that speaks of the table. `fill` is the highest in the window, in per cent.
 
     Lines are of today, of an unknown time or older; `while_watched` are the first of these that
@@ -130,7 +130,7 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """Is it full, was it, and what did that cost?"""
-    summary = _tell(window)
+    summary = _report(window)
     severity = summary.severity
     if severity is not None:
         return _full(window, summary, severity)
@@ -144,13 +144,13 @@ def detect(window: Window) -> Finding:
     return _room(window, summary)
 
 
-def _tell(window: Window) -> _Told:
+def _report(window: Window) -> _Report:
     lines = kernel_log.lines(window, (FAMILY,))
     recent = [line for line in lines if line.age_s is not None and line.age_s <= DAY_S]
     batches = window.batches(Conntrack) or ()
     rows = [row for batch in batches for row in batch.rows]
     fullest = max(rows, key=lambda row: (_fill(row) or 0.0, row.count), default=None)
-    return _Told(
+    return _Report(
         recent,
         [line for line in lines if line.age_s is None],
         [line for line in lines if line.age_s is not None and line.age_s > DAY_S],
@@ -167,7 +167,7 @@ def _fill(row: Conntrack) -> float | None:
     return 100 * row.count / row.maximum if row.maximum else None
 
 
-def _full(window: Window, summary: _Told, severity: Severity) -> Finding:
+def _full(window: Window, summary: _Report, severity: Severity) -> Finding:
     start, end = _interval(window, summary)
     exceeded = [counts.nic for counts in summary.allowance if counts.value]
     return Finding(
@@ -183,7 +183,7 @@ def _full(window: Window, summary: _Told, severity: Severity) -> Finding:
     )
 
 
-def _interval(window: Window, summary: _Told) -> tuple[float | None, float | None]:
+def _interval(window: Window, summary: _Report) -> tuple[float | None, float | None]:
     """When it dropped something, or was full; of lines from before the window theirs."""
     moments = [line.wall_s for line in summary.recent or summary.older if line.wall_s is not None]
     for step in summary.steps:
@@ -196,7 +196,7 @@ def _interval(window: Window, summary: _Told) -> tuple[float | None, float | Non
     return min(moments, default=None), max(moments, default=None)
 
 
-def _summary(summary: _Told) -> str:
+def _summary(summary: _Report) -> str:
     said = [*summary.undated, *summary.recent] or summary.older
     if summary.dropped:
         return f"the conntrack table is full and dropped {count(summary.dropped, 'packet')}" + _of(
@@ -224,7 +224,7 @@ def _summary(summary: _Told) -> str:
     return "the cloud instance's conntrack limit was full at some time since the driver was loaded"
 
 
-def _of(summary: _Told) -> str:
+def _of(summary: _Report) -> str:
     row = summary.fullest
     if row is None or summary.fill is None:
         return ""
@@ -244,7 +244,7 @@ def _where(lines: Sequence[Line]) -> str:
     return f" in network namespace {next(reversed(spaces))}{more}" if spaces else ""
 
 
-def _evidence(window: Window, summary: _Told) -> Iterable[Evidence]:
+def _evidence(window: Window, summary: _Report) -> Iterable[Evidence]:
     yield from _counted(summary)
     lines = [*summary.undated, *summary.recent] or summary.older
     reach = kernel_log.reach(window)
@@ -273,7 +273,7 @@ def _evidence(window: Window, summary: _Told) -> Iterable[Evidence]:
         )
 
 
-def _counted(summary: _Told) -> Iterable[Evidence]:
+def _counted(summary: _Report) -> Iterable[Evidence]:
     row = summary.fullest
     if row is None:
         return
@@ -298,7 +298,7 @@ def _counted(summary: _Told) -> Iterable[Evidence]:
             yield Evidence(what, f"{number:,}", "0", "while watched", _SOURCE, number, wrong_if)
 
 
-def _room(window: Window, report: _Told) -> Finding:
+def _room(window: Window, report: _Report) -> Finding:
     reach = kernel_log.reach(window)
     evidence = list(_counted(report))
     if reach is not None:

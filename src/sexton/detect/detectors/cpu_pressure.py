@@ -177,7 +177,7 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     shares = cores.over(worst.start, worst.end)
     span = (worst.start, min(worst.end, worst.start + CLOSE_S))
     tasks = _tasks(window, span)
-    users = max(_cgroups(window, span), _programs(tasks), key=_told)
+    users = max(_cgroups(window, span), _programs(tasks), key=_accounted)
     noisy = next((user for user in users if user.share >= NOISY.value), None)
     waiters = _waiters(tasks, noisy)
     severity = Severity.INFO
@@ -237,7 +237,7 @@ def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[
     return words
 
 
-def _told(users: Sequence[_User]) -> float:
+def _accounted(users: Sequence[_User]) -> float:
     """How much of the time is accounted for: cgroups, unless only some of them could be read."""
     return min(sum(user.share for user in users), 50.0) if users else -1.0
 

@@ -74,7 +74,7 @@ _SHOWN = 8
 
 
 @dataclass(slots=True)
-class _Told:
+class _Report:
     """Everything that speaks of resets, sorted by when they were."""
 
     bursts: list[Burst]
@@ -137,16 +137,16 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, what, tuple(lacking))
     if not window.read(NicCounter) and real is not None:
         lacking.append(missing(window.why_missing(NicCounter)))
-    summary = _tell(window, counters)
+    summary = _report(window, counters)
     if summary.total == 0 and summary.in_window == 0:
         return _none(window, counters, real, lacking)
     return _reset(window, summary, lacking)
 
 
-def _tell(window: Window, counters: list[nics.Counter]) -> _Told:
+def _report(window: Window, counters: list[nics.Counter]) -> _Report:
     lines = kernel_log.lines(window, FAMILIES)
     grouped = kernel_log.bursts(lines, nics.namer(window, lines), ONE_RESET.value)
-    summary = _Told([burst for burst in grouped if _is_told(burst)], counters)
+    summary = _Report([burst for burst in grouped if _is_reset(burst)], counters)
     for burst in summary.bursts:
         if burst.age_s is None:
             summary.undated += 1
@@ -169,7 +169,7 @@ def _tell(window: Window, counters: list[nics.Counter]) -> _Told:
     return summary
 
 
-def _is_told(burst: Burst) -> bool:
+def _is_reset(burst: Burst) -> bool:
     """A starved queue alone is no reset; ENA's own transmit time-out is, for a reset follows."""
     return any(
         line.event.family in ("nic_reset", "nic_watchdog") or line.text("phase") == "cause"
@@ -200,7 +200,7 @@ def _covers_a_day(window: Window) -> bool:
     return reach is not None and reach.covers_a_day
 
 
-def _causes(summary: _Told, counters: Iterable[nics.Counter]) -> list[str]:
+def _causes(summary: _Report, counters: Iterable[nics.Counter]) -> list[str]:
     found: dict[str, None] = {}
     for burst in reversed(summary.bursts):
         for line in burst.lines:
@@ -263,7 +263,7 @@ def _none(
     )
 
 
-def _reset(window: Window, summary: _Told, lacking: list[Missing]) -> Finding:
+def _reset(window: Window, summary: _Report, lacking: list[Missing]) -> Finding:
     places, names = _places(window, summary)
     dated = [burst.wall_s for burst in summary.bursts if burst.wall_s is not None]
     recent = [wall for wall in dated if window.end - wall <= DAY_S] or dated
@@ -290,7 +290,7 @@ def _reset(window: Window, summary: _Told, lacking: list[Missing]) -> Finding:
     )
 
 
-def _places(window: Window, summary: _Told) -> tuple[list[nics.Place], tuple[str, ...]]:
+def _places(window: Window, summary: _Report) -> tuple[list[nics.Place], tuple[str, ...]]:
     """The queues that are blamed, the newest first, and the interfaces."""
     found: dict[str, nics.Place] = {}
     names: dict[str, None] = {}
@@ -315,7 +315,7 @@ def _places(window: Window, summary: _Told) -> tuple[list[nics.Place], tuple[str
     return list(found.values())[:_SHOWN], tuple(names)
 
 
-def _summary(summary: _Told, names: Sequence[str], places: Sequence[nics.Place]) -> str:
+def _summary(summary: _Report, names: Sequence[str], places: Sequence[nics.Place]) -> str:
     who = ", ".join(names) or "an interface"
     what = "was reset" if summary.is_reset else "hit its transmit watchdog"
     if summary.in_window:
@@ -340,7 +340,7 @@ def _summary(summary: _Told, names: Sequence[str], places: Sequence[nics.Place])
     return f"{who} {what} {when}{where}{why}{down}"
 
 
-def _evidence(window: Window, summary: _Told, places: Sequence[nics.Place]) -> Iterable[Evidence]:
+def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) -> Iterable[Evidence]:
     reach = kernel_log.reach(window)
     if summary.bursts and reach is not None:
         yield Evidence(

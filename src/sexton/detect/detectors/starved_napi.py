@@ -41,12 +41,12 @@ from sexton.detect.registry import Threshold, detector, missing, not_applicable,
 from sexton.detect.waits import (
     GRAVE,
     WAIT,
+    LoggedWait,
     MeasuredWait,
     Silence,
-    ToldWait,
     Watch,
     backlog,
-    told_waits,
+    logged_waits,
 )
 from sexton.model.cpu import SoftirqCount
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -72,22 +72,22 @@ class _Seen(NamedTuple):
 
     window: Window
     measured: Sequence[MeasuredWait]
-    told: Sequence[ToldWait]
+    logged: Sequence[LoggedWait]
     silent: Sequence[Silence]
     counted: Sequence[nics.Counter]
 
     @property
-    def recent(self) -> Sequence[ToldWait]:
-        return [wait for wait in self.told if wait.is_recent]
+    def recent(self) -> Sequence[LoggedWait]:
+        return [wait for wait in self.logged if wait.is_recent]
 
     @property
-    def worst_told(self) -> ToldWait | None:
-        return max(self.recent or self.told, key=lambda wait: wait.seconds, default=None)
+    def worst_logged(self) -> LoggedWait | None:
+        return max(self.recent or self.logged, key=lambda wait: wait.seconds, default=None)
 
     @property
     def worst_measured(self) -> MeasuredWait | None:
         """The longest by the probe, unless the driver told of a longer one lately."""
-        wait, longest = self.worst_told, next(iter(self.measured), None)
+        wait, longest = self.worst_logged, next(iter(self.measured), None)
         if longest is None or wait is None or not wait.is_recent:
             return longest
         return longest if longest.seconds >= wait.seconds else None
@@ -117,7 +117,7 @@ def detect(window: Window) -> Finding:
             lacking.append(missing(window.why_missing(Nic)))
         what = "no kernel log, no driver counter and no softirq counters"
         return unknown(NAME, what, tuple(lacking))
-    logged = told_waits(window)
+    logged = logged_waits(window)
     held = [
         silence
         for silence in waits.silences(window, HELD.value)
@@ -130,7 +130,7 @@ def detect(window: Window) -> Finding:
         [silence for silence in held if silence.is_starved],
         [counter for counter in counters if counter.value],
     )
-    if seen.measured or seen.told or seen.silent or seen.counted:
+    if seen.measured or seen.logged or seen.silent or seen.counted:
         return _starved(seen, lacking)
     if held:
         return _unasked(held[0], lacking)
@@ -157,7 +157,10 @@ def _lacks_live(window: Window) -> list[Missing]:
 
 
 def _fed(
-    window: Window, lost: Sequence[ToldWait], views: tuple[bool, Watch], lacking: Sequence[Missing]
+    window: Window,
+    lost: Sequence[LoggedWait],
+    views: tuple[bool, Watch],
+    lacking: Sequence[Missing],
 ) -> Finding:
     live, watched = views
     evidence = [waits.of_no_wait(window, watched)] if watched.spans else []
@@ -227,14 +230,14 @@ def _nothing_counted() -> Evidence:
 
 def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
     places = _places(seen)
-    names = dict.fromkeys(wait.nic for wait in seen.told if wait.nic is not None)
+    names = dict.fromkeys(wait.nic for wait in seen.logged if wait.nic is not None)
     names |= dict.fromkeys(place.queue.rpartition(":")[0] for place in places)
     names |= dict.fromkeys(row.nic for silence in seen.silent for row in silence.queues)
     names |= dict.fromkeys(counts.nic for counts in seen.counted)
     cores = dict.fromkeys(str(wait.core) for wait in seen.measured[:_SHOWN])
     cores |= dict.fromkeys(core for place in places for core in place.cores)
     start, end = _interval(seen)
-    if not seen.measured and (seen.silent or not seen.told):
+    if not seen.measured and (seen.silent or not seen.logged):
         lacking.append(Missing("how long every poll waited", PROBE))
     return Finding(
         NAME,
@@ -276,7 +279,7 @@ def _places(seen: _Seen) -> list[nics.Place]:
         for line in kernel_log.lines(window, ("nic_starved", "nic_reset"))
         if line.number("cpu") is not None
     }
-    for wait in sorted(seen.recent or seen.told, key=lambda wait: -wait.seconds):
+    for wait in sorted(seen.recent or seen.logged, key=lambda wait: -wait.seconds):
         if wait.nic is not None and wait.queue is not None:
             number = wait.line.number("cpu")
             cpu = number if number is not None else cores.get((wait.queue, wait.line.text("bus")))
@@ -293,7 +296,7 @@ def _places(seen: _Seen) -> list[nics.Place]:
 
 
 def _interval(seen: _Seen) -> tuple[float | None, float | None]:
-    wait, window = seen.worst_told, seen.window
+    wait, window = seen.worst_logged, seen.window
     span = seen.worst_measured or (None if wait is not None else next(iter(seen.silent), None))
     if span is not None:
         return window.wall(span.start), window.wall(span.end)
@@ -306,7 +309,7 @@ def _summary(seen: _Seen, places: Sequence[nics.Place]) -> str:
     place = places[0] if places else None
     queue = f"queue {place.queue}" if place is not None else "a queue"
     core = f"core {place.cores[0]}" if place is not None and place.cores else "its turn"
-    measured, wait = seen.worst_measured, seen.worst_told
+    measured, wait = seen.worst_measured, seen.worst_logged
     if measured is not None:
         polls = [item.queue for item in places if str(measured.core) in item.cores]
         still = "" if measured.is_over else " and had not run yet"
@@ -330,7 +333,7 @@ def _summary(seen: _Seen, places: Sequence[nics.Place]) -> str:
 
 def _evidence(seen: _Seen) -> Iterable[Evidence]:
     yield from (waits.of_a_wait(wait) for wait in seen.measured[:_SHOWN])
-    worst = seen.worst_told
+    worst = seen.worst_logged
     if worst is not None:
         limit = worst.line.number("threshold_us")
         yield Evidence(

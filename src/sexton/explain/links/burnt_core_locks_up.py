@@ -23,7 +23,7 @@ PATIENCE_S = 20.0
 @link(
     cause="saturated_core",
     effect="soft_lockups",
-    told="the kernel's watchdog reported that core stuck",
+    story="the kernel's watchdog reported that core stuck",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
 def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:

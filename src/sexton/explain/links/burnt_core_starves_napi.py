@@ -27,7 +27,7 @@ PATIENCE_S = 10.0
 @link(
     cause="saturated_core",
     effect="starved_napi",
-    told="the poll of a NIC queue had to wait for that core",
+    story="the poll of a NIC queue had to wait for that core",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -25,7 +25,7 @@ from sexton.model.window import Window
 @link(
     cause="cgroup_churn",
     effect="zombie_memcgs",
-    told="cgroups removed there stay behind as dying memory cgroups",
+    story="cgroups removed there stay behind as dying memory cgroups",
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -26,7 +26,7 @@ FEW = 0.5
 @link(
     cause="crash_looping_unit",
     effect="zombie_memcgs",
-    told="each restart leaves a dying memory cgroup behind",
+    story="each restart leaves a dying memory cgroup behind",
     proof="a trace of its deaths (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
@@ -41,7 +41,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
                 suspect.strength,
                 suspect.sentence,
                 shared=(suspect.owner,),
-                against=(*too_few(suspect, window), *elsewhere(suspect, window)),
+                against=(*too_few(suspect, window), *more_below_others(suspect, window)),
             )
     return None
 
@@ -55,7 +55,7 @@ def too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
     return (f"{suspect.owner} accounts for {suspect.matched:,} of {dying:,}dying cgroups only",)
 
 
-def elsewhere(suspect: Suspect, window: Window) -> tuple[str, ...]:
+def more_below_others(suspect: Suspect, window: Window) -> tuple[str, ...]:
     """Somebody else's dead, where they are more; a unit without a known place is not judged."""
     if not suspect.path:
         return ()

@@ -34,7 +34,7 @@ _ELSE = re.compile(r"\boom|out of memory|oomkill|killed by|sigkill|preempt|evict
 @link(
     cause="tcp_loss",
     effect="job_deaths",
-    told="a job died as a result",
+    story="a job died as a result",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -27,7 +27,7 @@ from sexton.series.steps import Step
 @link(
     cause="softirq_flood",
     effect="saturated_core",
-    told="receiving packets held a core in softirq",
+    story="receiving packets held a core in softirq",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -25,7 +25,7 @@ FOLLOWS_WITHIN_S = 10.0
 @link(
     cause="softirq_flood",
     effect="tcp_loss",
-    told="packets were dropped before TCP saw them",
+    story="packets were dropped before TCP saw them",
     proof="the drops of each core's backlog (/proc/net/softnet_stat)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

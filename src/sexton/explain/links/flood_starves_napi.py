@@ -22,7 +22,7 @@ from sexton.model.window import Window
 @link(
     cause="softirq_flood",
     effect="starved_napi",
-    told="the poll of a NIC queue had to wait behind the flood",
+    story="the poll of a NIC queue had to wait behind the flood",
     proof="the wait of each poll, measured in the kernel (--probe)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

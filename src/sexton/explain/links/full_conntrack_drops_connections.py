@@ -25,7 +25,7 @@ _ALLOWANCE = "allowance"
 @link(
     cause="conntrack_full",
     effect="tcp_loss",
-    told="packets of new connections were dropped because the table was full",
+    story="packets of new connections were dropped because the table was full",
     proof="the kernel's log and /proc/net/stat/nf_conntrack, which count the drops",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

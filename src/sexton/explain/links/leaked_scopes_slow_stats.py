@@ -21,7 +21,7 @@ from sexton.model.window import Window
 @link(
     cause="leaked_scopes",
     effect="slow_memcg_stats",
-    told="every read of memory statistics has to walk them",
+    story="every read of memory statistics has to walk them",
     proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

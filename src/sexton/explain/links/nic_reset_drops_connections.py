@@ -30,7 +30,7 @@ _GAVE_UP = ("timeouts", "aborts_on_timeout")
 @link(
     cause="nic_resets",
     effect="tcp_loss",
-    told="connections lost packets",
+    story="connections lost packets",
     proof="what TCP counted around the reset, second by second (sexton record)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

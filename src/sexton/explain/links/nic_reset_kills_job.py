@@ -23,7 +23,7 @@ from sexton.model.window import Window
 @link(
     cause="nic_resets",
     effect="job_deaths",
-    told="a job died as a result",
+    story="a job died as a result",
     proof="what TCP lost meanwhile (/proc/net/snmp, read by sexton record)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

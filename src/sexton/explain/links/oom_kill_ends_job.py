@@ -36,7 +36,7 @@ _SHORTEST = 4
 @link(
     cause="oom_kills",
     effect="job_deaths",
-    told="a job died as a result",
+    story="a job died as a result",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -30,7 +30,7 @@ _RESULT = "oom-kill"
 @link(
     cause="oom_kills",
     effect="crash_looping_unit",
-    told="the unit it was in was started again",
+    story="the unit it was in was started again",
     proof="the unit's result (systemctl show -p Result UNIT) right after a kill",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -24,7 +24,7 @@ _READ_S = 2.0
 @link(
     cause="memory_pressure",
     effect="oom_kills",
-    told="the kernel killed processes to get memory back",
+    story="the kernel killed processes to get memory back",
     proof="the kernel log of those seconds",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -24,7 +24,7 @@ from sexton.model.window import Window
 @link(
     cause="memory_pressure",
     effect="direct_reclaim",
-    told="tasks had to free memory before they could continue",
+    story="tasks had to free memory before they could continue",
     proof="kernel stacks, which show which task reclaims and why (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

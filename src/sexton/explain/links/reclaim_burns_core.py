@@ -32,7 +32,7 @@ from sexton.model.window import Window
 @link(
     cause="direct_reclaim",
     effect="saturated_core",
-    told="freeing memory held a core",
+    story="freeing memory held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

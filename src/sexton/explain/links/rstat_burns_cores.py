@@ -22,7 +22,7 @@ from sexton.model.window import Window
 @link(
     cause="rstat_contention",
     effect="saturated_core",
-    told="flushing the statistics of cgroups held cores",
+    story="flushing the statistics of cgroups held cores",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -19,7 +19,7 @@ from sexton.model.window import Window
 @link(
     cause="slow_memcg_stats",
     effect="saturated_core",
-    told="such a read held a core",
+    story="such a read held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -32,7 +32,7 @@ _ELSE = re.compile(
 @link(
     cause="cpu_pressure",
     effect="job_deaths",
-    told="a job died while its tasks waited for a core",
+    story="a job died while its tasks waited for a core",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -24,7 +24,7 @@ _SLACK_S = 2.0
 @link(
     cause="cpu_steal",
     effect="cpu_pressure",
-    told="tasks waited for what was left of the cores",
+    story="tasks waited for what was left of the cores",
     proof="the same load on a machine whose cores are its own",
 )
 def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:

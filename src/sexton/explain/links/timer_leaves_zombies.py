@@ -6,7 +6,7 @@ without release. *Likely*: its runs match the dead in number or period, and it s
 no weaker form: every node has timers.
 
 **Speaks against it.** Its runs are less than half as many as the dead; more of the dead are known
-to lie elsewhere.
+to lie more_below_others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sexton.detect.ledger import suspects
 from sexton.detect.protected import protected
 from sexton.detect.registry import READS
 from sexton.detect.stems import split
-from sexton.explain.links.crash_loop_leaves_zombies import elsewhere, too_few
+from sexton.explain.links.crash_loop_leaves_zombies import more_below_others, too_few
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Step
@@ -43,7 +43,7 @@ def _stop_timer(window: Window) -> list[Step]:
 @link(
     cause="cgroup_churn",
     effect="zombie_memcgs",
-    told="each run of a timer's service leaves a dying memory cgroup behind",
+    story="each run of a timer's service leaves a dying memory cgroup behind",
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
     advice=_stop_timer,
 )
@@ -61,6 +61,6 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
                 suspect.strength,
                 suspect.sentence,
                 shared=(home if home in places else split(home)[0],),
-                against=(*too_few(suspect, window), *elsewhere(suspect, window)),
+                against=(*too_few(suspect, window), *more_below_others(suspect, window)),
             )
     return None

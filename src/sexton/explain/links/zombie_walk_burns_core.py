@@ -65,7 +65,7 @@ SLOW_WALK_S = 0.5
 @link(
     cause="zombie_memcgs",
     effect="saturated_core",
-    told="a walk over them held a core",
+    story="a walk over them held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

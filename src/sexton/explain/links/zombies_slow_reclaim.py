@@ -21,7 +21,7 @@ from sexton.model.window import Window
 @link(
     cause="zombie_memcgs",
     effect="direct_reclaim",
-    told="every reclaim has to walk them",
+    story="every reclaim has to walk them",
     proof="kernel stacks, which show what reclaim walks (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:

@@ -73,6 +73,7 @@ SCHEMAS: dict[str, Schema] = {
         end=_MAYBE,
         live=_FLAG,
         lanes=_list(_LANE),
+        finding_lanes={"type": "object", "additionalProperties": _list(_TEXT)},
         gaps=_list(_SPAN),
         tour=_FLAG,
         id=_TEXT,

@@ -227,7 +227,7 @@ def _injected(scene: Scene, again: bool) -> str:
 def _beginning(chain: Chain) -> str:
     """That it is the root cause, and what it leads to."""
     rule = rule_of(chain.links[0].id)
-    return f"This is the root cause{f': {rule.told}' if rule is not None and rule.told else ''}."
+    return f"This is the root cause{f': {rule.story}' if rule is not None and rule.story else ''}."
 
 
 def _when(diagnosis: Diagnosis, finding: Finding) -> str:

@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
+from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.lanes.cores import Builder as Cores
 from sexton.explorer.lanes.cores import spikes
@@ -89,6 +90,7 @@ class View(Questions):
             "end": None if span is None else span[1],
             "live": self._followed.live,
             "lanes": [lane._asdict() for lane in self.lanes()],
+            "finding_lanes": {known.id: list(known.lanes) for known in all_detectors()},
             "gaps": [list(gap) for gap in self.gaps()],
             "problems": self.problems,
         }

@@ -4,27 +4,9 @@
 
 import {byId, element, clockText, countText, fromToText} from "./words.js";
 
-/** The lanes that show a finding; the first one in the recording is used.
- *  @type {Record<string, string[]>} */
-const LANES_BY_DETECTOR = {
-  saturated_core: ["cores"], starved_napi: ["softirq_wait", "cores"], softirq_flood: ["softirq_wait", "cores"],
-  zombie_memcgs: ["memcgs"], cgroup_churn: ["memcgs", "restarts"], leaked_scopes: ["memcgs"], crash_looping_unit: ["restarts", "memcgs"],
-  nic_resets: ["nic_faults", "nics", "events"], tcp_loss: ["tcp", "nic_faults"], job_deaths: ["events"],
-  memory_pressure: ["pressure"], page_fault_storm: ["pressure"], quota_throttling: ["run_queue", "pressure"],
-};
-/** The lane of a finding's rows, by table. @type {Record<string, string>} */
-const LANE_BY_TABLE = {
-  core_times: "cores", thread: "cores", softirq_wait: "softirq_wait", cgroup_census: "memcgs", cgroup_event: "memcgs", unit: "restarts",
-  nic_counter: "nic_faults", net_device: "nics", tcp_counters: "tcp", pressure: "pressure", run_queue: "run_queue", mark: "events", kernel_event: "events",
-};
-
-/** @param {any} finding @param {string[]} lanes that exist @returns {string | null} */
-export function laneOfFinding(finding, lanes) {
-  const wanted = [...(LANES_BY_DETECTOR[finding.id] || []), ...(finding.rows || []).flatMap((/** @type {any} */ rows) => LANE_BY_TABLE[rows.table] || [])];
-  for (const name of wanted) {
-    if (lanes.includes(name)) return name;
-  }
-  return lanes[0] || null;
+/** @param {any} finding @param {string[]} lanes that exist @param {Record<string, string[]>} preferred lanes by detector @returns {string | null} */
+export function laneOfFinding(finding, lanes, preferred) {
+  return (preferred[finding.id] || []).find((name) => lanes.includes(name)) || lanes[0] || null;
 }
 
 /** @param {any} diagnosis a diagnosis @returns {{finding: any, link: any}[]} the best chain; `link` is what leads on to the next */
@@ -153,10 +135,10 @@ export class ChainView {
     });
   }
 
-  /** @param {string[]} lanes @param {number | null} lit */
-  badges(lanes, lit) {
+  /** @param {string[]} lanes @param {number | null} lit @param {Record<string, string[]>} preferred */
+  badges(lanes, lit, preferred) {
     return this.steps.flatMap(({ finding }, at) => {
-      const lane = laneOfFinding(finding, lanes);
+      const lane = laneOfFinding(finding, lanes, preferred);
       return lane && finding.start ? [{ lane, number: at + 1, start: finding.start, end: finding.end || finding.start, lit: at === lit }] : [];
     });
   }

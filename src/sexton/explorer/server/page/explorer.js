@@ -27,6 +27,7 @@ export class Explorer {
     this.source = source;
     this.recording = recording;
     recording.gaps ??= [];
+    recording.finding_lanes ??= {};
     this.whole = { start: recording.start, end: Math.max(recording.end, recording.start + 1) };
     this.state = new PageState();
     this.colours = lookOf("");
@@ -189,7 +190,7 @@ export class Explorer {
   }
 
   showBadges() {
-    this.board.setBadges(this.chain.badges(this.known, this.state.link));
+    this.board.setBadges(this.chain.badges(this.known, this.state.link, this.recording.finding_lanes));
   }
 
   /** After the first picture: explain the whole if it is short, else the last reset or spike. */
@@ -287,7 +288,7 @@ export class Explorer {
   goLink(at) {
     const step = this.chain.steps[at];
     if (!step) return;
-    const { finding } = step, lane = laneOfFinding(finding, this.known), span = this.chain.span || this.whole;
+    const { finding } = step, lane = laneOfFinding(finding, this.known, this.recording.finding_lanes), span = this.chain.span || this.whole;
     const start = finding.start ?? span.start, end = Math.max(finding.end ?? start, start), lasts = end - start;
     const length = lasts > (span.end - span.start) / 2 ? lasts * 1.06 : Math.max(lasts * 3, 24), middle = (start + end) / 2;
     this.look(clampSpan({ start: middle - length / 2, end: middle + length / 2 }, this.whole), true);

@@ -4,7 +4,7 @@
 /** @typedef {{id: string, title: string, kind: string, unit: string, about: string, series: string[],
  *   channels?: string[], levels: number[], most_tiles?: number}} LaneAbout */
 /** @typedef {{schema: string, id?: string, node: any, start: number, end: number, live: boolean,
- *   lanes: LaneAbout[], gaps: number[][], problems?: string[], tour?: boolean, clock?: {offset: number, zone: string, relative: boolean}}} RecordingAbout */
+ *   lanes: LaneAbout[], finding_lanes: Record<string, string[]>, gaps: number[][], problems?: string[], tour?: boolean, clock?: {offset: number, zone: string, relative: boolean}}} RecordingAbout */
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
  *   dtype: string, planes: Record<string, any>, channels: string[]}} StripDocument */
 /** @typedef {{from: number, to: number, cpu?: string, task?: string, cgroup?: string,
