@@ -1,6 +1,6 @@
 """The segments of a span, read as batches of rows or as columns.
 
-Files are read one after the other; while one is being worked on, a thread reads the next (Arrow
+Files are read in order; while one is being worked on, two threads read the next ones (Arrow
 releases the interpreter lock). A reading `follows` the one before it unless something is missing in
 between: a segment is lost or damaged, the recorder was not running, or the step is much longer than
 the table's usual one.
@@ -43,7 +43,7 @@ Near = Sequence[Interval] | None
 #: Fewer readings in a segment do not tell how long its usual step is.
 _ENOUGH_READINGS = 3
 #: Segments that are read ahead, and the fewest rows for which that is worth a thread.
-_AHEAD, _MANY_ROWS = 1, 50_000
+_AHEAD, _MANY_ROWS = 2, 50_000
 #: Fewer row groups are read whole.
 _FEW_GROUPS = 3
 #: Numbers in one piece of columns, so that arithmetic on it needs little memory; and in columns
@@ -281,12 +281,12 @@ class SpanReader:
     def _ahead(
         self, read: Callable[[int], T], places: Sequence[int], kind: type[Row]
     ) -> Iterator[T]:
-        """What is read of these segments, in order; where that is much, a thread is ahead of us."""
+        """What is read of these segments, in order; where that is much, threads are ahead of us."""
         rows = sum(self.segments[at].segment.rows(kind) for at in places)
         if len(places) < 2 or rows < _MANY_ROWS:
             yield from map(read, places)
             return
-        with ThreadPoolExecutor(1, "sexton-read") as reader:
+        with ThreadPoolExecutor(_AHEAD, "sexton-read") as reader:
             coming: deque[Future[T]] = deque()
             for at in places:
                 coming.append(reader.submit(read, at))

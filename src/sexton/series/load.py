@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.cpu import CoreTimes
+from sexton.model.cpu import CoreTimes, RunQueue
 from sexton.model.window import Window
-from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
+from sexton.series.catalogue import READY_TASKS
 from sexton.series.cores import core_series
 from sexton.series.meter import series
-from sexton.series.rates import F64, SLACK, Floats, steps_of, stretches, sums
+from sexton.series.rates import F64, SLACK, Floats, Stepper, Steps, steps_of, stretches, sums
 
 
 class Waiting(NamedTuple):
@@ -55,18 +55,30 @@ def _waiting(window: Window) -> Waiting | None:
         tasks = np.maximum(ready.values[0].astype(np.float64) - number, 0.0) / number
         some = ready.end > ready.start
         return Waiting(ready.start[some], ready.end[some], tasks[some], "/proc/stat")
-    queued = series(window, RUN_QUEUE_WAIT)
-    if queued is None or not len(queued.values):
+    stepper = Stepper()
+    parts = [_queued(stepper.add(piece)) for piece in window.columns(RunQueue, ("wait_ns",))]
+    parts = [part for part in parts if len(part[0])]
+    if not parts:
         return None
-    known = ~np.isnan(queued.values)
-    number_known = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, queued.values, 0.0).sum(axis=0) / number_known / 100
+    start, end, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Waiting(start, end, mean, "/proc/schedstat")
+
+
+def _queued(steps: Steps) -> tuple[F64, F64, F64]:
+    """Start and end of steps, and how many tasks waited then in a core's run queue, on average."""
+    waited = steps.moved["wait_ns"]
+    known = ~np.isnan(waited)
+    mean = np.where(known, waited, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     mean[~known.any(axis=0)] = np.nan
-    return Waiting(queued.start, queued.end, mean.astype(np.float64), "/proc/schedstat")
+    return steps.start, steps.end, mean / 1e9 / steps.seconds
 
 
 def stolen(window: Window) -> tuple[F64, F64, list[int], F64] | None:
     """Start, end, cores and per cent of each core's time that the hypervisor took."""
+    return window.keep("stolen time", lambda: _stolen(window))
+
+
+def _stolen(window: Window) -> tuple[F64, F64, list[int], F64] | None:
     steps = steps_of(window.columns(CoreTimes, ("steal_ms",)))
     if not len(steps.end):
         return None

@@ -77,15 +77,19 @@ def detect(window: Window) -> Finding:
         lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
         return unknown(NAME, "one reading does not show what was stolen when", (lacking,))
     start, end, cores, share = found
+    # Of most cores nothing is ever stolen: a mean cannot be more than the most of one step.
+    peaks = np.nan_to_num(share).max(axis=1).tolist()
     taken = [
         _Stolen(core, max(stretches, key=lambda stretch: stretch.mean * stretch.seconds))
-        for core, mine in zip(cores, share, strict=True)
-        if (stretches := high(start, end, mine, TAKEN.value, LASTING.value))
+        for core, peak, mine in zip(cores, peaks, share, strict=True)
+        if peak >= TAKEN.value and (stretches := high(start, end, mine, TAKEN.value, LASTING.value))
     ]
     if not taken:
-        most = [(highest(start, end, mine, LASTING.value) or 0.0, core)
-                for core, mine in zip(cores, share, strict=True)]  # fmt: skip
-        return _calm(window, *max(most))
+        most = (0.0, max(cores))
+        for peak, core, row in sorted(zip(peaks, cores, range(len(cores)), strict=True))[::-1]:
+            if peak >= max(most[0], 1e-9):
+                most = max(most, (highest(start, end, share[row], LASTING.value) or 0.0, core))
+        return _calm(window, *most)
     taken.sort(key=lambda item: (-item.worst.mean, item.core))
     worst = taken[0]
     others = f" (and {count(len(taken) - 1, 'more core')})" if len(taken) > 1 else ""
