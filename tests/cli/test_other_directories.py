@@ -101,7 +101,8 @@ def test_a_pid_namespace_hides_the_nodes_service_manager(place: Elsewhere) -> No
     shown = lines(ended, ended.returncode)
     assert ended.returncode in (1, 3)
     assert "crash looping unit  unknown" in ended.stdout or ended.returncode == 1
-    assert len(shown) <= 40
+    # The node itself may be sick, of whatever other tests have left in its log.
+    assert len(shown) <= (60 if shown[0].startswith("SICK") else 40)
 
 
 @pytest.mark.parametrize(
