@@ -21,7 +21,7 @@ from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 from tests.kernel.conftest import until
 
-pytestmark = [pytest.mark.root, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.whole]
 #: They end by themselves, should nobody end them.
 BURN = "import time\nend = time.monotonic() + 90\nwhile time.monotonic() < end: pass"
 KINDS = (CoreTimes, ReadyTasks, Pressure, Process, CgroupCpu)

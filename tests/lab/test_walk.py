@@ -21,6 +21,7 @@ from tests.support.zombies import graveyard
 DIAGNOSE = [sys.executable, "-m", "sexton", "diagnose", "--json", "--seconds", "6"]
 
 
+@pytest.mark.whole
 @pytest.mark.alone
 @pytest.mark.root
 def test_stacks_prove_that_the_walk_over_the_dead_holds_the_core():

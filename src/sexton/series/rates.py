@@ -21,6 +21,7 @@ Unknown is NaN in arrays and `None` in single numbers.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -318,8 +319,9 @@ class Lazy(Sequence[T]):
     def __init__(self, number: int) -> None:
         self._number = number
 
+    @abstractmethod
     def make(self, at: int) -> T:
-        raise NotImplementedError
+        """The element at one place."""
 
     def __len__(self) -> int:
         return self._number

@@ -14,6 +14,7 @@ from lab.vm.payload import Job
 from lab.vm.tools import search_path
 
 
+@pytest.mark.whole
 @pytest.mark.alone
 @pytest.mark.root
 def test_every_expectation_holds_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -11,6 +11,7 @@ people mark late. No link where the job died before, or later.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from sexton.explain.moments import marks
 from sexton.explain.registry import link
@@ -69,8 +70,8 @@ def follows(cause: tuple[float, float], deaths: tuple[float, ...]) -> float | No
     return min(waits, default=None)
 
 
-def other_deaths(jobs: tuple[str, ...]) -> tuple[str, ...]:
-    """Marks that name another death."""
+def other_deaths(jobs: Iterable[str], other: re.Pattern[str] = _ELSE) -> tuple[str, ...]:
+    """Marks whose words name another death."""
     return tuple(
-        f'"{shorten(job, 60)}" names another cause of death' for job in jobs if _ELSE.search(job)
+        f'"{shorten(job, 60)}" names another cause of death' for job in jobs if other.search(job)
     )

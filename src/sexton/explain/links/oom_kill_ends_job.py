@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from sexton.detect.oom import Kill, kills
-from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S
+from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
 from sexton.explain.moments import marks
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
@@ -65,11 +65,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         strength,
         f"marked {seconds(soonest)} after {printable(kill.task)} was killed{words}",
         shared=jobs,
-        against=tuple(
-            f'"{shorten(job, 60)}" names another cause of death'
-            for job in jobs
-            if _ELSE.search(job) and not _MEMORY.search(job)
-        ),
+        against=other_deaths((job for job in jobs if not _MEMORY.search(job)), _ELSE),
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from sexton.explain.links.dropped_connections_kill_job import SOON_S, follows
+from sexton.explain.links.dropped_connections_kill_job import SOON_S, follows, other_deaths
 from sexton.explain.moments import marks
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
@@ -52,9 +52,5 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         Strength.LIKELY if named is not None and found <= SOON_S else Strength.POSSIBLE,
         f"marked {seconds(max(found, 0.0))} after tasks waited{words}",
         shared=jobs,
-        against=tuple(
-            f'"{shorten(job, 60)}" names another cause of death'
-            for job in jobs
-            if _ELSE.search(job)
-        ),
+        against=other_deaths(jobs, _ELSE),
     )
