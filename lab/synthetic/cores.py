@@ -1,4 +1,4 @@
-"""What the cores do: CoreTimes, SoftirqCount, SoftnetCpu, RunQueue."""
+"""What the cores do: CoreTimes, ReadyTasks, SoftirqCount, SoftnetCpu, RunQueue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from lab.synthetic.columns import Counters, Pieces
 from lab.synthetic.network import Traffic
 from lab.synthetic.plan import Array, Schedule, Ticks, overlap
-from sexton.model.cpu import CoreTimes, RunQueue, SoftirqCount, SoftnetCpu
+from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue, SoftirqCount, SoftnetCpu
 
 #: What one core runs of each softirq in a second: at rest, and more where it is busy.
 _SOFTIRQS = {
@@ -43,10 +43,15 @@ class Cores:
         times = self._times(ticks, load * free, held, soft)
         cpu = np.arange(len(load))
         columns = {name: 10 * self._counters.add(name, time) for name, time in times.items()}
-        pieces.things(CoreTimes, pieces.moments(), {"cpu": cpu, **columns})
+        when = pieces.moments()
+        pieces.things(CoreTimes, when, {"cpu": cpu, **columns})
+        busy = times["user_ms"] + times["system_ms"] + times["softirq_ms"] + times["nice_ms"]
+        # As many tasks as keep the cores so busy, and the reader itself.
+        running = 1 + np.rint((busy / (100 * ticks.dt)).sum(axis=0)).astype(np.int64)
+        ready = {"running": running[None], "blocked": np.zeros_like(running)[None]}
+        pieces.things(ReadyTasks, when, ready)
         self._softirqs(pieces, load * free, free, traffic)
         self._softnet(pieces, free, soft, traffic)
-        busy = times["user_ms"] + times["system_ms"] + times["softirq_ms"] + times["nice_ms"]
         self._run_queues(pieces, busy)
 
     def _load(self, ticks: Ticks) -> Array:

@@ -50,7 +50,13 @@ loop = Finding("crash_looping_unit", Verdict.PRESENT, Severity.CRITICAL, "it loo
 now = time.time()
 found = Diagnosis(node, now - 10, now, (loop,), (), (), (), (), ())
 options = PlanOptions(**json.loads(sys.argv[3]))
-plan = make_plan(found, Window({}), PlanContext(host, (), options))
+deadline = time.monotonic() + 60
+while True:
+    plan = make_plan(found, Window({}), PlanContext(host, (), options))
+    # The service manager may be too busy to answer in time: that is said, and no plan to test.
+    busy = any("could not be read" in refusal.reason for refusal in plan.refusals)
+    if not busy or time.monotonic() > deadline:
+        break
 open(sys.argv[1], "w").write(json.dumps(as_json(plan)))
 print(plan.hash)
 """

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.counters import moved
@@ -315,11 +316,15 @@ def silences(window: Window, share_percent: float) -> list[Silence]:
     if not served or series is None or not can_tell(window):
         return []
     polls = steps_of(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
+    # The two files are read a moment apart: each of a core's steps counts by its overlap.
+    edges = np.concatenate([series.start, series.end])
+    order = np.argsort(edges, kind="stable")
+    overlap = _Overlap(edges[order], order, polls)
     found: list[Silence] = []
     for row, thing in enumerate(polls.things):
         core = cast("int", thing[0])
         ran = polls.moved["net_rx"][row]
-        silent = (ran == 0) & (_system(series, core, polls) >= share_percent)
+        silent = (ran == 0) & (overlap.system(series, core) >= share_percent)
         for run in runs(polls, silent[None]):
             made = _silence(window, (core, served[core]), run, polls, ran)
             if made.is_starved or made.imaginable >= _IMAGINABLE:
@@ -351,33 +356,32 @@ def _silence(
     )
 
 
-def _system(series: CoreSeries, core: int, polls: Steps) -> F64:
-    """System time of a core in each step of another table, in per cent of what it was given.
+class _Overlap(NamedTuple):
+    """The edges of the cores' steps in order, beside the steps of another table."""
 
-    The two files are read a moment apart: each of the core's steps counts by its overlap.
-    """
-    if core not in series.cores:
-        return np.zeros(len(polls.end))
-    row = series.cores.index(core)
-    spent, given = (
-        _accumulated(series, np.nan_to_num(array[row]), polls)
-        for array in (series.system, series.given)
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share: F64 = np.nan_to_num(100 * spent / given)
-    return share
+    edges: F64
+    order: npt.NDArray[np.intp]
+    polls: Steps
 
+    def system(self, series: CoreSeries, core: int) -> F64:
+        """System time of a core in each step of the other table, in per cent of what it was
+        given."""
+        if core not in series.cores:
+            return np.zeros(len(self.polls.end))
+        row = series.cores.index(core)
+        spent, given = self._seconds(series.system[row]), self._seconds(series.given[row])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share: F64 = np.nan_to_num(100 * spent / given)
+        return share
 
-def _accumulated(series: CoreSeries, seconds: F32, polls: Steps) -> F64:
-    """Seconds of the core's steps that fall into each step of the other table."""
-    edges = np.concatenate([series.start, series.end])
-    sums = np.concatenate([np.cumsum(seconds) - seconds, np.cumsum(seconds)])
-    order = np.argsort(edges, kind="stable")
-    before, after = (
-        np.interp(array, edges[order], sums[order]) for array in (polls.start, polls.end)
-    )
-    made: F64 = after - before
-    return made
+    def _seconds(self, by_step: F32) -> F64:
+        """Seconds of the core's steps that fall into each step of the other table."""
+        known = np.nan_to_num(by_step)
+        total = np.cumsum(known)
+        sums = np.concatenate([total - known, total])[self.order]
+        made: F64 = np.interp(self.polls.end, self.edges, sums)
+        made -= np.interp(self.polls.start, self.edges, sums)
+        return made
 
 
 def _interrupts(window: Window, core: int, queues: Sequence[NicQueue], run: Run) -> int:

@@ -73,6 +73,7 @@ class CoreSeries(NamedTuple):
     system: F32
     softirq: F32
     wait: F32
+    stolen: F32  # by the hypervisor; a part of `wait`
     given: F32
 
     @property
@@ -107,9 +108,9 @@ class CoreSeries(NamedTuple):
     def part(self, steps: slice) -> CoreSeries:
         """The same cores over some of the steps."""
         times = (self.start[steps], self.end[steps], self.wall[steps])
-        kinds = (self.user, self.system, self.softirq, self.wait, self.given)
-        user, system, softirq, wait, given = (kind[:, steps] for kind in kinds)
-        return CoreSeries(*times, self.cores, user, system, softirq, wait, given)
+        kinds = (self.user, self.system, self.softirq, self.wait, self.stolen, self.given)
+        user, system, softirq, wait, stolen, given = (kind[:, steps] for kind in kinds)
+        return CoreSeries(*times, self.cores, user, system, softirq, wait, stolen, given)
 
     def shares(self, row: int, steps: slice) -> Shares | None:
         """One core over some steps; `None` where nothing is known of them."""
@@ -187,7 +188,8 @@ def from_steps(steps: Steps) -> CoreSeries:
     spent = needed + wait + sum(np.nan_to_num(moved[name]) for name in IDLE) / 1000
     lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
     given = np.where(lost, spent, seconds)
-    parts = (np.where(known, array, np.nan) for array in (user, system, softirq, wait))
+    stolen = moved["steal_ms"] / 1000
+    parts = (np.where(known, array, np.nan) for array in (user, system, softirq, wait, stolen))
     cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
     return CoreSeries(
         steps.start,
@@ -212,6 +214,7 @@ def _joined(parts: list[CoreSeries]) -> CoreSeries:
         [part.system for part in parts],
         [part.softirq for part in parts],
         [part.wait for part in parts],
+        [part.stolen for part in parts],
         [part.given for part in parts],
     ]
     parts.clear()  # twelve hours would be there twice

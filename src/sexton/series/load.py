@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.cpu import CoreTimes, RunQueue
+from sexton.model.cpu import RunQueue
 from sexton.model.window import Window
 from sexton.series.catalogue import READY_TASKS
 from sexton.series.cores import core_series
 from sexton.series.meter import series
-from sexton.series.rates import F64, SLACK, Floats, Stepper, Steps, steps_of, stretches, sums
+from sexton.series.rates import F64, SLACK, Floats, Stepper, Steps, stretches, sums
 
 
 class Waiting(NamedTuple):
@@ -73,20 +73,6 @@ def _queued(steps: Steps) -> tuple[F64, F64, F64]:
     return steps.start, steps.end, mean / 1e9 / steps.seconds
 
 
-def stolen(window: Window) -> tuple[F64, F64, list[int], F64] | None:
-    """Start, end, cores and per cent of each core's time that the hypervisor took."""
-    return window.keep("stolen time", lambda: _stolen(window))
-
-
-def _stolen(window: Window) -> tuple[F64, F64, list[int], F64] | None:
-    steps = steps_of(window.columns(CoreTimes, ("steal_ms",)))
-    if not len(steps.end):
-        return None
-    cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
-    share = np.minimum(steps.moved["steal_ms"] / 10 / steps.seconds, 100.0)
-    return steps.start, steps.end, cores, share
-
-
 def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> list[Stretch]:
     """Stretches in which the mean over every `seconds` was at least `limit`.
 
@@ -123,7 +109,7 @@ def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> l
 
 
 def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None:
-    """The largest mean over so many seconds; over all there is where that is less."""
+    """The largest mean over any `seconds` in a row; over all there is where that is less."""
     known = ~np.isnan(value)
     if not known.any():
         return None

@@ -31,7 +31,8 @@ from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.load import Stretch, high, highest, stolen
+from sexton.series.cores import core_series
+from sexton.series.load import Stretch, high, highest
 
 NAME = "cpu_steal"
 
@@ -49,10 +50,8 @@ class _Stolen(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    found = stolen(window)
-    if found is None or np.isnan(found[3]).all():
-        return ""
-    return "steal"
+    found = core_series(window)
+    return "" if found is None or np.isnan(found.stolen).all() else "steal"
 
 
 def _look(_finding: Finding, _window: Window) -> list[Step]:
@@ -72,11 +71,11 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """The core that was taken away most, and all others above the limit."""
-    found = stolen(window)
-    if found is None or np.isnan(found[3]).all():
+    found = core_series(window)
+    if found is None or np.isnan(found.stolen).all():
         lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
         return unknown(NAME, "one reading does not show what was stolen when", (lacking,))
-    start, end, cores, share = found
+    start, end, cores, share = found.start, found.end, found.cores, found.percent(found.stolen)
     # Of most cores nothing is ever stolen: a mean cannot be more than the most of one step.
     peaks = np.nan_to_num(share).max(axis=1).tolist()
     taken = [

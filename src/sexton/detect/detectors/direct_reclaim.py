@@ -285,13 +285,14 @@ def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
         return f"{who or 'a task'} {them} in {samples}"
     pages = sum(step.by_tasks or 0 for step in seen.run.steps) / seen.run.seconds
     what = f"{pages:,.0f} pages/s scanned in direct reclaim for {duration(seen.run.seconds)}"
-    if seen.held is not None and seen.held[1] >= CAUGHT_FOR.value:
-        return f"{what}; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"
-    caught_in_it = f", {who} among them" if who else ""
+    caught_long = seen.held is not None and seen.held[1] >= CAUGHT_FOR.value
+    if seen.held is not None and caught_long:
+        what += f"; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"
+    elif who:
+        what += f", {who} among them"
     if seen.stalled:
-        waited = f"{level.some if level else 0.0:.0f} % of the time"
-        return f"{what}{caught_in_it}; tasks waited for memory {waited}"
-    return f"{what}{caught_in_it}; no task is seen to stall"
+        return f"{what}; tasks waited for memory {level.some if level else 0.0:.0f} % of the time"
+    return what if caught_long else f"{what}; no task is seen to stall"
 
 
 def _lacking(window: Window, stacks: Caught | None) -> list[Missing]:
