@@ -132,6 +132,8 @@ OOM = (
         ("task stress-ng", Thread(814, 814, "stress-ng", "R", 7, 0, 900, 1)),
         ("pid 814", Thread(814, 814, "stress-ng", "R", 7, 0, 900, 1)),
         ("stress-ng[814]", StackCount(3, 1, 814, 815, "stress-ng", ("cgroup_rstat_flush",), 9)),
+        ("job-7", CgroupDir("/batch.slice/job-7.scope/inner", 9, 0)),
+        ("batch.slice", CgroupDir("/batch.slice/job-7.scope/inner", 9, 0)),
         ("/batch.slice/job-7", OfflineMemcg("/batch.slice/job-7")),
         # Only a finding can name these: the log has them.
         ("trainer[914]", KernelEvent("oom_kill", "oom", OOM, None, None)),

@@ -92,6 +92,10 @@ def names_for(said: str, window: Window) -> Names:
         return names
     rest = _names(_named_elsewhere(window))
     names = {kind: tuple(dict.fromkeys((*names[kind], *rest[kind]))) for kind in names}
+    # A unit that systemd was not asked about still has its cgroup.
+    parts = (part for path in names["cgroup"] for part in path.split("/"))
+    units = dict.fromkeys(part for part in parts if part.endswith(_SUFFIXES))
+    names = {**names, "unit": tuple(dict.fromkeys((*names["unit"], *units)))}
     if candidates(said, names) or _is_logged(said, window):
         return names
     raise no_such_name(said, names)
@@ -160,8 +164,8 @@ def _is_logged(said: str, window: Window) -> bool:
     wanted = _normal("cgroup", task["comm"] if task else text)
     if not wanted or _GLUED.fullmatch(text):
         return False
-    lines = (row.message for kind in (KernelEvent, ServiceEvent) for row in window.all(kind) or ())
-    return any(wanted in line or wanted in printable(line) for line in lines)
+    rows = (*(window.all(KernelEvent) or ()), *(window.all(ServiceEvent) or ()))
+    return any(wanted in row.message or wanted in printable(row.message) for row in rows)
 
 
 def candidates(said: str, names: Names) -> tuple[Subject, ...]:
