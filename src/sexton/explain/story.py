@@ -64,7 +64,7 @@ def _beginning(root: Finding, window: Window) -> str:
 def _step(link: Link, seen: str, when: str) -> str:
     rule = rule_of(link.id)
     text = rule.story if rule is not None and rule.story else link.sentence
-    sentence = f"{text} ({link.strength}): {seen}."
+    sentence = f"{text} ({link.sure}): {seen}."
     return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
 
 
@@ -108,7 +108,7 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     unproven = [link for link in chain.links if link.strength is not Strength.PROVEN]
     rules = [(link, rule_of(link.id)) for link in unproven]
     proofs = dict.fromkeys(
-        rule.proof
+        rule.proof if link.covers is None else f"who left the other {_others(link.covers):,}"
         for link, rule in rules
         if rule is not None and rule.proof and not (_STACKS in rule.proof and by_stacks(link))
     )
@@ -117,3 +117,8 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     job = findings.get(job_deaths.NAME)
     if chain.symptom in _JOB_NEXT and (job is None or job.verdict is Verdict.NOT_APPLICABLE):
         yield "Whether a job died is unknown (sexton recording mark)."
+
+
+def _others(covers: tuple[int, int]) -> int:
+    known, every = covers
+    return every - known
