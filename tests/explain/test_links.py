@@ -335,8 +335,8 @@ def test_proven_is_what_was_seen_of_many_dead_a_few_known_ones_prove_nothing():
     seen = died(kept=23, released=0)
     (census,) = seen.latest(CgroupCensus)
     for dying, strength, sure in (
-        (12_098, Strength.POSSIBLE, "possible, known for 23 of 12,098"),
-        (461, Strength.POSSIBLE, "possible, known for 23 of 461"),
+        (12_098, Strength.LIKELY, "likely, known for 23 of 12,098"),
+        (461, Strength.LIKELY, "likely, known for 23 of 461"),
         (460, Strength.PROVEN, "proven for 23 of 460"),
         (23, Strength.PROVEN, "proven"),
     ):
@@ -349,6 +349,24 @@ def test_proven_is_what_was_seen_of_many_dead_a_few_known_ones_prove_nothing():
         title = chain_title(Chain((link,)), 0)
         partial = strength is Strength.PROVEN and dying > 46
         assert title.endswith("(proven in part)") is partial
+
+
+def test_a_few_known_ones_beside_many_that_are_known_to_be_others_are_only_possible():
+    ends = (
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+    )
+    seen = died(kept=23, released=0)
+    (census,) = seen.latest(CgroupCensus)
+    rows = (
+        CgroupStat("/", 9, 12_098, None),
+        CgroupStat("/docker", 9, 23, None),
+        CgroupStat("/batch", 9, 10_050, None),
+    )
+    counted = replace(census, total=12_098, dying=12_098)
+    both = {CgroupCensus: [Batch(60, 60, (counted,))], CgroupStat: [Batch(60, 60, rows)]}
+    link = churn_leaves_zombies.join(*ends, Window({**seen._batches, **both}))
+    assert link.sure == "possible, known for 23 of 12,098"
 
 
 def test_a_unit_that_restarts_beside_many_foreign_dead_is_not_blamed_for_them():

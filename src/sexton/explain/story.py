@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sexton.detect.detectors import job_deaths, nic_resets, tcp_loss
-from sexton.explain.moments import clock, day, marks, resets
+from sexton.explain.moments import READ_S, clock, day, marks, resets
 from sexton.explain.registry import rule_of
 from sexton.explain.weigh import by_stacks
 from sexton.model.chain import Chain, Link, Strength
@@ -36,18 +36,23 @@ def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple
     sentences = [_beginning(known[0], window)]
     before = known[0].start
     for link, effect in zip(chain.links, known[1:], strict=True):
-        at = _moment(effect, window, before)
+        at = _moment(effect, window, before) if link.since is None else link.since
         when = _when(effect, at, window)
-        if at is None or before is None or at >= before - _EDGE_S:
+        if link.since is not None:
+            # Only that part of it is the cause's, and the link says how much it is.
+            when = f"From{when.removeprefix('At')}on " if when else ""
+            sentences.append(_step(link, link.sentence, when))
+            before = at
+        elif at is None or before is None or at >= before:
             sentences.append(_step(link, short(effect.summary), when))
             before = before if at is None else at
-        elif effect.end is not None and effect.end < before - _EDGE_S:
-            # The worst of it was over before: then what joins the two is told, and no time.
-            sentences.append(_step(link, link.sentence, ""))
-        else:
-            when = f"From{when.removeprefix('At')}on " if when else ""
+        elif at >= before - READ_S:
+            # Readings do not tell which of the two was first.
+            when = "In the same seconds " if when else ""
             sentences.append(_step(link, short(effect.summary), when))
-            before = at
+        else:
+            # The worst of it was before: then what joins the two is told, and no time.
+            sentences.append(_step(link, link.sentence, ""))
     sentences += _not_seen(chain, findings)
     return tuple(sentences)
 

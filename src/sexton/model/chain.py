@@ -28,6 +28,7 @@ class Link(Frozen):
 
     `covers` is how many of the effect's things the strength speaks of, and how many there are:
     of 12,098 dying cgroups 2,048 may be proven to come from the cause. `None`: of all.
+    `since` is the moment (UNIX) from which the effect is the cause's, where it began before it.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Link(Frozen):
     against: tuple[str, ...] = ()
     rows: tuple[Rows, ...] = ()
     covers: tuple[int, int] | None = None
+    since: float | None = None
 
     @property
     def sure(self) -> str:
@@ -52,7 +54,7 @@ class Link(Frozen):
         if self.covers is None or self.covers[0] >= self.covers[1]:
             return self.strength.value
         part = f"for {self.covers[0]:,} of {self.covers[1]:,}"
-        known = ", known" if self.strength is Strength.POSSIBLE else ""
+        known = "" if self.strength is Strength.PROVEN else ", known"
         return f"{self.strength}{known} {part}"
 
     @property

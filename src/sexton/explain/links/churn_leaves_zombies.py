@@ -1,9 +1,9 @@
 """Cgroups made and removed under one parent stay behind as zombies: containers, timers, sessions.
 
 **Rule.** The parent that churns must be one that owns zombies. *Proven*: deaths under it were
-traced and not released. *Likely*: the same parent, by the kernel's own counts. *Possible*: less
-than 5 % of the dead are known to be from there. A busy parent elsewhere on the node says nothing.
-The strength speaks of those that are known to be from there, not of all.
+traced and not released. *Likely*: the same parent, by the kernel's own counts. One step weaker
+where less than 5 % of the dead are known to be from there. A busy parent elsewhere on the node says
+nothing. The strength speaks of those that are known to be from there, not of all.
 
 **Speaks against it.** Most of what was seen to die there was released: ordinary churn. Less than
 half of the dead are known to be from there: who left the others is not known.

@@ -3,8 +3,8 @@
 **Rule.** The restart ledger must name the unit among those that leave dead cgroups. *Proven*: its
 own path was seen to die without release (traced, or listed by the kernel as offline). *Likely*:
 the number of its restarts matches the number of dead cgroups and it restarts while we watch.
-*Possible*: only one of the two; or it accounts for less than 5 % of the dead. The strength speaks
-of those it accounts for, not of all.
+*Possible*: only one of the two. One step weaker where it accounts for less than 5 % of the dead.
+The strength speaks of those it accounts for, not of all.
 
 **Speaks against it.** More of the dead are known to lie below another directory than the unit's
 parent; its restarts are less than half as many as the dead, and its period does not explain them.
@@ -53,17 +53,21 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
 def of_the_dead(
     strength: Strength, known: int, window: Window
 ) -> tuple[Strength, tuple[int, int] | None]:
-    """How sure it is that they left the dead, and of how many that is said.
+    """How sure it is that they left the dead, and of how many that is known.
 
-    What was seen of a few says little of the others: less than `SHARE` is *possible* at most. Where
-    the others are so few, it is said of all.
+    What was seen of less than `SHARE` proves nothing of the others: that is one step weaker, and
+    *possible* where most of the dead are known to be somebody else's. Where the others are so few,
+    it is said of all.
     """
     census = window.latest(CgroupCensus)
     dying = census[0].dying if census else None
     if not dying or (dying - known) * 100 <= SHARE.value * dying:
         return strength, None
     if known * 100 < SHARE.value * dying:
-        return Strength.POSSIBLE, (known, dying)
+        named = sum(owner.dying or 0 for owner in owners(window))
+        foreign = named - known >= FEW * dying
+        sure = strength is Strength.PROVEN and not foreign
+        strength = Strength.LIKELY if sure else Strength.POSSIBLE
     return strength, (known, dying)
 
 

@@ -3,8 +3,8 @@
 **Rule.** The restart ledger must name a timer among those that leave dead cgroups, and the
 directory it runs in must be the one that churns. *Proven*: its service's own path was seen to die
 without release. *Likely*: its runs match the dead in number or period, and it still runs.
-*Possible* only where it accounts for less than 5 % of the dead: every node has timers. The strength
-speaks of those it accounts for, not of all.
+There is no weaker form, since every node has timers; but one step weaker where it accounts for less
+than 5 % of the dead. The strength speaks of those it accounts for, not of all.
 
 **Speaks against it.** Its runs are less than half as many as the dead; more of the dead are known
 to lie below another directory.

@@ -106,6 +106,7 @@ def _link(link: Link) -> dict[str, Any]:
         "effect": link.effect,
         "strength": link.strength.value,
         "covers": None if link.covers is None else {"known": link.covers[0], "of": link.covers[1]},
+        "since": link.since,
         "sentence": link.sentence,
         "shared": list(link.shared),
         "evidence": [_evidence(evidence) for evidence in link.evidence],

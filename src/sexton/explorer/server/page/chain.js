@@ -105,7 +105,7 @@ export class ChainView {
     item.append(button);
     if (link) {
       const proof = element("p", "proof " + link.strength);
-      const part = link.covers && link.covers.known < link.covers.of ? `${link.strength === "possible" ? ", known" : ""} for ${numberText(link.covers.known)} of ${numberText(link.covers.of)}` : "";
+      const part = link.covers && link.covers.known < link.covers.of ? `${link.strength === "proven" ? "" : ", known"} for ${numberText(link.covers.known)} of ${numberText(link.covers.of)}` : "";
       proof.append(element("b", "", link.strength + part), " " + link.sentence);
       for (const against of link.against || []) proof.append(element("span", "against", `against: ${against}`));
       item.append(proof);
