@@ -183,10 +183,16 @@ def faults(page: Page) -> list[str]:
     ]
 
 
-def test_a_narrow_window_still_shows_the_lanes(incident, opened):
-    page = drawn(opened(incident, viewport={"width": 700, "height": 600}))
-    assert page.evaluate("document.getElementById('canvas-average').clientWidth") > 300
-    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+@pytest.mark.parametrize("width", [400, 700])
+def test_a_narrow_window_shows_the_verdict_and_the_lanes(width, incident, opened):
+    page = drawn(opened(incident, viewport={"width": width, "height": 700}))
+    assert page.evaluate("document.getElementById('canvas-average').clientWidth") > width / 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.locator("#chainBody")).to_contain_text("SICK", timeout=60_000)
+    expect(page.get_by_text("SICK", exact=True)).to_be_in_viewport()
+    page.locator("[data-finding=nic_resets]").click()
+    assert lit(page) == "nic_resets"
+    assert page.evaluate("document.getElementById('lanes').clientHeight") > 200
 
 
 OUTSIDE = """() => {
