@@ -82,7 +82,7 @@ def test_the_same_way_by_clicks(page):
     settled(page)
     fold = page.locator("[data-lane=cores] .fold")
     expect(fold).to_have_attribute("aria-expanded", "true")
-    expect(page.locator("[data-lane=cores] .told")).to_have_text("core 0")
+    expect(page.locator("[data-lane=cores] .readout")).to_have_text("core 0")
     page.locator("[data-finding=cgroup_churn]").click()
     expect(page.locator(".finding[aria-current=step]")).to_contain_text("lab-agent.service")
     assert "link=0" in address(page)
