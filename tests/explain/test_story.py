@@ -98,11 +98,17 @@ def test_of_several_resets_the_one_that_follows_is_told():
 )
 def test_no_effect_is_told_at_a_time_before_its_cause(begins: float, when: str):
     seen = window({0: [Mark("first")], 300: [Mark("last")]})
+    dead = finding("zombie_memcgs", (0.0, 300.0))
     held = finding("saturated_core", (100.0, 109.0), core=("5",))
     starved = finding("starved_napi", (begins, 106.0), core=("5",))
-    ends = {item.id: item for item in (held, starved)}
-    link = Link("burnt_core_starves_napi", held.id, starved.id, Strength.PROVEN, "so")
-    assert tell(Chain((link,)), ends, seen)[1].startswith(f"{when} poll of a NIC queue had to wait")
+    ends = {item.id: item for item in (dead, held, starved)}
+    links = (
+        Link("zombie_walk_burns_core", dead.id, held.id, Strength.PROVEN, "so"),
+        Link("burnt_core_starves_napi", held.id, starved.id, Strength.PROVEN, "so"),
+    )
+    told = tell(Chain(links), ends, seen)
+    assert told[1].startswith("At 00:01:40 UTC a walk over them held a core")
+    assert told[2].startswith(f"{when} poll of a NIC queue had to wait")
 
 
 def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_not_by_its_time():

@@ -48,7 +48,8 @@ def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple
             before = before if at is None else at
         elif at >= before - READ_S:
             # Readings do not tell which of the two was first.
-            when = "In the same seconds " if when else ""
+            told = bool(when) and clock(before) in sentences[-1]
+            when = "In the same seconds " if told else when
             sentences.append(_step(link, short(effect.summary), when))
         else:
             # The worst of it was before: then what joins the two is told, and no time.
