@@ -164,8 +164,9 @@ def _is_logged(said: str, window: Window) -> bool:
     wanted = _normal("cgroup", task["comm"] if task else text)
     if not wanted or _GLUED.fullmatch(text):
         return False
-    rows = (*(window.all(KernelEvent) or ()), *(window.all(ServiceEvent) or ()))
-    return any(wanted in row.message or wanted in printable(row.message) for row in rows)
+    lines = [row.message for row in window.all(KernelEvent) or ()]
+    lines += [row.message for row in window.all(ServiceEvent) or ()]
+    return any(wanted in line or wanted in printable(line) for line in lines)
 
 
 def candidates(said: str, names: Names) -> tuple[Subject, ...]:
