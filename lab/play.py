@@ -37,8 +37,8 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from lab.graveyard import CannotDig
-from lab.scenes import NAMES, all_scenes, load
 from lab.patience import own_machine
+from lab.scenes import NAMES, all_scenes, load
 from lab.stage import CannotPlay, SceneFailed, Stage
 from sexton import __version__
 
