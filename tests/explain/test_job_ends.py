@@ -1,0 +1,69 @@
+"""From what breaks on a node to the job that dies of it: order in time, words, and doubt."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from sexton.explain.registry import all_rules
+from sexton.model.chain import Strength
+from sexton.model.recorder import Mark
+from tests.explain.making import finding, window
+
+#: Link, its cause, a mark that names it, and how sure a mark is that names nothing.
+LINKS = [
+    ("full_filesystem_ends_job", "full_filesystem", "No space left on device", Strength.POSSIBLE),
+    ("filesystem_error_ends_job", "filesystem_errors", "Read-only file system", Strength.LIKELY),
+]
+every = pytest.mark.parametrize(("name", "cause", "words", "soon"), LINKS)
+
+
+def join(name: str, cause: str, text: str, at: float, **entities):
+    """The death of a job, marked at that second; the cause lasted from 100 to 130."""
+    module = importlib.import_module(f"sexton.explain.links.{name}")
+    death = finding("job_deaths", (at, at), job=(text,))
+    return module.join(
+        finding(cause, (100.0, 130.0), **entities), death, window({at: [Mark(text)]})
+    )
+
+
+@every
+def test_a_death_whose_mark_names_it_is_as_sure_as_it_gets(name, cause, words, soon):
+    for at in (101.0, 130.0, 190.0):
+        link = join(name, cause, f"job 17 died: {words}", at)
+        assert link.strength.rank >= Strength.LIKELY.rank
+        assert (link.id, link.cause, link.effect) == (name, cause, "job_deaths")
+        assert not link.against
+
+
+@every
+def test_without_words_it_depends_on_how_soon(name, cause, words, soon):
+    assert join(name, cause, "job 17 died", 105.0).strength is soon
+    assert join(name, cause, "job 17 died", 161.0).strength is Strength.POSSIBLE
+    assert join(name, cause, "job 17 died", 729.0).strength is Strength.POSSIBLE
+
+
+@every
+def test_no_link_where_the_job_died_before_or_much_later(name, cause, words, soon):
+    assert join(name, cause, f"job 17 died: {words}", 97.0) is None
+    assert join(name, cause, f"job 17 died: {words}", 731.0) is None
+
+
+@every
+def test_a_mark_that_names_another_cause_speaks_against_it(name, cause, words, soon):
+    link = join(name, cause, "job 17 was killed: out of memory", 105.0)
+    assert link.against == ('"job 17 was killed: out of memory" names another cause of death',)
+
+
+def test_a_mark_that_names_the_thing_names_the_cause():
+    link = join("full_filesystem_ends_job", "full_filesystem", "job died writing /data", 110.0,
+                mount=("/data",))  # fmt: skip
+    assert link.strength is Strength.PROVEN
+
+
+def test_every_link_of_this_kind_is_tested_here():
+    by_rule = {
+        rule.id for rule in all_rules() if rule.join.__globals__.get("ended") is not None
+    }  # fmt: skip
+    assert by_rule == {name for name, *_ in LINKS}
