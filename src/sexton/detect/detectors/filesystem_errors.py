@@ -12,8 +12,9 @@ an XFS shutdown even reading fails.
 **What would make it wrong.** Somebody may have remounted it (``mount -o remount,ro``): then there
 is no line of the filesystem's own. A disk that was pulled, a detached volume or a snapshot of a
 cloud's control plane ends the same way, and the filesystem is not to blame. Errors alone, with
-``errors=continue``, leave it writable; they are a warning. The log forgets; the state of a mount
-does not.
+``errors=continue``, leave it writable; they are a warning. A filesystem that was unmounted or can
+be written to again since is a note. That XFS was shut down is in the log alone, so it counts for a
+day even if it was repaired.
 
 **Check by hand.** ``dmesg -T | grep -E 'EXT4-fs|XFS|BTRFS'``; ``findmnt -o TARGET,SOURCE,OPTIONS``;
 ``touch`` a file on it.
@@ -46,6 +47,7 @@ RECENT = Threshold(
 )
 _WHAT = "filesystem errors"
 _WRONG = "the disk was detached on purpose"
+_REMOUNTED = "remounted read-only"
 _SHOWN = 8
 
 
@@ -78,7 +80,9 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """Which filesystems stopped writing, and what they said."""
-    logged = faults(window, kernel_log.lines(window, ("filesystem",)), _judged, RECENT.value)
+    logged = _current(
+        window, faults(window, kernel_log.lines(window, ("filesystem",)), _judged, RECENT.value)
+    )
     closed = _closed(window)
     if closed:
         return _read_only(window, closed, logged)
@@ -104,10 +108,34 @@ def detect(window: Window) -> Finding:
 def _judged(line: Line) -> Judged:
     device, phase = line.text("device") or "?", line.text("phase")
     if phase == "read-only":
-        return Judged(device, "remounted read-only", Severity.CRITICAL)
+        return Judged(device, _REMOUNTED, Severity.CRITICAL)
     if phase == "shut down":
         return Judged(device, "shut down", Severity.CRITICAL)
     return Judged(device, "errors", Severity.WARNING)
+
+
+def _current(window: Window, logged: list[Fault]) -> list[Fault]:
+    """Faults of filesystems that were unmounted or can be written to again are notes, unless they
+    happened in this window. Where the mounts are a container's own, nobody knows."""
+    rows = window.latest(Filesystem)
+    if rows is None or (window.node is not None and window.node.container is not None):
+        return logged
+    writable = {row.device: not row.read_only for row in rows}
+    found = []
+    for fault in logged:
+        mounted = fault.thing in writable
+        # mountinfo does not show that XFS was shut down, nor errors.
+        over = not mounted or (fault.what == _REMOUNTED and writable[fault.thing])
+        found.append(fault._replace(severity=_lesser(window, fault)) if over else fault)
+    return sorted(found, key=lambda fault: -fault.severity.rank)
+
+
+def _lesser(window: Window, fault: Fault) -> Severity:
+    at = fault.last.wall_s
+    inside = at is not None and window.start <= at <= window.end
+    if inside and not fault.thing.startswith("loop"):  # a file: an image that is built or tested
+        return min(fault.severity, Severity.WARNING, key=lambda severity: severity.rank)
+    return Severity.INFO
 
 
 def _closed(window: Window) -> list[Filesystem]:
