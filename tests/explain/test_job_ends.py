@@ -15,6 +15,7 @@ from tests.explain.making import finding, window
 LINKS = [
     ("full_filesystem_ends_job", "full_filesystem", "No space left on device", Strength.POSSIBLE),
     ("filesystem_error_ends_job", "filesystem_errors", "Read-only file system", Strength.LIKELY),
+    ("stuck_io_ends_job", "stuck_io", "hung in a checkpoint", Strength.LIKELY),
 ]
 every = pytest.mark.parametrize(("name", "cause", "words", "soon"), LINKS)
 
@@ -60,6 +61,34 @@ def test_a_mark_that_names_the_thing_names_the_cause():
     link = join("full_filesystem_ends_job", "full_filesystem", "job died writing /data", 110.0,
                 mount=("/data",))  # fmt: skip
     assert link.strength is Strength.PROVEN
+
+
+DISK = "disk_error_breaks_filesystem"
+
+
+@pytest.mark.parametrize(
+    ("disk", "device", "begins", "strength"),
+    [
+        ("sda", "sda1", 99.5, Strength.PROVEN),
+        ("sda", "sda1", 129.0, Strength.PROVEN),
+        ("nvme0", "nvme0n1p2", 100.0, Strength.PROVEN),
+        ("sda", "sda1", 170.0, Strength.LIKELY),
+        ("sda", "sda1", 98.0, None),
+        ("sda", "sda1", 731.0, None),
+        ("sda", "sdab1", 110.0, None),
+        ("sda", "dm-0", 110.0, None),
+    ],
+)
+def test_a_disk_breaks_the_filesystem_that_is_on_it(disk, device, begins, strength):
+    module = importlib.import_module(f"sexton.explain.links.{DISK}")
+    link = module.join(
+        finding("stuck_io", (100.0, 130.0), device=(disk,)),
+        finding("filesystem_errors", (begins, 800.0), device=(device,)),
+        window({}),
+    )
+    assert (link.strength if link is not None else None) is strength
+    if link is not None:
+        assert link.shared == (device,)
 
 
 def test_every_link_of_this_kind_is_tested_here():

@@ -1,4 +1,4 @@
-"""Pressure stall information over the window: who stood still for memory, step by step.
+"""Pressure stall information over the window: who stood still for memory or I/O, step by step.
 
 The machine's numbers are weighted by how busy each core is: one stalled task among 96 busy cores
 is about 1 %, the same task alone on its machine 100 %. So a high share hurts on any machine, and a
@@ -23,7 +23,7 @@ _NOTHING = np.empty(0), np.empty(0)
 
 
 class Level(NamedTuple):
-    """One reading of `/proc/pressure/memory`, microseconds since boot; `None` is not told."""
+    """One reading of `/proc/pressure/*`, microseconds since boot; `None` is not told."""
 
     mono_s: float
     follows: bool
@@ -83,14 +83,14 @@ class Levels(Lazy[Level]):
         return Stalls(start, end, some[kept] / part, full[kept] / part)
 
 
-def levels(window: Window) -> Levels:
-    """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
-    return window.keep("memory pressure", lambda: _levels(window))
+def levels(window: Window, resource: str = "memory") -> Levels:
+    """Every reading of a resource's pressure, oldest first; none where the kernel has no PSI."""
+    return window.keep(("pressure", resource), lambda: _levels(window, resource))
 
 
-def _levels(window: Window) -> Levels:
+def _levels(window: Window, resource: str) -> Levels:
     parts: list[tuple[F64, Bools, F64, F64]] = [(np.empty(0), np.empty(0, np.bool_), *_NOTHING)]
-    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == "memory"):
+    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == resource):
         rows = {kind: piece.values["total_us"][at] for at, (_, kind) in enumerate(piece.things)}
         nothing = np.full(len(piece.mono), np.nan)
         some, full = rows.get("some", nothing), rows.get("full", nothing)
