@@ -6,8 +6,10 @@ import importlib
 
 import pytest
 
+from sexton.explain.links import fabric_error_ends_job
 from sexton.explain.registry import all_rules
 from sexton.model.chain import Strength
+from sexton.model.finding import Severity
 from sexton.model.recorder import Mark
 from tests.explain.making import finding, window
 
@@ -15,7 +17,12 @@ from tests.explain.making import finding, window
 LINKS = [
     ("full_filesystem_ends_job", "full_filesystem", "No space left on device", Strength.POSSIBLE),
     ("filesystem_error_ends_job", "filesystem_errors", "Read-only file system", Strength.LIKELY),
-    ("stuck_io_ends_job", "stuck_io", "hung in a checkpoint", Strength.LIKELY),
+    ("stuck_io_ends_job", "stuck_io", "Input/output error", Strength.LIKELY),
+    ("memory_error_ends_job", "memory_errors", "Bus error (core dumped)", Strength.LIKELY),
+    ("gpu_error_ends_job", "gpu_errors", "CUDA error: an illegal access", Strength.LIKELY),
+    ("fabric_error_ends_job", "fabric_errors", "NCCL remote error", Strength.LIKELY),
+    ("clock_step_ends_job", "clock_steps", "lease expired", Strength.POSSIBLE),
+    ("heat_slows_job", "thermal_throttling", "heartbeat missed", Strength.POSSIBLE),
 ]
 every = pytest.mark.parametrize(("name", "cause", "words", "soon"), LINKS)
 
@@ -53,14 +60,38 @@ def test_no_link_where_the_job_died_before_or_much_later(name, cause, words, soo
 
 @every
 def test_a_mark_that_names_another_cause_speaks_against_it(name, cause, words, soon):
-    link = join(name, cause, "job 17 was killed: out of memory", 105.0)
-    assert link.against == ('"job 17 was killed: out of memory" names another cause of death',)
+    link = join(name, cause, "job 17 was preempted", 105.0)
+    assert link.against == ('"job 17 was preempted" names another cause of death',)
 
 
 def test_a_mark_that_names_the_thing_names_the_cause():
     link = join("full_filesystem_ends_job", "full_filesystem", "job died writing /data", 110.0,
                 mount=("/data",))  # fmt: skip
     assert link.strength is Strength.PROVEN
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "severity"),
+    [
+        ("memory_error_ends_job", "memory_errors", Severity.WARNING),
+        ("gpu_error_ends_job", "gpu_errors", Severity.INFO),
+        ("fabric_error_ends_job", "fabric_errors", Severity.INFO),
+        ("heat_slows_job", "thermal_throttling", Severity.INFO),
+    ],
+)
+def test_what_ends_no_job_is_not_linked_to_one(name, cause, severity):
+    """Corrected errors, a program's own faults, single dropped packets."""
+    module = importlib.import_module(f"sexton.explain.links.{name}")
+    death = finding("job_deaths", (105.0, 105.0), job=("job 17 died",))
+    noted = finding(cause, (100.0, 130.0), severity=severity)
+    assert module.join(noted, death, window({105.0: [Mark("job 17 died")]})) is None
+
+
+def test_packet_errors_alone_are_possible_at_most():
+    death = finding("job_deaths", (105.0, 105.0), job=("job died: NCCL time-out",))
+    noted = finding("fabric_errors", (100.0, 130.0), severity=Severity.WARNING)
+    seen = window({105.0: [Mark("job died: NCCL time-out")]})
+    assert fabric_error_ends_job.join(noted, death, seen).strength is Strength.POSSIBLE
 
 
 DISK = "disk_error_breaks_filesystem"

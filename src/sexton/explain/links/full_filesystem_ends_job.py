@@ -21,7 +21,7 @@ from sexton.model.window import Window
 
 _ENDING = Ending(
     "full_filesystem_ends_job",
-    re.compile(r"no space|enospc|disk full|errno 28|inodes|bus error|sigbus|checkpoint", re.I),
+    re.compile(r"no space|enospc|disk full|errno 28|inodes|bus error|sigbus", re.I),
     re.compile(r"\boom|out of memory|connection|time[ds]?[ -]?out|preempt|NCCL", re.I),
     "the filesystem was full",
     soon=Strength.POSSIBLE,

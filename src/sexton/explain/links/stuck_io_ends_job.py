@@ -1,9 +1,9 @@
 """A job waits for a disk or a file server that does not answer, and is given up.
 
 **Rule.** The death must have been marked after the wait began. *Proven*: while it lasted or within
-a minute, and the mark's words name it (hung, an I/O error, a stale file handle, NFS) or the task
-that was stuck. *Likely*: within a minute of its beginning. *Possible*: within ten minutes of its
-end. No link where the job died before.
+a minute, and the mark's words name it (an I/O error, a stale file handle, NFS) or the task that was
+stuck. *Likely*: within a minute of its beginning. *Possible*: within ten minutes of its end. No
+link where the job died before.
 
 **Speaks against it.** A mark that names another cause: memory, a lost connection, an eviction.
 """
@@ -20,9 +20,7 @@ from sexton.model.window import Window
 
 _ENDING = Ending(
     "stuck_io_ends_job",
-    re.compile(
-        r"\bhung|\bhang|stuck|i/o error|input/output|\bstale\b|\bnfs\b|d state|\beio\b", re.I
-    ),
+    re.compile(r"i/o error|input/output|\bstale\b|\bnfs\b|d state|\beio\b", re.I),
     re.compile(r"\boom|out of memory|connection|reset by peer|preempt|evict", re.I),
     "tasks began to wait for I/O",
 )
