@@ -110,7 +110,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     story="A GPU failed",
     lanes=("events",),
     about=("gpu", "task"),
-    answers={"job": 5, "task": 8},
+    answers={"job": 5, "task": 9},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )

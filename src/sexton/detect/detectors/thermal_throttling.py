@@ -76,7 +76,7 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     story="Heat slowed the cores down",
     lanes=("cores", "events"),
     about=("core",),
-    answers={"core": 7, "job": 12},
+    answers={"core": 8, "job": 12},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
