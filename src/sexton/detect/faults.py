@@ -12,13 +12,19 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.kernel_log import Line, Reach
-from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.detect.registry import missing
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.row import Row
 from sexton.model.text import seconds as duration
 from sexton.model.text import shorten
 from sexton.model.window import Window
 
 _SHOWN = 8
 _WIDTH = 140
+_OLDER = Missing(
+    "how full the filesystems are, and errors of fabric ports",
+    "sudo sexton record  # older versions did not",
+)
 
 
 class Judged(NamedTuple):
@@ -132,6 +138,12 @@ def evidence(fault: Fault, reach: Reach, wrong_if: str) -> Evidence:
         float(len(fault.lines)),
         wrong_if,
     )
+
+
+def unrecorded(window: Window, kind: type[Row]) -> Missing:
+    """Why a table of filesystems or hardware was not read; recordings of older versions lack it."""
+    state = window.why_missing(kind)
+    return missing(state) if state.path else _OLDER
 
 
 def none_logged(what: str, reach: Reach) -> Evidence:

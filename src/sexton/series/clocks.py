@@ -11,8 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.cpu import ReadyTasks
+from sexton.model.net import TcpCounters
+from sexton.model.row import Row, fields_of
 from sexton.model.window import Window
 
+#: Small tables that are read every second; recordings of older versions lack the first.
+TABLES: tuple[type[Row], ...] = (ReadyTasks, TcpCounters)
 #: adjtimex(2): the kernel slews no faster.
 _SLEW = 500e-6
 #: After longer without a reading, slewing and stepping look the same.
@@ -40,7 +44,8 @@ def clock_steps(window: Window, least_s: float) -> Clocks:
     A thread that was put off between reading the two clocks sees one reading out of line: that is
     no step, and of a last reading nobody knows.
     """
-    pieces = list(window.columns(ReadyTasks, ("running",)))
+    kind = next((kind for kind in TABLES if window.read(kind)), None)
+    pieces = list(window.columns(kind, fields_of(kind)[:1])) if kind is not None else []
     if not pieces:
         return Clocks(0, [])
     mono = np.concatenate([piece.mono for piece in pieces])

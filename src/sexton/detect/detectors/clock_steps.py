@@ -29,7 +29,6 @@ from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, faults, present, reach_of
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
-from sexton.model.cpu import ReadyTasks
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.text import count
@@ -54,7 +53,6 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
 
 
 @detector(
-    needs=(ReadyTasks,),
     thresholds=(STEP, LARGE, BOOTED, RECENT),
     title="clock steps",
     story="The clock was set",

@@ -30,13 +30,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.detect.faults import unrecorded
 from sexton.detect.registry import (
     READS,
     Advice,
     Stage,
     Threshold,
     detector,
-    missing,
     not_applicable,
     unknown,
 )
@@ -103,7 +103,8 @@ def detect(window: Window) -> Finding:
         state = window.why_missing(FabricPort)
         if state.state == "absent" and state.path:
             return not_applicable(NAME, state.detail or "no InfiniBand or EFA device here")
-        return unknown(NAME, "the fabric's counters were not read", (missing(state),))
+        lacking = unrecorded(window, FabricPort)
+        return unknown(NAME, "the fabric's counters were not read", (lacking,))
     steps = steps_of(window.columns(FabricCounter, ("value",)))
     down = _down(window)
     if not len(steps.end) and not down:

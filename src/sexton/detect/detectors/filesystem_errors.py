@@ -29,12 +29,21 @@ from __future__ import annotations
 from shlex import quote
 
 from sexton.detect import kernel_log
-from sexton.detect.faults import Fault, Judged, Report, absent, faults, names, present, reach_of
+from sexton.detect.faults import (
+    Fault,
+    Judged,
+    Report,
+    absent,
+    faults,
+    names,
+    present,
+    reach_of,
+    unrecorded,
+)
 from sexton.detect.faults import evidence as fault_evidence
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
 from sexton.model.diagnosis import Step
-from sexton.model.event import KernelLog
 from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count
@@ -90,7 +99,7 @@ def detect(window: Window) -> Finding:
         return _logged(window, logged)
     log_read, rows = kernel_log.was_read(window), window.latest(Filesystem)
     if not log_read and rows is None:
-        lacking = tuple(missing(window.why_missing(kind)) for kind in (Filesystem, KernelLog))
+        lacking = (unrecorded(window, Filesystem), *kernel_log.lacking(window))
         return unknown(NAME, "neither the mounts nor the kernel log were read", lacking)
     states = () if rows is None else (_writable(rows),)
     if log_read:

@@ -31,10 +31,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect import kernel_log
-from sexton.detect.faults import Fault, Judged, Report, faults, names, present, reach_of
+from sexton.detect.faults import Fault, Judged, Report, faults, names, present, reach_of, unrecorded
 from sexton.detect.faults import evidence as fault_evidence
 from sexton.detect.kernel_log import Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
 from sexton.model.diagnosis import Step
 from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -274,8 +274,8 @@ def _room(known: Sequence[Levels]) -> Finding:
 def _unknown(window: Window) -> Finding:
     rows = window.latest(Filesystem)
     if rows is None:
-        state = window.why_missing(Filesystem)
-        return unknown(NAME, "how full the filesystems are is not known", (missing(state),))
+        lacking = unrecorded(window, Filesystem)
+        return unknown(NAME, "how full the filesystems are is not known", (lacking,))
     hung = next((row for row in rows if row.hung), None)
     if hung is not None:
         lacking = Missing(

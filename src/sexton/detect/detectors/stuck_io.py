@@ -84,7 +84,9 @@ class _Stuck(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    return "stuck I/O" if window.read(KernelLog) else ""
+    reach = kernel_log.reach(window)
+    long = reach is not None and (reach.whole_boot or (reach.seconds or 0.0) >= RECENT.value)
+    return "stuck I/O" if long else ""
 
 
 def _look(finding: Finding, _window: Window) -> list[Step]:
