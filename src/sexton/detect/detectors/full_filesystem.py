@@ -60,7 +60,7 @@ RECENT = Threshold(
 _BOOT = ("/boot", "/efi")
 _SHOWN = 8
 _WRONG = "the line is about another filesystem on the same disk"
-_GRANT = "sexton diagnose  # on the node itself: statvfs(2) says how full it is"
+_GRANT = "sudo sexton diagnose  # on the node itself"
 
 
 class _Short(NamedTuple):
