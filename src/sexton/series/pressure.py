@@ -23,7 +23,7 @@ _NOTHING = np.empty(0), np.empty(0)
 
 
 class Level(NamedTuple):
-    """One reading of `/proc/pressure/*`, microseconds since boot; `None` is not told."""
+    """One reading of a file in `/proc/pressure`, microseconds since boot; `None` is not told."""
 
     mono_s: float
     follows: bool
@@ -83,14 +83,26 @@ class Levels(Lazy[Level]):
         return Stalls(start, end, some[kept] / part, full[kept] / part)
 
 
-def levels(window: Window, resource: str = "memory") -> Levels:
-    """Every reading of a resource's pressure, oldest first; none where the kernel has no PSI."""
-    return window.keep(("pressure", resource), lambda: _levels(window, resource))
+def levels(window: Window) -> Levels:
+    """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
+    return window.keep("memory pressure", lambda: _levels(window))
 
 
-def _levels(window: Window, resource: str) -> Levels:
+def whole(window: Window, resource: str) -> Stall | None:
+    """The shares of a resource over all of the window, by its first and its last reading."""
+    edges = window.edges(Pressure)
+    if edges is None or edges[1].mono_s <= edges[0].mono_s:
+        return None
+    found = []
+    for batch in edges:
+        total = {row.kind: row.total_us for row in batch.rows if row.resource == resource}
+        found.append(Level(batch.mono_s, True, total.get("some"), total.get("full")))
+    return between(found[0], found[1])
+
+
+def _levels(window: Window) -> Levels:
     parts: list[tuple[F64, Bools, F64, F64]] = [(np.empty(0), np.empty(0, np.bool_), *_NOTHING)]
-    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == resource):
+    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == "memory"):
         rows = {kind: piece.values["total_us"][at] for at, (_, kind) in enumerate(piece.things)}
         nothing = np.full(len(piece.mono), np.nan)
         some, full = rows.get("some", nothing), rows.get("full", nothing)

@@ -248,8 +248,7 @@ def _evidence(item: _Stuck) -> Evidence:
 
 def _pressed(window: Window) -> tuple[Evidence, ...]:
     """How much of the window all tasks waited for I/O."""
-    read = pressure.levels(window, "io")
-    share = pressure.between(read[0], read[-1]) if len(read) > 1 else None
+    share = pressure.whole(window, "io")
     if share is None or share.full is None:
         return ()
     return (
