@@ -23,6 +23,8 @@ DAY_S = 86400.0
 _DRIFT_S = 60.0
 #: A log whose first line is younger than this holds the whole boot.
 _BOOT_S = 5.0
+#: A log that is flooded is read again by each detector rather than kept in memory.
+_MOST_KEPT = 50_000
 
 
 class Line(NamedTuple):
@@ -53,10 +55,24 @@ def lacking(window: Window) -> tuple[Missing, ...]:
 
 def lines(window: Window, families: Iterable[str]) -> list[Line]:
     """The lines of these families, the oldest first."""
-    wanted = frozenset(families)
-    found = [_dated(window, event) for event in window.all(KernelEvent) or ()]
-    kept = [line for line in found if line.event.family in wanted]
+    known = _by_family(window)
+    placed = sorted(entry for name in dict.fromkeys(families) for entry in known.get(name, ()))
+    kept = [line for _, line in placed]
     return sorted(kept, key=lambda line: -(line.age_s or 0.0)) if _all_dated(kept) else kept
+
+
+def _by_family(window: Window) -> dict[str, list[tuple[int, Line]]]:
+    """Every line with its place in the log; a dozen detectors ask for a few families each."""
+    if window.row_count(KernelEvent) > _MOST_KEPT:
+        return _read(window)
+    return window.keep("kernel lines", lambda: _read(window))
+
+
+def _read(window: Window) -> dict[str, list[tuple[int, Line]]]:
+    found: dict[str, list[tuple[int, Line]]] = {}
+    for place, event in enumerate(window.all(KernelEvent) or ()):
+        found.setdefault(event.family, []).append((place, _dated(window, event)))
+    return found
 
 
 def _all_dated(found: Iterable[Line]) -> bool:

@@ -60,4 +60,4 @@ def period_of(source: Source) -> float:
         return HOURLY_S
     if source.period_s == 0:
         return STEADY_S
-    return EVERY_S if source.period_s <= EVERY_S else TABLES_S
+    return EVERY_S if source.period_s <= EVERY_S else max(TABLES_S, source.period_s)

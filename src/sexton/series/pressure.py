@@ -1,4 +1,4 @@
-"""Pressure stall information over the window: who stood still for memory, step by step.
+"""Pressure stall information over the window: who stood still for memory or I/O, step by step.
 
 The machine's numbers are weighted by how busy each core is: one stalled task among 96 busy cores
 is about 1 %, the same task alone on its machine 100 %. So a high share hurts on any machine, and a
@@ -23,7 +23,7 @@ _NOTHING = np.empty(0), np.empty(0)
 
 
 class Level(NamedTuple):
-    """One reading of `/proc/pressure/memory`, microseconds since boot; `None` is unknown."""
+    """One reading of a file in `/proc/pressure`, microseconds since boot; `None` is unknown."""
 
     mono_s: float
     follows: bool
@@ -86,6 +86,18 @@ class Levels(Lazy[Level]):
 def levels(window: Window) -> Levels:
     """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
     return window.keep("memory pressure", lambda: _levels(window))
+
+
+def whole(window: Window, resource: str) -> Stall | None:
+    """The shares of a resource over all of the window, by its first and its last reading."""
+    edges = window.edges(Pressure)
+    if edges is None or edges[1].mono_s <= edges[0].mono_s:
+        return None
+    found = []
+    for batch in edges:
+        total = {row.kind: row.total_us for row in batch.rows if row.resource == resource}
+        found.append(Level(batch.mono_s, True, total.get("some"), total.get("full")))
+    return between(found[0], found[1])
 
 
 def _levels(window: Window) -> Levels:

@@ -14,7 +14,8 @@ from sexton.sources.kmsg.records import LogLine
 
 FAMILIES = {
     "nic_reset nic_starved nic_watchdog nic_other soft_lockup hard_lockup rcu_stall hung_task oom",
-    "conntrack slub sessions cgroup",
+    "conntrack slub sessions cgroup filesystem no_space block_error disk_timeout memory_error",
+    "thermal clock gpu",
 }
 PATTERNS = patterns()
 decorator = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)

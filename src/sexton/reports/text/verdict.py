@@ -42,6 +42,8 @@ EXITS = {
 }
 #: The label of a fact about a node that is not sick.
 _FACT = 19
+#: What breaking two lines between words may cost, in characters.
+_SLACK = 24
 _MOST_LINES = 6
 #: What `sexton fix plan` has steps for.
 _TREATED = (crash_looping_unit.NAME, zombie_memcgs.NAME, leaked_scopes.NAME)
@@ -239,7 +241,8 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         grants = [lack.grant for finding in unasked for lack in finding.missing if lack.grant]
         command = grants[0].partition("  # ")[0] if grants else "sexton sources says why"
         remedy = f" ({command})"
-        yield from labelled("not checked", [names + remedy], width, _FACT)
+        named = _some([finding.id for finding in unasked], 2 * room - len(remedy) - _SLACK)
+        yield from labelled("not checked", [named + remedy], width, _FACT)
 
 
 def _some(names: list[str], width: int) -> str:

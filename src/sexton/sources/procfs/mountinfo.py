@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sexton.errors import SourceMalformed
 from sexton.model.cgroup import Mount
@@ -34,9 +35,22 @@ _KEPT = frozenset({"cgroup", "cgroup2", "tracefs", "debugfs"})
 _ESCAPE = re.compile(r"\\([01][0-7]{2})")
 
 
-@file_source("{self}/mountinfo", rows=(Mount,), period_s=0.0)
-def parse(text: str) -> Iterator[Mount]:
-    """The mounts we use, in the order they were made."""
+class MountLine(NamedTuple):
+    """One line; `device` is ``major:minor``, `root` and the last two are not decoded."""
+
+    number: int
+    mount_id: str
+    device: str
+    root: str
+    mount_point: str
+    options: tuple[str, ...]
+    fstype: str
+    source: str
+    super_options: str
+
+
+def lines(text: str) -> Iterator[MountLine]:
+    """Every mount, in the order they were made."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line:
             continue
@@ -45,18 +59,27 @@ def parse(text: str) -> Iterator[Mount]:
         tail = after.split(" ")
         if not dash or len(fields) < 6 or len(tail) < 3:
             raise SourceMalformed(PATH, number, "not a mount's fields")
-        fstype, source, options = tail[:3]
-        mount_point = _decoded(fields[4])
+        mount_id, _, device, root, point, options = fields[:6]
+        yield MountLine(
+            number, mount_id, device, root, _decoded(point), tuple(options.split(",")), *tail[:3]
+        )
+
+
+@file_source("{self}/mountinfo", rows=(Mount,), period_s=0.0)
+def parse(text: str) -> Iterator[Mount]:
+    """The mounts we use, in the order they were made."""
+    for line in lines(text):
+        fstype, mount_point = line.fstype, line.mount_point
         hierarchies = fstype == "tmpfs" and mount_point.endswith("/cgroup")
         if fstype not in _KEPT and not hierarchies:
             continue
         try:
-            mount_id = int(fields[0])
+            mount_id = int(line.mount_id)
         except ValueError:
-            raise SourceMalformed(PATH, number, "a mount id that is not a number") from None
-        super_options = tuple(_decoded(option) for option in options.split(","))
-        root = _decoded(fields[3])
-        yield Mount(mount_id, root, mount_point, fstype, _decoded(source), super_options)
+            raise SourceMalformed(PATH, line.number, "a mount id that is not a number") from None
+        super_options = tuple(_decoded(option) for option in line.super_options.split(","))
+        root = _decoded(line.root)
+        yield Mount(mount_id, root, mount_point, fstype, _decoded(line.source), super_options)
 
 
 def _decoded(field: str) -> str:

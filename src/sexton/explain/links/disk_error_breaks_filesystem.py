@@ -1,0 +1,63 @@
+"""A disk fails, and the filesystem on it stops writing.
+
+**Rule.** Both must be about the same disk: the filesystem's device is the disk or a partition of it
+(`sda1` of `sda`, `nvme0n1p2` of `nvme0`). *Proven*: the filesystem failed within a minute of the
+disk's first error or while the errors lasted. *Likely*: within ten minutes of the last. No link
+where the filesystem failed before the disk said anything, or where the disks differ; mapped devices
+(`dm-0`) are not traced to theirs.
+
+**Speaks against it.** Nothing that could be read here: a filesystem has no reason of its own to
+stop at that moment.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sexton.explain.registry import link
+from sexton.model.chain import Link, Strength
+from sexton.model.finding import Finding
+from sexton.model.text import seconds
+from sexton.model.window import Window
+
+SOON_S = 60.0
+LATE_S = 600.0
+#: Lines of one moment come in any order.
+_CLOCKS_S = 1.0
+
+
+@link(
+    cause="stuck_io",
+    effect="filesystem_errors",
+    story="the filesystem on that disk stopped working",
+    proof="the kernel log of those seconds",
+)
+def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+    """The filesystem of a disk that failed before."""
+    if cause.start is None or effect.start is None:
+        return None
+    broken = effect.entities.get("device", ())
+    disks = cause.entities.get("device", ())
+    shared = tuple(name for name in broken if any(_is_part(name, disk) for disk in disks))
+    end = cause.end or cause.start
+    if not shared or not cause.start - _CLOCKS_S <= effect.start <= end + LATE_S:
+        return None
+    waited = max(effect.start - cause.start, 0.0)
+    soon = waited <= SOON_S or effect.start <= end
+    return Link(
+        "disk_error_breaks_filesystem",
+        cause.id,
+        effect.id,
+        Strength.PROVEN if soon else Strength.LIKELY,
+        f"{shared[0]} failed {seconds(waited)} after the first error of its disk",
+        shared=shared,
+    )
+
+
+def _is_part(name: str, disk: str) -> bool:
+    """Is it the disk itself, its namespace or a partition of it?
+
+    >>> _is_part("sda1", "sda"), _is_part("nvme0n1p2", "nvme0"), _is_part("sdab", "sda")
+    (True, True, False)
+    """
+    return name.startswith(disk) and re.fullmatch(r"(n\d+)?(p?\d+)?", name[len(disk) :]) is not None

@@ -1,0 +1,1 @@
+"""Disks and the filesystems on them."""

@@ -1,0 +1,1 @@
+"""Hardware, as the kernel shows it under `/sys`."""

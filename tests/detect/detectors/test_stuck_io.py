@@ -1,0 +1,94 @@
+"""Stuck I/O: by the log, by state D, and what only looks like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.detect.detectors.stuck_io import detect
+from sexton.model.finding import Severity, Verdict
+from sexton.model.task import Process
+from tests.support.log import events, log
+from tests.support.windows import EPOCH, make_window
+
+HOUR = 3600.0
+NOW = 100_000.0
+
+
+def logged(*messages: str, age: float | None = 60.0):
+    rows = events(messages, None if age is None else NOW - age)
+    return detect(make_window([(NOW - 10, [log()]), (NOW, [log(), *rows])]))
+
+
+@pytest.mark.parametrize(
+    ("message", "severity"),
+    [
+        ("INFO: task cp:71 blocked for more than 120 seconds.", Severity.CRITICAL),
+        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", Severity.WARNING),
+        ("nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
+         Severity.CRITICAL),
+        ("nvme nvme0: Removing after probe failure status: -19", Severity.CRITICAL),
+        ("sd 2:0:0:1: [sdb] rejecting I/O to offline device", Severity.CRITICAL),
+        ("ata1.00: exception Emask 0x0 SAct 0x0 SErr 0x0 action 0x6 frozen", Severity.WARNING),
+        ("nfs: server a not responding, still trying", Severity.CRITICAL),
+        ("I/O error, dev sda, sector 8 op 0x1:(WRITE) flags 0x0 phys_seg 1 prio class 2",
+         Severity.WARNING),
+        ("end_request: I/O error, dev sda, sector 8", Severity.WARNING),
+    ],
+)  # fmt: skip
+def test_how_grave_a_line_is(message, severity):
+    assert logged(message).severity is severity
+    assert logged(message, age=HOUR + 1).severity is Severity.INFO
+    assert logged(message, age=None).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "blk_update_request: I/O error, dev sr0, sector 0",
+        "I/O error, dev loop3, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        "critical target error, dev sda, sector 9 op 0x3:(DISCARD) flags 0x800 phys_seg 1",
+        "Buffer I/O error on dev fd0, logical block 0, async page read",
+    ],
+)
+def test_what_every_second_node_says_is_not_an_error(message):
+    assert logged(message).verdict is Verdict.ABSENT
+
+
+def test_the_wait_began_before_the_line():
+    finding = logged("INFO: task cp:71 blocked for more than 120 seconds.")
+    assert finding.start == EPOCH + NOW - 60 - 120
+
+
+def process(state: str, cpu: int = 5, start: int = 1) -> Process:
+    return Process(7, 1, "cp", state, start, cpu, cpu, 0, 1, False)
+
+
+def watched(*readings: tuple[float, Process]):
+    return detect(make_window([(at, [row, log()]) for at, row in readings]))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "severity"),
+    [(6, None), (8, Severity.INFO), (19, Severity.INFO), (20, Severity.WARNING)],
+)
+def test_how_long_in_state_d_is_stuck(seconds, severity):
+    finding = watched(*((seconds * part / 2, process("D")) for part in range(3)))
+    assert (finding.severity if finding.verdict is Verdict.PRESENT else None) is severity
+
+
+@pytest.mark.parametrize(
+    "last",
+    [process("S"), process("D", cpu=6), process("D", start=2), process("R")],
+    ids=["it sleeps again", "it made progress", "another process", "it runs"],
+)
+def test_who_moves_is_not_stuck(last):
+    assert watched((0, process("D")), (15, process("D")), (30, last)).verdict is Verdict.ABSENT
+
+
+def test_two_readings_are_chance():
+    assert watched((0, process("D")), (30, process("D"))).verdict is Verdict.ABSENT
+
+
+def test_a_hostile_name_is_escaped():
+    finding = logged("INFO: task \x1b[2J:71 blocked for more than 120 seconds.")
+    assert finding.entities["task"] == ("\\x1b[2J[71]",)

@@ -1,0 +1,68 @@
+"""Heat: the share of time, old kernels without it, and lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from sexton.detect.detectors.thermal_throttling import detect
+from sexton.model.finding import Severity, Verdict
+from sexton.model.hardware import CoreThrottle
+from tests.support.log import events, log
+from tests.support.windows import make_window
+
+NOW = 100_000.0
+LINE = "CPU{}: Core temperature above threshold, cpu clock throttled (total events = 1)"
+
+
+def counted(events_moved: int, total_ms: int | None):
+    def core(events: int, spent: int | None) -> CoreThrottle:
+        return CoreThrottle(3, events, 0, spent, spent)
+
+    before = core(5, None if total_ms is None else 100)
+    after = core(5 + events_moved, None if total_ms is None else 100 + total_ms)
+    return detect(make_window([(0.0, [before, log()]), (100.0, [after, log()])]))
+
+
+@pytest.mark.parametrize(
+    ("moved", "spent", "severity"),
+    [
+        (0, 0, None),
+        (9, 9_900, Severity.INFO),
+        (9, 10_000, Severity.WARNING),
+        (99, None, Severity.INFO),
+        (100, None, Severity.WARNING),
+    ],
+)
+def test_how_much_is_hot(moved, spent, severity):
+    finding = counted(moved, spent)
+    assert (finding.severity if finding.verdict is Verdict.PRESENT else None) is severity
+    if severity is not None:
+        assert finding.entities["core"] == ("3",)
+
+
+def logged(*messages: str, age: float = 60.0):
+    rows = events(messages, NOW - age)
+    return detect(make_window([(NOW - 10, [log()]), (NOW, [log(), *rows])]))
+
+
+def test_lines_count_for_an_hour():
+    assert logged(LINE.format(1)).severity is Severity.WARNING
+    assert logged(LINE.format(1), age=3601).severity is Severity.INFO
+    assert logged(LINE.format(1), LINE.format(2)).summary.startswith("heat slowed 2 cores down")
+
+
+def test_cool_again_is_no_line_about_heat():
+    assert logged("CPU1: Core temperature/speed normal").verdict is Verdict.ABSENT
+
+
+def test_a_critical_temperature_switches_the_machine_off():
+    finding = logged("thermal thermal_zone0: acpitz: critical temperature reached, shutting down")
+    assert finding.severity is Severity.CRITICAL
+    assert "thermal_zone0 reached its critical temperature" in finding.summary
+
+
+def test_counters_alone_can_say_no():
+    rows = [(at, [CoreThrottle(0, 1, 1, 5, 5)]) for at in (0.0, 60.0)]
+    finding = detect(make_window(rows))
+    assert finding.verdict is Verdict.ABSENT
+    assert finding.missing

@@ -1,0 +1,34 @@
+"""Pressure over all of a window: by its edges, and unknown where they do not tell."""
+
+from __future__ import annotations
+
+from sexton.model.memory import Pressure
+from sexton.series.pressure import whole
+from tests.support.windows import make_window
+
+
+def read(resource: str, some: int, full: int | None) -> list[Pressure]:
+    rows = [Pressure(resource, "some", 0.0, 0.0, 0.0, some)]
+    return rows if full is None else [*rows, Pressure(resource, "full", 0.0, 0.0, 0.0, full)]
+
+
+def test_the_share_is_of_the_whole_window():
+    window = make_window(
+        [(0.0, read("io", 0, 0)), (5.0, read("io", 1, 1)), (10.0, read("io", 5_000_000, 1_000_000))]
+    )
+    share = whole(window, "io")
+    assert share is not None
+    assert (share.some, share.full, share.seconds) == (50.0, 10.0, 10.0)
+
+
+def test_what_was_not_read_twice_or_went_back_is_unknown():
+    assert whole(make_window([]), "io") is None
+    assert whole(make_window([(0.0, read("io", 0, 0))]), "io") is None
+    assert whole(make_window([(0.0, read("io", 9, 9)), (9.0, read("io", 1, 1))]), "io") is None
+    assert whole(make_window([(0.0, read("cpu", 0, 0)), (9.0, read("cpu", 1, 1))]), "io") is None
+
+
+def test_a_kernel_without_the_full_line_says_some():
+    share = whole(make_window([(0.0, read("io", 0, None)), (1.0, read("io", 10_000, None))]), "io")
+    assert share is not None
+    assert (share.some, share.full) == (1.0, None)
