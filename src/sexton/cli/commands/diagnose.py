@@ -31,6 +31,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.incident import add_html, check_html
 from sexton.cli.options import add_json
 from sexton.cli.window import add_live_options, add_recording, add_span, check_recording
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         from sexton.reports.text.verdict import verdict_text
 
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(verdict_text(diagnosis, width, colour=output.colour()))
     if args.html is not None:
         from sexton.cli.incident import write_html
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.options import seconds
 
 if TYPE_CHECKING:
@@ -236,7 +237,6 @@ def _watch(host: Host, span: float) -> Window:
 def _report(gate: Gate, form: str, screen: bool = False) -> str:
     import json
     import shutil
-    import sys
 
     if form == "json":
         from sexton.reports.json.gate import gate_json
@@ -255,7 +255,7 @@ def _report(gate: Gate, form: str, screen: bool = False) -> str:
     if not screen:
         return gate_text(gate)
     width = shutil.get_terminal_size((88, 24)).columns
-    return gate_text(gate, width, colour=sys.stdout.isatty())
+    return gate_text(gate, width, colour=output.colour())
 
 
 def _write_report(gate: Gate, form: str, path: str) -> None:

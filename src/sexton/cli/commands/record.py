@@ -130,9 +130,10 @@ def run(args: argparse.Namespace) -> int:
 
     need_recorder()
     if args.preflight:
+        from sexton.cli.output import colour
         from sexton.reports.text.preflight import run_preflight
 
-        return run_preflight(args)
+        return run_preflight(args, colour())
 
     from sexton.cli.progress import recorder_line
     from sexton.errors import CommandError

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.options import add_json
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _info(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(info_text(found, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(info_text(found, width, colour=output.colour()))
     return 0
 
 

@@ -6,7 +6,8 @@ it. Readable on 96 cores. Press q to quit.
   sexton top
   sexton top --frames 1 | cat     one screen as plain text
 
-When piped, it prints one screen after one interval and exits.
+When piped, or on a terminal whose cursor cannot be moved (TERM=dumb), it prints one
+screen after one interval and exits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.options import add_root, seconds
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     interval = max(args.interval, 0.1)
     with Sampler(open_host(args.root), _sources(interval)) as sampler:
-        if sys.stdout.isatty():
+        if output.moves(sys.stdout):
             _live(sampler, interval, args.frames)
         else:
             _print(sampler, interval, args.frames or 1)
@@ -85,7 +87,8 @@ def _live(sampler: Sampler, interval: float, frames: int | None) -> None:
 
     from sexton.cli.screen.frame import frame
 
-    console = Console(markup=False, highlight=False, emoji=False)
+    plain = not output.colour()
+    console = Console(markup=False, highlight=False, emoji=False, no_color=plain)
     shown = 0
     with (
         contextlib.suppress(KeyboardInterrupt),

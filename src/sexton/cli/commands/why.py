@@ -24,6 +24,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.options import add_json
 from sexton.cli.window import add_live_options, add_recording, check_recording
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(why_text(why, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(why_text(why, width, colour=output.colour()))
     return int(why.exit)
 
 

@@ -93,7 +93,7 @@ def _made(
 ) -> list[bytes]:
     import json
 
-    from sexton.cli.profile.capture import terminal
+    from sexton.cli.profile.capture import encoded, terminal
     from sexton.cli.profile.flame import about
     from sexton.model.text import printable
 
@@ -122,4 +122,4 @@ def _made(
             from sexton.reports.svg.flame_svg import Words, flame_svg
 
             text = flame_svg(difference_boxes(found), Words(title, note), args.icicle)
-    return [text.encode("utf-8", "backslashreplace")]
+    return [encoded(text, args.out if chosen == "text" else "")]

@@ -95,7 +95,7 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
 
 
 def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
-    from sexton.cli.profile.capture import capture_of, terminal
+    from sexton.cli.profile.capture import capture_of, encoded, terminal
     from sexton.reports.svg.flame_picture import boxes_of
 
     capture = capture_of(found)
@@ -123,7 +123,7 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
             from sexton.reports.svg.flame_svg import flame_svg
 
             text = flame_svg(boxes_of(flame), words, args.icicle)
-    return [text.encode("utf-8", "backslashreplace")]
+    return [encoded(text, args.out if chosen == "text" else "")]
 
 
 def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
