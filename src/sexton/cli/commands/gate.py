@@ -20,7 +20,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
-from sexton.cli.options import seconds
+from sexton.cli.options import add_json_format, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="output format (default: text; with --out: by suffix)"
     )
+    add_json_format(parser)
     parser.add_argument(
         "--out",
         metavar="FILE",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.options import add_json_format
 from sexton.cli.profile.capture import add_files, add_filters, add_out
 from sexton.errors import CommandError
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="default: by --out's extension, else text"
     )
+    add_json_format(parser)
     parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
