@@ -35,6 +35,7 @@ QUICK = {
     "serve": ("serve", "--openapi"),
     "demo": ("demo", "--tour"),
     "sources": ("sources",),
+    "config": ("config", "--all"),
     "collect": ("collect",),
 }
 FLAME = ("profile", "flame", *QUICK["profile"][2:])

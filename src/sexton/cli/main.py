@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sexton import __version__
 from sexton.cli import output
+from sexton.cli.configuration import configured
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: In the order a new user meets them.
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
-    "top", "profile", "record", "recording", "serve", "demo", "sources", "collect",
+    "top", "profile", "record", "recording", "serve", "demo", "sources", "config", "collect",
 )  # fmt: skip
 _PACKAGE = "sexton.cli.commands."
 
@@ -150,7 +151,7 @@ def _run(arguments: list[str]) -> int:
         parser.print_help()
         return 2
     try:
-        with _unwinding_on_signals():
+        with _unwinding_on_signals(), configured(args):
             status: int = chosen.run(args)
         return status
     except CommandError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sexton.detect.registry import all_detectors, run_all
+from sexton.detect.registry import all_detectors, run_all, settings_in_force
 from sexton.detect.witness import witness
 from sexton.explain.advice import advise
 from sexton.explain.chains import find_chains, find_links, unexplained
@@ -42,6 +42,7 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         nics=_nics(window),
         hierarchy=census[0].hierarchy if census else None,
         cost=cost,
+        settings=settings_in_force(),
         contests=contests(links, chains),
         coincidences=coincide(findings, links),
         story=tell(chains[0], {finding.id: finding for finding in findings}, window)

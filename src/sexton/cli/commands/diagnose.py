@@ -32,6 +32,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.incident import add_html, check_html
 from sexton.cli.options import add_json
 from sexton.cli.window import add_live_options, add_recording, add_span, check_recording
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_live_options(parser)
     add_recording(parser)
     add_span(parser)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

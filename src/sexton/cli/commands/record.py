@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
 
 _YEAR_S = 366 * 86400.0
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of one core; above it the most expensive source is paused (default 2, or cores / 16)",
     )
     add_json(parser)
+    add_config(parser)
 
 
 def _seconds(text: str) -> float:

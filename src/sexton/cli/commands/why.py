@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
 from sexton.cli.window import add_live_options, add_recording, check_recording
 
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_live_options(parser)
     parser.set_defaults(around=None)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
