@@ -183,6 +183,8 @@ class Tasks:
             "user_ms": 10 * self._split[0],
             "system_ms": 10 * self._split[1],
             "cpu": cpu,
+            "policy": np.zeros(shape, np.int64),
+            "rt_priority": np.zeros(shape, np.int64),
         }
 
     def _places(self, paths: list[str]) -> list[ProcessCgroup]:

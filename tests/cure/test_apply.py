@@ -15,6 +15,8 @@ from sexton.cure.journal import COMPLETE, ROLLED_BACK, STOPPED, State, audit_log
 from sexton.cure.writer import DryWriter
 from sexton.errors import CommandError
 from sexton.model.plan import Condition, Criterion
+from sexton.reports.json.fix import applied_json
+from sexton.reports.text.fix import applied_text
 from tests.model.test_plan import plan, step
 from tests.support.trees import plant
 
@@ -194,13 +196,52 @@ def test_a_proof_that_is_missing_stops_it(scene):
     assert "its name: node-1" in applied.why
 
 
-def test_freeing_that_freed_nothing_is_told_and_is_no_failure(scene):
+def test_freeing_that_freed_nothing_stops_nothing_but_is_not_proven(scene):
     scene.acts.RECLAIMS = True
     promised = Criterion("zombies", "census", "<", 1, "", "hostname")
     steps = (step(id="1-x", preconditions=(), proof=(promised,)), scene.plan.steps[1])
     applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
     assert [item.state for item in applied.steps] == [DONE, DONE]
     assert applied.steps[0].proofs == (("zombies", False, "node-1"),)
+    assert (applied.exit, applied.unproven) == (1, ["1-x: zombies: node-1"])
+    text = applied_text(scene.plan, applied, 100)
+    assert text.startswith("DONE, NOT PROVEN")
+    assert "no effect: 1-x: zombies: node-1." in text
+    assert applied_json(scene.plan, applied)["exit"] == 1
+
+
+def test_a_proof_that_cannot_be_read_is_not_a_proof(scene):
+    promised = Criterion("it runs", "systemd", "<=", 0, "", "unit.running a")
+    steps = (step(id="1-x", preconditions=(), proof=(promised,)),)
+    applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
+    assert (applied.why, applied.exit) == ("", 3)
+    assert applied_text(scene.plan, applied, 100).startswith("DONE, NOT CHECKED")
+
+
+def test_one_step_is_applied_alone_and_the_others_later(scene):
+    first = apply(scene.plan, scene.fix, 60, ["2-x"])
+    assert [item.step.id for item in first.steps] == ["2-x"]
+    told = read_run(scene.fix.state, first.run)
+    assert [item.id for item in told.steps] == ["2-x"]
+    with pytest.raises(Refused, match="step 2-x of this plan was already applied"):
+        apply(scene.plan, scene.fix, 60, ["2-x", "3-x"])
+    with pytest.raises(Refused, match="this plan was already applied"):
+        apply(scene.plan, scene.fix, 60)
+    second = apply(scene.plan, scene.fix, 60, ["3-x", "1-x"])
+    assert [item.step.id for item in second.steps] == ["1-x", "3-x"], "in the plan's order"
+
+
+def test_a_step_alone_needs_what_the_step_before_it_would_have_done(scene):
+    later = condition("other", after="1-x")
+    steps = (scene.plan.steps[0], step(id="2-x", preconditions=(later,), proof=()))
+    with pytest.raises(Refused, match="step 2-x: the name"):
+        apply(replace(scene.plan, steps=steps), scene.fix, 60, ["2-x"])
+    assert scene.acts.calls == []
+
+
+def test_a_step_that_is_not_in_the_plan_is_an_error_that_names_those_that_are(scene):
+    with pytest.raises(CommandError, match=r"no step '9-y'.*1-x, 2-x, 3-x"):
+        apply(scene.plan, scene.fix, 60, ["9-y"])
 
 
 def test_a_dry_run_asks_for_everything_and_journals_nothing(scene):

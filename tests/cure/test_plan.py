@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,7 @@ from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.unit import ServiceManager, Unit
+from sexton.reports.text.fix import plan_shell, plan_text
 from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm
 from tests.detect.detectors.test_cgroup_churn import life
@@ -154,6 +156,26 @@ def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_pat
         assert "freed" in done.message
         assert "purged" not in done.message
         assert any("round 1" in line for line in said)
+
+
+@pytest.mark.root
+def test_zombies_held_by_tmpfs_without_swap_get_no_step_but_the_files_that_may_hold_them():
+    if len(Path("/proc/swaps").read_text().splitlines()) > 1:
+        pytest.skip("this machine has swap: reclaim could write their pages there")
+    with graveyard(30, "tmpfs") as yard:
+        large = yard.pins / "large"
+        large.write_bytes(b"x" * (3 << 20))
+        plan = of(yard)
+        assert plan.automatic == ()
+        refusal = next(item for item in plan.refusals if item.target == yard.path)
+        assert "is tmpfs and there is no swap: reclaim cannot free them" in refusal.reason
+        step = next(item for item in plan.steps if item.remedy == "delete_tmpfs_files")
+        assert not step.automatic
+        about = f"# {large}: 3.0 MiB, owner root (uid 0), written"
+        assert any(command.startswith(about) for command in step.commands), step.commands
+        assert f"rm -r -- {large}" in step.commands
+        assert f"rm -r -- {large}" in plan_text(plan, 100)
+        assert f"# rm -r -- {large}" in plan_shell(plan)
 
 
 @pytest.mark.root

@@ -10,13 +10,21 @@ from types import SimpleNamespace
 import pytest
 
 from sexton.cure import remedies
-from sexton.cure.remedies import drop_caches, reboot_node, remove_empty_cgroups, stop_unit
+from sexton.cure.remedies import (
+    delete_tmpfs_files,
+    drop_caches,
+    reboot_node,
+    remove_empty_cgroups,
+    stop_unit,
+)
+from sexton.cure.remedies.delete_tmpfs_files import TmpfsEntry, TmpfsUse
 from sexton.cure.remedies.remove_empty_cgroups import REMOVE, STOP, EmptyCgroup
 from sexton.cure.remedy import StepContext, remedy, remedy_names
 from sexton.cure.writer import WriteResult
 from sexton.errors import CommandError
 from sexton.model.plan import Step
 from tests.model.test_plan import step
+from tests.support.trees import plant
 
 
 @pytest.mark.parametrize("name", remedy_names())
@@ -45,6 +53,40 @@ def test_a_plan_that_would_have_a_reboot_carried_out_gets_none(act: str):
     forged = step(remedy="reboot_node", commands=("systemctl reboot",))
     with pytest.raises(CommandError, match="never reboots"):
         getattr(reboot_node, act)(forged, context())
+
+
+@pytest.mark.parametrize("act", ["prepare", "carry_out"])
+def test_a_plan_that_would_have_files_deleted_deletes_none(act: str):
+    forged = step(remedy="delete_tmpfs_files", commands=("rm -r /",))
+    with pytest.raises(CommandError, match="deletes no file"):
+        getattr(delete_tmpfs_files, act)(forged, context())
+
+
+def test_the_systems_own_files_are_listed_without_a_command_that_deletes_them(tmp_path):
+    entries = (
+        TmpfsEntry("/run/log/journal", 9 << 20, 4, 0, 1.0),
+        TmpfsEntry("/dev/shm/a b; rm -rf ~", 8 << 20, 1, 77_777, 1.0),
+        TmpfsEntry("System V segment 7 (no process uses it)", 7 << 20, 1, 0, 1.0, 7),
+    )
+    made = delete_tmpfs_files.propose("1-tmpfs", TmpfsUse(entries, False), "12 MiB is tmpfs")
+    assert "rm -r -- '/dev/shm/a b; rm -rf ~'" in made.commands
+    assert "ipcrm -m 7" in made.commands
+    assert not any(command.startswith("rm") and "/run" in command for command in made.commands)
+    assert any("owner uid 77777" in command for command in made.commands)
+    assert "too many to look at them all" in made.risk_why
+
+
+def test_system_v_segments_are_found_in_the_kernels_list(tmp_path):
+    listed = (
+        "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid"
+        "  cgid      atime      dtime      ctime                   rss                  swap\n"
+        "         0          5  1600               8388608  3421  3421      0  1000  1000  1000"
+        "  1000          0          0 1763300000               4194304                     0\n"
+    )
+    host = plant(tmp_path, {"/proc/sysvipc/shm": listed, "/proc/self/mountinfo": ""})
+    (found,) = delete_tmpfs_files.find_tmpfs_use(host).entries
+    assert (found.segment, found.bytes, found.uid) == (5, 4 << 20, 1000)
+    assert found.path == "System V segment 5 (no process uses it)"
 
 
 def test_a_node_without_a_cluster_needs_no_drain():

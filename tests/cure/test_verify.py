@@ -23,7 +23,7 @@ from sexton.reports.text.fix import verify_text
 from sexton.sources.cgroupfs.census import take
 from sexton.sources.cgroupfs.layout import read_layout
 from tests.cure.reclaim.made import zombies
-from tests.model.test_plan import plan
+from tests.model.test_plan import plan, step
 from tests.support.windows import make_window
 
 BASELINE = {
@@ -118,6 +118,31 @@ def test_what_could_not_be_read_is_unknown_and_never_passed():
     assert set(states.values()) == {Met.UNKNOWN}
     assert found.exit == 3
     assert found.dead_now is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "met", "code"),
+    [
+        (1_532, 1_532, Met.NO, 1),
+        (1_532, 1_530, Met.NO, 1),
+        (1_532, 40, Met.YES, 0),
+        (3, 0, Met.YES, 0),
+        (None, 40, Met.UNKNOWN, 3),
+    ],
+)
+def test_a_plan_that_was_to_free_zombies_holds_only_if_there_are_fewer(
+    before: int | None, now: int, met: Met, code: int
+):
+    freeing = step(id="1-free", remedy="reclaim_zombies", parameters={})
+    base = {key: value for key, value in BASELINE.items() if key != "dying"}
+    run = Run("run-1", plan(baseline=base, steps=(freeing,)), 1.0,
+              start={} if before is None else {"dying": before})  # fmt: skip
+    window = make_window(
+        [(0.0, rows(0.0, dying=now)), (600.0, rows(600.0, dying=now))], (KernelLog,)
+    )
+    found = verify(run, window)
+    assert (found.results[0].what, found.results[0].met) == ("dying memory cgroups", met)
+    assert found.exit == code
 
 
 @pytest.mark.parametrize(

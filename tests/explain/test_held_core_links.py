@@ -10,6 +10,8 @@ from sexton.explain.links import (
     faults_burn_core,
     flood_burns_core,
     pressure_forces_reclaim,
+    realtime_hog_locks_up_core,
+    realtime_hog_starves_napi,
     reclaim_burns_core,
     rstat_burns_cores,
     zombie_walk_burns_core,
@@ -292,3 +294,37 @@ def test_a_lockup_is_of_the_held_core_by_time_or_by_task(core, span, task, stren
     assert (link.strength if link else None) is strength
     if link is not None:
         assert bool(link.against) is (task == "other[9]")
+
+
+@pytest.mark.parametrize(
+    ("cores", "span", "task", "strength"),
+    [
+        (("5",), (90.0, 112.0), "job[7]", Strength.PROVEN),
+        (("5",), (90.0, 112.0), "other[9]", Strength.PROVEN),
+        ((), (90.0, 112.0), "job[7]", Strength.LIKELY),  # RCU does not always name its core
+        (("5",), (900.0, 922.0), "job[7]", None),
+        (("6",), (90.0, 112.0), "job[7]", None),
+    ],
+)
+def test_a_stall_is_of_the_realtime_task_by_core_and_time(cores, span, task, strength):
+    held = finding("realtime_hog", core=("5",), task=("job[7]",))
+    stuck = finding("soft_lockups", span, core=cores, task=(task,))
+    link = realtime_hog_locks_up_core.join(held, stuck, EMPTY)
+    assert (link.strength if link else None) is strength
+    if link is not None:
+        assert bool(link.against) is (task == "other[9]")
+
+
+@pytest.mark.parametrize(
+    ("core", "span", "strength"),
+    [
+        ("5", (100.0, 105.0), Strength.PROVEN),
+        ("5", (900.0, 905.0), Strength.LIKELY),
+        ("6", (100.0, 105.0), None),
+    ],
+)
+def test_a_poll_waits_for_the_realtime_task_on_its_core(core, span, strength):
+    held = finding("realtime_hog", core=("5",), task=("job[7]",))
+    starved = finding("starved_napi", span, core=(core,), queue=("eth0:3",))
+    link = realtime_hog_starves_napi.join(held, starved, EMPTY)
+    assert (link.strength if link else None) is strength

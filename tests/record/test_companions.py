@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,7 @@ class Broken:
 
     name = "test.broken"
     outlasts = False
+    may_hang = False
 
     def __init__(self, _: Place) -> None:
         pass
@@ -135,6 +138,71 @@ def test_one_that_fails_at_everything_is_told_and_the_recorder_goes_on(tmp_path:
     assert max(moments(place, VmCounter)) > failed_s
     told = [note.detail for note in every(place, RecorderNote) if note.kind == "source"]
     assert any("test.broken failed" in words and "Read-only" in words for words in told)
+
+
+class Hanging(Broken):
+    """Never comes back from the kernel: a real read of a pipe that nobody writes to."""
+
+    name = "test.hanging"
+    may_hang = True
+    pipe = (-1, -1)
+    closed = threading.Event()
+
+    def _hang(self) -> Any:
+        os.read(self.pipe[0], 1)
+        return ()
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+        del now_s, alarm
+        return self._hang()  # type: ignore[no-any-return]
+
+    def cost(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def status(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def hanging() -> Iterator[type[Hanging]]:
+    Hanging.pipe = os.pipe()
+    Hanging.closed.clear()
+    yield Hanging
+    os.write(Hanging.pipe[1], b"x" * 100)
+    for end in Hanging.pipe:
+        os.close(end)
+
+
+def test_one_that_hangs_in_the_kernel_does_not_hold_up_the_recorder(
+    tmp_path: Path, hanging: type[Hanging]
+) -> None:
+    place = tmp_path / "r"
+    calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
+    with recording(options(place), [calm], [hanging]) as recorder:
+        wait_until(lambda: recorder._companions[0].failures >= 1)
+        wait_for_reads(recorder, "test.calm", 3)
+        assert recorder._companions[0].failures == 1, "it is not called again while it hangs"
+    told = [note.detail for note in every(place, RecorderNote) if note.kind == "source"]
+    assert any("test.hanging failed" in words and "no answer" in words for words in told)
+
+
+def test_one_that_hangs_while_it_is_made_is_missed_and_closed_when_it_comes(
+    tmp_path: Path, hanging: type[Hanging]
+) -> None:
+    class Slow(hanging):  # type: ignore[valid-type, misc]
+        def __init__(self, place: Place) -> None:
+            super().__init__(place)
+            self._hang()
+
+    calm = source("test.calm", VmCounter, lambda: [VmCounter("ticks", 1)])
+    with recording(options(tmp_path / "r"), [calm], [Slow]) as recorder:
+        wait_until(lambda: recorder.refused)
+        assert "did not answer" in recorder.refused[0]
+        os.write(hanging.pipe[1], b"x")
+        assert hanging.closed.wait(60)
 
 
 def test_one_that_the_disk_refuses_at_the_start_is_missed_and_not_fatal(tmp_path: Path) -> None:

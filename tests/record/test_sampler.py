@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 import pytest
@@ -12,8 +13,10 @@ from sexton.host.host import Host
 from sexton.host.reader import LiveFiles
 from sexton.model.memory import VmCounter
 from sexton.model.net import NetDevice
+from sexton.record import sampler as sampling
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import Source
+from tests.record.running import wait_until
 
 HOST = Host(LiveFiles(), live=True)
 
@@ -112,6 +115,25 @@ def test_a_source_that_blocks_is_left_behind_at_its_deadline():
     finally:
         os.write(writer, b"x")
         time.sleep(0.05)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_source_that_blocks_while_it_closes_is_left_behind_and_the_others_are_closed(monkeypatch):
+    monkeypatch.setattr(sampling, "_PATIENCE_S", 0.2)
+    reader, writer = os.pipe()
+    stuck, healthy = Counter(), Counter()
+    monkeypatch.setattr(stuck, "close", lambda: os.read(reader, 1), raising=False)
+    try:
+        with Sampler(HOST, [stuck.source("a.stuck", 1), healthy.source("b.healthy", 1)]) as sampler:
+            sampler.run(0.1)
+        assert healthy.closed == 1
+        assert "sexton-source a.stuck" in [thread.name for thread in threading.enumerate()]
+    finally:
+        os.write(writer, b"x")
+        wait_until(
+            lambda: "sexton-source a.stuck" not in [part.name for part in threading.enumerate()]
+        )
         os.close(reader)
         os.close(writer)
 

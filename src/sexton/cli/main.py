@@ -86,9 +86,23 @@ def command() -> NoReturn:
     # OpenBLAS would start a thread per core when numpy is loaded, and each of them spins for a
     # while: on a large node that costs more than everything else. We do no linear algebra.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    status = main()
-    sys.stderr.flush()
+    from sexton.cli import parent
+
+    status = parent.run_in_child(_whole) if parent.is_wanted(sys.argv[1:]) else _whole()
     os._exit(status)
+
+
+def _whole() -> int:
+    """`main`, and what it had to leave in the kernel."""
+    status = main()
+    if (threading := sys.modules.get("threading")) is not None:
+        prefix = "sexton-source "
+        left = [thread.name for thread in threading.enumerate() if thread.name.startswith(prefix)]
+        if left:
+            names = ", ".join(sorted({name.removeprefix(prefix) for name in left}))
+            print(f"sexton: left behind, stuck in the kernel: {names}", file=sys.stderr)
+    sys.stderr.flush()
+    return status
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ time is up. Completed steps stay in place; ``sexton fix rollback`` undoes them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -104,7 +104,8 @@ class StepDone:
 
 @dataclass(slots=True)
 class Applied:
-    """Result of an apply. `why` is empty if every step was done."""
+    """Result of an apply. `why` is empty if every step was done; whether each had its effect is
+    another question: see `unproven` and `unread`."""
 
     run: str
     steps: list[StepDone] = field(default_factory=list)
@@ -112,25 +113,59 @@ class Applied:
     why: str = ""
     watched: str = ""
 
+    @property
+    def unproven(self) -> list[str]:
+        """Proofs that failed after a step was done, as "step: what: reading"."""
+        return self._proofs(False)
 
-def apply(plan: Plan, fix: FixContext, max_seconds: float) -> Applied:
-    """Apply the plan, or raise `Refused` before anything is changed."""
+    @property
+    def unread(self) -> list[str]:
+        """Proofs that could not be read."""
+        return self._proofs(None)
+
+    def _proofs(self, state: bool | None) -> list[str]:
+        return [
+            f"{done.step.id}: {what}" + (f": {reading}" if reading else "")
+            for done in self.steps
+            for what, holds, reading in done.proofs
+            if holds is state
+        ]
+
+    @property
+    def exit(self) -> int:
+        """0 only where every step is done and proven."""
+        if self.why or self.unproven:
+            return 1
+        return 3 if self.unread else 0
+
+
+def apply(plan: Plan, fix: FixContext, max_seconds: float, only: Sequence[str] = ()) -> Applied:
+    """Apply the plan, or `only` some of its steps; raise `Refused` before anything is changed."""
     probes = Probes(fix.host, fix.rules)
+    known = [step.id for step in plan.automatic]
+    if unknown := [name for name in only if name not in known]:
+        raise CommandError(
+            f"the plan has no step {printable(unknown[0])!r} that Sexton applies;"
+            f" it has {', '.join(known) or 'none'}"
+        )
     with _lock(fix, plan, max_seconds):
-        reasons = refusal_reasons(plan, fix, probes)
+        reasons = refusal_reasons(plan, fix, probes, only)
         if reasons:
             _log(fix, "refused", plan, reasons=reasons)
             raise Refused(reasons)
         watch = fix.watch(max_seconds)
         try:
             watch.settle(SETTLE_S)
-            return _run(plan, fix, probes, watch)
+            return _run(plan, fix, (probes, watch), only)
         finally:
             watch.close()
 
 
-def refusal_reasons(plan: Plan, fix: FixContext, probes: Probes) -> list[str]:
+def refusal_reasons(
+    plan: Plan, fix: FixContext, probes: Probes, only: Sequence[str] = ()
+) -> list[str]:
     """Every reason not to start."""
+    chosen = steps_of(plan, only)
     found = []
     boot = probes.read("boot_id")
     if boot != plan.boot_id:
@@ -147,8 +182,13 @@ def refusal_reasons(plan: Plan, fix: FixContext, probes: Probes) -> list[str]:
             f" (limit {duration(STALE_S)})"
         )
     for run in runs_of_plan(fix.state, plan.hash):
+        done = {record.step for record in run.records if not record.undone}
+        again = [step.id for step in chosen if step.id in done]
+        if only and not again:
+            continue
+        what = f"step {again[0]} of this plan" if only else "this plan"
         found.append(
-            f"this plan was already applied as {run.id} ({run.state}): verify it, or undo it first"
+            f"{what} was already applied as {run.id} ({run.state}): verify it, or undo it first"
             f" (sexton fix rollback {run.id})"
         )
     if found:
@@ -159,18 +199,27 @@ def refusal_reasons(plan: Plan, fix: FixContext, probes: Probes) -> list[str]:
         )
     if not plan.automatic:
         found.append("the plan has no step that Sexton applies")
-    for step in plan.automatic:
+    makes_true = {step.id for step in chosen}
+    for step in chosen:
         remedy(step.remedy)
         for condition in step.preconditions:
-            if condition.after:
+            if condition.after in makes_true:
                 continue  # an earlier step makes it true
             if why := why_unmet(probes, condition):
                 found.append(f"step {step.id}: {why} ({condition.why})")
     return found
 
 
-def _run(plan: Plan, fix: FixContext, probes: Probes, watch: Watch) -> Applied:
+def steps_of(plan: Plan, only: Sequence[str]) -> tuple[Step, ...]:
+    """The steps that an apply carries out: those named, or all."""
+    return tuple(step for step in plan.automatic if not only or step.id in only)
+
+
+def _run(plan: Plan, fix: FixContext, with_: tuple[Probes, Watch], only: Sequence[str]) -> Applied:
+    probes, watch = with_
     start = _start_readings(probes)
+    if only:
+        start["only"] = [step.id for step in steps_of(plan, only)]
     journal = None if fix.dry else open_run(fix.state, plan, start)
     applied = Applied(journal.run if journal is not None else "dry run", watched=watch.watches)
     _log(fix, "begin", plan, run=applied.run)
@@ -184,7 +233,7 @@ def _run(plan: Plan, fix: FixContext, probes: Probes, watch: Watch) -> Applied:
         dry=fix.dry,
     )
     try:
-        _steps(plan, applied, (fix, context, watch), journal)
+        _steps(plan, applied, (fix, context, watch), (steps_of(plan, only), journal))
     except (KeyboardInterrupt, SystemExit):
         applied.why = "interrupted by the user"
         _finish(plan, fix, applied, journal)
@@ -197,10 +246,11 @@ def _steps(
     plan: Plan,
     applied: Applied,
     with_: tuple[FixContext, StepContext, Watch],
-    journal: Journal | None,
+    what: tuple[tuple[Step, ...], Journal | None],
 ) -> None:
     fix, context, watch = with_
-    for step in plan.automatic:
+    steps, journal = what
+    for step in steps:
         if applied.why:
             applied.steps.append(StepDone(step, SKIPPED))
             continue
@@ -227,7 +277,7 @@ def _step(step: Step, context: StepContext, journal: Journal | None) -> StepDone
     context.probes.forget()
     for condition in step.preconditions:
         if condition.after and journal is None:
-            continue  # a dry run did not make it true
+            continue  # a dry run did not make it true, or it was checked before
         if why := why_unmet(context.probes, condition):
             return StepDone(step, REFUSED, f"{why} ({condition.why})")
     module = remedy(step.remedy)
@@ -269,7 +319,7 @@ def _proof(
 
 
 def _why_stop(done: StepDone, watch: Watch) -> str:
-    """Freeing no zombies is reported but is not a failure; a unit that still runs is."""
+    """Why not to go on. Freeing no zombies is no reason, though it leaves the step unproven."""
     if done.state in (REFUSED, FAILED):
         return done.message
     if not remedy(done.step.remedy).RECLAIMS:

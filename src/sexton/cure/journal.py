@@ -34,7 +34,7 @@ from typing import Any
 
 from sexton.errors import CommandError, SourceError
 from sexton.host.reader import LiveFiles, text
-from sexton.model.plan import Plan, PlanError, as_json, from_json
+from sexton.model.plan import Plan, PlanError, Step, as_json, from_json
 from sexton.model.text import printable
 
 DIRECTORY = "/var/lib/sexton-fix"
@@ -232,6 +232,13 @@ class Run:
         if self.rolled_back:
             return ROLLED_BACK
         return self.ended or RUNNING
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps it was to carry out: all of the plan, or those named by `--only`."""
+        only = self.start.get("only")
+        names = only if isinstance(only, list) else None
+        return tuple(step for step in self.plan.automatic if names is None or step.id in names)
 
     @property
     def undoable(self) -> list[StepRecord]:

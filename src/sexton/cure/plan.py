@@ -19,6 +19,7 @@ from sexton.cure.reclaim.collateral import Collateral, read_collateral, refusals
 from sexton.cure.reclaim.cost import estimate_cost
 from sexton.cure.reclaim.free import reclaim_file
 from sexton.cure.remedies import (
+    delete_tmpfs_files,
     disable_unit,
     drop_caches,
     mask_unit,
@@ -54,7 +55,7 @@ from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding
 from sexton.model.memory import VmCounter
 from sexton.model.plan import Plan, Refusal, Step
-from sexton.model.text import count, printable
+from sexton.model.text import count, printable, size
 from sexton.model.window import Window
 
 MOST_UNITS = 5
@@ -273,13 +274,19 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
             "this plan does not stop the unit that leaves zombies: there will be more"
         )
     chosen_parents: list[tuple[Collateral, reclaim_zombies.Reason]] = []
+    on_tmpfs: list[str] = []
     for owner in chosen[:MOST_PARENTS]:
         if owner.path == "/":
             reason = "the zombies are directly below the root: reclaim there affects the whole node"
             draft.refusals.append(Refusal("/", reason, CACHES))
             continue
         found = _allowed_collateral(draft, owner.path)
-        if found is not None:
+        if found is not None and found.held is not None and found.only_tmpfs:
+            shmem, total = size(found.held.shmem_bytes), size(found.held.total_bytes)
+            on_tmpfs.append(f"{shmem} of {total} held by the dead below {owner.path} is tmpfs")
+            reason = f"{on_tmpfs[-1]} and there is no swap: reclaim cannot free them"
+            draft.refusals.append(Refusal(owner.path, reason))
+        elif found is not None:
             sure = owner.strength is not Strength.POSSIBLE
             accepted = draft.context.options.accept_collateral
             why = reclaim_zombies.Reason(
@@ -290,6 +297,10 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
     for found, why in sorted(chosen_parents, key=lambda parent: parent[0].total_bytes):
         identity = draft.next_id("free")
         draft.steps.append(reclaim_zombies.propose(identity, found, estimate_cost(found), why))
+    if on_tmpfs:
+        found_files = delete_tmpfs_files.find_tmpfs_use(draft.context.host)
+        identity = draft.next_id("tmpfs")
+        draft.steps.append(delete_tmpfs_files.propose(identity, found_files, "; ".join(on_tmpfs)))
 
 
 def _allowed_collateral(draft: _Draft, path: str) -> Collateral | None:

@@ -14,7 +14,7 @@ from typing import Any
 from sexton.cure import measures
 from sexton.cure.journal import STOPPED as STOPPED_EARLY
 from sexton.cure.journal import Run
-from sexton.cure.remedy import detail_lines
+from sexton.cure.remedy import detail_lines, remedy
 from sexton.detect.growth import ENOUGH
 from sexton.detect.registry import Threshold
 from sexton.model.plan import Plan
@@ -66,13 +66,10 @@ class Verified:
         return 3 if Met.UNKNOWN in states or not states else 0
 
 
-def targets(plan: Plan) -> tuple[str, ...]:
-    """Units that the plan stops."""
-    return tuple(
-        dict.fromkeys(
-            str(step.parameters["unit"]) for step in plan.automatic if "unit" in step.parameters
-        )
-    )
+def targets(run: Run) -> tuple[str, ...]:
+    """Units that the apply stopped."""
+    steps = (step for step in run.steps if "unit" in step.parameters)
+    return tuple(dict.fromkeys(str(step.parameters["unit"]) for step in steps))
 
 
 def saturated_cores(plan: Plan) -> tuple[int, ...]:
@@ -84,9 +81,12 @@ def verify(run: Run, window: Window) -> Verified:
     """Compare the window with the plan's baseline and the readings at the start of the apply."""
     plan = run.plan
     before = plan.baseline
-    cores, units = saturated_cores(plan), targets(plan)
+    cores, units = saturated_cores(plan), targets(run)
     now = measures.measure(window, cores, units)
+    at_apply = run.start.get(measures.DYING, before.get(measures.DYING))
     results = [_slope(before, window), *(_restarts(window, now, unit) for unit in units)]
+    if any(remedy(step.remedy).RECLAIMS for step in run.steps):
+        results.insert(0, _fewer(at_apply, now.get(measures.DYING)))
     results += [_core(before, now, core) for core in cores]
     results.append(
         _not_up("CPU throttling", measures.THROTTLED, (before, now), ("ms/s", STOPPED, "cpu.stat"))
@@ -102,7 +102,6 @@ def verify(run: Run, window: Window) -> Verified:
     results.append(_resets(now))
     if run.ended == STOPPED_EARLY:
         results.append(_steps(run))
-    at_apply = run.start.get(measures.DYING, before.get(measures.DYING))
     return Verified(
         run.id,
         window.seconds,
@@ -121,6 +120,18 @@ def freed_lines(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         if outcome.get("said")
         for line in (printable(str(outcome["said"])), *detail_lines(outcome))
     )
+
+
+def _fewer(before: Any, now: float | None) -> CriterionResult:
+    """What the plan was for: zombies are freed, and by more than what comes and goes anyway."""
+    what, source = "dying memory cgroups", "census"
+    earlier = _number(before, "{:,.0f}")
+    if before is None or now is None:
+        return CriterionResult(what, earlier, _number(now, "{:,.0f}"), Met.UNKNOWN, source)
+    gone = float(before) - now
+    met = Met.YES if gone >= min(ENOUGH.value, float(before) / 2) else Met.NO
+    note = "" if met is Met.YES else "the plan was to free them"
+    return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
 
 
 def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
@@ -206,7 +217,7 @@ def _resets(now: Mapping[str, float]) -> CriterionResult:
 def _steps(run: Run) -> CriterionResult:
     """An apply that stopped early is not a success, even if the node is calm."""
     done = sum(record.outcome is not None for record in run.records)
-    now = f"{done} of {len(run.plan.automatic)}"
+    now = f"{done} of {len(run.steps)}"
     note = f"stopped: {printable(run.ended_why)}" if run.ended_why else ""
     return CriterionResult("steps applied", "", now, Met.NO, "journal of this apply", note)
 

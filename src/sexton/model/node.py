@@ -7,7 +7,8 @@ from sexton.model.row import Row, row
 
 @row
 class Node(Row):
-    """Identity of the node a window was taken on. `None` = not told here."""
+    """Identity of the node a window was taken on. `None` = not told here. `isolated` cores are kept
+    free of other tasks (isolcpus)."""
 
     hostname: str
     kernel: str
@@ -22,3 +23,4 @@ class Node(Row):
     vendor: str | None
     machine: str | None
     container: str | None
+    isolated: tuple[int, ...] | None = None

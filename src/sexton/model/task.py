@@ -39,7 +39,8 @@ class ProcessCgroup(Row):
 
 @row
 class Thread(Row):
-    """One thread of a process whose CPU time moved; `cpu` is the core it last ran on."""
+    """One thread of a process whose CPU time moved; `cpu` is the core it last ran on. `policy` is
+    the scheduler's number for it (sched(7)): 1 FIFO, 2 RR, 6 DEADLINE are realtime."""
 
     entity = ("pid", "tid")
 
@@ -51,3 +52,5 @@ class Thread(Row):
     user_ms: int
     system_ms: int
     cpu: int | None
+    policy: int | None = None
+    rt_priority: int | None = None

@@ -7,14 +7,17 @@ each doubling, and the companion is called again at the next beat.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from sexton.errors import SourceTimeout
 from sexton.host.host import Host
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import printable
+from sexton.record.sampler import Answer, Worker
 from sexton.store.pins import Pin
 
 
@@ -31,11 +34,13 @@ class Place(NamedTuple):
 class Companion(Protocol):
     """Something that lives beside the loop. None of its methods may block or raise.
 
-    One that `outlasts` the recording is closed after the last segment was sealed.
+    One that `outlasts` the recording is closed after the last segment was sealed. One that
+    `may_hang` in the kernel is called in a thread that can be left behind.
     """
 
     name: str
     outlasts: bool
+    may_hang: bool
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
         """Once a second; what it has to tell. `alarm` where one is on."""
@@ -60,14 +65,19 @@ class Companion(Protocol):
 
 
 T = TypeVar("T")
+#: A write to tracefs takes milliseconds, or tens of them on a loaded node.
+_MOST_S = 2.0
 
 
 class Guarded:
-    """A companion whose exceptions are caught and counted."""
+    """A companion whose exceptions are caught and counted, and that cannot hang the loop."""
 
     def __init__(self, companion: Companion) -> None:
         self.name = companion.name
         self.outlasts = companion.outlasts
+        self.may_hang = companion.may_hang
+        self._thread = Worker() if companion.may_hang else None
+        self._hung: Answer | None = None
         self.within = companion
         self.failures = 0
         self._noted = 0
@@ -106,8 +116,49 @@ class Guarded:
 
     def _ask(self, function: Callable[[], T], otherwise: T) -> T:
         try:
-            return function()
+            return function() if self._thread is None else self._in_time(function, otherwise)
         except Exception as error:  # noqa: BLE001 - the guard: counted and recorded
             self.failures += 1
             self._last = printable(f"{type(error).__name__}: {error}".split("\n")[0])
             return otherwise
+
+    def _in_time(self, function: Callable[[], T], otherwise: T) -> T:
+        """The same in the thread; nothing more is given to it while it hangs."""
+        assert self._thread is not None
+        if self._hung is not None and not self._hung.done.is_set():
+            return otherwise
+        made: list[T] = []
+
+        def call() -> tuple[Row, ...]:
+            made.append(function())
+            return ()
+
+        self._hung = self._thread.call(self.name, call)
+        if not self._hung.done.wait(_MOST_S):
+            raise TimeoutError(f"no answer in {_MOST_S:g} s")
+        if self._hung.error is not None:
+            raise self._hung.error
+        return made[0]
+
+
+def make_in_time(make: Callable[[Place], Companion], place: Place) -> Companion:
+    """Make one that may hang in the kernel; one that comes too late is closed again."""
+    worker = Worker()
+    made: list[Companion] = []
+    late = threading.Event()
+
+    def build() -> tuple[Row, ...]:
+        made.append(make(place))
+        if late.is_set():
+            made[0].close()
+        return ()
+
+    answer = worker.call("companion", build)
+    if not answer.done.wait(_MOST_S):
+        late.set()
+        worker.stop()
+        raise SourceTimeout("tracefs", f"the kernel did not answer in {_MOST_S:g} s")
+    worker.stop()
+    if answer.error is not None:
+        raise answer.error
+    return made[0]

@@ -54,6 +54,7 @@ class Stacks:
 
     name = "perf.stacks"
     outlasts = False
+    may_hang = False
 
     def __init__(self, place: Place) -> None:
         rotation = Rotation.for_cores(os.cpu_count() or 1)
@@ -117,6 +118,7 @@ class Ring:
 
     name = "tracefs.ring"
     outlasts = False
+    may_hang = True
 
     def __init__(self, place: Place) -> None:
         self._place = place

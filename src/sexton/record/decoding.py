@@ -116,6 +116,7 @@ class Decoding:
 
     name = "perf.decode"
     outlasts = True  # the last file's segment is sealed after perf has ended
+    may_hang = False
 
     def __init__(self, place: Place, pace: Pace = Pace()) -> None:  # noqa: B008 - immutable
         self.counts = Counts()

@@ -29,7 +29,7 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
-from sexton.record.companion import Companion, Guarded, Place
+from sexton.record.companion import Companion, Guarded, Place, make_in_time
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
 from sexton.record.sealing import ChildSealer
@@ -184,7 +184,9 @@ class Recorder:
         place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
         for make in wanted:
             try:
-                self._companions.append(Guarded(make(place)))
+                may_hang = getattr(make, "may_hang", False)
+                made = make_in_time(make, place) if may_hang else make(place)
+                self._companions.append(Guarded(made))
             except (SourceError, OSError) as error:
                 # Sources name `diagnose` in their advice.
                 grant = (getattr(error, "grant", "") or "").replace("diagnose", "record")

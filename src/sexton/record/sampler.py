@@ -7,6 +7,7 @@ misses its deadline, it is abandoned with the thread that waits for it, and the 
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import threading
@@ -43,8 +44,11 @@ _SLACK_S = 0.02
 _NEVER_S = 1e18
 _MOST_EVENTS = 500
 Keep = Callable[[type[Row], Batch[Any]], None]
-#: How long closing waits for a call that was interrupted.
+#: How long closing waits for a call that was interrupted, and for all sources to close; each gets a
+#: little time even after that.
 _PATIENCE_S = 2.0
+_LEAST_PATIENCE_S = 0.1
+_IDLE = "sexton-sources"
 #: A source that may take longer than this is not waited for while recording.
 _PROMPT_S = 1.0
 #: How long a recorder waits before it looks again for what was not there.
@@ -73,15 +77,16 @@ class Worker:
 
     def __init__(self) -> None:
         self._busy: tuple[Answer | None, float] = (None, 0.0)
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Iterable[Row]], Answer] | None] = (
+        self._calls: queue.SimpleQueue[tuple[str, Callable[[], Iterable[Row]], Answer] | None] = (
             queue.SimpleQueue()
         )
-        self._thread = threading.Thread(target=self._loop, name="sexton-source", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name=_IDLE, daemon=True)
         self._thread.start()
 
-    def call(self, function: Callable[[], Iterable[Row]]) -> Answer:
+    def call(self, name: str, function: Callable[[], Iterable[Row]]) -> Answer:
+        """Queue a call; while it runs the thread has its name, which says what hangs."""
         answer = Answer()
-        self._calls.put((function, answer))
+        self._calls.put((name, function, answer))
         return answer
 
     def busy_s(self, answer: Answer) -> float:
@@ -107,7 +112,8 @@ class Worker:
 
     def _loop(self) -> None:
         while (item := self._calls.get()) is not None:
-            function, answer = item
+            name, function, answer = item
+            self._thread.name = f"sexton-source {name}"
             self._busy = (answer, time.monotonic())
             began, cpu_began = time.perf_counter(), time.thread_time()
             try:
@@ -117,6 +123,7 @@ class Worker:
             answer.spent_s = time.perf_counter() - began
             answer.cpu_s = time.thread_time() - cpu_began
             answer.moment = (time.monotonic(), time.time())
+            self._thread.name = _IDLE
             answer.done.set()
 
 
@@ -137,6 +144,11 @@ class _Seat:
     spent_s: float = 0.0
     cpu_s: float = 0.0
     rests: bool = False
+
+
+def _closed(reading: Reading) -> tuple[Row, ...]:
+    reading.close()
+    return ()
 
 
 def _place(error: BaseException) -> str:
@@ -197,10 +209,19 @@ class Sampler:
         self._worker.stop(_PATIENCE_S)
         if self._aside is not None:
             self._aside.stop(_PATIENCE_S)
+        end_s = time.monotonic() + _PATIENCE_S
+        worker = Worker()
         for seat in self._seats:
-            if seat.reading is not None and not self._is_stuck(seat):
-                seat.reading.close()
-                seat.reading = None
+            if seat.reading is None or self._is_stuck(seat):
+                continue
+            # To remove a trace instance waits for all cores: closing may hang like reading.
+            closed = worker.call(seat.source.id, functools.partial(_closed, seat.reading))
+            seat.reading = None
+            if not closed.done.wait(max(end_s - time.monotonic(), _LEAST_PATIENCE_S)):
+                worker = worker.successor()
+            elif closed.error is not None:
+                raise closed.error
+        worker.stop()
 
     def run(self, seconds: float, tick: Callable[[float], None] | None = None) -> Window:
         """Sample for `seconds`: read every source at the start, on its schedule, and at the end.
@@ -376,7 +397,7 @@ class Sampler:
 
         if seat.state == "timeout":  # it answered since: try again
             seat.state = "absent"
-        seat.answer, seat.taken = worker.call(collect), False
+        seat.answer, seat.taken = worker.call(seat.source.id, collect), False
 
     def _take(self, seat: _Seat) -> None:
         assert seat.answer is not None

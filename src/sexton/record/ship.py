@@ -97,6 +97,7 @@ class Shipper:
 
     name = "ship"
     outlasts = True  # the last segment is sent, too
+    may_hang = False
 
     def __init__(self, url: str, node_name: str, directory: Path, boot_id: str = "") -> None:
         self.counts = Counts()

@@ -2,13 +2,15 @@
 
   sudo sexton fix apply plan.json --confirm HASH            the hash printed with the plan
   sudo sexton fix apply plan.json --confirm HASH --dry-run  all checks, no changes
+  sudo sexton fix apply plan.json --confirm HASH --only 1-stop   one step of it
 
 Refuses a plan for another node or boot, evidence older than an hour, and preconditions
 that are no longer met; also while another fix is running or an interrupted apply has not
 been rolled back. Before each step, everything its undo needs is synced to disk. Stops when
 a NIC reset or error counter rises, pressure (PSI) rises, a proof fails, or after
 --max-seconds. Completed steps stay in place; `sexton fix rollback` undoes them.
-Exit: 0 all steps done and proven, 1 refused or stopped, 2 failed.
+Exit: 0 all steps done and proven, 1 refused, stopped, or done without the effect, 2 failed,
+3 done, but a proof could not be read.
 """
 
 from __future__ import annotations
@@ -38,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run",
         action="store_true",
         help="run all checks without changes; recorded in the audit log",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="STEP",
+        help="apply this step and no other (its ID in the plan); may be repeated",
     )
     parser.add_argument(
         "--max-seconds",
@@ -77,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
     )
     width, colour = terminal()
     try:
-        applied = apply(plan, fix, args.max_seconds)
+        applied = apply(plan, fix, args.max_seconds, args.only)
     except Refused as refused:
         reasons = refused.reasons
         show(args, refused_json(plan, reasons), refused_text(plan, reasons, width, colour))
         return refused.exit_code
     show(args, applied_json(plan, applied), applied_text(plan, applied, width, colour))
-    return 1 if applied.why else 0
+    return applied.exit
 
 
 def read_plan(path: str) -> Plan:

@@ -32,6 +32,8 @@ MOST_SIBLINGS = 2_000
 MOST_NAMES = 50_000
 ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
+#: The rest is what per-CPU counters have not yet added up.
+_ALMOST_ALL = 0.9
 _V1_PARTS = ("cache", "shmem", "rss", "swap")
 _V1 = frozenset((*_V1_PARTS, *(f"total_{part}" for part in _V1_PARTS)))
 _V2 = frozenset({"file", "shmem", "anon"})
@@ -48,6 +50,13 @@ class Sibling(NamedTuple):
     anon_bytes: int | None
     shmem_bytes: int | None
     swap_bytes: int | None
+
+
+class Held(NamedTuple):
+    """What the dead below a parent hold: cache, anonymous memory and tmpfs; the last as `shmem`."""
+
+    total_bytes: int
+    shmem_bytes: int
 
 
 class ProtectedCgroup(NamedTuple):
@@ -73,6 +82,14 @@ class Collateral:
     swap_free_bytes: int
     split: bool
     swap_total_bytes: int = 0
+    held: Held | None = None
+
+    @property
+    def only_tmpfs(self) -> bool:
+        """Whether reclaim cannot free the dead: almost all they hold is tmpfs, and no swap."""
+        if self.held is None or self.swap_total_bytes or not self.held.shmem_bytes:
+            return False
+        return self.held.shmem_bytes >= _ALMOST_ALL * self.held.total_bytes
 
     @property
     def file_bytes(self) -> int | None:
@@ -118,8 +135,8 @@ def read_collateral(
         if below.path.count("/") == 1:
             children.append(below.path)
         # Its own name only: its ancestors below the parent were checked before it.
-        own = f"/{below.path.rpartition('/')[2]}"
-        if live <= MOST_NAMES and (why := why_protected_path(own, rules)):
+        name = f"/{below.path.rpartition('/')[2]}"
+        if live <= MOST_NAMES and (why := why_protected_path(name, rules)):
             protected.append(ProtectedCgroup(f"{path}{below.path}", why))
     if split is None:
         split = parent.version == 2 or _is_cheap(host, parent)
@@ -131,17 +148,22 @@ def read_collateral(
             siblings.append(_sibling(host, parent, child, split, uncounted))
         except SourceAbsent:  # removed meanwhile
             continue
+    whole = _whole(host, parent) if split else None
+    own = None if whole is None or parent.version != 1 else _own(parent, whole, uncounted)
+    live_parts = siblings if own is None else [*siblings, own]
+    held = None if whole is None else _held(parent, whole, live_parts)
     return Collateral(
         parent=parent,
         dying=dying(host, parent),
         siblings=tuple(siblings),
-        own=_own(host, parent, uncounted) if split else None,
+        own=own,
         protected=tuple(_topmost(protected)),
         live=live,
         unread=max(0, len(children) - MOST_SIBLINGS) + max(0, live - MOST_NAMES),
         swap_free_bytes=swap_free,
         split=split,
         swap_total_bytes=swap_total,
+        held=held,
     )
 
 
@@ -215,19 +237,39 @@ def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
         return uncounted
 
 
-def _own(host: Host, parent: Parent, uncounted: int | None) -> Sibling | None:
-    """The parent's own pages: v1 only, since on v2 a parent has no processes."""
-    if parent.version != 1:
-        return None
+def _whole(host: Host, parent: Parent) -> dict[str, int] | None:
+    """The parent's own `memory.stat`; `None` where reading it could take long."""
     try:
+        if parent.version == 2 and not _is_small(host, parent.directory, parent.path):
+            return None
         content = text(host.files, f"{parent.directory}/memory.stat")
+        return stat.flat_keyed(content, _V2 if parent.version == 2 else _V1, printable(parent.path))
     except SourceError:
         return None
-    found = stat.flat_keyed(content, _V1, printable(parent.path))
+
+
+def _own(parent: Parent, found: dict[str, int], uncounted: int | None) -> Sibling:
+    """The parent's own pages: v1 only, since on v2 a parent has no processes."""
     shmem = found.get("shmem", 0)
     cache, anon = found.get("cache", 0), found.get("rss", 0)
     swap = found.get("swap", uncounted)
     return Sibling(parent.path, cache + anon, cache - shmem, anon, shmem, swap)
+
+
+def _held(parent: Parent, found: dict[str, int], live: Iterable[Sibling]) -> Held | None:
+    """What is charged below the parent and to nothing that lives."""
+    if parent.version == 2:
+        total, shmem = found.get("file", 0) + found.get("anon", 0), found.get("shmem", 0)
+    else:
+        total = found.get("total_cache", 0) + found.get("total_rss", 0)
+        shmem = found.get("total_shmem", 0)
+    for sibling in live:
+        parts = (sibling.file_bytes, sibling.anon_bytes, sibling.shmem_bytes)
+        if None in parts:
+            return None
+        total -= sum(part or 0 for part in parts)
+        shmem -= sibling.shmem_bytes or 0
+    return Held(max(total, 0), max(shmem, 0))
 
 
 def _swap(host: Host) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
-from sexton.detect.stacks import hottest, on_cores
+from sexton.detect.stacks import hottest, on_cores, thread_name
 from sexton.detect.witness import remembered
 from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step
@@ -84,11 +84,15 @@ class Hold(NamedTuple):
         return self.shares.softirq > self.shares.system
 
 
-class _Blame(NamedTuple):
+class Blame(NamedTuple):
     """A thread and its share of a run's time."""
 
-    name: str
+    thread: Thread
     share: float
+
+    @property
+    def name(self) -> str:
+        return thread_name(self.thread.pid, self.thread.tid, self.thread.comm)
 
 
 def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
@@ -215,7 +219,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     worst = held[0]
     longest = {core: runs[0] for core, runs in by_core.items()}
     threads = window.read(Thread)
-    blamed = _blame(longest, window) if threads else {}
+    blamed = blame(longest, window) if threads else {}
     evidence = [_seconds_held(runs) for runs in list(by_core.values())[:_SHOWN]]
     evidence.append(_by_kind(worst))
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
@@ -241,7 +245,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
         entities={
             "core": tuple(str(core) for core in longest),
-            "task": tuple(dict.fromkeys(blame.name for blame in blamed.values())),
+            "task": tuple(dict.fromkeys(mine.name for mine in blamed.values())),
         },
         start=span[0],
         end=span[1],
@@ -290,14 +294,14 @@ def _given(run: Hold) -> Evidence:
     )
 
 
-def _task_share(core: int, blame: _Blame) -> Evidence:
+def _task_share(core: int, by: Blame) -> Evidence:
     return Evidence(
-        f"{blame.name} on core {core}",
-        f"{blame.share:.0f} %",
+        f"{by.name} on core {core}",
+        f"{by.share:.0f} %",
         "< 10 %",
         "% of the held time",
         "/proc/PID/task/TID/stat",
-        blame.share,
+        by.share,
         "the thread moved between cores inside one step",
     )
 
@@ -314,7 +318,7 @@ def _function(core: int, name: str, share: float) -> Evidence:
     )
 
 
-def _blame(held: Mapping[int, Hold], window: Window) -> dict[int, _Blame]:
+def blame(held: Mapping[int, Hold], window: Window) -> dict[int, Blame]:
     """Per held core, the thread whose own time moved most on it while it was held.
 
     Threads are read a moment after the cores, and a thread is first seen when its process has
@@ -325,7 +329,7 @@ def _blame(held: Mapping[int, Hold], window: Window) -> dict[int, _Blame]:
     for core, hold in held.items():
         spent: dict[tuple[int, int], float] = defaultdict(float)
         seen: dict[tuple[int, int], float] = defaultdict(float)
-        names: dict[tuple[int, int], str] = {}
+        rows: dict[tuple[int, int], Thread] = {}
         read = window.between(Thread, hold.start, hold.end)
         for _, step in steps(read, lambda row: (row.pid, row.tid, row.start_ms)):
             if core not in (step.before.cpu, step.after.cpu):
@@ -339,14 +343,12 @@ def _blame(held: Mapping[int, Hold], window: Window) -> dict[int, _Blame]:
             here = 1.0 if step.before.cpu == step.after.cpu else 0.5
             spent[task] += min(used * here, overlap)
             seen[task] += overlap
-            names[task] = step.after.comm
+            rows[task] = step.after
         if not spent:
             continue
         task = max(spent, key=lambda pair: spent[pair])
         share = min(100 * spent[task] / seen[task], 100.0)
         enough = BLAME.value / 100 * hold.shares.seconds * SLACK
         if share >= BLAME.value and seen[task] >= enough:
-            pid, tid = task
-            suffix = f"{pid}" if pid == tid else f"{pid}/{tid}"
-            blamed[core] = _Blame(f"{names[task]}[{suffix}]", share)
+            blamed[core] = Blame(rows[task], share)
     return blamed

@@ -42,7 +42,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
         Strength.PROVEN if sure else Strength.LIKELY,
         f"core {', '.join(cores)}, {when}",
         shared=cores,
-        against=_another(cause, effect) if not same else (),
+        against=another_task(cause, effect),
     )
 
 
@@ -51,8 +51,9 @@ def _processes(finding: Finding) -> set[str]:
     return {task.partition("[")[0] for task in finding.entities.get("task", ())}
 
 
-def _another(held: Finding, stuck: Finding) -> tuple[str, ...]:
+def another_task(held: Finding, stuck: Finding) -> tuple[str, ...]:
+    """What speaks against it: the watchdog names a task that did not hold the core."""
     mine, theirs = held.entities.get("task", ()), stuck.entities.get("task", ())
-    if not mine or not theirs:
+    if not mine or not theirs or _processes(held) & _processes(stuck):
         return ()
     return (f"the watchdog names {theirs[0]}, but {mine[0]} held the core",)

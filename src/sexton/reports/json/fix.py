@@ -24,6 +24,7 @@ def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:
         "node": plan.node,
         "how": applied.how,
         "why": applied.why,
+        "exit": applied.exit,
         "watched": applied.watched,
         "steps": [
             {

@@ -140,13 +140,17 @@ def applied_text(plan: Plan, applied: Applied, width: int, colour: bool = False)
     width = clamp(width)
     dry = applied.run == "dry run"
     reached = sum(step.state not in (SKIPPED, REFUSED, FAILED) for step in applied.steps)
-    word = "DRY RUN" if dry else ("DONE" if not applied.why else "STOPPED")
-    shade = "31" if applied.why else "32"
+    word, shade = _outcome(applied, dry)
     tally = f"{reached} of {count(len(applied.steps), 'step')}"
     lines = headline(word, f"{plan.node}   {tally}", width, shade if colour else "")
     lines.append("")
     if applied.why:
         lines += [*block(_sentence(applied.why), width, " "), ""]
+    elif applied.unproven:
+        lines += [*block(_sentence(f"no effect: {'; '.join(applied.unproven)}"), width, " "), ""]
+    elif applied.unread:
+        unread = f"could not be checked: {'; '.join(applied.unread)}"
+        lines += [*block(_sentence(unread), width, " "), ""]
     for done in applied.steps:
         title = f" {done.step.id}  {done.step.title}"
         lines.append(f"{title}{done.state:>{max(width - len(title), len(done.state) + 2)}}")
@@ -160,6 +164,17 @@ def applied_text(plan: Plan, applied: Applied, width: int, colour: bool = False)
     lines += ["", *labelled("WATCHED", [applied.watched], width)]
     lines += _after(applied, dry, width)
     return "\n".join(lines) + "\n"
+
+
+def _outcome(applied: Applied, dry: bool) -> tuple[str, str]:
+    """The headline and its colour."""
+    if applied.why:
+        return ("DRY RUN" if dry else "STOPPED"), "31"
+    if applied.unproven:
+        return "DONE, NOT PROVEN", "31"
+    if applied.unread:
+        return "DONE, NOT CHECKED", "33"
+    return ("DRY RUN" if dry else "DONE"), "32"
 
 
 def _after(applied: Applied, dry: bool, width: int) -> Iterator[str]:

@@ -41,6 +41,7 @@ from sexton.host.reader import Files, text
 from sexton.model.cpu import CoreTimes
 from sexton.model.node import Node
 from sexton.sources.procfs import stat
+from sexton.sources.procfs.irq_affinity import cpu_list
 from sexton.sources.registry import source
 
 PATH = "/proc/sys/kernel"
@@ -95,10 +96,19 @@ class Identity:
             vendor=vendor,
             machine=machine,
             container=_container(self._host),
+            isolated=_isolated(files),
         )
 
     def close(self) -> None:
         pass
+
+
+def _isolated(files: Files) -> tuple[int, ...] | None:
+    listed = _line(files, "/sys/devices/system/cpu/isolated")
+    try:
+        return None if listed is None else cpu_list(listed)
+    except ValueError:
+        return None
 
 
 def parse_os_release(content: str) -> str | None:

@@ -198,6 +198,8 @@ def parse_thread(pid: int, content: bytes, path: str = PATH) -> Thread:
             int(fields[11]) * TICK_MS,
             int(fields[12]) * TICK_MS,
             int(fields[36]) if len(fields) > 36 else None,
+            int(fields[38]) if len(fields) > 38 else None,
+            int(fields[37]) if len(fields) > 38 else None,
         )
     except (ValueError, IndexError):
         raise SourceMalformed(path, 1, "not a task's fields") from None
@@ -208,7 +210,7 @@ def _split(content: bytes) -> tuple[int, str, list[bytes]]:
     opening = content.index(b"(")
     closing = content.rindex(b")")
     comm = content[opening + 1 : closing].decode("utf-8", "surrogateescape")
-    return int(content[:opening]), comm, content[closing + 1 :].split(None, 37)
+    return int(content[:opening]), comm, content[closing + 1 :].split(None, 39)
 
 
 def _key(process: Process) -> tuple[int, int]:

@@ -1,0 +1,87 @@
+"""The process that the shell waits for: it ends when the command is done, stuck threads or not.
+
+A call that waits inside the kernel (for an RCU grace period that a held core delays, for a dying
+disk) cannot be killed, and a process with such a thread does not end: the verdict was printed, and
+the prompt did not come back. So a command that reads the node runs in a child. The parent waits for
+its exit status, which comes through a pipe, and ends with it. A child that cannot end yet is left
+behind and ends as soon as the kernel lets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+#: Commands that read a live node.
+_VERBS = frozenset(
+    ("diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources", "collect")
+)
+_FORWARDED = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+_AWAITED = _FORWARDED | {signal.SIGCHLD}
+#: Sent by the kernel: a terminal's Ctrl-C goes to the child as well (asm-generic/siginfo.h).
+_BY_THE_KERNEL = 0x80
+_SET_PARENT_DEATH_SIGNAL = 1
+#: To end takes a process milliseconds; what is left after this long is stuck.
+_ENDS_S = 0.5
+
+
+def is_wanted(arguments: Sequence[str]) -> bool:
+    """Whether the command may hang in the kernel.
+
+    A recorder's service manager waits for it and can tell what is left; on a terminal we do.
+    """
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    if verb == "record":
+        return sys.stdin is not None and sys.stdin.isatty()
+    return verb in _VERBS and "--from" not in arguments
+
+
+def run_in_child(command: Callable[[], int]) -> int:
+    """Run it in a child and return its exit status, as soon as that is known."""
+    reader, writer = os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _die_with(parent)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        status = command()
+        with contextlib.suppress(OSError):
+            os.write(writer, bytes([status & 0xFF]))
+            os.kill(parent, signal.SIGCHLD)
+        os._exit(status)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    known: int | None = None
+    while True:
+        came = signal.sigtimedwait(_AWAITED, _ENDS_S) if known is not None else _next_signal()
+        if came is not None and came.si_signo in _FORWARDED:
+            if came.si_code != _BY_THE_KERNEL:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, came.si_signo)
+            continue
+        ended, how = os.waitpid(child, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(how)
+            return code if code >= 0 else 128 - code
+        if came is None and known is not None:
+            return known
+        with contextlib.suppress(BlockingIOError):
+            known = (os.read(reader, 1) or b"\2")[0]
+
+
+def _next_signal() -> signal.struct_siginfo:
+    return signal.sigwaitinfo(_AWAITED)
+
+
+def _die_with(parent: int) -> None:
+    """End as by `kill` when the parent is killed."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGTERM)
