@@ -37,6 +37,7 @@ QUICK = {
     "sources": ("sources",),
     "config": ("config", "--all"),
     "collect": ("collect",),
+    "completion": ("completion", "bash"),
 }
 FLAME = ("profile", "flame", *QUICK["profile"][2:])
 EVERY = [*QUICK.values(), ("diagnose", "--seconds", "0.2", "--json"), ("--help",), ("--version",)]

@@ -15,6 +15,7 @@ from tests.support.fixtures import FIXTURES
 NO_JSON = {
     "serve": "runs until Ctrl-C; --openapi prints JSON",
     "collect": "prints a shell script",
+    "completion": "prints a shell script",
     "profile export": "writes another program's format",
     "profile report": "writes an HTML page; profile spikes --json has its facts",
 }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
     "top", "profile", "record", "recording", "serve", "demo", "sources", "config", "collect",
+    "completion",
 )  # fmt: skip
 _PACKAGE = "sexton.cli.commands."
 

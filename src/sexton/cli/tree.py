@@ -59,6 +59,12 @@ def takes_value(option: argparse.Action) -> bool:
     return option.nargs != 0
 
 
+def help_of(action: argparse.Action) -> str:
+    """Its help as it is printed, on one line."""
+    text = (action.help or "") % {**vars(action), "prog": "sexton"} if action.help else ""
+    return " ".join(text.split())
+
+
 #: Words of the help for arguments that are files, directories or the like.
 _PATHS = {
     "FILE", "DIR", "PATH", "ARCHIVE", "IMAGE", "PLANFILE", "LAST.json",
