@@ -148,3 +148,28 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(theirs, 12345, 12345)
     with pytest.raises(CommandError, match="belongs to user 12345; must be root's or yours"):
         read_settings(str(theirs))
+
+
+def test_a_log_pattern_of_ones_own_is_a_finding(tmp_path: Path) -> None:
+    root, patterns = tmp_path / "root", tmp_path / "patterns.d"
+    (root / "var/log").mkdir(parents=True)
+    patterns.mkdir()
+    (root / "var/log/dmesg").write_text(
+        "[   12.500000] ipmi_si IPI0001:00: IPMI message handler: BMC returned incorrect response\n"
+    )
+    (patterns / "site.toml").write_text(
+        '[[pattern]]\nname = "bmc"\nseverity = "warning"\nmeaning = "BMC confused"\n'
+        "regex = 'ipmi_si \\S{1,40}: IPMI message handler: BMC returned'\n"
+        'example = "ipmi_si IPI0001:00: IPMI message handler: BMC returned x"\n'
+    )
+    file = tmp_path / "c.toml"
+    file.write_text(f'[patterns]\ndirectory = "{patterns}"\n')
+    shown = sexton("config", "--config", file).stdout.decode()
+    assert "patterns   bmc (from" in shown
+    arguments = ("diagnose", "--root", root, "--seconds", "0.2", "--json", "--config")
+    document = json.loads(sexton(*arguments, file).stdout)
+    found = next(one for one in document["findings"] if one["id"] == "pattern_bmc")
+    assert found["summary"].startswith("BMC confused: 1 log line, the last ")
+    assert document["config"]["patterns"] == ["bmc"]
+    without = json.loads(sexton(*arguments, "").stdout)
+    assert "pattern_bmc" not in {one["id"] for one in without["findings"]}

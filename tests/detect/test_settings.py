@@ -35,7 +35,7 @@ def refused(text: str) -> str:
 
 
 def test_an_empty_file_changes_nothing() -> None:
-    assert settings("") == Settings(PATH)
+    assert settings("") == Settings(PATH, patterns_from="/etc/sexton/patterns.d")
     assert not settings("").changes
 
 

@@ -1,6 +1,7 @@
-"""``/etc/sexton/config.toml``: which file, whether it may be trusted, and its settings in force.
+"""``/etc/sexton/config.toml`` and ``patterns.d``: which files, whether they may be trusted, and
+their settings in force.
 
-The file of this machine, also when a recording, an archive or another tree is diagnosed. A file
+The files of this machine, also when a recording, an archive or another tree is diagnosed. A file
 that anybody may change could hide a problem or call a healthy node sick, so it is refused.
 """
 
@@ -17,10 +18,14 @@ from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.model.settings import Settings
+    from sexton.sources.kmsg.catalogue import Pattern
 
 DEFAULT = "/etc/sexton/config.toml"
 VARIABLE = "SEXTON_CONFIG"
+#: The default of `sexton.detect.settings`, which is imported only where there is something to read.
+PATTERNS = "/etc/sexton/patterns.d"
 _MOST_BYTES = 256 << 10
+_MOST_FILES = 50
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -40,20 +45,54 @@ def configured(args: argparse.Namespace) -> Iterator[None]:
         yield
         return
     settings = read_settings(args.config)
-    if settings is None:
+    place = PATTERNS if settings is None else settings.patterns_from
+    own = read_patterns(place) if place and _wanted(args.config) != "" else ()
+    if settings is None and not own:
         yield
         return
-    from sexton.detect.registry import applied
+    from dataclasses import replace
 
-    with applied(settings):
+    from sexton.detect.registry import applied
+    from sexton.model.settings import Settings
+    from sexton.sources.kmsg.catalogue import added
+
+    names = tuple(pattern.id for pattern in own)
+    both = replace(settings or Settings(), patterns=names, patterns_from=place if own else "")
+    with applied(both), added(own):
         yield
+
+
+def read_patterns(place: str) -> tuple[Pattern, ...]:
+    """The log patterns in a directory; none where it does not exist."""
+    try:
+        names = sorted(name for name in os.listdir(place) if name.endswith(".toml"))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise CommandError(f"{place}: {error.strerror} (--config '' goes without it)") from None
+    if not names:
+        return ()
+    if len(names) > _MOST_FILES:
+        raise CommandError(f"{place}: {len(names)} files; at most {_MOST_FILES}")
+    from sexton.sources.kmsg.own import check_all, parse
+
+    found: list[Pattern] = []
+    for name in names:
+        path = os.path.join(place, name)
+        found += parse(_read(path, required=True) or "", path)
+    return check_all(found)
+
+
+def _wanted(given: str | None) -> str | None:
+    """The file that was asked for, by option or environment; "" asks for none."""
+    return given if given is not None else os.environ.get(VARIABLE)
 
 
 def read_settings(given: str | None) -> Settings | None:
     """The settings of `--config`, of the environment or of the default file, if there is one."""
     import time
 
-    named = given if given is not None else os.environ.get(VARIABLE)
+    named = _wanted(given)
     path = DEFAULT if named is None else named
     if not path:
         return None

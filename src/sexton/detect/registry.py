@@ -25,7 +25,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -260,9 +260,13 @@ def answering(kind: str) -> tuple[str, ...]:
 
 def run_all(window: Window) -> tuple[Finding, ...]:
     """Every detector's finding: problems first, the gravest of them at the top."""
-    order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     seen = witness(window)
-    findings = [check.run(seen) for check in all_detectors()]
+    return in_order(check.run(seen) for check in all_detectors())
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What is there first, silenced things after problems, the gravest of them at the top."""
+    order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     return tuple(
         sorted(
             findings,

@@ -14,6 +14,9 @@
     until = 2026-12-01                  # the end of that day, or a time: 2026-12-01T08:00:00Z
     reason = "fixed in the next image"
 
+    [patterns]
+    directory = "/etc/sexton/patterns.d"    # log patterns of one's own; "" for none
+
 Pure: the command line reads the file and passes its text. Every mistake is a `CommandError` that
 names the file, the key and what is wrong with it.
 """
@@ -27,11 +30,15 @@ from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from sexton.detect.flagged import finding_id
 from sexton.detect.registry import Threshold, all_detectors, key_of
 from sexton.errors import CommandError
 from sexton.model.settings import Changed, Settings, Silence
 from sexton.model.text import printable
 
+#: Log patterns of the node's owner.
+PATTERNS = "/etc/sexton/patterns.d"
+_PATTERN = finding_id("")
 #: A threshold this many times above or below its default is a mistake in the unit.
 _FACTOR = 1000
 _MOST = 1000
@@ -40,13 +47,16 @@ _REASON = 500
 
 
 def parse(text: str, path: str, now_s: float) -> Settings:
-    """The settings in `text`; a silence that ended before `now_s` is listed as expired."""
+    """The settings in `text`; a silence that ended before `now_s` is listed as expired.
+
+    Of log patterns only the directory: the names come with its files.
+    """
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CommandError(f"{path}: not TOML: {error}") from None
     reader = _Reader(path, now_s)
-    reader.only(document, ("thresholds", "detectors", "silence"), "")
+    reader.only(document, ("thresholds", "detectors", "silence", "patterns"), "")
     silences = list(reader.silences(document.get("silence", [])))
     return Settings(
         path,
@@ -54,6 +64,7 @@ def parse(text: str, path: str, now_s: float) -> Settings:
         tuple(reader.off(reader.table(document, "detectors"))),
         tuple(silence for silence in silences if silence.until > now_s),
         tuple(silence for silence in silences if silence.until <= now_s),
+        patterns_from=reader.directory(reader.table(document, "patterns")),
     )
 
 
@@ -128,6 +139,13 @@ class _Reader:
             self.wrong("detectors.off", "must be a list of detectors")
         return sorted({self.detector("detectors.off", name) for name in names})
 
+    def directory(self, table: Mapping[str, Any]) -> str:
+        self.only(table, ("directory",), "patterns.")
+        found = table.get("directory", PATTERNS)
+        if not isinstance(found, str) or (found and not found.startswith("/")):
+            self.wrong("patterns.directory", "must be an absolute path, or empty")
+        return found
+
     def silences(self, entries: object) -> Iterator[Silence]:
         if not isinstance(entries, list) or len(entries) > _MOST:
             self.wrong("silence", f"write [[silence]], at most {_MOST} times")
@@ -142,8 +160,11 @@ class _Reader:
             entity = entry.get("entity")
             if entity is not None:
                 entity = self._text(f"{key}: entity", entity)
+            name = entry["detector"]
+            if not isinstance(name, str) or not name.startswith(_PATTERN):  # of a log pattern
+                self.detector(f"{key}: detector", name)
             yield Silence(
-                self.detector(f"{key}: detector", entry["detector"]),
+                name,
                 entity,
                 self._until(f"{key}: until", entry["until"]),
                 self._text(f"{key}: reason", entry["reason"]),

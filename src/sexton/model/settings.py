@@ -40,11 +40,15 @@ class Settings(Frozen):
     off: tuple[str, ...] = ()
     silences: tuple[Silence, ...] = ()
     expired: tuple[Silence, ...] = ()
+    #: Names of log patterns of the node's own, and the directory that they were read from.
+    patterns: tuple[str, ...] = ()
+    patterns_from: str = ""
 
     @property
     def changes(self) -> bool:
         """Is anything other than the defaults?"""
-        return bool(self.thresholds or self.off or self.silences or self.expired)
+        every = (self.thresholds, self.off, self.silences, self.expired, self.patterns)
+        return any(every)
 
     def silenced(self, finding: Finding) -> Silenced | None:
         """The silence that covers a finding.

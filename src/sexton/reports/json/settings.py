@@ -14,10 +14,10 @@ SCHEMA = "sexton.config/1"
 
 def settings_json(settings: Settings) -> dict[str, Any] | None:
     """What differs from the defaults; `None` where nothing was configured."""
-    if not settings.path:
+    if not settings.path and not settings.patterns:
         return None
     return {
-        "path": printable(settings.path),
+        "path": printable(settings.path) or None,
         "thresholds": [
             {
                 "detectors": list(changed.detectors),
@@ -31,6 +31,8 @@ def settings_json(settings: Settings) -> dict[str, Any] | None:
         "off": list(settings.off),
         "silences": _silences(settings.silences),
         "expired": _silences(settings.expired),
+        "patterns": list(settings.patterns),
+        "patterns_from": printable(settings.patterns_from) or None,
     }
 
 
@@ -61,6 +63,8 @@ def config_json(settings: Settings) -> dict[str, Any]:
         ],
         "silences": _silences(settings.silences),
         "expired": _silences(settings.expired),
+        "patterns": list(settings.patterns),
+        "patterns_from": printable(settings.patterns_from) or None,
     }
 
 

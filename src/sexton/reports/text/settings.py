@@ -19,8 +19,11 @@ def config_line(settings: Settings, width: int, replayed: bool = False) -> Itera
     parts += [f"{', '.join(settings.off)} off"] if settings.off else []
     parts += [f"{count(len(settings.silences), 'silence')}"] if settings.silences else []
     parts += [f"silence of {_about(old)} ended {_clock(old.until)}" for old in settings.expired]
+    if settings.patterns:
+        parts.append(f"{count(len(settings.patterns), 'log pattern')} of {_place(settings)}")
     today = " as of now, not of the recording" if replayed else ""
-    yield from labelled("CONFIG", [f"{printable(settings.path)}{today}: {'; '.join(parts)}"], width)
+    head = f"{printable(settings.path) or 'no file'}{today}"
+    yield from labelled("CONFIG", [f"{head}: {'; '.join(parts)}"], width)
 
 
 def config_text(settings: Settings, width: int, whole: bool = False) -> str:
@@ -38,6 +41,9 @@ def config_text(settings: Settings, width: int, whole: bool = False) -> str:
     lines += labelled("silenced", map(_silence, settings.silences), width)
     ended = (f"{_about(old)}, {_clock(old.until)}: {old.reason}" for old in settings.expired)
     lines += labelled("expired", ended, width)
+    if settings.patterns:
+        named = f"{', '.join(settings.patterns)} (from {_place(settings)})"
+        lines += labelled("patterns", [named], width)
     lines += [""] if settings.changes else []
     if whole:
         lines += _thresholds(settings)
@@ -46,6 +52,10 @@ def config_text(settings: Settings, width: int, whole: bool = False) -> str:
             f" {total} thresholds of {len(all_detectors())} detectors: sexton config --all"
         )
     return "\n".join(lines) + "\n"
+
+
+def _place(settings: Settings) -> str:
+    return printable(settings.patterns_from)
 
 
 def _thresholds(settings: Settings) -> Iterator[str]:
