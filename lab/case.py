@@ -89,7 +89,7 @@ class Case:
         return said
 
     def keep(self, arguments: tuple[str, ...], said: Said, errors: str) -> None:
-        """What it said, for whoever wants to know why a claim does not hold."""
+        """What it said, to find out why a claim does not hold."""
         self.commands += 1
         verb = "-".join(word for word in arguments[:2] if word.isalpha())
         head = f"$ sexton {' '.join(arguments)}\nexit {said.status} after {said.seconds} s\n"

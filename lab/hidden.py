@@ -1,6 +1,6 @@
 """An incident with one of its sources hidden: the verdict may become weaker, never another one.
 
-Whoever lacks a source does not know less only: a tool that fills gaps with guesses would now name
+Without a source one does not only know less: a tool that fills gaps with guesses would now name
 another culprit, and that with the same confidence. So every table that the top chain stands on is
 taken away in turn, and the whole diagnosis made again.
 """

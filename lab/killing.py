@@ -1,6 +1,6 @@
 """``kill -9`` in every step of an apply, and the way back each time.
 
-Whoever kills sits outside: the journal of the apply (docs/fix.md tells its lines) is read until it
+The killer sits outside: the journal of the apply (docs/fix.md tells its lines) is read until it
 says that a step is about to be done, or done, and then the process is killed.
 """
 

@@ -307,7 +307,7 @@ def number_of(path: Path, name: str) -> int:
 
 def picture(trees: tuple[str, ...] = TREES) -> dict[str, str]:
     """Every entry of the units' directories: kind, mode, owner, time, and content or target. Of
-    directories no times, for whoever makes and removes a file in one changes them."""
+    directories no times, since making and removing a file in one changes them."""
     found: dict[str, str] = {}
     for top in trees:
         for folder, folders, files in os.walk(top):

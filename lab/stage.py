@@ -234,7 +234,7 @@ class Stage:
         return self.spawn(*words, **how)
 
     def hold(self, name: str, *args: object, **how: Any) -> subprocess.Popen[bytes]:
-        """Start an actor that is to have its core to itself, whoever else is on it."""
+        """Start an actor that is to have its core to itself, whatever else is on it."""
         started = self.actor(name, *args, **how)
         with contextlib.suppress(OSError):  # gone already, or a kernel without autogroups
             os.setpriority(os.PRIO_PROCESS, started.pid, -20)

@@ -1,9 +1,9 @@
 """What a program costs with everything it starts: CPU, memory and bytes, of the whole tree.
 
-CPU comes from a cgroup of our own, which also counts children that live for a millisecond and
-whoever outlives its parent: cpuacct (v1) or `cpu.stat` (v2, there without any controller). What
-the kernel does in interrupts on behalf of a program (perf's samples, BPF on a tracepoint) is
-charged to whoever was interrupted, and is not in here: see `slowdown` and `flood`.
+CPU comes from a cgroup of our own, which also counts children that live for a millisecond or
+outlive their parent: cpuacct (v1) or `cpu.stat` (v2, there without any controller). What the kernel
+does in interrupts on behalf of a program (perf's samples, BPF on a tracepoint) is
+charged to the task that was interrupted, and is not in here: see `slowdown` and `flood`.
 
 Memory is the sum of VmHWM, each process's own peak, over the processes alive at once, looked at
 twice a second; pages they share count once for each, so the sum errs against the program.
@@ -155,7 +155,7 @@ def hierarchy() -> Path:
 
 @contextmanager
 def account() -> Iterator[Account]:
-    """A cgroup of our own; whoever is still in it at the end is killed, for it is ours."""
+    """A cgroup of our own; what is still in it at the end is killed."""
     directory = hierarchy() / f"sexton-bench-cost-{os.getpid()}"
     directory.mkdir()
     ours = Account(directory)

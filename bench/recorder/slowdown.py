@@ -1,6 +1,6 @@
 """What the kernel does for a recorder in interrupts: fixed work on a pinned core, with and without.
 
-perf's samples and BPF on tracepoints are charged to whoever was interrupted, so no account of the
+perf's samples and BPF on tracepoints are charged to the interrupted task, so no account of the
 recorder's own shows them. The recorder's processes are kept on another core than the work, so that
 only what happens in the kernel on the work's core is seen. Each condition runs between two rounds
 of nothing and is held against those two, for the machine's own speed wanders.
@@ -148,7 +148,7 @@ def rate(core: int, seconds: float) -> float:
 def undisturbed(work: Callable[[], int], core: int, seconds: float) -> list[float]:
     """How much was done a second, for each slice in which nobody else was given our core."""
     os.sched_setaffinity(0, {core})
-    os.setpriority(os.PRIO_PROCESS, 0, -20)  # whoever else is here shall wait
+    os.setpriority(os.PRIO_PROCESS, 0, -20)  # everything else here waits
     alone, rates = [], []
     until = time.perf_counter() + seconds
     switched = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

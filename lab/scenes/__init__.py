@@ -32,6 +32,8 @@ NAMES = (
     "full_limit",
     "cpu_starved",
     "full_cores",
+    "rt_hog",
+    "rt_calm",
 )
 FOLDER = Path(__file__).parent
 

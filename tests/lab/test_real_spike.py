@@ -27,7 +27,8 @@ WATCH_S, BEFORE_S, STALL_S = 60, 30, 3.0
 #: Besides the walk, the core has to be idle for so much of the minute.
 IDLE_SHARE, MOST_S = 0.5, 600
 WALK = "mem_cgroup_force_empty_write"
-PERF = ["perf", "record", "-q", "-F", "97", "-e", "cpu-clock", "-a", "-g", "-k", "CLOCK_MONOTONIC"]
+PERF = ["perf", "record", "-q", "-B", "-F", "97", "-e", "cpu-clock", "-a", "-g"]
+PERF += ["-k", "CLOCK_MONOTONIC"]
 
 
 def idle_ticks() -> dict[int, int]:

@@ -67,6 +67,17 @@ def test_a_damaged_annex_is_named_and_the_rest_is_judged(tmp_path):
     assert any("sample.parquet" in problem for problem in recording.problems)
 
 
+def test_stacks_that_wait_to_be_decoded_are_recorded_and_that_is_said(tmp_path):
+    write_sealed(tmp_path / "r", [simple(100.0)])
+    folder = tmp_path / "r" / "stacks"
+    folder.mkdir(exist_ok=True)
+    (folder / "perf.data.20250220050000123").write_bytes(b"PERFILE2")
+    recording = Recording(tmp_path / "r")
+    batch, notes = stacks_in(recording, everything(recording))
+    assert batch is None
+    assert "1 file of stacks recorded and not decoded yet" in notes[0]
+
+
 def test_a_recording_without_stacks_gives_none(tmp_path):
     write_sealed(tmp_path / "r", [simple(100.0)])
     recording = Recording(tmp_path / "r")

@@ -61,6 +61,10 @@ def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
             sys.stderr.flush()
 
 
+#: Notes that belong on the terminal.
+_TOLD = frozenset(("shed", "restored"))
+
+
 @contextmanager
 def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] | None]:
     """A recorder's status: a line that is updated, or one line when piped."""
@@ -68,14 +72,25 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
     from sexton.model.text import seconds as duration
 
     place = printable(directory)
+    alarms, told_s = 0, 0.0
+
+    def tell(status: dict[str, Any], before: str) -> None:
+        """What the recorder gave up or took back since the last time."""
+        nonlocal told_s
+        for note in status["notes"]:
+            if note["wall_s"] > told_s and note["kind"] in _TOLD:
+                sys.stderr.write(f"{before}{note['detail']}\n")
+                sys.stderr.flush()
+            told_s = max(told_s, note["wall_s"])
+
     if not moves(sys.stderr):
         print(f"sexton: recording into {place}", file=sys.stderr)
-        yield None
+        yield lambda status: tell(status, "sexton: ")
         return
-    alarms = 0
 
     def tick(status: dict[str, Any]) -> None:
         nonlocal alarms
+        tell(status, f"{_CLEAR} ")
         if status["alarms"] > alarms:
             alarms = status["alarms"]
             sys.stderr.write(f"{_CLEAR} alarm {alarms}: sexton recording info {place}\n")

@@ -16,13 +16,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-#: Freeing memory, whoever asked for it.
+#: Freeing memory, for whatever reason.
 RECLAIM = re.compile(
     r"^(do_)?try_to_free_(mem_cgroup_)?pages|^__alloc_pages_direct_reclaim|^__perform_reclaim"
     r"|^(__)?node_reclaim|^mem_cgroup_force_empty|^user_proactive_reclaim"
     r"|^shrink_(node|lruvec|one|many|slab|zones|inactive_list|active_list|folio_list|page_list)"
 )
-#: Those who are there for it, and who was told to by hand.
+#: Tasks whose job it is, and reclaim on request.
 KSWAPD = re.compile(r"^(kswapd|balance_pgdat|kswapd_shrink_node|drop_slab|drop_caches)")
 #: Reclaim on somebody's order, by writing to a file (`memory.force_empty`, `memory.reclaim`, a
 #: limit) or by madvise(2): nobody waits for a page there, and the kernel's pressure stays at 0.
@@ -68,7 +68,7 @@ def is_direct_reclaim(frames: tuple[str, ...]) -> bool:
 
 @lru_cache(_MOST)
 def is_ordered_reclaim(frames: tuple[str, ...]) -> bool:
-    """A task frees memory because somebody told it to."""
+    """A task frees memory on request."""
     return is_reclaim(frames) and any(map(ORDERED.match, frames))
 
 

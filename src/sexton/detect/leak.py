@@ -122,7 +122,7 @@ def _counts(window: Window) -> list[_Count]:
 
 
 def _ripe_end(traced: Deaths) -> float:
-    """Whoever died later than this may still be released."""
+    """A cgroup that died later than this may still be released."""
     return traced.end_s - GRACE.value
 
 

@@ -51,7 +51,7 @@ from sexton.series.restarts import RestartCount, restarts
 class Account(NamedTuple):
     """One thing that comes and goes, and the cgroup it has while it is there.
 
-    `total` is how often since boot, as far as told; `recent` how often in the window; `active`
+    `total` is how often since boot, as far as known; `recent` how often in the window; `active`
     says that it still does.
     """
 

@@ -118,7 +118,7 @@ class Place(NamedTuple):
 
 
 def place(window: Window, nic: str, queue: int, cpu: int | None = None) -> Place:
-    """Queue → interrupt → core as of the window; `cpu` is the core where the driver told it."""
+    """Queue → interrupt → core as of the window; `cpu` is the core if the driver reports it."""
     rows = [row for row in window.latest(NicQueue) or () if row.nic == nic and row.queue == queue]
     # A transmit timeout is the transmit side's; many drivers serve both with one interrupt.
     rows = [row for row in rows if "tx" in row.direction] or rows

@@ -123,7 +123,7 @@ def thread_name(pid: int, tid: int, comm: str) -> str:
 def cgroups_of(window: Window, pids: Iterable[int], mono_s: float) -> tuple[str, ...]:
     """Their cgroups by the last reading before that moment, else by the first after it.
 
-    No other is asked: a pid may be another process by then.
+    No other reading is used: a pid may be another process by then.
     """
     batches = window.between(ProcessCgroup, mono_s, mono_s)
     before = [batch for batch in batches if batch.mono_s <= mono_s][-1:]

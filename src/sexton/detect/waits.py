@@ -238,7 +238,7 @@ class LoggedWait(NamedTuple):
 
 
 def logged_waits(window: Window) -> list[LoggedWait]:
-    """Every wait told of, in the log's order."""
+    """Every wait that the log reports, in its order."""
     lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
     name = nics.namer(window, lines)
     found: list[LoggedWait] = []
@@ -262,7 +262,7 @@ def logged_waits(window: Window) -> list[LoggedWait]:
 
 
 def _follows(line: Line, found: Sequence[LoggedWait]) -> bool:
-    """Is it the second sentence about a wait that was just told of?"""
+    """Is it the second line about a wait that was just reported?"""
     if not found or found[-1].seconds < WAIT.value:
         return False
     before = found[-1].line.age_s
@@ -310,7 +310,7 @@ def can_tell(window: Window) -> bool:
 
 
 def silences(window: Window, share_percent: float) -> list[Silence]:
-    """Where a queue's core was silent and might have been asked, the longest first."""
+    """Where a queue's core was silent although a poll may have been due, the longest first."""
     served = nics.serving_cores(window)
     series = core_series(window)
     if not served or series is None or not can_tell(window):

@@ -45,7 +45,7 @@ class Witness(Window):
 
     @contextmanager
     def noting(self) -> Iterator[Noted]:
-        """Notes what is read inside; whoever notes around it has read that too."""
+        """Notes what is read inside; an outer note has read that too."""
         noted: Noted = {}
         self._notes.append(noted)
         try:
@@ -141,7 +141,7 @@ def witness(window: Window) -> Witness:
 def remembered(function: Callable[[Window], T]) -> Callable[[Window], T]:
     """Keeps the answer for the last window: detectors, links and reports ask the same question.
 
-    Whoever is given a kept answer has read what it was made of.
+    A kept answer counts as reading what it was made of.
     """
     kept: list[tuple[Window, T, Noted]] = []
 

@@ -87,7 +87,7 @@ FUNCTIONS = {
     NETWORK: "packet functions",
 }
 _NAMES = {
-    # Goes from one memory cgroup to the next, whoever asked for it. Multi-generational reclaim
+    # Goes from one memory cgroup to the next, for whatever reason. Multi-generational reclaim
     # (lru_gen) also gets itself a page of notes for each: in a cgroup that has pages that is
     # nothing beside them, over the dead it was 37 % on 6.12.
     WALK: r"mem_cgroup_(nr_lru_pages|node_nr_lru_pages|iter)|memcg_(numa_stat_show|sum_events)"

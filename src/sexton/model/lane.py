@@ -22,7 +22,7 @@ COLUMNS = 256
 #: Columns of 20 ms.
 FINEST = -1
 CELLS_A_SECOND = 50
-#: Tiles that may be asked for at once.
+#: Tiles that may be requested at once.
 MOST_TILES = 8
 
 LaneKind = Literal["heat", "lines", "marks", "stacks"]

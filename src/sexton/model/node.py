@@ -7,7 +7,7 @@ from sexton.model.row import Row, row
 
 @row
 class Node(Row):
-    """Identity of the node a window was taken on. `None` = not told here. `isolated` cores are kept
+    """Identity of the node a window was taken on. `None` = unknown here. `isolated` cores are kept
     free of other tasks (isolcpus)."""
 
     hostname: str

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was asked about.
+    """What the question is about.
 
     `kind` is "moment", "symptom" (a finding's id), "function" (of the kernel, by its stacks) or one
     of the kinds of a finding's entities: "core", "task", "unit", "cgroup", "nic", "queue", "irq",

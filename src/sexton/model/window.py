@@ -123,7 +123,7 @@ class Window:
 
     @property
     def node(self) -> Node | None:
-        """Who this is, `None` where nothing told."""
+        """Which node this is; `None` if unknown."""
         rows = self.latest(Node)
         return rows[0] if rows else None
 

@@ -1,9 +1,12 @@
 """What the recorder may cost, measured on itself, and what it gives up when it costs more.
 
 The share of one core over the last minute counts everything: our threads, the children, and the
-time the kernel spends on our behalf in probes. Over the limit, the costliest source is first read
-four times less often and, if that was not enough, not at all; below half of it for ten minutes, the
-last one given up comes back. Every step is recorded and in the status.
+time the kernel spends on our behalf in probes. Over the limit, what can be had later is given up
+first (decoding, shipping), then the costliest source: it is read four times less often and, if that
+was not enough, not at all; then stacks, and last what explains a starved NIC (the wait probe, the
+event ring). Cores and the kernel log stay. Below half of the limit for two minutes, the last one
+given up comes back; one that has to go again stays away twice as long each time. Every step is
+recorded, in the status, and on the terminal.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -26,7 +29,15 @@ MEMORY_BYTES = 200 << 20
 WITH_STACKS_BYTES = 300 << 20
 _FEW_CORES, _CORE_BYTES = 16, 3 << 19
 OVER_S = 60.0
-_CALM_S = 600.0
+_CALM_S = 120.0
+_MOST_CALM_S = 1800.0
+_TOLD_AGAIN_S = 600.0
+#: What goes first and what goes last; everything else is 1.
+_ORDER = {"perf.decode": 0, "ship": 0, "perf.stacks": 2, "bpf.softirq_wait": 3, "tracefs.ring": 3}
+#: Companions cannot be slowed.
+_WHOLE = frozenset(("perf.decode", "ship", "perf.stacks", "tracefs.ring"))
+#: Less than this part of the cost is not worth giving up before its turn.
+_WORTH = 0.1
 _SLOWER = 4.0
 #: What an alarm may cost of the limit: looking closer is what it is for, and the source it needs
 #: must not be the one that is given up for it.
@@ -80,7 +91,8 @@ class Budget:
         self._given_up: list[tuple[str, str]] = []
         self._changed_s = -OVER_S
         self._calm_since: float | None = None
-        self._noted_s = -_CALM_S
+        self._noted_s = -_TOLD_AGAIN_S
+        self._times_given_up: Counter[str] = Counter()
 
     @property
     def share(self) -> float | None:
@@ -117,11 +129,13 @@ class Budget:
             self._calm_since = None
             return None
         self._calm_since = self._calm_since or now
-        if now - self._calm_since < _CALM_S:
+        _, source = self._given_up[-1]
+        wait_s = min(_CALM_S * 2 ** (self._times_given_up[source] - 1), _MOST_CALM_S)
+        if now - self._calm_since < wait_s:
             return None
         self._changed_s = self._calm_since = now
-        _, source = self._given_up.pop()
-        return Verdict("restore", source, f"{share:.1f} % of a core for ten minutes")
+        self._given_up.pop()
+        return Verdict("restore", source, f"{share:.1f} % of a core for {wait_s / 60:.0f} min")
 
     def judge_memory(self, now: float, rss: int, heavy: Mapping[str, int]) -> Verdict | None:
         """What to do about memory: reading less frees none, but a companion's child (`heavy`, by
@@ -134,9 +148,10 @@ class Budget:
         heaviest = max(awake, key=lambda name: awake[name], default=None)
         if heaviest is not None:
             self._given_up.append(("rest", heaviest))
+            self._times_given_up[heaviest] += 1
             self._changed_s = now
             return Verdict("rest", heaviest, why)
-        if now - self._noted_s < _CALM_S:
+        if now - self._noted_s < _TOLD_AGAIN_S:
             return None
         self._noted_s = now
         return Verdict("tell", "memory", why)
@@ -149,14 +164,18 @@ class Budget:
             for name, cost in costs.items()
             if name not in ESSENTIAL and name not in resting
         }
-        costliest = max(moved, key=lambda name: moved[name], default=None)
-        if costliest is None or moved[costliest] <= 0:
+        least = _WORTH * sum(moved.values())
+        worth = [name for name, cost in moved.items() if cost > 0 and cost >= least]
+        chosen = min(worth, key=lambda name: (_ORDER.get(name, 1), -moved[name]), default=None)
+        if chosen is None:
             return None
-        action = "rest" if ("slow", costliest) in self._given_up else "slow"
-        self._given_up = [pair for pair in self._given_up if pair[1] != costliest]
-        self._given_up.append((action, costliest))
+        slowed = ("slow", chosen) in self._given_up
+        action = "rest" if slowed or chosen in _WHOLE else "slow"
+        self._given_up = [pair for pair in self._given_up if pair[1] != chosen]
+        self._given_up.append((action, chosen))
+        self._times_given_up[chosen] += not slowed
         self._changed_s = now
-        return Verdict(action, costliest, why)
+        return Verdict(action, chosen, why)
 
 
 def slower(period_s: float) -> float:

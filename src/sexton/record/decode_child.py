@@ -5,7 +5,7 @@ standard error reports the result (``done NAME SAMPLES BYTES``, ``waits NAME [WH
 NAME``, ``failed NAME WHY``). `sexton.record.decoding` starts it and listens.
 
 It may be killed at any point. Until the annex is renamed into its segment the file is all there is;
-from then on the annex says which file it was made from, and whoever finds that file deletes it. One
+from then on the annex says which file it was made from, and the next child deletes that file. One
 child works in a recording at a time, by a lock on ``stacks/`` that ends with it.
 """
 

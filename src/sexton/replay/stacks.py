@@ -25,7 +25,7 @@ from sexton.errors import StoreError
 from sexton.model.aligned import F64, Signal
 from sexton.model.profile import I64, Bools, Frames, Heat, Kind, Profile, Tree
 from sexton.model.stack import StackCount
-from sexton.model.text import printable
+from sexton.model.text import count, printable
 from sexton.model.window import Batch
 from sexton.profile.flame import outermost
 from sexton.profile.idle import idle_nodes, is_idle_function
@@ -34,6 +34,7 @@ from sexton.replay.span import Span
 from sexton.series.sums import Readings, Sums
 from sexton.store.annex import LONGEST_RAW_S, Annex
 from sexton.store.arrays import values
+from sexton.store.pieces import waiting_stacks
 from sexton.store.recording import Recording
 
 #: Kernel samples that are taken from one span.
@@ -68,7 +69,12 @@ def stacks_in(
     `None` where none were recorded."""
     found = [annex for annex in _annexes(recording, span) if len(annex.second)]
     if not found:
-        return None, []
+        waiting = len(waiting_stacks(recording.path))
+        read_by = f"sexton profile report {printable(str(recording.path))}"
+        words = (
+            f"{count(waiting, 'file')} of stacks recorded and not decoded yet; {read_by} reads them"
+        )
+        return None, [words] if waiting else []
     every = sum(int(annex.kernel.sum()) for annex in found)
     chosen = found if every <= most else _hottest(found, most)
     rows: list[StackCount] = []

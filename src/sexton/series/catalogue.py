@@ -1,4 +1,4 @@
-"""Every metric there is: one entry each, asked by detectors, alarms, lanes, `why` and reports.
+"""Every metric there is: one entry each, used by detectors, alarms, lanes, `why` and reports.
 
 A metric is some columns of one table. Its kind says how readings become values:
 

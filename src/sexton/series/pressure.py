@@ -23,7 +23,7 @@ _NOTHING = np.empty(0), np.empty(0)
 
 
 class Level(NamedTuple):
-    """One reading of `/proc/pressure/memory`, microseconds since boot; `None` is not told."""
+    """One reading of `/proc/pressure/memory`, microseconds since boot; `None` is unknown."""
 
     mono_s: float
     follows: bool

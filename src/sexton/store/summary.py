@@ -7,6 +7,7 @@ A *jump* is where the wall clock moved against the monotonic one.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,6 +133,7 @@ class Summary:
     opened: int = 0
     bytes: int = 0
     pinned_bytes: int = 0
+    disk_bytes: int = 0
     tables: dict[str, TableSum] = field(default_factory=dict)
     sources: list[SourceSum] = field(default_factory=list)
     alarms: list[TimedRow] = field(default_factory=list)
@@ -182,7 +184,24 @@ def summarise(recording: Recording) -> Summary:
     found.profiles.waiting = len(waiting)
     found.profiles.waiting_bytes = sum(stack.length for stack in waiting)
     found.problems = [*recording.problems, *not_pins]
+    found.disk_bytes = _on_disk(recording.path)
     return found
+
+
+def _on_disk(directory: Path) -> int:
+    """All that lies there: segments, stacks that wait, event rings, symbols, files left behind."""
+    total = 0
+    links: set[tuple[int, int]] = set()
+    for place, _, names in os.walk(directory):
+        for name in names:
+            try:
+                about = os.lstat(os.path.join(place, name))
+            except OSError:  # sealed or deleted meanwhile
+                continue
+            if (about.st_dev, about.st_ino) not in links:  # an annex may be in two segments
+                links.add((about.st_dev, about.st_ino))
+                total += about.st_size
+    return total
 
 
 def _state_counts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:

@@ -209,10 +209,15 @@ def test_a_paused_ring_grows_no_more_and_costs_nothing_until_it_is_resumed():
 
 
 @pytest.mark.root
-def test_over_its_budget_it_pauses_itself_says_why_and_comes_back_for_a_trigger(monkeypatch):
+def test_over_its_budget_it_thins_then_pauses_and_comes_back_for_a_trigger(monkeypatch):
     monkeypatch.setattr(module, "MOST_PERCENT", 0.0)
     with EventRing(open_host()) as ring:
         assert ring.arm().mode == "on"
+        assert until(lambda: "without scheduler events" in ring.tend().reason)
+        assert ring.state(None).mode == "on", "softirqs and polls are still kept"
+        for name, enabled in (("sched/sched_switch", "0"), ("irq/softirq_raise", "1")):
+            with open(f"{ring.path}/events/{name}/enable") as file:
+                assert file.read().startswith(enabled)
         assert until(lambda: ring.tend().mode == "paused")
         state = ring.state(100_000.0)
         assert "off until a trigger" in state.reason
@@ -222,6 +227,19 @@ def test_over_its_budget_it_pauses_itself_says_why_and_comes_back_for_a_trigger(
         ring.tend()
         time.sleep(0.1)
         assert ring.tend().mode == "on"
+
+
+@pytest.mark.root
+def test_scheduler_events_come_back_when_their_time_is_over(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PERCENT", 0.0)
+    with EventRing(open_host()) as ring:
+        ring.arm()
+        assert until(lambda: "without scheduler events" in ring.tend().reason)
+        monkeypatch.setattr(module, "MOST_PERCENT", 100.0)
+        ring._thin_until_s = 1e-9
+        assert ring.tend().reason == "armed"
+        with open(f"{ring.path}/events/sched/sched_switch/enable") as file:
+            assert file.read().startswith("1")
 
 
 @pytest.mark.root

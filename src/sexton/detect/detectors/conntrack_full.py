@@ -163,7 +163,7 @@ def _report(window: Window) -> _Report:
 
 
 def _fill(row: Conntrack) -> float | None:
-    """In per cent; `None` where there is no limit or nobody told it."""
+    """In per cent; `None` where there is no limit or it is unknown."""
     return 100 * row.count / row.maximum if row.maximum else None
 
 

@@ -240,7 +240,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     evidence += [*caught_in_it, *pressed] if seen.run is None else [*pressed, *caught_in_it]
     every = caught(window, is_ordered_reclaim if seen.ordered else is_direct_reclaim)
     if stacks is not None and every is not None:
-        # Those of this stretch first, then whoever did it at other times: links join by them.
+        # Those of this stretch first, then those of other times: links join by them.
         leading = [*stacks.leading(), *every.leading()]
         cores = [*stacks.leading_cores(), *every.leading_cores()]
         entities = {

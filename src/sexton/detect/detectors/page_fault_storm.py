@@ -97,7 +97,7 @@ def tally(window: Window, span: tuple[float, float]) -> Tally | None:
             key = (row.pid, row.start_ms)
             was = known.get(key)
             if was is None and row.start_ms / 1000 < before.mono_s - 1:
-                continue  # it was hidden or missed; since when it counts cannot be told
+                continue  # it was hidden or missed; since when it counts is unknown
             small = delta(0 if was is None else was.minor_faults, row.minor_faults)
             large = delta(0 if was is None else was.major_faults, row.major_faults)
             if small or large:

@@ -225,7 +225,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
-    # The seconds whose shares the evidence tells: whoever looks them up finds the same numbers.
+    # The seconds whose shares are in the evidence: to look them up gives the same numbers.
     span = (window.wall(worst.first), window.wall(worst.last))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
         evidence.append(_function(worst.core, *function))

@@ -154,7 +154,7 @@ def _evidence(burst: Burst, reach: Reach) -> Evidence:
     where = f" of core {core}" if core is not None else ""
     return Evidence(
         f"{FAMILIES[line.event.family]}{where}{age}",
-        " by ".join(part for part in (duration(stuck) if stuck else "told", task) if part),
+        " by ".join(part for part in (duration(stuck) if stuck else "reported", task) if part),
         "never",
         "s without a schedule" if stuck else "report",
         reach.origin,

@@ -1,4 +1,4 @@
-"""Whoever frees memory has to go over every dead cgroup below, and finds next to nothing there.
+"""Reclaim has to visit every dead cgroup below, and finds next to nothing there.
 
 **Rule.** At least half of all memory cgroups are dead. *Proven*: of the reclaim that kernel stacks
 show on its cores, in its time, a fifth or more goes from one memory cgroup to the next (30 to 41 %

@@ -25,9 +25,9 @@ from typing import Any, NoReturn, Protocol
 from sexton.errors import CommandError, SextonError, StoreError
 from sexton.model.text import printable
 
-#: Does whoever asked want no answer any more?
+#: Has the client gone?
 Stop = Callable[[], bool]
-#: What a question is: a name, and what is asked of it. It has to fit in one datagram.
+#: A request: its name and its arguments. It has to fit in one datagram.
 Question = tuple[str, tuple[Any, ...]]
 _MOST_BYTES = 1 << 17
 #: How often it is looked whether somebody still waits.
@@ -165,15 +165,15 @@ def _heard(end: int, stop: Stop | None) -> bytes:
 def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
     us = os.getpid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # for whoever started us; we end with them
+        signal.signal(number, signal.SIG_IGN)  # meant for our parent; we end with it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
         question, ends, *_ = socket.recv_fds(requests, _MOST_BYTES, 1)
         if not question:
             os._exit(0)
-        if not ends:  # too many files are open: whoever asked hears that their end was closed
+        if not ends:  # too many files are open: the client sees its end closed
             continue
-        with contextlib.suppress(SextonError):  # told to whoever asks for a part of it
+        with contextlib.suppress(SextonError):  # reported when a part of it is requested
             work.prepare()
         try:
             pid = os.fork()
@@ -205,7 +205,7 @@ def _answer(question: bytes, end: int, work: Work) -> None:
         answer = _REFUSED, str(error)
     except SextonError as error:
         answer = _NOT_THERE, str(error)
-    except Exception as error:  # noqa: BLE001 - told where it can be seen
+    except Exception as error:  # noqa: BLE001 - reported where it can be seen
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} in {last.filename} line {last.lineno}"
         answer = _BROKEN, printable(what)

@@ -28,7 +28,7 @@ from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
 
 T = TypeVar("T")
-#: What was asked; the end of its span, or `None` where it is about all there is, comes last.
+#: The request; the end of its span, or `None` where it is about all there is, comes last.
 Key = tuple[Any, ...]
 #: How often it is looked whether somebody still waits.
 _LOOK_S = 0.1

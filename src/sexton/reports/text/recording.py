@@ -69,6 +69,7 @@ def _head(found: Summary) -> Iterator[str]:
     held = f"{size(found.bytes)}{held}{rate}"
     yield f"{count(found.sealed, 'sealed segment')}, {found.opened} open: {held}"
     yield from _profiles(found.profiles)
+    yield f"{size(found.disk_bytes)} on disk in all"
 
 
 def _profiles(found: ProfileSum) -> Iterator[str]:
@@ -193,6 +194,7 @@ def info_json(found: Summary) -> dict[str, Any]:
         "clock_jumps": [jump._asdict() for jump in found.jumps],
         "segments": {"sealed": found.sealed, "open": found.opened},
         "bytes": found.bytes,
+        "disk_bytes": found.disk_bytes,
         "pinned_bytes": found.pinned_bytes,
         "bytes_an_hour": None if found.bytes_an_hour is None else round(found.bytes_an_hour),
         "tables": {

@@ -103,7 +103,9 @@ def _has_samples(capture: str) -> bool:
 
 
 def _command(output: str) -> list[str]:
-    base = ["perf", "record", "-q", "-F", str(HERTZ), "-e", "cpu-clock", "-a", "-g"]
+    # -B: at its end perf would go over all samples for build ids and copy programs to ~/.debug; its
+    # 6.1 aborted there.
+    base = ["perf", "record", "-q", "-B", "-F", str(HERTZ), "-e", "cpu-clock", "-a", "-g"]
     return [*base, "--kernel-callchains", "-k", "CLOCK_MONOTONIC", "-m", "128", "-o", output]
 
 

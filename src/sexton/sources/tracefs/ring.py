@@ -32,7 +32,7 @@ import heapq
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
@@ -52,6 +52,10 @@ EVENTS = {
     "irq/irq_handler_entry": "",
     "napi/napi_poll": "",
 }
+#: The most frequent ones: the first to go where the ring costs too much. What remains still tells
+#: which softirq was raised, when it ran, and what its poll did.
+FREQUENT = ("sched/sched_switch", "sched/sched_wakeup")
+_THIN_S = 600.0
 #: Kernel time of one event, on its core. Two processes passing a byte back and forth on one
 #: core (four events a turn) took 280 to 400 ns longer per event with the ring on than off, on 6.18
 #: in a virtual machine; rounded up. An estimate: caches, clocks and kernels differ.
@@ -90,7 +94,8 @@ def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
 class EventRing:
     """The ring of this node: `arm`, then `tend` every few seconds, and `dump` after an alarm.
 
-    Over `MOST_PERCENT` of its busiest core it pauses until `resume`.
+    Over `MOST_PERCENT` of its busiest core it does without the `FREQUENT` events for ten minutes;
+    over it even so, it pauses until `resume`.
     """
 
     def __init__(self, host: Host) -> None:
@@ -102,6 +107,7 @@ class EventRing:
         self._mode = "off"
         self._reason = "not armed"
         self._grace_s = 0.0
+        self._thin_until_s = 0.0
         self._before: tuple[float, dict[int, int]] | None = None
         self.armed: tuple[str, ...] = ()
 
@@ -166,13 +172,26 @@ class EventRing:
 
     def tend(self) -> RingState:
         """The current state; pauses the ring if it costs too much. Call it every few seconds."""
-        rate = self.rate()
-        if self._mode == "on" and rate is not None and time.monotonic() >= self._grace_s:
+        rate, now_s = self.rate(), time.monotonic()
+        if self._mode == "on" and self._thin_until_s and now_s >= self._thin_until_s:
+            self._thin_until_s = 0.0
+            self._enable(True, FREQUENT)
+            self._reason = "armed"
+        elif self._mode == "on" and rate is not None and now_s >= self._grace_s:
             percent = estimated_percent(rate)
             if percent > MOST_PERCENT:
                 cost = f"an estimated {percent:.1f} % of a core, limit {MOST_PERCENT} %"
-                self.pause(f"{rate:,.0f} events a second: {cost}; off until a trigger")
+                self._cost_less(f"{rate:,.0f} events a second: {cost}")
         return self.state(rate)
+
+    def _cost_less(self, why: str) -> None:
+        if self._thin_until_s or not set(self.armed) - set(FREQUENT):
+            self.pause(f"{why}; off until a trigger")
+            return
+        self._enable(False, FREQUENT)
+        self._thin_until_s = time.monotonic() + _THIN_S
+        self._before = None
+        self._reason = f"{why}; without scheduler events for {_THIN_S / 60:.0f} min"
 
     def state(self, rate: float | None) -> RingState:
         percent = None if rate is None else round(estimated_percent(rate), 3)
@@ -190,6 +209,7 @@ class EventRing:
         if self._instance is None:
             raise SourceAbsent(DEFAULT_MOUNT, "the event ring is not armed")
         self._enable(True)
+        self._thin_until_s = 0.0
         self._mode, self._reason = "on", reason
         self._grace_s = time.monotonic() + grace_s
         self._before = None
@@ -234,9 +254,9 @@ class EventRing:
         if self._switch >= 0:
             os.pwrite(self._switch, b"1" if on else b"0", 0)
 
-    def _enable(self, on: bool) -> None:
+    def _enable(self, on: bool, names: Sequence[str] = tuple(EVENTS)) -> None:
         assert self._instance is not None
-        for name in self.armed:
+        for name in (name for name in self.armed if name in names):
             self._instance.write(f"events/{name}/enable", "1" if on else "0")
 
 

@@ -82,7 +82,7 @@ def test_the_same_way_by_clicks(page):
     settled(page)
     fold = page.locator("[data-lane=cores] .fold")
     expect(fold).to_have_attribute("aria-expanded", "true")
-    expect(page.locator("[data-lane=cores] .told")).to_have_text("core 0")
+    expect(page.locator("[data-lane=cores] .readout")).to_have_text("core 0")
     page.locator("[data-finding=cgroup_churn]").click()
     expect(page.locator(".finding[aria-current=step]")).to_contain_text("lab-agent.service")
     assert "link=0" in address(page)
@@ -183,10 +183,16 @@ def faults(page: Page) -> list[str]:
     ]
 
 
-def test_a_narrow_window_still_shows_the_lanes(incident, opened):
-    page = drawn(opened(incident, viewport={"width": 700, "height": 600}))
-    assert page.evaluate("document.getElementById('canvas-average').clientWidth") > 300
-    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+@pytest.mark.parametrize("width", [400, 700])
+def test_a_narrow_window_shows_the_verdict_and_the_lanes(width, incident, opened):
+    page = drawn(opened(incident, viewport={"width": width, "height": 700}))
+    assert page.evaluate("document.getElementById('canvas-average').clientWidth") > width / 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.locator("#chainBody")).to_contain_text("SICK", timeout=60_000)
+    expect(page.get_by_text("SICK", exact=True)).to_be_in_viewport()
+    page.locator("[data-finding=nic_resets]").click()
+    assert lit(page) == "nic_resets"
+    assert page.evaluate("document.getElementById('lanes').clientHeight") > 200
 
 
 OUTSIDE = """() => {

@@ -135,7 +135,7 @@ def test_the_crosshair_reads_exact_values_in_every_lane(plain, opened):
     page.mouse.move(x - 3, box["y"] + box["height"] * 1.5 / 4)
     page.mouse.move(x, box["y"] + box["height"] * 1.5 / 4)
     cores = page.locator("[data-lane=cores]")
-    expect(cores.locator(".told")).to_have_text("core 1")
+    expect(cores.locator(".readout")).to_have_text("core 1")
     expect(cores.locator(".reading li").nth(1)).to_contain_text("99")
     average = page.locator("[data-lane=average] .reading li")
     expect(average.nth(1)).to_contain_text("27")  # (99 + 3 * 3) / 4 cores

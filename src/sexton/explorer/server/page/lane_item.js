@@ -41,7 +41,7 @@ export class LaneItem {
     this.fold = element("button", "fold", shortened(title, 22));
     this.more = element("button", "more", "↕");
     this.table = element("button", "asTable", "table");
-    this.headingBox = element("div", "told");
+    this.headingBox = element("div", "readout");
     /** Heading of the column: which core, or why there is no value. */ this.heading = "";
     this.list = element("ul", "reading");
     this.root = element("li", "lane waiting");

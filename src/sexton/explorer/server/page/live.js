@@ -155,7 +155,7 @@ export class LiveFollower {
     this.slide();
   }
 
-  /** Whoever goes to the end and is there already wants to stay there. @returns {boolean} is it followed now? */
+  /** Going to the end while already there means staying there. @returns {boolean} is it followed now? */
   stay() {
     const { app } = this;
     if (!app.recording.live || app.aim().end < app.whole.end - AT_THE_END) return false;
@@ -172,7 +172,7 @@ export class LiveFollower {
   /** A verdict that is older than what is seen says so. */
   tellAge() {
     const { chain, recording, state, whole } = this.app, { span } = chain;
-    // Whoever chose a span knows of when it is.
+    // A span that was chosen needs no date: its user knows it.
     const isOld = recording.live && !state.select && span !== null && span.end < whole.end - OLD_VERDICT;
     chain.date(isOld ? `as of ${clockText(span.end)}` : "");
   }

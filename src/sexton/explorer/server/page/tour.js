@@ -130,7 +130,7 @@ export function startTour(tour, show) {
 }
 
 /**
- * A lane, a list or a field that has the focus keeps its own arrows; so does whoever holds Shift.
+ * A lane, a list or a field that has the focus keeps its own arrows; and arrows with Shift are never the tour's.
  * @param {KeyboardEvent} event
  * @param {HTMLElement} card
  */
