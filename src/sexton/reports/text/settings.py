@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sexton.detect.registry import all_detectors, key_of
+from sexton.model.finding import Finding, Verdict
 from sexton.model.settings import Changed, Settings, Silence
 from sexton.model.text import count, printable
 from sexton.reports.text.blocks import labelled
@@ -70,8 +71,16 @@ def _thresholds(settings: Settings) -> Iterator[str]:
         yield f" {detector + '.' + name:<{room}}  {value:<36}  {source}"
 
 
-def silence_words(until: float, reason: str) -> str:
-    """When it ends, and why."""
+def silenced_lines(findings: Iterable[Finding]) -> list[str]:
+    """Known to the node's owner, and still there."""
+    return [
+        f"{finding.summary} ({_until(*finding.silenced)})"
+        for finding in findings
+        if finding.verdict is Verdict.PRESENT and finding.silenced is not None
+    ]
+
+
+def _until(until: float, reason: str) -> str:
     return f"until {_clock(until)}: {reason}"
 
 
@@ -86,7 +95,7 @@ def _shared(changed: Changed) -> str:
 
 
 def _silence(silence: Silence) -> str:
-    return f"{_about(silence)}, {silence_words(silence.until, silence.reason)}"
+    return f"{_about(silence)}, {_until(silence.until, silence.reason)}"
 
 
 def _about(silence: Silence) -> str:

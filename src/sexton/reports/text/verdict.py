@@ -31,7 +31,7 @@ from sexton.reports.text.narrative import (
     shown,
     story,
 )
-from sexton.reports.text.settings import config_line, silence_words
+from sexton.reports.text.settings import config_line, silenced_lines
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -140,7 +140,7 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from rivals(diagnosis, width)
     yield from coincidences(diagnosis, width)
     yield from labelled("NOTED", _noted(diagnosis)[:3], width)
-    yield from labelled("SILENCED", _silenced(diagnosis), width)
+    yield from labelled("SILENCED", silenced_lines(diagnosis.findings), width)
     yield from _outlook(diagnosis, width)
     yield from _not_seen(diagnosis, width)
     yield from _do_now(diagnosis, width)
@@ -231,7 +231,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from labelled(
         "noted", [_cut(sentence, room) for sentence in _noted(diagnosis)[:2]], width, _FACT
     )
-    yield from labelled("silenced", _silenced(diagnosis), width, _FACT)
+    yield from labelled("silenced", silenced_lines(diagnosis.findings), width, _FACT)
     off = diagnosis.settings.off
     switched = [title_of(finding.id) for finding in others if finding.id in off]
     where = f": switched off in {printable(diagnosis.settings.path)}"
@@ -284,15 +284,6 @@ def _noted(diagnosis: Diagnosis) -> list[str]:
         and not finding.is_problem
         and finding.silenced is None
         and finding.id not in covered
-    ]
-
-
-def _silenced(diagnosis: Diagnosis) -> list[str]:
-    """Known to the node's owner, and still there."""
-    return [
-        f"{finding.summary} ({silence_words(*finding.silenced)})"
-        for finding in diagnosis.findings
-        if finding.verdict is Verdict.PRESENT and finding.silenced is not None
     ]
 
 

@@ -18,7 +18,7 @@ from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why
 from sexton.reports.text.blocks import LABEL, block, labelled, typed
 from sexton.reports.text.narrative import chain_title, is_twin, new_links
-from sexton.reports.text.settings import config_line
+from sexton.reports.text.settings import config_line, silenced_lines
 
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -250,6 +250,7 @@ def _facts(why: Why, width: int) -> Iterator[str]:
     for number, (what, value, normal) in enumerate(dict.fromkeys(rows)):
         usual = f" (normal: {normal})" if normal else ""
         yield from labelled("" if number else "MEASURED", [f"{what}: {value}{usual}"], width)
+    yield from labelled("SILENCED", silenced_lines(known[name] for name in why.findings), width)
 
 
 def _verdict(finding: Finding) -> str:
