@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from sexton.errors import CommandError
 from sexton.model.event import FLAGGED
@@ -39,8 +39,9 @@ from sexton.sources.kmsg.catalogue import MOST_OWN, Pattern, patterns
 MOST_PATTERNS = 200
 _MOST_REGEX = 500
 _MOST_TEXT = 200
-#: Ways to match one line: two `.*` of it.
-_MOST_WAYS = (MOST_OWN + 1) ** 2
+#: Steps for one line: one `.*` and a bounded word behind it. They take milliseconds at the worst;
+#: the ring is read 256 lines at a time between looks at the clock.
+_MOST_STEPS = (MOST_OWN + 1) * 128
 _LEAST_FIXED = 3
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
 _SEVERITIES = ("info", "warning", "critical")
@@ -146,6 +147,17 @@ def _fields(pattern: Pattern) -> Iterable[str]:
     return fields
 
 
+class _Refused(Exception):
+    """What is wrong with a regex."""
+
+
+class _Size(NamedTuple):
+    """In how many ways a part can match, and the characters looked at to try them all."""
+
+    ways: int
+    steps: int
+
+
 def problem_of(expression: str) -> str:
     """Why a regex is not taken; "" where it is."""
     try:
@@ -155,45 +167,97 @@ def problem_of(expression: str) -> str:
         return f"not a regular expression: {error}"
     if tree.state.flags != re.ASCII:
         return "flags are not supported"
-    problem, ways = _walk(tree, repeated=False)
-    if problem:
-        return problem
-    if ways > _MOST_WAYS:
+    try:
+        size = _walk(tree, repeated=False)
+    except _Refused as refused:
+        return str(refused)
+    if size.steps > _MOST_STEPS:
         return "too many ways to match: bound repetitions, \\w{1,32} instead of .*"
     if len(_fixed(expression)) < _LEAST_FIXED:
         return f"needs {_LEAST_FIXED} fixed characters in a row, outside of repetitions"
     return ""
 
 
-def _walk(tree: Iterable[Any], repeated: bool) -> tuple[str, int]:
-    """A problem, or the number of ways to match at most."""
-    ways = 1
-    for op, value in tree:
+def _walk(tree: Iterable[Any], repeated: bool) -> _Size:
+    """How large the search is at most; a `_Refused` for what is not supported."""
+    ways, steps = 1, 1
+    items = list(_flat(tree))
+    for at, (op, value) in enumerate(items):
         if op in _SINGLE or op is ops.AT:
             continue
         if op in _REPEATS:
             if repeated:
-                return "a repetition within a repetition", 0
+                raise _Refused("a repetition within a repetition")
             least, most, body = value
             most = min(int(most), MOST_OWN)
-            problem, inner = _walk(body, repeated=most > 1)
-            ways *= max(most - least + 1, 1) * inner
-        elif op is ops.SUBPATTERN:
-            if value[1] or value[2]:
-                return "flags are not supported", 0
-            problem, inner = _walk(value[3], repeated)
-            ways *= inner
+            inner = _walk(body, repeated=most > 1)
+            steps += ways * most * inner.steps
+            ways *= inner.ways
+            if not _ends_at(body, items[at + 1 : at + 2]):
+                ways *= max(most - least + 1, 1)
         elif op is ops.BRANCH:
             if repeated:
-                return "alternatives within a repetition", 0
+                raise _Refused("alternatives within a repetition")
             parts = [_walk(branch, repeated) for branch in value[1]]
-            problem = next((problem for problem, _ in parts if problem), "")
-            ways *= sum(inner for _, inner in parts)
+            steps += ways * sum(part.steps for part in parts)
+            ways *= sum(part.ways for part in parts)
+        elif op is ops.SUBPATTERN:
+            raise _Refused("flags are not supported")
         else:
-            problem = f"{str(op).lower()} is not supported"
-        if problem:
-            return problem, 0
-    return "", ways
+            raise _Refused(f"{str(op).lower()} is not supported")
+    return _Size(ways, steps + ways)
+
+
+def _flat(tree: Iterable[Any]) -> Iterator[Any]:
+    """A sequence with its groups opened; one that has flags of its own stays closed."""
+    for op, value in tree:
+        if op is ops.SUBPATTERN and not value[1] and not value[2]:
+            yield from _flat(value[3])
+        else:
+            yield op, value
+
+
+def _ends_at(body: Iterable[Any], following: Sequence[Any]) -> bool:
+    """Can the repeated character not be the one that must follow? Then it ends in one place only.
+
+    ``[^:]{1,40}:`` matches in one way, ``.{1,40}:`` in forty.
+    """
+    held = list(_flat(body))
+    if len(held) != 1 or held[0][0] not in _SINGLE:
+        return False
+    if not following or following[0][0] is not ops.LITERAL:
+        return False
+    op, value = held[0]
+    return not _takes(op, value, following[0][1])
+
+
+def _takes(op: Any, value: Any, letter: int) -> bool:
+    if op is ops.IN:
+        negated = value[0][0] is ops.NEGATE
+        members = value[1:] if negated else value
+        return any(_is_in(kind, member, letter) for kind, member in members) != negated
+    if op is ops.ANY:
+        return letter != ord("\n")
+    return bool((value == letter) == (op is ops.LITERAL))
+
+
+def _is_in(op: Any, value: Any, letter: int) -> bool:
+    if op is ops.LITERAL:
+        return bool(value == letter)
+    if op is ops.RANGE:
+        return bool(value[0] <= letter <= value[1])
+    kind = _CATEGORIES.get(value)
+    return kind is None or re.match(kind, chr(letter), re.ASCII) is not None
+
+
+_CATEGORIES = {
+    ops.CATEGORY_DIGIT: r"\d",
+    ops.CATEGORY_NOT_DIGIT: r"\D",
+    ops.CATEGORY_SPACE: r"\s",
+    ops.CATEGORY_NOT_SPACE: r"\S",
+    ops.CATEGORY_WORD: r"\w",
+    ops.CATEGORY_NOT_WORD: r"\W",
+}
 
 
 def _fixed(expression: str) -> str:
