@@ -162,11 +162,13 @@ def _runs(pid: int) -> bool:
         (["serve"], False),
         (["--version"], False),
         ([], False),
-        (["record"], False),  # no terminal here: its service manager waits for it
+        (["record", "/r"], True),
     ],
 )
-def test_only_commands_that_read_a_live_node_run_in_a_child(
-    arguments: list[str], wanted: bool, monkeypatch
-):
-    monkeypatch.setattr(sys, "stdin", None)
+def test_only_commands_that_read_a_live_node_run_in_a_child(arguments: list[str], wanted: bool):
     assert is_wanted(arguments) is wanted
+
+
+def test_a_recorder_that_a_service_manager_started_stays_its_main_process(monkeypatch):
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert not is_wanted(["record", "/r"])

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 _VERBS = frozenset(
     ("diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources", "collect")
 )
+_RECORD = "record"
 _FORWARDED = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _AWAITED = _FORWARDED | {signal.SIGCHLD}
 #: Sent by the kernel: a terminal's Ctrl-C goes to the child as well (asm-generic/siginfo.h).
@@ -31,12 +32,16 @@ _ENDS_S = 0.5
 def is_wanted(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel.
 
-    A recorder's service manager waits for it and can tell what is left; on a terminal we do.
+    A recorder that init or a service manager started is their main process and stays it.
     """
-    verb = next((word for word in arguments if not word.startswith("-")), "")
-    if verb == "record":
-        return sys.stdin is not None and sys.stdin.isatty()
+    verb = _verb(arguments)
+    if verb == _RECORD:
+        return 1 not in (os.getppid(), os.getpid())
     return verb in _VERBS and "--from" not in arguments
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if not word.startswith("-")), "")
 
 
 def run_in_child(command: Callable[[], int]) -> int:
@@ -47,7 +52,9 @@ def run_in_child(command: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _die_with(parent)
+        # A recorder whose parent was killed dies like it: what it leaves is made for that.
+        killed = _verb(sys.argv[1:]) == _RECORD
+        _die_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         status = command()
         with contextlib.suppress(OSError):
@@ -78,10 +85,10 @@ def _next_signal() -> signal.struct_siginfo:
     return signal.sigwaitinfo(_AWAITED)
 
 
-def _die_with(parent: int) -> None:
-    """End as by `kill` when the parent is killed."""
+def _die_with(parent: int, number: signal.Signals) -> None:
+    """Get this signal when the parent is killed."""
     import ctypes
 
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(128 + signal.SIGTERM)
+        os._exit(128 + number)
