@@ -37,6 +37,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from lab.graveyard import CannotDig
+from lab.patience import own_machine
 from lab.scenes import NAMES, all_scenes, load
 from lab.stage import CannotPlay, SceneFailed, Stage
 from sexton import __version__
@@ -85,6 +86,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def cable() -> str | None:
+    """The network card whose other end can stop reading (`lab.vm.cable`)."""
+    return "eth1" if own_machine() and Path("/sys/class/net/eth1").exists() else None
+
+
 def why_not(scene: ModuleType) -> str | None:
     """Why it cannot be played here; `None` where it can, as far as one can tell before."""
     if os.geteuid() != 0:
@@ -95,6 +101,8 @@ def why_not(scene: ModuleType) -> str | None:
     needs = scene.NEEDS
     if "systemd" in needs and not Path("/run/systemd/system").is_dir():
         return "it needs a systemd as PID 1"
+    if "cable" in needs and cable() is None:
+        return "it needs the second network card of the lab's virtual machine"
     if "runc" in needs and shutil.which("runc") is None:
         return "no runc here: apt-get install runc"
     with Stage(Path("/nonexistent"), {}) as stage:

@@ -34,6 +34,8 @@ NAMES = (
     "full_cores",
     "rt_hog",
     "rt_calm",
+    "stuck_nic",
+    "sound_nic",
 )
 FOLDER = Path(__file__).parent
 

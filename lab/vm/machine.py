@@ -7,6 +7,7 @@ import os
 import selectors
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,8 +33,11 @@ class Disks:
     results: Path
 
 
-def command_line(kernel: Kernel, hierarchy: str, disks: Disks, console: Path) -> list[str]:
-    """The whole command. It ends with us: QEMU must not outlive a killed lab."""
+def command_line(
+    kernel: Kernel, hierarchy: str, disks: Disks, console: Path, more: Sequence[str] = ()
+) -> list[str]:
+    """The whole command, with `more` devices. It ends with us: QEMU must not outlive a killed
+    lab."""
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),
         *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot"),
@@ -46,6 +50,7 @@ def command_line(kernel: Kernel, hierarchy: str, disks: Disks, console: Path) ->
         *_disk("results", disks.results, "cache=unsafe"),
         *_disk("modules", disks.modules, "readonly=on"),
         *("-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile="),
+        *more,
         *("-serial", f"file:{_escaped(console)}", "-serial", "stdio"),
     ]
 

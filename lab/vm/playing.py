@@ -7,10 +7,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.vm import payload
+from lab.scenes import NAMES, load
+from lab.vm import cable, payload
 from lab.vm.boot import Bootable, bootable
 from lab.vm.cache import alone, cache_folder
 from lab.vm.kernels import Kernel, check_hierarchy, kernel_named
@@ -103,10 +105,16 @@ def _boot(run: Run) -> tuple[Said, list[Outcome]]:
     with tempfile.TemporaryDirectory(prefix=".vm-", dir=run.out) as name:
         folder = Path(name)
         disks = _disks(parts, run.job, folder)
-        command = command_line(run.kernel, run.hierarchy, disks, run.console)
         log(f"{run.name}: booting {parts.kernel.release}")
-        with Machine(command, folder / "errors") as machine:
-            said = follow(machine, run)
+        with ExitStack() as stack:
+            more: tuple[str, ...] = ()
+            if any("cable" in load(scene).NEEDS for scene in run.job.scenes if scene in NAMES):
+                # Under /tmp, since the name of a UNIX socket must be short.
+                place = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "cable"
+                stack.enter_context(cable.Cable(place))
+                more = cable.options(place)
+            command = command_line(run.kernel, run.hierarchy, disks, run.console, more)
+            said = follow(stack.enter_context(Machine(command, folder / "errors")), run)
         return said, _collect(run, said, disks.results)
 
 

@@ -81,6 +81,22 @@ def test_a_tar_of_the_same_image_gets_the_same_verdicts(tree: Tree, tmp_path: Pa
     assert told[0]["counts"]["unneeded"] == 1
 
 
+def test_text_json_and_gate_count_the_same_units(tree: Tree, capsys):
+    tree.unit("ssh.service")
+    tree.unit("systemd-networkd.service")
+    main(["audit", "--root", str(tree.root), "--json"])
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    main(["audit", "--root", str(tree.root)])
+    text = capsys.readouterr().out
+    for word in ("unknown", "needed", "protected"):
+        shown = [line.split()[1].rstrip(":") for line in text.splitlines()
+                 if line.startswith(f" {word.upper()} ")]  # fmt: skip
+        assert shown == ([f"{counts[word]:,}"] if counts[word] else [])
+    assert counts["protected"] > 1
+    main(["gate", "--root", str(tree.root)])
+    assert f"{counts['protected']} protected" in capsys.readouterr().out
+
+
 def test_a_policy_is_written_filled_in_checked_and_kept(tree: Tree, tmp_path: Path, capsys):
     path = tmp_path / "agents.toml"
     root = ["--root", str(tree.root)]

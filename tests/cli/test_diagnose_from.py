@@ -161,3 +161,14 @@ def test_a_damaged_segment_is_named_and_the_rest_judged(
     status, out, _ = told(capsys, "--from", str(copy))
     assert status == 1
     assert f"sexton recording verify {copy}" in " ".join(out.split())
+
+
+def test_an_archive_is_judged_by_either_name(capsys: pytest.CaptureFixture[str]):
+    archive = str(Path(__file__).parents[1] / "fixtures" / "nodes" / "6.1-v2-crash.tar.gz")
+    said = [
+        json.loads(told(capsys, *words, "--json")[1]) for words in ((archive,), ("--from", archive))
+    ]
+    assert said[0]["chains"] == said[1]["chains"] != []
+    status, out, err = told(capsys, "--from", archive, "--around", "5m")
+    assert (status, out) == (2, "")
+    assert "--from DIR" in err

@@ -9,6 +9,10 @@ import pytest
 
 from lab.synthetic import Plan, write
 from sexton.cli.main import main
+from sexton.explain.subject import names_of
+from sexton.replay.span import between, everything
+from sexton.replay.window import window
+from sexton.store.recording import Recording
 from tests.cli.test_imports import NEVER, imported
 from tests.support.cli import one_line, quiet, sexton
 
@@ -167,6 +171,49 @@ def test_a_time_before_a_reboot_is_judged_and_compared_in_its_own_boot(
     assert found["aligned"]["events"] == [pytest.approx(START + WALK_S + 6.5, abs=0.1)]
     later = answer(capsys, tmp_path / "recording", "eth0")
     assert later["window"]["start"] > START + 600
+
+
+def test_a_name_of_another_boot_is_said_to_be_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    place = tmp_path / "recording"
+    write(place, Plan(cores=4, hours=0.2, processes=40, cgroups=40, queues=4, units=40, start=START,
+                      reboot_at=300.0))  # fmt: skip
+    kept = Recording(place)
+    tasks = [
+        {*names_of(window(kept, span).window)["task"]}
+        for span in (between(kept, START, START + 200), everything(kept))
+    ]
+    gone = min(tasks[0] - tasks[1])
+    status, out, err = told(capsys, gone, "--from", str(place))
+    assert (status, out) == (2, "")
+    assert f"{gone!r} is not in the window that was judged" in err
+    span = err.strip().rpartition("--window ")[2]
+    assert answer(capsys, place, gone, "--window", span)["about"]["name"] == gone
+
+
+def test_a_typo_is_answered_before_anything_is_judged(sick: Path):
+    loaded = imported("why", "eth00", "--from", str(sick))
+    assert "sexton.explain.subject" in loaded
+    assert "sexton.detect.detectors.conntrack_full" not in loaded
+    ended = sexton("why", "eth00", "--from", sick)
+    assert "no such name: 'eth00'; similar: " in one_line(ended.stderr)
+
+
+NODE = Path(__file__).parents[1] / "fixtures" / "nodes" / "6.1-v2-crash.tar.gz"
+
+
+def test_an_archive_is_explained_like_a_short_look(capsys: pytest.CaptureFixture[str]):
+    found = answer(capsys, NODE, "core", "0")
+    assert found["about"]["name"] == "0"
+    assert found["aligned"] is None
+    assert answer(capsys, NODE, "demo-crash")["concerned"]
+    status, out, err = told(capsys, "core", "700", "--from", str(NODE))
+    assert (status, out) == (2, "")
+    assert "no such name: 'core 700'" in err
+    for more in (("--window", "5m.."), ("--root", "/tmp"), ("--seconds", "3")):
+        status, out, err = told(capsys, "core", "0", "--from", str(NODE), *more)
+        assert (status, out, err.count("\n")) == (2, "", 1)
 
 
 def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.CaptureFixture[str]):

@@ -17,14 +17,16 @@ from sexton.explain.links import (
     zombies_slow_stats,
 )
 from sexton.explain.registry import all_rules
+from sexton.explain.story import tell
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
-from sexton.model.chain import Strength
+from sexton.model.chain import Chain, Strength
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.net import NicCounter
 from sexton.model.stack import StackCount
 from sexton.model.unit import Unit
 from sexton.model.window import Batch, Window
+from sexton.reports.text.narrative import chain_title
 from tests.support.fixtures import FIXTURES
 from tests.support.windows import load_window
 
@@ -259,7 +261,7 @@ def looping(restarts, dying, below=None):
     ("window", "against"),
     [
         (looping(5_000, 5_000), ""),
-        (looping(50, 5_000), "crash.service accounts for 50 of 5,000dying cgroups only"),
+        (looping(50, 5_000), "crash.service accounts for 50 of 5,000 dying cgroups only"),
         (
             looping(50, 5_000, {"/": 5_000, "/system.slice": 50, "/kubepods.slice": 4_950}),
             "4,950 dying cgroups are below /kubepods.slice",
@@ -321,6 +323,60 @@ def test_dead_that_nobody_saw_die_speak_against_the_churn_where_they_are_the_mos
         window = Window({**seen._batches, CgroupCensus: [Batch(60, 60, (counted,))]})
         link = churn_leaves_zombies.join(*ends, window)
         assert (link.strength, link.against) == (Strength.PROVEN, against)
+        assert link.covers == (10, dying)
+
+
+def test_proven_is_what_was_seen_of_many_dead_a_few_known_ones_prove_nothing():
+    """The demo on a node with 10,050 dead of others: 23 were seen to die, and 12,098 are dead."""
+    ends = (
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+    )
+    seen = died(kept=23, released=0)
+    (census,) = seen.latest(CgroupCensus)
+    for dying, strength, sure in (
+        (12_098, Strength.LIKELY, "likely, known for 23 of 12,098"),
+        (461, Strength.LIKELY, "likely, known for 23 of 461"),
+        (460, Strength.PROVEN, "proven for 23 of 460"),
+        (23, Strength.PROVEN, "proven"),
+    ):
+        counted = replace(census, total=dying, dying=dying)
+        window = Window({**seen._batches, CgroupCensus: [Batch(60, 60, (counted,))]})
+        link = churn_leaves_zombies.join(*ends, window)
+        assert (link.strength, link.sure) == (strength, sure)
+        known = {"cgroup_churn": ends[0], "zombie_memcgs": ends[1]}
+        assert any(f"({sure})" in sentence for sentence in tell(Chain((link,)), known, window))
+        title = chain_title(Chain((link,)), 0)
+        partial = strength is Strength.PROVEN and dying > 46
+        assert title.endswith("(proven in part)") is partial
+
+
+def test_a_few_known_ones_beside_many_that_are_known_to_be_others_are_only_possible():
+    ends = (
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+    )
+    seen = died(kept=23, released=0)
+    (census,) = seen.latest(CgroupCensus)
+    rows = (
+        CgroupStat("/", 9, 12_098, None),
+        CgroupStat("/docker", 9, 23, None),
+        CgroupStat("/batch", 9, 10_050, None),
+    )
+    counted = replace(census, total=12_098, dying=12_098)
+    both = {CgroupCensus: [Batch(60, 60, (counted,))], CgroupStat: [Batch(60, 60, rows)]}
+    link = churn_leaves_zombies.join(*ends, Window({**seen._batches, **both}))
+    assert link.sure == "possible, known for 23 of 12,098"
+
+
+def test_a_unit_that_restarts_beside_many_foreign_dead_is_not_blamed_for_them():
+    window = looping(600, 12_098)
+    ends = finding("crash_looping_unit", unit=("crash.service",)), finding("zombie_memcgs")
+    link = crash_loop_leaves_zombies.join(*ends, window)
+    assert link.strength is Strength.POSSIBLE
+    assert link.covers == (600, 12_098)
+    whole = crash_loop_leaves_zombies.join(*ends, looping(12_098, 12_098))
+    assert whole.covers is None
 
 
 def test_dead_that_are_only_counted_make_a_trace_of_others_no_weaker():

@@ -13,6 +13,7 @@ from sexton.explain.links import (
     full_conntrack_drops_connections,
     nic_reset_drops_connections,
     nic_reset_kills_job,
+    starved_napi_drops_connections,
 )
 from sexton.model.chain import Strength
 from sexton.model.cpu import SoftnetCpu
@@ -55,7 +56,7 @@ RESET = finding("nic_resets", (100.0, 100.0), nic=("eth0",))
     ("begins", "expected"),
     [
         (101.0, Strength.PROVEN),
-        (92.0, Strength.PROVEN),
+        (92.0, Strength.PROVEN),  # of what was lost from the reset on
         (129.0, Strength.PROVEN),
         (80.0, None),
         (140.0, None),
@@ -66,6 +67,44 @@ def test_connections_are_lost_around_the_reset_or_not_by_it(begins, expected):
     loss = finding("tcp_loss", None if begins is None else (begins, begins + 5))
     link = nic_reset_drops_connections.join(RESET, loss, around(12))
     assert strength(link) is expected
+
+
+def test_what_was_lost_before_the_reset_is_not_its_effect():
+    loss = finding("tcp_loss", (92.0, 105.0))
+    link = nic_reset_drops_connections.join(RESET, loss, around(12))
+    assert link.since == 100.0
+    assert link.sentence.startswith("12 TCP timeouts after the reset")
+    assert link.against == ("TCP loss began 8.0 s before NIC resets",)
+    # All of it was lost before: then something else lost it.
+    rows = {-50: [tcp(), nic("eth0")], 92: [tcp()], 98: [tcp(timeouts=9)], 100: [tcp(timeouts=9)],
+            131: [tcp(timeouts=9)]}  # fmt: skip
+    assert nic_reset_drops_connections.join(RESET, loss, window(rows)) is None
+    exact = nic_reset_drops_connections.join(RESET, finding("tcp_loss", (99.0, 105.0)), around(12))
+    assert (exact.since, exact.against) == (None, ())
+
+
+def starving(start: float, end: float) -> Any:
+    return finding("starved_napi", (start, end), nic=("eth0",), queue=("eth0:5",), core=("5",))
+
+
+@pytest.mark.parametrize(
+    ("waits", "begins", "expected"),
+    [
+        ((92.0, 100.0), 93.0, Strength.PROVEN),
+        ((92.0, 100.0), 89.5, Strength.PROVEN),  # the reading before the loss was at 89
+        ((92.0, 100.0), 110.0, None),
+        ((120.0, 125.0), 93.0, None),
+    ],
+)
+def test_a_queue_that_is_not_polled_loses_what_is_lost_meanwhile(waits, begins, expected):
+    rows = {-50: [tcp(), nic("eth0")], 89: [tcp()], 93: [tcp(timeouts=3)], 99: [tcp(timeouts=9)],
+            131: [tcp(timeouts=9)]}  # fmt: skip
+    loss = finding("tcp_loss", (begins, 105.0))
+    link = starved_napi_drops_connections.join(starving(*waits), loss, window(rows))
+    assert strength(link) is expected
+    if link is not None:
+        assert "TCP timeouts in the 8.0 s in which eth0:5 was not polled" in link.sentence
+        assert (link.since, link.against) == (92.0 if begins < 90 else None, ())
 
 
 def test_of_several_interfaces_none_is_proven_to_be_the_way():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from sexton.explain.story import short, tell
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Verdict
+from sexton.model.recorder import Mark
 from sexton.reports.text.verdict import verdict_text
 from tests.explain.making import EMPTY, finding, window
 from tests.explain.making import told as told_by
@@ -80,12 +82,33 @@ def test_of_several_resets_the_one_that_follows_is_told():
     chain = Chain(
         (
             Link("starved_napi_resets_nic", starved.id, reset.id, Strength.PROVEN, "so"),
-            Link("nic_reset_drops_connections", reset.id, loss.id, Strength.PROVEN, "so"),
+            Link(
+                "nic_reset_drops_connections", reset.id, loss.id, Strength.PROVEN, "so", since=106.0
+            ),
         )
     )
     told = tell(chain, ends, seen)
     assert told[1].startswith("At 00:01:46 UTC the driver stopped waiting")
-    assert told[2].startswith("From 00:01:41 UTC on connections lost")
+    assert told[2] == "From 00:01:46 UTC on connections lost packets (proven): so."
+
+
+@pytest.mark.parametrize(
+    ("begins", "when"),
+    [(100.0, "At 00:01:40 UTC the"), (98.5, "In the same seconds the"), (90.0, "The")],
+)
+def test_no_effect_is_told_at_a_time_before_its_cause(begins: float, when: str):
+    seen = window({0: [Mark("first")], 300: [Mark("last")]})
+    dead = finding("zombie_memcgs", (0.0, 300.0))
+    held = finding("saturated_core", (100.0, 109.0), core=("5",))
+    starved = finding("starved_napi", (begins, 106.0), core=("5",))
+    ends = {item.id: item for item in (dead, held, starved)}
+    links = (
+        Link("zombie_walk_burns_core", dead.id, held.id, Strength.PROVEN, "so"),
+        Link("burnt_core_starves_napi", held.id, starved.id, Strength.PROVEN, "so"),
+    )
+    told = tell(Chain(links), ends, seen)
+    assert told[1].startswith("At 00:01:40 UTC a walk over them held a core")
+    assert told[2].startswith(f"{when} poll of a NIC queue had to wait")
 
 
 def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_not_by_its_time():

@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.explain.subject import KINDS, WORDS, candidates, concerns, names_of, nearest
-from sexton.model.cgroup import CgroupDir
+from sexton.errors import CommandError
+from sexton.explain.subject import KINDS, WORDS, candidates, concerns, names_for, names_of, nearest
+from sexton.model.cgroup import CgroupDir, OfflineMemcg
+from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.net import NetDevice
-from sexton.model.task import Process
+from sexton.model.row import Row
+from sexton.model.stack import StackCount
+from sexton.model.task import Process, Thread
 from sexton.model.why import Subject
 from sexton.model.window import Batch, Window
 from tests.support.incident import incident
@@ -105,6 +109,49 @@ def test_hostile_names_are_asked_for_as_they_are_printed_or_as_they_are():
     for said in (raw, "a\\x1b[2J\\xff"):
         assert candidates(said, names) == (Subject("task", "a\\x1b[2J\\xff"),)
     assert candidates("/x\ny", names) == (Subject("cgroup", "/x\\ny"),)
+
+
+def window_of(*rows: Row) -> Window:
+    tables: dict[type[Row], list[Row]] = {}
+    for row in rows:
+        tables.setdefault(type(row), []).append(row)
+    return Window({kind: [Batch(1.0, 1.0, tuple(found))] for kind, found in tables.items()})
+
+
+OOM = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+    "oom_memcg=/batch.slice,task_memcg=/batch.slice/job-7,task=trainer,pid=914,uid=0"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "row"),
+    [
+        # A process that began and ended between two readings of all processes.
+        ("stress-ng", Thread(814, 814, "stress-ng", "R", 7, 0, 900, 1)),
+        ("task stress-ng", Thread(814, 814, "stress-ng", "R", 7, 0, 900, 1)),
+        ("pid 814", Thread(814, 814, "stress-ng", "R", 7, 0, 900, 1)),
+        ("stress-ng[814]", StackCount(3, 1, 814, 815, "stress-ng", ("cgroup_rstat_flush",), 9)),
+        ("job-7", CgroupDir("/batch.slice/job-7.scope/inner", 9, 0)),
+        ("batch.slice", CgroupDir("/batch.slice/job-7.scope/inner", 9, 0)),
+        ("/batch.slice/job-7", OfflineMemcg("/batch.slice/job-7")),
+        # Only a finding can name these: the log has them.
+        ("trainer[914]", KernelEvent("oom_kill", "oom", OOM, None, None)),
+        ("task trainer", KernelEvent("oom_kill", "oom", OOM, None, None)),
+        ("/sys/fs/cgroup/batch.slice/job-7", KernelEvent("oom_kill", "oom", OOM, None, None)),
+    ],
+)
+def test_whatever_has_rows_has_a_name(said: str, row: Row):
+    others = (Process(7, 1, "sshd", "S", 0, 0, 0, None, 1, False), row)
+    names = names_for(said, window_of(*others))
+    assert candidates(said, names) or isinstance(row, KernelEvent)
+    with pytest.raises(CommandError, match="no such name"):
+        names_for("stress-mg" if "stress" in said else "trainee", window_of(*others))
+
+
+def test_a_typo_of_a_symptom_needs_no_finding():
+    with pytest.raises(CommandError, match="similar: zombie_memcgs"):
+        names_for("zombie_memcg", window_of())
 
 
 def finding(**entities: tuple[str, ...]) -> Finding:

@@ -34,7 +34,7 @@ SECTIONS = (
     "By hand",
 )
 KEYS = {"root", "chain", "present", "absent", "exit"}
-NEEDS = {"root", "systemd", "runc", "v1", "v2"}
+NEEDS = {"root", "systemd", "runc", "v1", "v2", "cable"}
 
 
 def test_every_folder_is_a_scene_and_every_scene_has_a_folder():

@@ -125,6 +125,24 @@ def test_one_burst_is_one_event_however_many_samples_it_has():
     assert q > 0.05
 
 
+def test_a_new_task_of_a_few_seconds_is_not_significant_and_how_much_was_compared_is_kept():
+    calm = steady(range(6), 50, 0.0, 3)
+    new = [Sample(4 * SECOND + at * SECOND // 25, stack=("main", "new")) for at in range(37)]
+    held = Capture(profile_of(calm + new))
+    found = difference(
+        Side(held, Selection(0, 3 * SECOND)), Side(held, Selection(3 * SECOND, 6 * SECOND))
+    )
+    was, now, q = share_of(found, "new")
+    assert (was, round(now, 1)) == (0, 0.2)
+    assert q > 0.05
+    assert found.blocks == (8, 8)
+    few = difference(
+        Side(held, Selection(0, SECOND // 5)), Side(held, Selection(3 * SECOND, 6 * SECOND))
+    )
+    assert few.blocks == (2, 8)
+    assert np.isnan(few.q).all()
+
+
 def test_what_is_rare_or_without_times_is_not_tested():
     samples = [*steady(range(20), 10, 0.5, 5), Sample(1, stack=("main", "once"))]
     held = Capture(profile_of(samples))

@@ -54,9 +54,10 @@ def test_what_is_being_opened_when_we_are_interrupted_is_closed(
     source = Source("test.slow", "/slow", (VmCounter,), 1.0, 5.0, "", Slow)
     sampler = Sampler(HOST, [source])
     plain = sampling.Answer
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(sampling, "Answer", lambda: plain(done=Interrupted()))
-        sampler.run(1)
+        with pytest.raises(KeyboardInterrupt):
+            sampler.run(1)
     assert OPENED[0].open
     threading.Timer(0.1, GO_ON.set).start()
     sampler.close()

@@ -180,3 +180,26 @@ def test_the_command_on_an_empty_tree_cannot_tell(
     captured = capsys.readouterr()
     assert "zombies is unknown" in captured.out
     assert captured.err == ""
+
+
+NODE = Path(__file__).parents[1] / "fixtures" / "nodes" / "6.1-v2-crash.tar.gz"
+
+
+def test_the_command_counts_what_an_archive_holds(capsys: pytest.CaptureFixture[str]):
+    assert main(["zombies", str(NODE), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["dying"] == 742
+    assert [owner["unit"] for owner in found["owners"]] == ["demo-crash.service"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [(["--watch"], "live node"), (["--root", "/tmp"], "--root"), (["--seconds", "2"], "--seconds")],
+)
+def test_an_archive_is_not_watched_again(
+    capsys: pytest.CaptureFixture[str], more: list[str], says: str
+):
+    assert main(["zombies", str(NODE), *more]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1

@@ -60,8 +60,54 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
 def add_recording(parser: argparse.ArgumentParser) -> None:
     """``--from DIR``."""
     parser.add_argument(
-        "--from", dest="recording", metavar="DIR", help="diagnose a recording instead of this node"
+        "--from",
+        dest="recording",
+        metavar="DIR",
+        help="a recording instead of this node, or an archive of `sexton collect` (- for stdin)",
     )
+
+
+def is_archive(place: str) -> bool:
+    """Is what `--from` names no recording, which is a directory, but a file or a pipe?"""
+    from pathlib import Path
+
+    return place == "-" or (Path(place).exists() and not Path(place).is_dir())
+
+
+def check_archive(args: argparse.Namespace) -> None:
+    """Refuse options that only apply to a live node or to a recording."""
+    if args.root != "/":
+        raise CommandError("an archive and --root exclude each other")
+    if args.seconds is not None or getattr(args, "stacks", False) or getattr(args, "probe", False):
+        raise CommandError(
+            "an archive was watched already: --seconds, --stacks and --probe say nothing"
+        )
+
+
+def read_archived(path: str) -> tuple[Window, Cost]:
+    """The window in an archive of `sexton collect`; `-` is standard input."""
+    import sys
+    from pathlib import Path
+
+    from sexton.host.archive import read_archive
+    from sexton.host.host import Host
+    from sexton.record.sampler import Sampler
+
+    if path == "-":
+        if sys.stdin is None:
+            raise CommandError("standard input is closed; pipe the collected tar into it")
+        if sys.stdin.isatty():
+            raise CommandError("standard input is a terminal; pipe the collected tar into it")
+        snapshots = read_archive(sys.stdin.buffer)
+    else:
+        try:
+            with Path(path).open("rb") as stream:
+                snapshots = read_archive(stream)
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}") from None
+    with Sampler(Host(snapshots[0].files, live=False)) as sampler:
+        window = sampler.replay((snapshot.files, snapshot.moment) for snapshot in snapshots)
+    return window, cost_of(window, "replayed from an archive")
 
 
 def check_recording(args: argparse.Namespace) -> None:

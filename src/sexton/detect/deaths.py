@@ -7,13 +7,14 @@ since an ordinary release waits for RCU and a worker thread.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sexton.detect.registry import Threshold
 from sexton.detect.witness import remembered
-from sexton.model.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.window import Window
+from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.window import Batch, Window
 
 GRACE = Threshold(
     "grace", 5, "s after the rmdir", "a release waits for RCU and a worker, which takes under 1 s"
@@ -73,9 +74,55 @@ def deaths(window: Window) -> Deaths | None:
     batches = window.batches(CgroupEvent)
     if batches is None:
         return None
-    # Two readings of one buffer may overlap: what was read twice happened once.
+    events = _in_order(batches)
+    found, births = _joined(events)
+    gaps = window.all(CgroupEventGap) or ()
+    lost = sum(gap.lost for gap in gaps)
+    end_s = max(batches[-1].mono_s, events[-1].mono_ns / 1e9 if events else 0.0)
+    start_s = min(batches[0].mono_s, events[0].mono_ns / 1e9 if events else batches[0].mono_s)
+    return Deaths(tuple(found), births, start_s, end_s, lost)
+
+
+class Standing(NamedTuple):
+    """Zombies from before the window; `sure` where no release of one can have been missed."""
+
+    deaths: tuple[Death, ...]
+    sure: bool
+
+
+@remembered
+def standing(window: Window) -> Standing:
+    """Removed before the window and not released by its end, where a recording traced it.
+
+    Without them a short span of a recording would not know whose dead it counts.
+    """
+    earlier = window.earlier(CgroupEvent)
+    if not earlier:
+        return Standing((), True)
+    traced = deaths(window)
+    begins = window.start_mono if traced is None else traced.start_s
+    found, _ = _joined(_in_order([*earlier, *(window.batches(CgroupEvent) or ())]))
+    stayed = [death for death in found if death.released_s is None and death.died_s < begins]
+    # There are no more of them than there are dying: of the others the release was missed.
+    census = window.latest(CgroupCensus) or ()
+    dying = next((row.dying for row in census if row.scope == "node"), None)
+    most = len(stayed)
+    if dying is not None:
+        most = max(dying - (len(traced.unreleased) if traced else 0), 0)
+    lost = sum(row.lost for batch in window.earlier(CgroupEventGap) for row in batch.rows)
+    whole = all(batch.follows for batch in earlier[1:])
+    sure = not lost and whole and most >= len(stayed)
+    return Standing(tuple(stayed[-most:]) if most else (), sure)
+
+
+def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:
+    """Two readings of one buffer may overlap: what was read twice happened once."""
     unique = dict.fromkeys(event for batch in batches for event in batch.rows)
-    events = sorted(unique, key=lambda event: event.mono_ns)
+    return sorted(unique, key=lambda event: event.mono_ns)
+
+
+def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
+    """Deaths with their releases, and how many were born."""
     found: list[Death] = []
     open_at: dict[int, int] = {}
     births = 0
@@ -93,8 +140,4 @@ def deaths(window: Window) -> Deaths | None:
             index = open_at.pop(event.cgroup_id, None)
             if index is not None:  # else it died before the trace began
                 found[index] = replace(found[index], released_s=moment)
-    gaps = window.all(CgroupEventGap) or ()
-    lost = sum(gap.lost for gap in gaps)
-    end_s = max(batches[-1].mono_s, events[-1].mono_ns / 1e9 if events else 0.0)
-    start_s = min(batches[0].mono_s, events[0].mono_ns / 1e9 if events else batches[0].mono_s)
-    return Deaths(tuple(found), births, start_s, end_s, lost)
+    return found, births

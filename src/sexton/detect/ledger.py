@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.deaths import Deaths, deaths
+from sexton.detect.deaths import Deaths, deaths, standing
 from sexton.detect.growth import ENOUGH, growth
 from sexton.detect.registry import Threshold
 from sexton.detect.spread import median
@@ -237,6 +237,8 @@ class _Dead(NamedTuple):
 
     traced: Deaths | None
     unreleased: Counter[str]
+    #: No release of one of those can have been missed.
+    complete: bool
     listed: Counter[str]
     below: dict[str, int]
     node: int | None
@@ -303,11 +305,10 @@ def _match(account: Account, dead: _Dead) -> _Match:
     listed, listed_share = _share(dead.listed, account.path)
     here = dead.of(account.path)
     pace = dead.uptime_s / here if dead.uptime_s and here and _enough(here) else None
-    lost = dead.traced is not None and dead.traced.lost > 0
     return _Match(
         own=max(traced, listed),
         share=max(traced_share, listed_share),
-        certain=listed > 0 or not lost,
+        certain=listed > 0 or dead.complete,
         number=_enough(account.total, here) and close(account.total, here),
         growth=_enough(account.recent, dead.grown) and close(account.recent, dead.grown),
         period=close(account.period_s, pace),
@@ -419,12 +420,15 @@ def _together(accounts: Sequence[Account], found: list[Suspect], dead: _Dead) ->
 
 def _dead(window: Window) -> _Dead:
     traced = deaths(window)
+    before = standing(window)
+    stayed = (*before.deaths, *(traced.unreleased if traced else ()))
     census = window.latest(CgroupCensus) or ()
     node = next((row.dying for row in census if row.scope == "node"), None)
     moved = growth(window)
     return _Dead(
         traced=traced,
-        unreleased=Counter(death.path for death in (traced.unreleased if traced else ())),
+        unreleased=Counter(death.path for death in stayed),
+        complete=before.sure and not (traced and traced.lost),
         listed=Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ()),
         below=_below(window.latest(CgroupStat) or ()),
         node=node,

@@ -2,6 +2,7 @@
 
 1. tracefs: the path of a cgroup that was removed and not released. *Proven*, from the moment
    tracing began; *likely* where the trace buffer lost events and the count did not grow as much.
+   A recording also knows those that died before the judged window and were not released since.
 2. `lru_gen`: every offline memcg by the path it had. *Proven*, whenever it died.
 3. v2 `cgroup.stat` at live directories: how many died directly below each. *Likely*: it gives the
    place and not the name.
@@ -23,7 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from sexton.detect.deaths import deaths
+from sexton.detect.deaths import deaths, standing
 from sexton.detect.growth import confirms, growth
 from sexton.detect.ledger import suspects
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
@@ -34,6 +35,7 @@ from sexton.model.unit import Unit
 from sexton.model.window import Window
 
 TRACED = "traced: removed, not released"
+TRACED_BEFORE = "traced before this window: removed, not released"
 LISTED = "listed as offline by lru_gen"
 COUNTED = "cgroup.stat"
 LEDGER = "restart ledger"
@@ -79,6 +81,7 @@ class _Heap:
 
     names: set[str] = field(default_factory=set)
     traced: int = 0
+    before: int = 0
     listed: int = 0
     matched: int = 0
     strength: Strength = Strength.POSSIBLE
@@ -87,11 +90,14 @@ class _Heap:
     @property
     def dying(self) -> int:
         """Traced ones are listed too, where there is a list: never add them up."""
-        return max(self.traced, self.listed, self.matched)
+        return max(self.traced + self.before, self.listed, self.matched)
 
     @property
     def method(self) -> str:
-        words = ((self.traced, TRACED), (self.listed, LISTED), (self.matched, LEDGER))
+        words = (
+            (self.traced, TRACED), (self.before, TRACED_BEFORE), (self.listed, LISTED),
+            (self.matched, LEDGER),
+        )  # fmt: skip
         return " + ".join(word for number, word in words if number)
 
     def surer(self, strength: Strength) -> None:
@@ -148,6 +154,13 @@ def _named(window: Window) -> _Heaps:
         heap.names.add(name)
         heap.traced += 1
         heap.surer(Strength.PROVEN if sure else Strength.LIKELY)
+    before = standing(window)
+    for death in before.deaths:
+        path, name = place(death.path)
+        heap = heaps[path, path_stem(name)]
+        heap.names.add(name)
+        heap.before += 1
+        heap.surer(Strength.PROVEN if before.sure else Strength.LIKELY)
     listed = Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ())
     for dead, number in listed.items():
         path, name = place(dead)

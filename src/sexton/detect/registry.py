@@ -222,6 +222,12 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
 
 
 @cache
+def detector_ids() -> tuple[str, ...]:
+    """The ids of all, by the names of their files: none is loaded for it."""
+    return tuple(module.name for module in pkgutil.iter_modules(sexton.detect.detectors.__path__))
+
+
+@cache
 def all_detectors() -> tuple[Detector, ...]:
     """Every detector there is, by walking the folder; sorted by id."""
     for module in pkgutil.iter_modules(sexton.detect.detectors.__path__, _PACKAGE):

@@ -87,6 +87,10 @@ class Witness(Window):
         self.note({kind: True})
         return self._window.distinct(kind, fields)
 
+    def earlier(self, kind: type[R]) -> tuple[Batch[R], ...]:
+        self.note({kind: True})
+        return self._window.earlier(kind)
+
     def read(self, kind: type[Row]) -> bool:
         self.note({kind: True})
         return self._window.read(kind)

@@ -16,6 +16,7 @@ from itertools import takewhile
 from sexton.detect.detectors import job_deaths
 from sexton.detect.registry import detector_of
 from sexton.detect.witness import witness
+from sexton.explain.order import in_order, with_first_causes
 from sexton.explain.registry import all_rules
 from sexton.explain.weigh import by_stacks, surviving, weigh
 from sexton.model.chain import Chain, Link, Strength
@@ -33,7 +34,12 @@ def find_links(findings: Iterable[Finding], window: Window) -> tuple[Link, ...]:
         for rule in all_rules()
         if rule.cause in present and rule.effect in present
     )
-    return weigh([link for link in links if link is not None], known)
+    ordered = [
+        in_order(link, (known[link.cause], known[link.effect]), seen)
+        for link in links
+        if link is not None
+    ]
+    return weigh(with_first_causes(ordered, known), known)
 
 
 def find_chains(links: Sequence[Link]) -> tuple[Chain, ...]:

@@ -20,6 +20,8 @@ from sexton.model.window import Window
 from sexton.series.steps import Step, span
 
 R = TypeVar("R", bound=Row)
+#: The log and the readings disagree by that much.
+READ_S = 2.0
 #: A job is named by its mark, which findings shorten in the middle.
 _HEAD = 40
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sexton.detect.detectors import job_deaths, nic_resets, tcp_loss
-from sexton.explain.moments import clock, day, marks, resets
+from sexton.explain.moments import READ_S, clock, day, marks, resets
 from sexton.explain.registry import rule_of
 from sexton.explain.weigh import by_stacks
 from sexton.model.chain import Chain, Link, Strength
@@ -36,18 +36,24 @@ def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple
     sentences = [_beginning(known[0], window)]
     before = known[0].start
     for link, effect in zip(chain.links, known[1:], strict=True):
-        at = _moment(effect, window, before)
+        at = _moment(effect, window, before) if link.since is None else link.since
         when = _when(effect, at, window)
-        if at is None or before is None or at >= before - _EDGE_S:
+        if link.since is not None:
+            # Only that part of it is the cause's, and the link says how much it is.
+            when = f"From{when.removeprefix('At')}on " if when else ""
+            sentences.append(_step(link, link.sentence, when))
+            before = at
+        elif at is None or before is None or at >= before:
             sentences.append(_step(link, short(effect.summary), when))
             before = before if at is None else at
-        elif effect.end is not None and effect.end < before - _EDGE_S:
-            # The worst of it was over before: then what joins the two is told, and no time.
-            sentences.append(_step(link, link.sentence, ""))
-        else:
-            when = f"From{when.removeprefix('At')}on " if when else ""
+        elif at >= before - READ_S:
+            # Readings do not tell which of the two was first.
+            told = bool(when) and clock(before) in sentences[-1]
+            when = "In the same seconds " if told else when
             sentences.append(_step(link, short(effect.summary), when))
-            before = at
+        else:
+            # The worst of it was before: then what joins the two is told, and no time.
+            sentences.append(_step(link, link.sentence, ""))
     sentences += _not_seen(chain, findings)
     return tuple(sentences)
 
@@ -64,7 +70,7 @@ def _beginning(root: Finding, window: Window) -> str:
 def _step(link: Link, seen: str, when: str) -> str:
     rule = rule_of(link.id)
     text = rule.story if rule is not None and rule.story else link.sentence
-    sentence = f"{text} ({link.strength}): {seen}."
+    sentence = f"{text} ({link.sure}): {seen}."
     return f"{when}{sentence}" if when else sentence[:1].upper() + sentence[1:]
 
 
@@ -108,7 +114,7 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     unproven = [link for link in chain.links if link.strength is not Strength.PROVEN]
     rules = [(link, rule_of(link.id)) for link in unproven]
     proofs = dict.fromkeys(
-        rule.proof
+        rule.proof if link.covers is None else f"who left the other {_others(link.covers):,}"
         for link, rule in rules
         if rule is not None and rule.proof and not (_STACKS in rule.proof and by_stacks(link))
     )
@@ -117,3 +123,8 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     job = findings.get(job_deaths.NAME)
     if chain.symptom in _JOB_NEXT and (job is None or job.verdict is Verdict.NOT_APPLICABLE):
         yield "Whether a job died is unknown (sexton recording mark)."
+
+
+def _others(covers: tuple[int, int]) -> int:
+    known, every = covers
+    return every - known

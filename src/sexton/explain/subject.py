@@ -13,14 +13,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from sexton.model.cgroup import CgroupDir, CgroupEvent, CgroupThrottle
-from sexton.model.cpu import CoreTimes
+from sexton.detect.registry import detector_ids
+from sexton.errors import CommandError
+from sexton.model.cgroup import (
+    CgroupCpu,
+    CgroupDir,
+    CgroupEvent,
+    CgroupMemory,
+    CgroupResidual,
+    CgroupStat,
+    CgroupThrottle,
+    OfflineMemcg,
+)
+from sexton.model.cpu import CoreTimes, IrqAffinity
+from sexton.model.event import KernelEvent, ServiceEvent
 from sexton.model.finding import Finding
 from sexton.model.net import NetDevice, Nic, NicQueue
 from sexton.model.recorder import Mark
 from sexton.model.row import Row
 from sexton.model.stack import StackCount
-from sexton.model.task import Process, Thread
+from sexton.model.task import Process, ProcessCgroup, Thread
 from sexton.model.text import printable, shorten
 from sexton.model.unit import RestartMark, Timer, Unit
 from sexton.model.why import Subject
@@ -51,27 +63,70 @@ Names = Mapping[str, tuple[str, ...]]
 R = TypeVar("R", bound=Row)
 
 
-def names_of(window: Window, findings: Iterable[Finding]) -> Names:
+def names_of(window: Window, findings: Iterable[Finding] = ()) -> Names:
     """Everything that has a name here, by kind, as it is printed; what findings name first."""
+    return with_findings(_names(_named(window)), findings)
+
+
+def with_findings(names: Names, findings: Iterable[Finding]) -> Names:
+    """The names, and what findings name, which comes first."""
     found: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
     for finding in findings:
         found["symptom"][finding.id] = None
-        for kind, names in finding.entities.items():
-            found.setdefault(kind, {}).update(dict.fromkeys(names))
-    for kind, name in _named(window):
+        for kind, entities in finding.entities.items():
+            found.setdefault(kind, {}).update(dict.fromkeys(entities))
+    for kind, known in names.items():
+        found.setdefault(kind, {}).update(dict.fromkeys(known))
+    return {kind: tuple(known) for kind, known in found.items()}
+
+
+def names_for(said: str, window: Window) -> Names:
+    """The names of a window, once it is certain that the words can mean something in it.
+
+    `CommandError` with what is called like it where nothing is. This needs no diagnosis: a typo is
+    answered before the node or the recording is judged. Tables that few names are only in are read
+    where the others do not have it.
+    """
+    names = names_of(window)
+    if candidates(said, names):
+        return names
+    rest = _names(_named_elsewhere(window))
+    names = {kind: tuple(dict.fromkeys((*names[kind], *rest[kind]))) for kind in names}
+    # A unit that systemd was not asked about still has its cgroup.
+    parts = (part for path in names["cgroup"] for part in path.split("/"))
+    units = dict.fromkeys(part for part in parts if part.endswith(_SUFFIXES))
+    names = {**names, "unit": tuple(dict.fromkeys((*names["unit"], *units)))}
+    if candidates(said, names) or _is_logged(said, window):
+        return names
+    raise no_such_name(said, names)
+
+
+def _names(named: Iterable[tuple[str, str]]) -> Names:
+    found: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+    for kind, name in named:
         found[kind][printable(name)] = None
     return {kind: tuple(names) for kind, names in found.items()}
 
 
+_Column = tuple[str, type[Row], str]
+#: Where names are, and where a few more are that these lack: of what lived between two readings.
+_COLUMNS: tuple[_Column, ...] = (
+    ("core", CoreTimes, "cpu"), ("nic", Nic, "name"), ("nic", NetDevice, "name"),
+    ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
+    ("unit", RestartMark, "unit"), ("cgroup", CgroupDir, "path"),
+    ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"),
+)  # fmt: skip
+_MORE_COLUMNS: tuple[_Column, ...] = (
+    ("unit", Timer, "unit"), ("cgroup", Unit, "cgroup"), ("irq", IrqAffinity, "irq"),
+    ("cgroup", OfflineMemcg, "path"), ("cgroup", CgroupResidual, "path"),
+    ("cgroup", CgroupMemory, "path"), ("cgroup", CgroupStat, "path"),
+    ("cgroup", CgroupCpu, "path"), ("cgroup", ProcessCgroup, "path"),
+)  # fmt: skip
+
+
 def _named(window: Window) -> Iterator[tuple[str, str]]:
-    columns: tuple[tuple[str, type[Row], str], ...] = (
-        ("core", CoreTimes, "cpu"), ("nic", Nic, "name"), ("nic", NetDevice, "name"),
-        ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
-        ("unit", RestartMark, "unit"), ("cgroup", CgroupDir, "path"),
-        ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"),
-    )  # fmt: skip
-    for kind, table, field in columns:
-        yield from ((kind, str(value)) for (value,) in window.distinct(table, (field,)))
+    yield from (("symptom", name) for name in detector_ids())
+    yield from _in_columns(window, _COLUMNS)
     yield from (("job", mark.text) for mark in window.all(Mark) or ())
     for nic, queue in window.distinct(NicQueue, ("nic", "queue")):
         if queue is not None:
@@ -80,9 +135,38 @@ def _named(window: Window) -> Iterator[tuple[str, str]]:
     yield from (("function", name) for name in {name for pair in called for name in pair})
     for comm, pid in window.distinct(Process, ("comm", "pid")):
         yield "task", f"{comm}[{pid}]"
-    for comm, pid, tid in window.distinct(Thread, ("comm", "pid", "tid")):
-        if pid != tid:
-            yield "task", f"{comm}[{pid}/{tid}]"
+    yield from _threads(window, Thread)
+
+
+def _named_elsewhere(window: Window) -> Iterator[tuple[str, str]]:
+    yield from _threads(window, StackCount)
+    yield from _in_columns(window, _MORE_COLUMNS)
+
+
+def _in_columns(window: Window, columns: Iterable[_Column]) -> Iterator[tuple[str, str]]:
+    for kind, table, field in columns:
+        found = (value for (value,) in window.distinct(table, (field,)))
+        yield from ((kind, str(value)) for value in found if value is not None)
+
+
+def _threads(window: Window, table: type[Row]) -> Iterator[tuple[str, str]]:
+    """Main threads too: those of a process that ended between two readings of all processes are
+    only here."""
+    for comm, pid, tid in window.distinct(table, ("comm", "pid", "tid")):
+        yield "task", f"{comm}[{pid}]" if pid == tid else f"{comm}[{pid}/{tid}]"
+
+
+def _is_logged(said: str, window: Window) -> bool:
+    """Does a log line hold it? Then a finding may be about it, and only a diagnosis can tell."""
+    word, _, rest = printable(said.strip()).partition(" ")
+    text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(said.strip())
+    task = _TASK.fullmatch(text)
+    wanted = _normal("cgroup", task["comm"] if task else text)
+    if not wanted or _GLUED.fullmatch(text):
+        return False
+    lines = [row.message for row in window.all(KernelEvent) or ()]
+    lines += [row.message for row in window.all(ServiceEvent) or ()]
+    return any(wanted in line or wanted in printable(line) for line in lines)
 
 
 def candidates(said: str, names: Names) -> tuple[Subject, ...]:
@@ -218,3 +302,20 @@ def nearest(said: str, names: Names) -> tuple[str, ...]:
     alike = get_close_matches(shorten(text, 2 * _MOST_LETTERS), some, _MOST_NEAR, 0.6)
     chosen = dict.fromkeys([*alike, *sorted(holding, key=len)])
     return tuple(dict.fromkeys(pool[low] for low in chosen))[:_MOST_NEAR]
+
+
+def no_such_name(said: str, names: Names) -> CommandError:
+    """One line: what is called like it, or else what there is to ask about."""
+    near = nearest(said, names)
+    what = f"no such name: {shorten(printable(said), 80)!r}"
+    if near:
+        return CommandError(f"{what}; similar: {', '.join(near)}")
+    there = [
+        f"{len(names.get(kind, ())):,} {many} ({shorten(names[kind][0], 40)}, …)"
+        for kind, many in (("nic", "interfaces"), ("unit", "units"), ("task", "tasks"))
+        if names.get(kind)
+    ]
+    cores = sorted(map(int, names.get("core", ())))
+    if cores:
+        there.insert(0, f"core {cores[0]} to core {cores[-1]}")
+    return CommandError(f"{what}; there are {', '.join(there)}" if there else what)

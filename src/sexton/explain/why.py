@@ -14,15 +14,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
-from sexton.errors import CommandError
 from sexton.explain.held import MUCH
 from sexton.explain.occasions import occasions
 from sexton.explain.story import tell
-from sexton.explain.subject import Names, candidates, concerns, is_named, names_of, nearest
+from sexton.explain.subject import (
+    Names,
+    candidates,
+    concerns,
+    is_named,
+    names_for,
+    no_such_name,
+    with_findings,
+)
 from sexton.model.chain import Chain, Link
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Missing, Verdict
-from sexton.model.text import printable, shorten
+from sexton.model.text import printable
 from sexton.model.why import Subject, Why
 from sexton.model.window import Window
 
@@ -181,28 +188,17 @@ def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
                 yield lack
 
 
-def explain(what: str | Subject, diagnosis: Diagnosis, window: Window) -> Why:
-    """Of a name or of a subject that is known; `CommandError` where nothing is called so."""
+def explain(
+    what: str | Subject, diagnosis: Diagnosis, window: Window, names: Names | None = None
+) -> Why:
+    """Of a subject that is known, or of a name; `CommandError` where nothing is called so.
+
+    `names` are those of `names_for`, where they were looked up before the diagnosis was made.
+    """
     if isinstance(what, Subject):
         return answer(what, diagnosis, window)
-    names = names_of(window, diagnosis.findings)
-    meant = likeliest(candidates(what, names), diagnosis)
+    known = with_findings(names or names_for(what, window), diagnosis.findings)
+    meant = likeliest(candidates(what, known), diagnosis)
     if not meant:
-        raise CommandError(_unknown(what, nearest(what, names), names))
+        raise no_such_name(what, known)
     return answer(meant[0], diagnosis, window, meant[1:])
-
-
-def _unknown(said: str, near: tuple[str, ...], names: Names) -> str:
-    """One line: what is called like it, or else what there is to ask about."""
-    what = f"no such name: {shorten(printable(said), 80)!r}"
-    if near:
-        return f"{what}; similar: {', '.join(near)}"
-    there = [
-        f"{len(names.get(kind, ())):,} {many} ({shorten(names[kind][0], 40)}, …)"
-        for kind, many in (("nic", "interfaces"), ("unit", "units"), ("task", "tasks"))
-        if names.get(kind)
-    ]
-    cores = sorted(map(int, names.get("core", ())))
-    if cores:
-        there.insert(0, f"core {cores[0]} to core {cores[-1]}")
-    return f"{what}; there are {', '.join(there)}" if there else what

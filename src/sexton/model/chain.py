@@ -24,7 +24,12 @@ class Strength(StrEnum):
 
 @frozen
 class Link(Frozen):
-    """`cause` and `effect` are finding ids; `shared` is the entity they have in common."""
+    """`cause` and `effect` are finding ids; `shared` is the entity they have in common.
+
+    `covers` is how many of the effect's things the strength speaks of, and how many there are:
+    of 12,098 dying cgroups 2,048 may be proven to come from the cause. `None`: of all.
+    `since` is the moment (UNIX) from which the effect is the cause's, where it began before it.
+    """
 
     id: str
     cause: str
@@ -35,6 +40,27 @@ class Link(Frozen):
     evidence: tuple[Evidence, ...] = ()
     against: tuple[str, ...] = ()
     rows: tuple[Rows, ...] = ()
+    covers: tuple[int, int] | None = None
+    since: float | None = None
+
+    @property
+    def sure(self) -> str:
+        """The strength in words, with the part of the effect that it speaks of.
+
+        >>> link = Link("x", "a", "b", Strength.PROVEN, "", covers=(2048, 12098))
+        >>> link.sure
+        'proven for 2,048 of 12,098'
+        """
+        if self.covers is None or self.covers[0] >= self.covers[1]:
+            return self.strength.value
+        part = f"for {self.covers[0]:,} of {self.covers[1]:,}"
+        known = "" if self.strength is Strength.PROVEN else ", known"
+        return f"{self.strength}{known} {part}"
+
+    @property
+    def is_partial(self) -> bool:
+        """Does it speak of less than half of the effect?"""
+        return self.covers is not None and 2 * self.covers[0] < self.covers[1]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentence", printable(self.sentence))

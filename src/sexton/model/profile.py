@@ -219,13 +219,15 @@ class FlameDifference:
 
     Shares are of each side's samples, subtree totals (see `sexton.profile.difference.shares`).
     `q` is the significance of a node's change (false discovery rate), `NaN` if not tested (too few
-    samples, or no timestamps).
+    samples, or no timestamps). `blocks` is how many blocks of time each side was tested over;
+    `None` where samples have no timestamps.
     """
 
     tree: Tree
     before: I64
     after: I64
     q: Floats
+    blocks: tuple[int, int] | None = None
 
 
 class FunctionCount(NamedTuple):

@@ -170,6 +170,10 @@ class Window:
         rows = (row for batch in self.batches(kind) or () for row in batch.rows)
         return list(dict.fromkeys(map(values_getter(fields), rows)))
 
+    def earlier(self, kind: type[R]) -> tuple[Batch[R], ...]:  # noqa: ARG002
+        """Readings of an event table before the window, of the same boot: a recording has some."""
+        return ()
+
     def read(self, kind: type[Row]) -> bool:
         """Was it read at all, with or without rows?"""
         return kind in self._batches

@@ -9,13 +9,14 @@ that counted a hundred would report every burst as a change.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sexton.model.profile import I32, I64, Flame, FlameDifference, Floats, Profile, Tree
 from sexton.profile.select import Selection, chosen_in, window
-from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q
+from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q, observations
 from sexton.profile.stack_tree import join
 
 #: Limits on tested nodes (the largest first) and on blocks per side: 8 MB of counters.
@@ -75,7 +76,7 @@ def difference(before: Side, after: Side) -> FlameDifference:
     nodes, small = _tested(found)
     counted = [_blocks(side, small, cut) for side, cut in ((before, cuts[0]), (after, cuts[1]))]
     found.q[nodes] = difference_q(*counted)
-    return found
+    return replace(found, blocks=(observations(counted[0]), observations(counted[1])))
 
 
 def difference_of(before: Flame, after: Flame) -> FlameDifference:

@@ -192,6 +192,11 @@ def difference_q(before: Blocks, after: Blocks) -> Floats:
     return benjamini_hochberg(p)
 
 
+def observations(blocks: Blocks) -> int:
+    """How many blocks of a side are compared: those with samples, combined where there are many."""
+    return min(int(np.count_nonzero(blocks.samples)), BATCHES)
+
+
 def _batched(blocks: Blocks) -> Blocks:
     kept = blocks.samples > 0
     counts, samples = blocks.counts, blocks.samples

@@ -7,9 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
+from sexton.errors import CommandError
 from sexton.explain.diagnosis import diagnose
+from sexton.explain.moments import clock, day
 from sexton.explain.occasions import loop_of
+from sexton.explain.subject import Names, candidates, names_for, names_of
 from sexton.explain.why import explain
+from sexton.model.text import printable, shorten
 from sexton.model.why import Subject, Why
 from sexton.replay.signals import aligned_in
 from sexton.replay.span import Span
@@ -35,8 +39,35 @@ def why_in(
     during = during or _unseen
     with during("reading back"):
         found = window(recording, question.span)
-        why = explain(question.what, diagnose(found.window), found.window)
+        names = None if isinstance(question.what, Subject) else _names(recording, question, found)
+        why = explain(question.what, diagnose(found.window), found.window, names)
     return _aligned(why, recording, question.quiet, during), found
+
+
+def _names(recording: Recording, question: Question, found: Replay) -> Names:
+    """Looked up before anything is judged; where the span has none, in all that was recorded."""
+    said = str(question.what)
+    try:
+        return names_for(said, found.window)
+    except CommandError:
+        boots = dict.fromkeys(segment.boot_id for segment in reversed(recording.segments))
+        for boot in boots:
+            whole = boot_of(recording, replace(question.span, boot_id=boot))
+            judged = (question.span.boot_id, question.span.start, question.span.end)
+            if (whole.boot_id, whole.start, whole.end) == judged:
+                continue
+            if candidates(said, names_of(window(recording, whole).window)):
+                text = f"{shorten(printable(said), 80)!r}"
+                part = f"{_stamp(whole.start[1])}..{_stamp(whole.end[1])}"
+                raise CommandError(
+                    f"{text} is not in the window that was judged; it was recorded in"
+                    f" --window {part}"
+                ) from None
+        raise
+
+
+def _stamp(wall_s: float) -> str:
+    return f"{day(wall_s)}T{clock(wall_s)}Z"
 
 
 def boot_of(recording: Recording, span: Span) -> Span:

@@ -167,6 +167,9 @@ class RecordedWindow(Window):
             return super().distinct(kind, fields)
         return self._reader.distinct(kind, fields)
 
+    def earlier(self, kind: type[R]) -> tuple[Batch[R], ...]:
+        return self.keep(("earlier", kind), lambda: tuple(self._older_events(kind)))
+
     def read(self, kind: type[Row]) -> bool:
         return bool(self._reader.having(kind)) or self.batches(kind) is not None
 

@@ -130,14 +130,18 @@ def test_it_fetches_nothing():
     assert "href" not in text
 
 
-def test_a_difference_colours_what_is_sure_and_nothing_else():
+def test_a_difference_is_coloured_by_size_and_pale_where_it_may_be_chance():
     before, after = {"task;k:a": 50, "task;b": 50}, {"task;k:a": 90, "task;b": 10}
     sure = {box.name: box.shade for box in difference_boxes(difference_of(before, after, 0.001))}
     assert (sure["a"], sure["b"]) == ("g5", "s5")
     assert sure["task"] == "n"  # its share did not change
     for q in (0.2, np.nan):
         found = difference_boxes(difference_of(before, after, q))
-        assert {box.shade for box in found} == {"n"}
+        assert {box.name: box.shade for box in found} == {
+            **dict.fromkeys(("all", "task"), "n"), "a": "g5 m", "b": "s5 m",
+        }  # fmt: skip
+        small = difference_of(before, {"task;k:a": 503, "task;b": 497}, q)
+        assert {box.shade for box in difference_boxes(small)} == {"n"}
     assert "may be chance" in flame_svg(
         difference_boxes(difference_of(before, after, 0.2)), Words("")
     )

@@ -217,7 +217,41 @@ def test_a_change_is_told_once_where_it_comes_from():
 
 def test_no_significant_change_is_said():
     text = "\n".join(difference_lines(difference_of({"t;a": 5}, {"t;a": 6}, 0.5)))
-    assert "no significant change (3 stacks tested)" in text
+    assert text == " no significant change (3 stacks tested)"
+
+
+def test_a_large_change_that_may_be_chance_is_listed_by_size():
+    before = {"t;a": 70, "t;c": 30}
+    after = {"t;a": 40, "t;b": 29, "t;c": 31}
+    found = replace(difference_of(before, after, 0.31), blocks=(8, 8))
+    lines = list(difference_lines(found))
+    assert lines[0] == " no significant change (5 stacks tested over 8 and 8 blocks of time)"
+    assert lines[2].endswith("3 changes of 1.0 % or more, not significant")
+    assert [line.split()[-1] for line in lines[3:9:2]] == ["a", "b", "c"]
+    assert "     0 %   29.0 %     0.31  b" in lines
+    assert "may be one burst" in " ".join(lines)
+
+
+def test_beside_significant_changes_large_ones_of_other_stacks_are_listed():
+    before = {"t;a": 60, "u;x": 40}
+    after = {"t;a": 30, "u;x": 40, "v;y": 30}
+    found = difference_of(before, after, 0.001)
+    names = [found.tree.frames.names[frame] for frame in found.tree.frame]
+    found.q[[names.index(name) for name in ("v", "y")]] = 0.2
+    found.q[0] = 0.2
+    text = "\n".join(difference_lines(found))
+    significant, rest = text.split("1 change of 1.0 % or more, not significant")
+    assert "  a\n" in significant
+    assert "  y\n" in rest
+    assert "in v" in rest
+    assert "  a\n" not in rest
+
+
+def test_too_few_blocks_of_time_are_said():
+    found = replace(difference_of({"t;a": 9}, {"t;b": 9}, np.nan), blocks=(2, 24))
+    text = "\n".join(difference_lines(found))
+    assert "not tested (2 and 24 blocks of time; 4 on each side are needed)" in text
+    assert "2 changes of 1.0 % or more, not tested" in text
 
 
 def test_what_could_not_be_tested_is_shown_and_said_to_be_so():

@@ -52,7 +52,8 @@ def test_a_core_held_in_user_mode_is_found_with_its_task_policy_and_unit():
     finding = detect(seen())
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
     assert finding.summary == (
-        "core 1 was held in user mode for 20.0 s by python3[611] of audio.service, realtime FIFO 50"
+        "core 1 was held in user mode for 20.0 s by the realtime FIFO 50 task python3[611]"
+        " of audio.service"
     )
     assert finding.entities["core"] == ("1",)
     assert finding.entities["unit"] == ("audio.service",)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from sexton.explorer.server.documents import MOST_BYTES
+from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
 from sexton.model.recorder import Mark
 from sexton.model.window import Batch
 from tests.explorer.server.asking import ROOT, STAND_IN, Running, serving
@@ -109,6 +110,40 @@ def test_the_explanation_is_what_diagnose_says(incident: Running) -> None:
         assert told[part] == said[part], part
     assert told["story"]
     assert told["marks"]
+
+
+def test_the_explanation_of_a_span_names_the_owner_that_its_lane_shows(tmp_path: Path) -> None:
+    """They died before the brushed minute: the lane remembers who left them, and so must it."""
+    census = CgroupCensus("v2", 2, "/sys/fs/cgroup", "node", 960, 60, 900, "cgroup.stat", None)
+    died = [
+        CgroupEvent("rmdir", 5000 + n, f"/batch.slice/run-{n}", int((110 + n / 10) * 1e9))
+        for n in range(800)
+    ]
+    freed = [CgroupEvent("release", 5000 + n, f"/batch.slice/run-{n}", int(195e9 + n))
+             for n in range(300)]  # fmt: skip
+
+    def events(at: float) -> tuple[CgroupEvent, ...]:
+        return tuple(e for e in (*died, *freed) if at - 10 < e.mono_ns / 1e9 <= at)
+
+    times = [100.0 + 10 * step for step in range(60)]
+    tables = {
+        CgroupCensus: [Batch(at, WALL_S + at, (census,)) for at in times],
+        CgroupDir: [Batch(at, WALL_S + at, (CgroupDir("/batch.slice", 9, 0),)) for at in times],
+        CgroupEvent: [Batch(at, WALL_S + at, events(at)) for at in times],
+        CgroupEventGap: [Batch(at, WALL_S + at, ()) for at in times],
+    }
+    write_sealed(tmp_path, [tables])
+    with serving(str(tmp_path)) as running:
+        start, end = WALL_S + 400, WALL_S + 460
+        strip = running.get(f"/api/strip/memcgs?level=0&first={int(start // 256)}&count=2").json
+        assert any("run-*" in name for name in strip["names"]), strip["names"]
+        told = running.get(f"/api/explain?from={start}&to={end}").json
+    (found,) = [one for one in told["findings"] if one["id"] == "zombie_memcgs"]
+    assert "500 of them left under /batch.slice/run-*" in found["summary"]
+    assert found["entities"]["cgroup"] == ["/batch.slice"]
+    (owned,) = [one for one in found["evidence"] if one["what"].startswith("left under")]
+    assert owned["value"] == 500
+    assert owned["source"] == "traced before this window: removed, not released"
 
 
 def test_why_answers_for_a_thing_and_for_a_moment(incident: Running) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from math import inf
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.host.host import open_host
 from sexton.model.audit import RestartPolicy
-from sexton.prevent.audit.restart import endless_restart, frequent_timer, policy_of, timer_period
-from sexton.prevent.audit.unit_files import Settings, calendar_s, span_s
+from sexton.prevent.audit.enabled import Enabled
+from sexton.prevent.audit.restart import (
+    endless_restart,
+    frequent_timer,
+    policy_of,
+    systemd_version,
+    timer_period,
+)
+from sexton.prevent.audit.unit_files import Settings, UnitTree, calendar_s, span_s
 
 
 def policy(text: str) -> RestartPolicy:
@@ -54,6 +63,40 @@ def test_the_fault_says_its_numbers_and_its_cure():
     )
     cured = policy(f"[Service]\nRestart=on-failure\nRestartSec=10s\n{found.fix}\n")
     assert endless_restart(cured) is None, "the cure it prints is one"
+
+
+@pytest.mark.parametrize(
+    ("told", "files", "version"),
+    [
+        ("252.22-1~deb12u1", [], 252),
+        ("systemd 255 (255.4-1ubuntu8)", [], 255),
+        ("v256.7", ["usr/lib/systemd/libsystemd-shared-249.so"], 256),
+        (None, ["usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so"], 252),
+        (None, ["usr/lib/systemd/libsystemd-shared-254.10-1.fc39.so"], 254),
+        (None, ["lib/systemd/libsystemd-shared-245.so"], 245),
+        (None, ["usr/lib/systemd/libsystemd-shared-252.so",
+                "usr/lib/systemd/libsystemd-shared-256.so"], 252),
+        (None, ["usr/lib/systemd/libsystemd-core-256.so"], None),
+        ("unknown", [], None),
+    ],
+)  # fmt: skip
+def test_only_what_this_systemd_knows_is_advised(
+    tmp_path: Path, told: str | None, files: list[str], version: int | None
+):
+    for name in ("etc/os-release", *files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    unit = tmp_path / "etc/systemd/system/multi-user.target.wants/loop.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/x\nRestart=always\nRestartSec=10\n")
+    (unit.parents[1] / "loop.service").write_text(unit.read_text())
+    tree = UnitTree(open_host(str(tmp_path)).files)
+    assert systemd_version(tree, told) == version
+    (found,) = [one for one in Enabled(tree, told).units if one.name == "loop.service"]
+    (fault,) = found.faults
+    assert ("RestartSteps=" in fault.fix) is (version is not None and version >= 254)
+    cured = policy(f"{unit.read_text()}{fault.fix}\n")
+    assert endless_restart(cured) is None, "the cure is one on any version"
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,24 @@ def test_one_that_matches_nothing_is_told_and_costs_nothing(tmp_path: Path) -> N
     assert "matches nothing here" in waivers_result(gate).notes[0]
 
 
+def test_one_that_cannot_match_yet_is_kept(tmp_path: Path) -> None:
+    """Nothing runs in an image: a waiver of a crash loop is for the node that boots it."""
+    waiver = text("kubelet.service").replace("unneeded_units", "crash_loops")
+    image = place(tmp_path)
+    assert not image.booted
+    (note,) = waivers_result(gate_of(image, waiver)).notes
+    assert note.endswith("matches nothing here: keep it (an image that is not booted)")
+    booted = replace(place(tmp_path, found=audit_of()), booted=True)
+    (note,) = waivers_result(gate_of(booted, text("gone.service"))).notes
+    assert note.endswith("matches nothing here: delete it")
+    off = f"[rules.unneeded_units]\nenabled = false\n{text('gone.service')}"
+    (note,) = waivers_result(gate_of(booted, off)).notes
+    assert note.endswith("keep it (unneeded_units is disabled by the policy)")
+    late = gate_of(image, waiver.replace(str(TODAY + 100 * DAY), str(TODAY - DAY)))
+    (violation,) = waivers_result(late).violations
+    assert violation.remedy == "renew or delete it: not checked here"
+
+
 @pytest.mark.parametrize(("left", "state"), [(14, WaiverState.SOON), (15, WaiverState.USED)])
 def test_its_end_is_pointed_out_two_weeks_before(two, left: int, state: WaiverState) -> None:
     gate = gate_of(two, text("*", TODAY + left * DAY))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sexton.host.host import Host, open_host
-from sexton.prevent.kubelet import check_flags, flags_of, inspect
+from sexton.prevent.gate.rules.kubelet_config import check
+from sexton.prevent.gate.target import Target
+from sexton.prevent.kubelet import Flag, check_flags, flags_of, inspect, running
 from sexton.prevent.kubelet.config import parse_flags
 from tests.prevent.kubelet.test_checks import HEAD, KEPT
 
@@ -132,3 +136,74 @@ def test_flags_that_hurt_are_told_with_where_they_stand(tmp_path: Path) -> None:
 def test_the_default_housekeeping_is_fine(tmp_path: Path) -> None:
     host = tree(tmp_path, {"/etc/default/kubelet": "A=--housekeeping-interval=10s\n"})
     assert list(check_flags(flags_of(host))) == []
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A process of that name, with a relative path on its command line."""
+    program = tmp_path / "kubelet"
+    program.write_text("#!/bin/sh\necho up\nread line\n")
+    program.chmod(0o755)
+    command = [str(program), "--config=conf/kubelet.yaml", "--v=2"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process.pid, tmp_path
+        process.kill()
+
+
+def test_a_relative_path_begins_where_the_process_is(kubelet: tuple[int, Path]) -> None:
+    pid, place = kubelet
+    host = open_host("/")
+    assert str(pid) in running(host)
+    by = f"--config in command line of kubelet[{pid}]"
+    mine = [flag for flag in flags_of(host) if flag.read_from in by]
+    (absent,) = inspect(host, mine)
+    assert (absent.path, absent.absent) == (f"{place}/conf/kubelet.yaml", True)
+    (place / "conf").mkdir()
+    (place / "conf/kubelet.yaml").write_text(HEAD + "cgroupVersion: v2\n")
+    (found,) = inspect(host, mine)
+    assert (found.path, found.named_by) == (f"{place}/conf/kubelet.yaml", by)
+    assert [problem.field for problem in found.problems if problem.level == "error"] == [
+        "cgroupVersion"
+    ]
+
+
+def test_beside_a_running_kubelet_it_is_unknown_and_never_not_applicable(
+    kubelet: tuple[int, Path],
+) -> None:
+    target = Target(open_host("/"), "n", "a node", True, None, lambda host, window: None)
+    told = check(target, {"strict": False, "required": False})
+    assert not told.not_applicable
+    assert any("kubelet.yaml" in lack.what for lack in told.missing)
+
+
+def test_where_the_working_directory_cannot_be_read_the_file_is_unread() -> None:
+    lost = Flag("config", "kubelet.yaml", "command line of kubelet[7]", None)
+    (file,) = inspect(open_host("/"), [lost])
+    assert (file.path, file.absent) == ("kubelet.yaml", False)
+    assert "working directory cannot be read" in file.unread
+
+
+def test_a_kubelet_with_a_root_of_its_own_has_its_own_paths(tmp_path: Path) -> None:
+    host = tree(tmp_path, {"/jail/etc/k.yaml": HEAD + KEPT, "/etc/k.yaml": "a: ["})
+    (file,) = inspect(host, [Flag("config", "/etc/k.yaml", "kubelet[7]", "/jail", "/jail")])
+    assert (file.path, file.problems) == ("/jail/etc/k.yaml", ())
+
+
+def test_a_relative_path_in_a_unit_begins_at_its_working_directory(tmp_path: Path) -> None:
+    unit = "[Service]\nWorkingDirectory=-/srv/k\nExecStart=/k --config=./k.yaml\n"
+    host = tree(
+        tmp_path, {"/etc/systemd/system/kubelet.service": unit, "/srv/k/k.yaml": HEAD + KEPT}
+    )
+    assert [file.path for file in inspect(host)] == ["/srv/k/k.yaml"]
+    bare = tree(
+        tmp_path / "2",
+        {"/etc/systemd/system/kubelet.service": "ExecStart=/k --config=k.yaml", "/k.yaml": HEAD},
+    )
+    assert [file.path for file in inspect(bare)] == ["/k.yaml"]
+    expanded = "ExecStart=/k --config=$FILE"
+    unknown = tree(tmp_path / "3", {"/etc/systemd/system/kubelet.service": expanded})
+    assert inspect(unknown) == ()

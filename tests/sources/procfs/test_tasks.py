@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sexton.errors import SourceMalformed
 from sexton.host.host import Host, open_host
 from sexton.model.task import Process, Thread
+from sexton.sources.procfs import tasks
 from sexton.sources.procfs.tasks import Tasks, parse_process, parse_thread
 from tests.support.fixtures import kernels
 from tests.support.trees import plant
@@ -214,3 +215,22 @@ def test_page_faults_are_the_processs_own_and_not_its_dead_childrens():
     line = b"7 (x) S 1 7 7 0 -1 64 11 22 33 44 5 2 0 0 20 0 3 0 543 0 0"
     row = parse_process(line)
     assert (row.minor_faults, row.major_faults) == (11, 33)
+
+
+def test_the_first_scan_reads_the_threads_of_what_has_long_been_busy(monkeypatch):
+    monkeypatch.setattr(tasks, "_LONG_BUSY", 0.02)  # beside a busy neighbour, too
+    code = "import time, sys\nprint('up', flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as busy:
+        try:
+            assert busy.stdout is not None
+            busy.stdout.readline()
+            deadline = time.monotonic() + 120
+            seen: list[Thread] = []
+            while not seen and time.monotonic() < deadline:
+                time.sleep(0.2)
+                rows = Tasks(open_host()).collect()
+                seen = [row for row in rows if isinstance(row, Thread) and row.pid == busy.pid]
+            assert [row.tid for row in seen] == [busy.pid]
+            assert (seen[0].policy, seen[0].rt_priority) == (0, 0)
+        finally:
+            busy.kill()

@@ -35,10 +35,17 @@ from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.incident import add_html, check_html
 from sexton.cli.options import add_json
-from sexton.cli.window import add_live_options, add_recording, add_span, check_recording
+from sexton.cli.window import (
+    add_live_options,
+    add_recording,
+    add_span,
+    check_archive,
+    check_recording,
+    is_archive,
+)
 
 if TYPE_CHECKING:
-    from sexton.model.diagnosis import Cost, Diagnosis
+    from sexton.model.diagnosis import Diagnosis
     from sexton.model.window import Window
 
 
@@ -92,6 +99,8 @@ def _check(args: argparse.Namespace) -> None:
     from sexton.errors import CommandError
 
     check_html(args)
+    if args.archive is None and args.recording is not None and is_archive(args.recording):
+        args.archive, args.recording = args.recording, None
     if args.recording is None and (args.around is not None or args.window is not None):
         raise CommandError("--around and --window require --from DIR")
     if args.recording is not None:
@@ -99,19 +108,14 @@ def _check(args: argparse.Namespace) -> None:
             raise CommandError("a recording and an archive exclude each other")
         check_recording(args)
     if args.archive is not None:
-        if args.root != "/":
-            raise CommandError("an archive and --root exclude each other")
-        if args.seconds is not None or args.stacks or args.probe:
-            raise CommandError(
-                "an archive was watched already: --seconds, --stacks and --probe say nothing"
-            )
+        check_archive(args)
 
 
 def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
-    from sexton.cli.window import watch
+    from sexton.cli.window import read_archived, watch
     from sexton.explain.diagnosis import diagnose
 
-    seen = _replay(args.archive) if args.archive is not None else watch(args, "diagnose")
+    seen = read_archived(args.archive) if args.archive is not None else watch(args, "diagnose")
     return diagnose(*seen), seen[0]
 
 
@@ -135,30 +139,3 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     # What the detectors took counts too: a night of readings is theirs to look at.
     cost = cost_of(found.window, "replayed from a recording")
     return replace(diagnosis, cost=cost, replayed=replayed)
-
-
-def _replay(path: str) -> tuple[Window, Cost]:
-    import sys
-    from pathlib import Path
-
-    from sexton.cli.window import cost_of
-    from sexton.errors import CommandError
-    from sexton.host.archive import read_archive
-    from sexton.host.host import Host
-    from sexton.record.sampler import Sampler
-
-    if path == "-":
-        if sys.stdin is None:
-            raise CommandError("standard input is closed; pipe the collected tar into it")
-        if sys.stdin.isatty():
-            raise CommandError("standard input is a terminal; pipe the collected tar into it")
-        snapshots = read_archive(sys.stdin.buffer)
-    else:
-        try:
-            with Path(path).open("rb") as stream:
-                snapshots = read_archive(stream)
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from None
-    with Sampler(Host(snapshots[0].files, live=False)) as sampler:
-        window = sampler.replay((snapshot.files, snapshot.moment) for snapshot in snapshots)
-    return window, cost_of(window, "replayed from an archive")

@@ -8,6 +8,7 @@ came about, which causes compete for it, and what was different in the seconds b
   sexton why ecs --from DIR                     a unit, with or without .service
   sexton why 03:12 --from DIR                   a time: that minute, or 03:12:07
   sexton why core 5 --from DIR --window 02:00..04:00
+  sexton why eth0 --from node.tar               an archive of `sexton collect`; - reads stdin
 
 Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service), a
 queue (eth0:5), a marked job, a symptom (zombie_memcgs), a kernel function where there
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
-from sexton.cli.window import add_live_options, add_recording, check_recording
+from sexton.cli.window import add_live_options, add_recording, check_recording, is_archive
 
 if TYPE_CHECKING:
     from sexton.model.why import Subject, Why
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from sexton.reports.text.why import why_text
 
     said = " ".join(args.about)
-    why = _live(args, said) if args.recording is None else _recorded(args, said)
+    is_short = args.recording is None or is_archive(args.recording)
+    why = _seen(args, said) if is_short else _recorded(args, said)
     if args.json:
         json.dump(why_json(why), sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -72,21 +74,28 @@ def run(args: argparse.Namespace) -> int:
     return int(why.exit)
 
 
-def _live(args: argparse.Namespace, said: str) -> Why:
+def _seen(args: argparse.Namespace, said: str) -> Why:
+    """Of the seconds that are watched now, or that an archive holds."""
     from dataclasses import replace
 
-    from sexton.cli.window import watch
+    from sexton.cli.window import check_archive, read_archived, watch
     from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
+    from sexton.explain.subject import names_for
     from sexton.explain.why import explain
 
     if args.window is not None:
-        raise CommandError("--window requires --from DIR")
+        raise CommandError("--window requires --from DIR, a recording")
     if _moment(said, (0.0, 0.0)) is not None:
-        raise CommandError(f"{said!r} is a time: times require --from DIR")
-    window, cost = watch(args, "why")
+        raise CommandError(f"{said!r} is a time: times require --from DIR, a recording")
+    if args.recording is not None:
+        check_archive(args)
+        window, cost = read_archived(args.recording)
+    else:
+        window, cost = watch(args, "why")
+    names = names_for(said, window)  # before the diagnosis: a typo is answered at once
     return replace(
-        explain(said, diagnose(window, cost), window),
+        explain(said, diagnose(window, cost), window, names),
         not_aligned="so short a look holds no quiet time to compare with; a recording does",
         remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
     )

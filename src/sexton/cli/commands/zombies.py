@@ -6,6 +6,7 @@ not zombie processes), twice, and finds their owners by every method available.
   sexton zombies                  samples for five seconds
   sudo sexton zombies --watch     one line per removed cgroup, live, until Ctrl-C
   sexton zombies --root /host     the host's tree, from inside a container
+  sexton zombies node.tar         an archive of `sexton collect`; - reads it from stdin
 
 Exit: 0 counted, 2 failed, 3 cannot count from here.
 """
@@ -13,12 +14,22 @@ Exit: 0 counted, 2 failed, 3 cannot count from here.
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.options import add_json, add_root, seconds
 
+if TYPE_CHECKING:
+    from sexton.model.window import Window
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "archive",
+        nargs="?",
+        metavar="ARCHIVE",
+        help="a tar made by the script of `sexton collect`; - reads it from standard input",
+    )
     parser.add_argument(
         "--seconds",
         type=seconds,
@@ -33,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.archive is not None:
+        _check_archive(args)
     if args.watch:
         from sexton.cli.deaths import watch
 
@@ -42,11 +55,34 @@ def run(args: argparse.Namespace) -> int:
     import shutil
     import sys
 
+    from sexton.cli.window import read_archived
+    from sexton.reports.text.zombies import tally, zombies_json, zombies_text
+
+    window = _sampled(args) if args.archive is None else read_archived(args.archive)[0]
+    found = tally(window)
+    if args.json:
+        json.dump(zombies_json(found), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(zombies_text(found, window, width, colour=output.colour()))
+    return 0 if found.counted else 3
+
+
+def _check_archive(args: argparse.Namespace) -> None:
+    from sexton.cli.window import check_archive
+    from sexton.errors import CommandError
+
+    if args.watch:
+        raise CommandError("--watch follows a live node, not an archive")
+    check_archive(args)
+
+
+def _sampled(args: argparse.Namespace) -> Window:
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
     from sexton.model import cgroup, node, unit
     from sexton.record.sampler import Sampler
-    from sexton.reports.text.zombies import tally, zombies_json, zombies_text
     from sexton.sources.registry import sources_of
 
     wanted = sources_of(
@@ -62,12 +98,4 @@ def run(args: argparse.Namespace) -> int:
     span = args.seconds or 5.0
     host = open_host(args.root, thorough=True)
     with Sampler(host, wanted) as sampler, countdown(span, "counting") as tick:
-        window = sampler.run(span, tick)
-    found = tally(window)
-    if args.json:
-        json.dump(zombies_json(found), sys.stdout, indent=2)
-        sys.stdout.write("\n")
-    else:
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(zombies_text(found, window, width, colour=output.colour()))
-    return 0 if found.counted else 3
+        return sampler.run(span, tick)

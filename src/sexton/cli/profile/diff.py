@@ -4,9 +4,11 @@
   sexton profile diff perf.data --before ..02:14 --after 02:14.. --cpu 5 --out diff.svg
   sexton profile diff monday.data tuesday.data
 
-Shares are compared, so the two sides may differ in length. Red grew, blue shrank, grey
-may be noise: changes are tested over blocks of time, and q is the false discovery rate
-over all tests. Exit: 0 no significant change, 1 significant changes, 2 failed.
+Shares are compared, so the two sides may differ in length. Changes are tested over
+blocks of time; q is the false discovery rate over all tests. Changes of 1 % and more
+that may be chance are listed after the significant ones, the largest first. In pictures
+red grew, blue shrank; what may be chance is pale, or grey where it is small.
+Exit: 0 no significant change (large ones may be listed), 1 significant changes, 2 failed.
 """
 
 from __future__ import annotations

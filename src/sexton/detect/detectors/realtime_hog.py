@@ -159,8 +159,8 @@ def _held(window: Window, hogs: list[_Hog]) -> Finding:
         NAME,
         Verdict.PRESENT,
         worst.severity,
-        f"core {hold.core}{others} was held {where} for {duration(hold.seconds)} by"
-        f" {worst.by.name}{f' of {place}' if place else ''}, {worst.policy}{aside}",
+        f"core {hold.core}{others} was held {where} for {duration(hold.seconds)} by the"
+        f" {worst.policy} task {worst.by.name}{f' of {place}' if place else ''}{aside}",
         entities={
             "core": tuple(str(hog.hold.core) for hog in hogs),
             "task": tuple(dict.fromkeys(hog.by.name for hog in hogs)),
@@ -179,7 +179,7 @@ def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
         Evidence(
             f"core {core}, busy",
             f"user {shares.user:.0f} % · kernel {shares.kernel:.0f} %",
-            f"< {BUSY.value:.0f} % by a realtime task",
+            f"< {BUSY.value:.0f} %",
             f"% of a core over {duration(hog.hold.seconds)}",
             "/proc/stat",
             shares.busy,

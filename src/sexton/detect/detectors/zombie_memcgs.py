@@ -36,7 +36,7 @@ from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
-from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
+from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
 from sexton.model.chain import Strength
@@ -402,7 +402,7 @@ def _summary(
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
         # Restarts tell how many there should be, not which ones they are.
-        seen = TRACED in named.method or LISTED in named.method
+        seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
         about = "about " if LEDGER in named.method and not seen else ""
         text += f", {about}{named.dying:,} of them left under {named.shown}"
         if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):

@@ -1,8 +1,9 @@
 """Cgroups made and removed under one parent stay behind as zombies: containers, timers, sessions.
 
 **Rule.** The parent that churns must be one that owns zombies. *Proven*: deaths under it were
-traced and not released. *Likely*: the same parent, by the kernel's own counts. There is no weaker
-form: a busy parent elsewhere on the node says nothing.
+traced and not released. *Likely*: the same parent, by the kernel's own counts. One step weaker
+where less than 5 % of the dead are known to be from there. A busy parent elsewhere on the node says
+nothing. The strength speaks of those that are known to be from there, not of all.
 
 **Speaks against it.** Most of what was seen to die there was released: ordinary churn. Less than
 half of the dead are known to be from there: who left the others is not known.
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 
 from sexton.detect.churn import churn
 from sexton.detect.owners import Owner, owners
-from sexton.explain.links.crash_loop_leaves_zombies import FEW
+from sexton.explain.links.crash_loop_leaves_zombies import FEW, of_the_dead
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
@@ -38,7 +39,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     # The surest, not the largest: older ones that the kernel only counts make a trace no weaker.
     owner = max(mine, key=lambda item: item.strength.rank)
-    strength = Strength.PROVEN if owner.strength is Strength.PROVEN else Strength.LIKELY
+    sure = Strength.PROVEN if owner.strength is Strength.PROVEN else Strength.LIKELY
+    strength, covers = of_the_dead(sure, _number(mine, sure), window)
     return Link(
         "churn_leaves_zombies",
         cause.id,
@@ -46,8 +48,15 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         strength,
         f"cgroups removed under {owner.path} are the ones that stay ({owner.method})",
         shared=shared,
+        covers=covers,
         against=(*_released(owner.path, window), *_others(mine, window)),
     )
+
+
+def _number(mine: Sequence[Owner], sure: Strength) -> int:
+    """Of how many that is known; where some are proven, of those."""
+    least = Strength.PROVEN.rank if sure is Strength.PROVEN else 0
+    return sum(owner.dying or 0 for owner in mine if owner.strength.rank >= least)
 
 
 def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 **Rule.** The restart ledger must name a timer among those that leave dead cgroups, and the
 directory it runs in must be the one that churns. *Proven*: its service's own path was seen to die
-without release. *Likely*: its runs match the dead in number or period, and it still runs. There is
-no weaker form: every node has timers.
+without release. *Likely*: its runs match the dead in number or period, and it still runs.
+There is no weaker form, since every node has timers; but one step weaker where it accounts for less
+than 5 % of the dead. The strength speaks of those it accounts for, not of all.
 
 **Speaks against it.** Its runs are less than half as many as the dead; more of the dead are known
-to lie more_below_others.
+to lie below another directory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sexton.detect.ledger import suspects
 from sexton.detect.protected import protected
 from sexton.detect.registry import READS
 from sexton.detect.stems import split
-from sexton.explain.links.crash_loop_leaves_zombies import more_below_others, too_few
+from sexton.explain.links.crash_loop_leaves_zombies import more_below_others, of_the_dead, too_few
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Step
@@ -54,13 +55,15 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         home = printable(suspect.path)
         here = home in places or split(home)[0] in places
         if suspect.kind == "timer" and here and suspect.strength is not Strength.POSSIBLE:
+            strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
             return Link(
                 "timer_leaves_zombies",
                 cause.id,
                 effect.id,
-                suspect.strength,
+                strength,
                 suspect.sentence,
                 shared=(home if home in places else split(home)[0],),
+                covers=covers,
                 against=(*too_few(suspect, window), *more_below_others(suspect, window)),
             )
     return None

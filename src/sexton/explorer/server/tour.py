@@ -21,7 +21,7 @@ from sexton.errors import CommandError
 from sexton.explain.moments import clock
 from sexton.explain.registry import rule_of
 from sexton.explain.story import short
-from sexton.model.chain import Chain, Link, Strength
+from sexton.model.chain import Chain, Link
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Evidence, Finding
 from sexton.model.lane import COLUMNS, MOST_TILES, Strip, column_s
@@ -44,7 +44,6 @@ _MOST_FACTS = 2
 _LONG = 240
 
 _KERNEL_LOG = ("/dev/kmsg", "kernel log")
-_SURE = {Strength.PROVEN: "proven", Strength.LIKELY: "likely", Strength.POSSIBLE: "possible"}
 
 
 class Scene(NamedTuple):
@@ -246,7 +245,7 @@ def _lasts(diagnosis: Diagnosis, finding: Finding) -> bool:
 
 def _why(link: Link) -> str:
     against = f" Against it: {'; '.join(link.against)}." if link.against else ""
-    text = f"Why ({_SURE[link.strength]}): {link.sentence}."
+    text = f"Why ({link.sure}): {link.sentence}."
     return shorten(text + against, 2 * _LONG)
 
 

@@ -51,7 +51,7 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
     from sexton.prevent.audit.unit_files import UnitTree
 
     tree = UnitTree(host.files)
-    enabled = Enabled(tree)
+    enabled = Enabled(tree, _systemd(window))
     seen = gather(host, window) if window is not None else Evidence()
     by_name = {unit.name: unit for unit in enabled.units}
     starting = {unit.name for unit in enabled.units if unit.at_boot}
@@ -118,6 +118,13 @@ def _running(seen: Evidence) -> set[str]:
     # A unit that crash-loops may be inactive at the moment.
     looping = {name for name, counted in seen.restarts.items() if counted.count}
     return awake | looping | set(seen.timers)
+
+
+def _systemd(window: Window | None) -> str | None:
+    from sexton.model.unit import ServiceManager
+
+    rows = None if window is None else window.latest(ServiceManager)
+    return rows[0].version if rows and rows[0].name == "systemd" else None
 
 
 def _hostname(window: Window) -> str:

@@ -25,6 +25,7 @@ from sexton.prevent.audit.restart import (
     endless_restart,
     frequent_timer,
     policy_of,
+    systemd_version,
     timer_period,
 )
 from sexton.prevent.audit.unit_files import Pull, UnitTree, is_unit
@@ -132,9 +133,12 @@ def preset_allows(rules: Sequence[PresetRule], unit: str) -> bool:
 
 
 class Enabled:
-    """The units that will be started; `unseen` lists what could not be followed."""
+    """The units that will be started; `unseen` lists what could not be followed.
 
-    def __init__(self, tree: UnitTree) -> None:
+    `version` is what a running systemd says it is; without it the tree's files tell.
+    """
+
+    def __init__(self, tree: UnitTree, version: str | None = None) -> None:
         self.tree = tree
         self.unseen: list[str] = []
         self._ways: dict[str, list[Enabling]] = defaultdict(list)
@@ -149,6 +153,7 @@ class Enabled:
         self._follow_presets()
         self._follow_bus()
         stock = defaults(tree)
+        self._version = systemd_version(tree, version)
         self.units = [self._unit(name, stock) for name in sorted(self._ways)]
 
     def running(self, name: str) -> EnabledUnit:
@@ -295,7 +300,8 @@ class Enabled:
         restart, period, faults = RestartPolicy(), None, []
         if name.endswith(".service") and "Service" in settings.sections:
             restart = policy_of(settings, stock)
-            fault = endless_restart(restart, settings.origin("Service", "Restart"))
+            origin = settings.origin("Service", "Restart")
+            fault = endless_restart(restart, origin, self._version)
             faults = [fault] if fault else []
         elif name.endswith(".timer"):
             period = timer_period(settings)

@@ -15,6 +15,7 @@ True
 
 from __future__ import annotations
 
+import re
 from math import inf
 
 from sexton.model.audit import ENDLESS_RESTART, FREQUENT_TIMER, Fault, RestartPolicy
@@ -26,10 +27,16 @@ SLOW_S = 300.0
 #: A timer that elapses more often creates more than 1,440 cgroups a day.
 OFTEN_S = 60.0
 _DAY_S = 86400.0
-_FIX = (
-    "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=6\n"
-    "[Service]\nRestartSteps=6\nRestartMaxDelaySec=10min"
-)
+#: A limit that trips at any delay below `SLOW_S`; every systemd knows it.
+_LIMIT = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=6"
+_STEPS = "\n[Service]\nRestartSteps=6\nRestartMaxDelaySec=10min"
+#: The first systemd with `RestartSteps=`.
+STEPS_SINCE = 254
+#: Its private library carries the version in its name: ``libsystemd-shared-252.so`` (Debian),
+#: ``libsystemd-shared-254.10-1.fc39.so`` (Fedora).
+_LIBRARY = re.compile(r"libsystemd-shared-([0-9]{1,4})(?=[.~-])[^/]*\.so")
+_LIBRARIES = ("/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd")
+_VERSION = re.compile(r"(?:systemd )?v?([0-9]{1,4})(?![0-9])")
 _CONFIGURATIONS = ("/usr/lib/systemd/system.conf", "/etc/systemd/system.conf")
 _CONFIGURATION_FOLDERS = ("/usr/lib/systemd/system.conf.d", "/etc/systemd/system.conf.d")
 
@@ -90,7 +97,31 @@ def policy_of(settings: Settings, stock: RestartPolicy) -> RestartPolicy:
     )
 
 
-def endless_restart(policy: RestartPolicy, origin: str = "") -> Fault | None:
+def systemd_version(tree: UnitTree, told: str | None = None) -> int | None:
+    """The version of a tree's systemd: what it told, or that of its library; `None`: unknown."""
+    if told is not None and (found := _VERSION.match(told)):
+        return int(found[1])
+    folders = [*_LIBRARIES]
+    folders += [
+        f"/usr/lib/{name}/systemd" for name in tree.listing("/usr/lib") if "-linux-" in name
+    ]
+    names = (name for folder in folders for name in tree.listing(folder))
+    versions = (int(found[1]) for name in names if (found := _LIBRARY.fullmatch(name)))
+    return min(versions, default=None)  # of two, after an upgrade: what both know
+
+
+def backoff(version: int | None) -> str:
+    """Lines of a drop-in that end an endless restart, as far as this systemd knows them.
+
+    >>> ["RestartSteps" in backoff(version) for version in (254, 252, None)]
+    [True, False, False]
+    """
+    return _LIMIT + _STEPS if version is not None and version >= STEPS_SINCE else _LIMIT
+
+
+def endless_restart(
+    policy: RestartPolicy, origin: str = "", version: int | None = None
+) -> Fault | None:
     """Set if a unit that fails immediately would be restarted forever, and often."""
     if policy.restart in ("no", "false", ""):
         return None
@@ -111,7 +142,7 @@ def endless_restart(policy: RestartPolicy, origin: str = "") -> Fault | None:
         taken = _seconds(burst * longest)
         limit = f"{burst} starts take {taken}, so the limit of {burst} in {interval} never trips"
     most = f"up to {a_day:,.0f} starts a day, each with a new memory cgroup"
-    return Fault(ENDLESS_RESTART, f"{wait}: {limit}; {most}", _FIX, origin, a_day)
+    return Fault(ENDLESS_RESTART, f"{wait}: {limit}; {most}", backoff(version), origin, a_day)
 
 
 def timer_period(settings: Settings) -> float | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from sexton.model.text import count, printable
 from sexton.prevent.gate.model import (
@@ -43,7 +44,7 @@ def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
         policy=printable(policy.name),
         made_unix=time.time(),
         today=today,
-        results=(*results, _waivers(states, results, policy, today)),
+        results=(*results, _waivers(states, results, policy, _Now(today, target.booted))),
         waivers=states,
         watched_s=window.seconds if window is not None else 0.0,
         notes=tuple(map(printable, target.notes)),
@@ -136,22 +137,45 @@ def covers(waiver: Waiver, rule: str, violation: Violation) -> bool:
     return waiver.rule == rule and fnmatchcase(violation.subject, waiver.subject)
 
 
+class _Now(NamedTuple):
+    """The day, and whether anything runs in what is checked."""
+
+    today: datetime.date
+    booted: bool
+
+
+def _unchecked(rule: str, results: Sequence[Result], now: _Now) -> str:
+    """Why a waiver that matches nothing here may match elsewhere; empty where it cannot."""
+    if not now.booted:
+        return "an image that is not booted"
+    outcome = next((result.outcome for result in results if result.rule == rule), Outcome.OFF)
+    words = {
+        Outcome.NOT_APPLICABLE: "not applicable here",
+        Outcome.UNKNOWN: "unknown here",
+        Outcome.OFF: "disabled by the policy",
+    }
+    return f"{rule} is {words[outcome]}" if outcome in words else ""
+
+
 def _waivers(
-    states: WaiverStates, results: tuple[Result, ...], policy: Policy, today: datetime.date
+    states: WaiverStates, results: tuple[Result, ...], policy: Policy, now: _Now
 ) -> Result:
+    today = now.today
     active = [(result.rule, violation) for result in results for violation in result.active]
     violations = []
     notes = []
     for waiver, state in states:
         name = f"{waiver.at} ({waiver.rule} for {waiver.subject})"
+        unchecked = _unchecked(waiver.rule, results, now)
         if state is WaiverState.EXPIRED:
             path = waiver.at if waiver in policy.agents else policy.path
             needed = any(covers(waiver, *pair) for pair in active)
-            violations.append(_expired(waiver, today, path, needed))
+            violations.append(_expired(waiver, today, path, _renewal(needed, unchecked)))
         elif state is WaiverState.TOO_LONG:
             violations.append(_too_long(waiver, today, policy))
         elif state is WaiverState.UNUSED:
-            notes.append(f"{name} matches nothing here: delete it")
+            advice = f"keep it ({unchecked})" if unchecked else "delete it"
+            notes.append(f"{name} matches nothing here: {advice}")
         elif state is WaiverState.SOON:
             left = count((waiver.expires - today).days, "day")
             notes.append(f"{name} expires on {waiver.expires}, in {left}: {waiver.owner}")
@@ -167,7 +191,15 @@ def _waivers(
     )
 
 
-def _expired(waiver: Waiver, today: datetime.date, path: str, needed: bool) -> Violation:
+def _renewal(needed: bool, unchecked: str) -> str:
+    if needed:
+        return "fix the violation, or renew the waiver with its owner"
+    if unchecked:
+        return "renew or delete it: not checked here"
+    return "nothing violates the rule: delete the waiver"
+
+
+def _expired(waiver: Waiver, today: datetime.date, path: str, remedy: str) -> Violation:
     """An expired waiver fails the gate even if nothing needs it: its owner must renew or delete
     it."""
     ago = count((today - waiver.expires).days, "day")
@@ -175,9 +207,6 @@ def _expired(waiver: Waiver, today: datetime.date, path: str, needed: bool) -> V
         f"the waiver of {waiver.rule} for {waiver.subject} expired on {waiver.expires}"
         f" ({ago} ago); owner {waiver.owner}, reason: {waiver.reason}"
     )
-    remedy = "fix the violation, or renew the waiver with its owner"
-    if not needed:
-        remedy = "nothing violates the rule: delete the waiver"
     return Violation(f"{waiver.rule}:{waiver.subject}", message, path, 0, (waiver.at,), remedy)
 
 

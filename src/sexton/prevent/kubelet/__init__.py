@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from sexton.prevent.kubelet.checks import ERROR, NOTE, WARNING, Flag, Problem, check_flags
-from sexton.prevent.kubelet.config import KubeletFile, flags_of, inspect, is_installed, judge
+from sexton.prevent.kubelet.config import (
+    KubeletFile,
+    flags_of,
+    inspect,
+    is_installed,
+    judge,
+    running,
+)
 from sexton.prevent.kubelet.correction import corrected
 
 __all__ = (
     "ERROR", "NOTE", "WARNING", "Flag", "KubeletFile", "Problem", "check_flags", "corrected",
-    "flags_of", "inspect", "is_installed", "judge",
+    "flags_of", "inspect", "is_installed", "judge", "running",
 )  # fmt: skip

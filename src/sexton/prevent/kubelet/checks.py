@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from posixpath import normpath
 from typing import Any, NamedTuple
 
 from sexton.model.text import printable, seconds, shorten
@@ -103,15 +104,36 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A kubelet flag and the file or process it was read from."""
+    """A kubelet flag and the file or process it was read from.
+
+    A path in it is relative to `directory` (`None`: that could not be read), an absolute one is
+    below `root`: a kubelet in a container or a chroot has its own.
+    """
 
     name: str
     value: str
     read_from: str
+    directory: str | None = "/"
+    root: str = ""
 
     def __post_init__(self) -> None:
         for name in ("name", "value", "read_from"):
             object.__setattr__(self, name, printable(getattr(self, name)))
+
+    @property
+    def path(self) -> str | None:
+        """The file or directory it names, `None` if that cannot be told.
+
+        >>> Flag("config", "/etc/k.yaml", "unit").path, Flag("config", "k.yaml", "unit").path
+        ('/etc/k.yaml', '/k.yaml')
+        >>> Flag("config", "./k.yaml", "kubelet[7]", "/srv/k").path
+        '/srv/k/k.yaml'
+        """
+        if self.value.startswith("/"):
+            return self.root + self.value
+        if self.directory is None:
+            return None
+        return normpath(f"{self.directory.rstrip('/')}/{self.value}")
 
 
 def check_fields(tree: Node) -> Iterator[Problem]:

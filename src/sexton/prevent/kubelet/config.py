@@ -1,8 +1,9 @@
 """Finds kubelet's configuration files and start flags on a node or in an image, and checks them.
 
 ``--config`` and ``--config-dir`` in kubelet's unit, its drop-ins and their environment files, or on
-a live node the running process's command line, say which files kubelet reads. The usual paths are
-tried only if none of these names a file.
+a live node the running process's command line, say which files kubelet reads. A relative path
+starts at the process's working directory, or at the unit's ``WorkingDirectory=``. The usual paths
+are tried only if none of these names a file.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ _ENVIRONMENTS = (
     "/etc/kubernetes/kubelet.env",
 )
 _FLAG = re.compile(r"(?<!\S)--?([A-Za-z][A-Za-z0-9-]*)(?:=(\S+)|[ \t]+(?=[^-\s])(\S+))?")
+_DIRECTORY = re.compile(r"(?m)^WorkingDirectory=-?(/\S*)")
+_LOST = "a relative path, and kubelet's working directory cannot be read"
 _MOST_FLAGS = 500
 _MOST_DROP_INS = 50
 _MOST_PROCESSES = 50_000
@@ -84,7 +87,11 @@ def inspect(host: Host, flags: list[Flag] | None = None) -> tuple[KubeletFile, .
     boot.
     """
     known = flags_of(host) if flags is None else flags
-    return tuple(_inspect(host, path, by) for path, by in config_paths(known, host.files))
+    lost = {flag.value: flag for flag in known if _is_lost(flag)}
+    return (
+        *(_inspect(host, path, by) for path, by in config_paths(known, host.files)),
+        *(KubeletFile(value, _named_by(flag), unread=_LOST) for value, flag in lost.items()),
+    )
 
 
 def _inspect(host: Host, path: str, named_by: str) -> KubeletFile:
@@ -127,12 +134,15 @@ def judge(text: str, path: str, named_by: str = "given") -> KubeletFile:
 def flags_of(host: Host) -> list[Flag]:
     """Every flag kubelet is, or will be, started with; those of the running process first."""
     found = list(_running_flags(host)) if host.live else []
+    directory = "/"  # systemd's own default
     for path in _start_files(host.files):
         try:
             content = text(host.files, path, MOST_BYTES)
         except SourceError:  # a missing flag is no error; the configuration file may still be found
             continue
-        found += [Flag(*flag, path) for flag in parse_flags(content)]
+        if changed := _DIRECTORY.findall(content):
+            directory = changed[-1]
+        found += [Flag(*flag, path, directory) for flag in parse_flags(content)]
     return found[:_MOST_FLAGS]
 
 
@@ -154,15 +164,28 @@ def config_paths(flags: list[Flag], files: Files) -> list[tuple[str, str]]:
     """Paths of configuration files and what names them; drop-ins after the main file."""
     found: dict[str, str] = {}
     for flag in flags:
-        if flag.name == "config" and flag.value.startswith("/"):
-            found.setdefault(flag.value, f"--config in {flag.read_from}")
+        if flag.name == "config" and _is_path(flag) and flag.path is not None:
+            found.setdefault(flag.path, _named_by(flag))
     for flag in flags:
-        if flag.name == "config-dir" and flag.value.startswith("/"):
-            for path in _conf_files(files, flag.value):
-                found.setdefault(path, f"--config-dir in {flag.read_from}")
-    if not found:
+        if flag.name == "config-dir" and _is_path(flag) and flag.path is not None:
+            for path in _conf_files(files, flag.path):
+                found.setdefault(path, _named_by(flag))
+    if not found and not any(map(_is_lost, flags)):
         found = {path: "a usual path" for path in USUAL if _may_exist(files, path)}
     return list(found.items())
+
+
+def _is_path(flag: Flag) -> bool:
+    """Variables of a unit are not expanded here: the files that set them are read as well."""
+    return bool(flag.value) and "$" not in flag.value
+
+
+def _is_lost(flag: Flag) -> bool:
+    return flag.name in ("config", "config-dir") and _is_path(flag) and flag.path is None
+
+
+def _named_by(flag: Flag) -> str:
+    return f"--{flag.name} in {flag.read_from}"
 
 
 def is_installed(host: Host) -> bool:
@@ -197,18 +220,53 @@ def _conf_files(files: Files, directory: str) -> list[str]:
     return [f"{directory.rstrip('/')}/{name}" for name in kept]
 
 
-def _running_flags(host: Host) -> Iterator[Flag]:
+def running(host: Host) -> list[str]:
+    """The process ids of the kubelets that run here."""
+    if not host.live:
+        return []
     try:
         pids = [name for name in host.files.names("/proc") if name.isdigit()][:_MOST_PROCESSES]
     except SourceError:
-        return
-    for pid in pids:
+        return []
+    return [pid for pid in pids if _is_kubelet(host.files, pid)]
+
+
+def _is_kubelet(files: Files, pid: str) -> bool:
+    try:
+        return text(files, f"/proc/{pid}/comm", 64) == "kubelet\n"
+    except SourceError:  # it exited
+        return False
+
+
+def _running_flags(host: Host) -> Iterator[Flag]:
+    for pid in running(host):
         try:
-            if text(host.files, f"/proc/{pid}/comm", 64) != "kubelet\n":
-                continue
             line = host.files.read(f"/proc/{pid}/cmdline", MOST_BYTES)
         except SourceError:  # it exited, or we may not read it
             continue
+        directory, root = _place(host.files, pid)
         words = line.decode("utf-8", "surrogateescape").split("\0")[1:]
         for name, value in parse_flags(" ".join(words)):
-            yield Flag(name, value, f"command line of kubelet[{pid}]")
+            yield Flag(name, value, f"command line of kubelet[{pid}]", directory, root)
+
+
+def _place(files: Files, pid: str) -> tuple[str | None, str]:
+    """Where the relative and the absolute paths of a process begin, as this host names them.
+
+    In a mount namespace of its own (a container) they lead through ``/proc/PID/root``.
+    """
+    directory, root, *spaces = (
+        _link(files, f"/proc/{one}")
+        for one in (f"{pid}/cwd", f"{pid}/root", f"{pid}/ns/mnt", "1/ns/mnt")
+    )
+    if None not in spaces and spaces[0] != spaces[1]:
+        own = f"/proc/{pid}/root"
+        return None if directory is None else own + directory, own
+    return directory, (root or "").rstrip("/")
+
+
+def _link(files: Files, path: str) -> str | None:
+    try:
+        return files.link(path)
+    except SourceError:
+        return None

@@ -108,6 +108,8 @@ def _link(link: Link) -> dict[str, Any]:
         "cause": link.cause,
         "effect": link.effect,
         "strength": link.strength.value,
+        "covers": None if link.covers is None else {"known": link.covers[0], "of": link.covers[1]},
+        "since": link.since,
         "sentence": link.sentence,
         "shared": list(link.shared),
         "evidence": [_evidence(evidence) for evidence in link.evidence],

@@ -168,6 +168,7 @@ def difference_json(
         "captures": [capture_json(capture) for capture in captures],
         "before": {"name": printable(names[0]), "samples": int(found.before.sum())},
         "after": {"name": printable(names[1]), "samples": int(found.after.sum())},
+        "blocks": None if found.blocks is None else list(found.blocks),
         "nodes": [
             {
                 **_node(found.tree, node),

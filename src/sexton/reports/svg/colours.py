@@ -4,8 +4,9 @@ This is the one definition. The page has it as ``explorer/server/page/colours.js
 ``python -m sexton.reports.svg.colours`` prints; a test compares the two.
 
 Flame graphs: a hue per kind (kernel orange, user teal, task violet, unknown olive) and a shade per
-name. In a difference red grew and blue shrank, stronger for a larger change of share; a change that
-may be chance is grey. Heatmaps: ramps whose lightness alone shows the order.
+name. In a difference red grew and blue shrank, stronger for a larger change of share; what may be
+chance is pale where it is large and grey where it is small. Heatmaps: ramps whose lightness alone
+shows the order.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ HUES = {"k": (14, 42, 88), "u": (164, 206, 52), "t": (246, 282, 38), "o": (62, 9
 SHADES = 8
 #: Changes of share at which a difference gets a stronger colour.
 STRENGTHS = (0.005, 0.02, 0.08, 0.2)
+#: A change of share from which it is shown and coloured though it may be chance, and how opaque.
+LARGE = 0.01
+PALE = 0.45
 GREW_HUE, SHRANK_HUE = 2, 215
 NEUTRAL = {"light": "#d5d8de", "dark": "#3a3f4a"}
 FOUND = "#c026d3"
@@ -40,6 +44,8 @@ def page_module() -> str:
         "hues": HUES,
         "shades": SHADES,
         "strengths": STRENGTHS,
+        "large": LARGE,
+        "pale": PALE,
         "grew": GREW_HUE,
         "shrank": SHRANK_HUE,
         "neutral": NEUTRAL,
@@ -79,7 +85,8 @@ def legend(difference: bool) -> list[tuple[str, str]]:
         return [
             ("g5", "grew a lot"),
             ("g2", "grew"),
-            ("n", "no significant change"),
+            ("g5 m", "pale: may be chance"),
+            ("n", "small change"),
             ("s2", "shrank"),
             ("s5", "shrank a lot"),
         ]
@@ -109,6 +116,7 @@ def _rules(scheme: Scheme) -> Iterator[str]:
             strong = saturation * (0.62 if dark else 1)
             yield f".{letter}{step} rect {{ fill: {_hex(hue, strong, light)}; }}"
     yield f".r rect, .n rect {{ fill: {NEUTRAL[scheme]}; }}"
+    yield f".m rect {{ fill-opacity: {PALE}; }}"
     most = len(STRENGTHS) + 1
     for letter, hue in (("g", GREW_HUE), ("s", SHRANK_HUE)):
         for step in range(1, most + 1):

@@ -12,7 +12,7 @@ import numpy as np
 
 from sexton.model.profile import I64, UNKNOWN, Flame, FlameDifference, Kind, Tree
 from sexton.model.text import printable
-from sexton.reports.svg.colours import STRENGTHS, name_shade
+from sexton.reports.svg.colours import LARGE, STRENGTHS, name_shade
 
 #: More boxes are slow to open and too narrow to see.
 MOST_BOXES = 6000
@@ -76,12 +76,16 @@ def shade(name: str, kind: int) -> str:
 
 
 def change_shade(change: float, q: float) -> str:
-    """Red where a share grew, blue where it shrank, grey where the change is not significant.
+    """Red where a share grew, blue where it shrank, by size; pale or grey where it may be chance.
 
-    >>> [change_shade(change, q) for change, q in ((0.4, 0.001), (-0.02, 0.001), (0.4, 0.3))]
-    ['g5', 's2', 'n']
+    >>> [change_shade(change, 0.001) for change in (0.4, -0.02)]
+    ['g5', 's2']
+    >>> [change_shade(*pair) for pair in ((0.4, 0.3), (-0.3, float("nan")), (0.002, 0.3))]
+    ['g5 m', 's5 m', 'n']
     """
-    if not q <= SIGNIFICANT or change == 0:  # NaN: it was not tested
+    if not q <= SIGNIFICANT:  # or NaN: it was not tested
+        return "n" if abs(change) < LARGE else f"{change_shade(change, 0.0)} m"
+    if change == 0:
         return "n"
     strength = 1 + sum(abs(change) > step for step in STRENGTHS)
     return f"{'g' if change > 0 else 's'}{strength}"

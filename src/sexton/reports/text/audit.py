@@ -232,24 +232,23 @@ def _kubelet(audit: Audit, width: int) -> Iterator[str]:
 
 
 def _rest(audit: Audit, width: int) -> Iterator[str]:
-    known = [subject for subject in audit.subjects if subject.agent != BASE]
-    unknown = [name for name in known if name.verdict is Need.UNKNOWN and not name.harmful]
-    if unknown:
-        why = "no users seen, which does not make them unneeded"
-        if not audit.live:
-            why = "an image does not show what will use them"
-        text = f"{len(unknown):,} ({why}): {_listed(name.unit for name in unknown)}"
-        yield from labelled("UNKNOWN", [text], width)
-    for need in (Need.NEEDED, Need.PROTECTED):
-        subjects = [name for name in known if name.verdict is need]
-        if subjects:
-            names = _listed(_with_why(subject) for subject in subjects)
-            yield from labelled(need.value.upper(), [f"{len(subjects):,}: {names}"], width)
-    base = len(audit.subjects) - len(known)
-    if base:
-        text = f"{count(base, 'unit')} of the distribution itself (--json lists them)"
-        yield from labelled("NOT JUDGED", [text], width)
-    risky = [name for name in known if name.verdict is Need.PROTECTED and name.faults]
+    """Every unit by its verdict, as the JSON and the gate count them; the distribution's own are
+    not named."""
+    why = "no users seen, which does not make them unneeded"
+    if not audit.live:
+        why = "an image does not show what will use them"
+    for need in (Need.UNKNOWN, Need.NEEDED, Need.PROTECTED):
+        subjects = audit.of(need)
+        if not subjects:
+            continue
+        known = [subject for subject in subjects if subject.agent != BASE]
+        parts = [_listed(_with_why(subject) for subject in known)] if known else []
+        if base := len(subjects) - len(known):
+            parts.append(f"{base:,} of the distribution itself (--json lists them)")
+        lead = f"{len(subjects):,} ({why})" if need is Need.UNKNOWN else f"{len(subjects):,}"
+        yield from labelled(need.value.upper(), [f"{lead}: {' and '.join(parts)}"], width)
+    protected = [name for name in audit.of(Need.PROTECTED) if name.agent != BASE]
+    risky = [name for name in protected if name.faults]
     if risky:
         text = f"meant to restart forever: {_listed(name.unit for name in risky)}"
         yield from labelled("BY DESIGN", [text], width)

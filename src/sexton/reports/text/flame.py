@@ -7,8 +7,10 @@ from textwrap import wrap
 
 import numpy as np
 
-from sexton.model.profile import I64, Flame, FlameDifference, Tree
+from sexton.model.profile import I64, Flame, FlameDifference, Floats, Tree
 from sexton.model.text import count, printable, shorten
+from sexton.profile.significance import LEAST_BLOCKS
+from sexton.reports.svg.colours import LARGE
 from sexton.reports.svg.flame_picture import SIGNIFICANT, shown_name
 from sexton.reports.text.profile_head import percent, significance
 
@@ -95,27 +97,59 @@ class _Forks:
 
 
 def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
-    """Significant changes, each listed where it comes from."""
+    """Significant changes, each listed where it comes from; then large ones that may be chance."""
     before, after = found.tree.totals(found.before), found.tree.totals(found.after)
     sides = int(before[0]) if len(before) else 0, int(after[0]) if len(after) else 0
     if not all(sides):
         yield " one side has no samples: nothing to compare"
         return
-    change = after / sides[1] - before / sides[0]
+    shares = before / sides[0], after / sides[1]
+    change = shares[1] - shares[0]
     tested = int(np.count_nonzero(~np.isnan(found.q)))
-    significant = np.flatnonzero(found.q <= SIGNIFICANT if tested else abs(change) >= CUT)
-    shown = _sources(found.tree, change, significant)
-    if not tested:
-        yield " not tested (no timestamps or too few samples): any of this may be noise"
+    significant = np.flatnonzero(found.q <= SIGNIFICANT)
+    if len(significant):
+        listed = _sources(found.tree, change, significant)
+        words = count(len(significant), "significant change")
+        yield from _changes(found, shares, (listed, words), width)
+    elif tested:
+        blocks = found.blocks
+        over = "" if blocks is None else f" over {blocks[0]} and {blocks[1]} blocks of time"
+        yield f" no significant change ({count(tested, 'stack')} tested{over})"
+    else:
+        yield f" not tested ({_why_not(found)}): any of this may be noise"
+    large = np.flatnonzero((abs(change) >= LARGE) & ~_around(found.tree, significant))
+    if shown := _sources(found.tree, change, large):
         yield ""
-    elif not shown:
-        yield f" no significant change ({count(tested, 'stack')} tested)"
-        return
-    words = count(len(significant), "significant change") if tested else "changes of 1 % and more"
+        words = f"{count(len(shown), 'change')} of {percent(LARGE)} or more, "
+        words += "not significant" if tested else "not tested"
+        yield from _changes(found, shares, (shown, words), width)
+        if tested:
+            yield from wrap(
+                "Large, but it may be one burst: within a side it came and went, or began once."
+                " Longer spans or more captures would tell.",
+                width,
+                initial_indent=" ",
+                subsequent_indent=" ",
+            )
+
+
+def _why_not(found: FlameDifference) -> str:
+    if found.blocks is None:
+        return "no timestamps"
+    if min(found.blocks) < LEAST_BLOCKS:
+        one, two = found.blocks
+        return f"{one} and {two} blocks of time; {LEAST_BLOCKS} on each side are needed"
+    return "too few samples"
+
+
+def _changes(
+    found: FlameDifference, shares: tuple[Floats, Floats], listed: tuple[list[int], str], width: int
+) -> Iterator[str]:
+    shown, words = listed
     yield f" {'BEFORE':>7} {'AFTER':>8} {'q':>8}  {words}"
     for node in shown[:_MOST_CHANGES]:
-        shares = percent(before[node] / sides[0]), percent(after[node] / sides[1])
-        lead = f" {shares[0]:>7} {shares[1]:>8} {significance(float(found.q[node])):>8}  "
+        was, now = percent(shares[0][node]), percent(shares[1][node])
+        lead = f" {was:>7} {now:>8} {significance(float(found.q[node])):>8}  "
         path = [printable(found.tree.frames.names[frame]) for frame in found.tree.path(node)]
         task = " (task)" if len(path) == 1 else ""
         yield lead + shorten(path[-1], width - len(lead) - len(task)) + task
@@ -123,6 +157,18 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
             yield " " * len(lead) + _path(path[:-1], width - len(lead))
     if len(shown) > _MOST_CHANGES:
         yield f" and {len(shown) - _MOST_CHANGES} smaller changes: see --format json"
+
+
+def _around(tree: Tree, nodes: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Nodes above and below these, and these."""
+    inside = np.zeros(len(tree) + 1, np.int64)
+    np.add.at(inside, nodes, 1)
+    np.add.at(inside, tree.end[nodes], -1)
+    here = np.zeros(len(tree) + 1, np.int64)
+    here[nodes + 1] = 1
+    before = np.cumsum(here)
+    above = before[tree.end] > before[:-1]
+    return (np.cumsum(inside)[:-1] > 0) | above
 
 
 def _sources(

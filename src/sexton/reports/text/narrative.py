@@ -66,9 +66,10 @@ def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
 
 def chain_title(chain: Chain, number: int) -> str:
     """The heading of a chain: how sure it is as a whole."""
-    sure = {Strength.PROVEN: "every link proven"}.get(
-        chain.strength, f"weakest link {chain.strength}"
-    )
+    sure = f"weakest link {chain.strength}"
+    if chain.strength is Strength.PROVEN:
+        partial = any(link.is_partial for link in chain.links)
+        sure = "proven in part" if partial else "every link proven"
     return f"{'ALSO' if number else 'CAUSE CHAIN'} ({sure})"
 
 

@@ -154,7 +154,7 @@ def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -
     for line, link in zip_longest(lines, chain.links):
         yield line
         if link is not None:
-            text = f"└ {link.strength}: {link.sentence}"
+            text = f"└ {link.sure}: {link.sentence}"
             yield from block(text, width, "     ", first="   ")
 
 

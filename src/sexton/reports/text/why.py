@@ -197,7 +197,7 @@ def _chain(why: Why, chain: Chain, width: int) -> Iterator[str]:
         yield from _hung(f" {sign} {number} ", known[name].summary, width)
         if number <= len(chain.links):
             link = chain.links[number - 1]
-            yield from _hung("     └ ", f"{link.strength}: {link.sentence}", width)
+            yield from _hung("     └ ", f"{link.sure}: {link.sentence}", width)
             for text in link.against:
                 yield from _hung("       ", f"against it: {text}", width)
 

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.growth import ENOUGH, Growth, growth, pace
-from sexton.detect.owners import COUNTED, LEDGER, LISTED, RESIDUAL, TRACED, Owner, owners
+from sexton.detect.owners import (
+    COUNTED,
+    LEDGER,
+    LISTED,
+    RESIDUAL,
+    TRACED,
+    TRACED_BEFORE,
+    Owner,
+    owners,
+)
 from sexton.detect.registry import missing, reason
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
@@ -24,6 +33,7 @@ _MOST_OWNERS = 10
 #: Short names of the detectors' methods, for a column.
 _SHORT = {
     TRACED: "tracefs",
+    TRACED_BEFORE: "tracefs",
     LISTED: "lru_gen",
     COUNTED: "cgroup.stat",
     LEDGER: "restarts",

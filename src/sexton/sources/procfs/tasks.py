@@ -25,7 +25,8 @@ Quirks:
 
 Limits: threads are read of the `_MOST_MOVERS` busiest processes, each of which used at least
 `_MOVED` of one core since the last scan, and for `_KEEP_SCANS` scans more, so that there are two
-readings of a thread to compare. At most `_MOST_THREADS` threads of one process are read, those with
+readings of a thread to compare. The first scan reads those of processes that used `_LONG_BUSY` of
+a core since they started. At most `_MOST_THREADS` threads of one process are read, those with
 the lowest thread ids, and `_MOST_IN_ALL` in one scan, the busiest process first. A snapshot is read
 only once, so nothing can be compared: there the threads are read within the same limits, starting
 with the processes with the most CPU time.
@@ -51,6 +52,7 @@ from sexton.sources.registry import source
 PATH = "/proc/*/stat"
 _MOVED = 0.05
 _MOST_MOVERS = 24
+_LONG_BUSY = 0.5
 _KEEP_SCANS = 3
 _MOST_THREADS = 512
 _MOST_IN_ALL = 2048
@@ -66,6 +68,7 @@ class Tasks:
     def __init__(self, host: Host) -> None:
         self._files = host.files
         self._held = HeldFiles() if host.live and host.lasting else None
+        self._live = host.live
         self._snapshot = host.moment is not None
         self._began_s = 0.0
         self._used_ms: dict[tuple[int, int], int] = {}
@@ -121,7 +124,7 @@ class Tasks:
             return sorted(processes, key=_used_ms, reverse=True)
         before, self._used_ms = self._used_ms, used
         if not before:
-            return []
+            return self._long_busy(processes)
         # A process that is new since the last scan used all its time since then.
         moved = {key: ms - before.get(key, 0) for key, ms in used.items()}
         least_ms = _MOVED * 1000 * passed_s
@@ -135,6 +138,21 @@ class Tasks:
         self._followed = followed
         worth = [process for process in processes if _key(process) in followed]
         return sorted(worth, key=lambda process: moved[_key(process)], reverse=True)
+
+    def _long_busy(self, processes: list[Process]) -> list[Process]:
+        """At the first scan: those that have used most of a core since they started. Where later
+        scans are late, as beside a task that holds a core, there are two readings of them."""
+        if not self._live:
+            return []
+        now_ms = time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
+        busy = [
+            process
+            for process in processes
+            if _used_ms(process) >= max(_LONG_BUSY * (now_ms - process.start_ms), 1000)
+        ]
+        busy = sorted(busy, key=_used_ms, reverse=True)[:_MOST_MOVERS]
+        self._followed = dict.fromkeys(map(_key, busy), _KEEP_SCANS)
+        return busy
 
     def _threads(self, processes: list[Process]) -> Iterator[Thread]:
         left = _MOST_IN_ALL

@@ -2,7 +2,7 @@
 // The explanation of a span: the cause chain from the root to the symptom, each link with its
 // evidence. Clicking a finding shows it in the lanes.
 
-import {byId, element, clockText, countText, fromToText} from "./words.js";
+import {byId, element, clockText, countText, fromToText, numberText} from "./words.js";
 
 /** @param {any} finding @param {string[]} lanes that exist @param {Record<string, string[]>} preferred lanes by detector @returns {string | null} */
 export function laneOfFinding(finding, lanes, preferred) {
@@ -75,7 +75,7 @@ export class ChainView {
     const chain = (diagnosis.chains || [])[0], head = element("p", "verdict"), of = diagnosis.of ?? (diagnosis.window?.end > diagnosis.window?.start ? diagnosis.window : span); // a very short span may hold no sample
     head.append(element("span", "word exit" + diagnosis.exit, WORDS[diagnosis.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
     const parts = [head];
-    if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? "every link proven" : `weakest link ${chain.strength}`}), root cause first:`));
+    if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? (chain.links.some((/** @type {any} */ link) => link.covers && 2 * link.covers.known < link.covers.of) ? "proven in part" : "every link proven") : `weakest link ${chain.strength}`}), root cause first:`));
     else if (this.steps.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, cause unknown:`));
     else parts.push(element("p", "", "No problems found in this span."));
     const list = element("ol", "links");
@@ -105,7 +105,8 @@ export class ChainView {
     item.append(button);
     if (link) {
       const proof = element("p", "proof " + link.strength);
-      proof.append(element("b", "", link.strength), " " + link.sentence);
+      const part = link.covers && link.covers.known < link.covers.of ? `${link.strength === "proven" ? "" : ", known"} for ${numberText(link.covers.known)} of ${numberText(link.covers.of)}` : "";
+      proof.append(element("b", "", link.strength + part), " " + link.sentence);
       for (const against of link.against || []) proof.append(element("span", "against", `against: ${against}`));
       item.append(proof);
     }

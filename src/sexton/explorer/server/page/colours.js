@@ -5,6 +5,8 @@ export const COLOURS = {
   hues: {"k": [14, 42, 88], "u": [164, 206, 52], "t": [246, 282, 38], "o": [62, 98, 42]},
   shades: 8,
   strengths: [0.005, 0.02, 0.08, 0.2],
+  large: 0.01,
+  pale: 0.45,
   grew: 2,
   shrank: 215,
   neutral: {"light": "#d5d8de", "dark": "#3a3f4a"},

@@ -284,10 +284,10 @@ export class FlameGraph {
   /** @param {FlameBox} box @param {number} at @param {import("./theme.js").Look} look */
   colour(box, at, look) {
     if (!this.compared) return at === 0 ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
-    // A change that may be chance has no hue.
-    if (box.q === null || box.q > 0.05) return changeColour(look, 0);
     const share = box.samples / Math.max(this.boxes[0].samples, 1), earlier = box.before / Math.max(this.boxes[0].before, 1);
-    return changeColour(look, share - earlier);
+    // What may be chance is pale where it is large, and has no hue where it is small.
+    const change = share - earlier, sure = box.q !== null && box.q <= 0.05;
+    return changeColour(look, sure || Math.abs(change) >= COLOURS.large ? change : 0, sure);
   }
 
   /** @param {number} x @param {number} y @returns {number} */

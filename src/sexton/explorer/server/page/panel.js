@@ -170,7 +170,7 @@ export class SpanPanel {
     words.push(reply.total ? countText(reply.total, "sample") : this.none());
     if (reply.core_seconds) words.push(`of ${countText(reply.core_seconds, "core second")}`);
     byId("widths").hidden = !reply.nodes.before;
-    if (reply.nodes.before) words.push(reply.nodes.q ? "red grew, blue shrank, grey: not significant" : "red grew, blue shrank");
+    if (reply.nodes.before) words.push(reply.nodes.q ? "red grew, blue shrank, pale or grey: may be chance" : "red grew, blue shrank");
     if (reply.pruned) words.push(`${numberText(reply.pruned)} boxes too small to draw`);
     if (reply.note) words.push(reply.note);
     byId("panelNote").textContent = words.join(" · ");

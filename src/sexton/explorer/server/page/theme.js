@@ -109,11 +109,11 @@ export function frameColour(look, kind, name) {
   return `hsl(${first + (last - first) * step / (COLOURS.shades - 1)} ${strong * (dark ? 0.62 : 1)}% ${light}%)`;
 }
 
-/** Red grew, blue shrank; no change has no hue. @param {Look} look @param {number} change of a share, -1 to 1 */
-export function changeColour(look, change) {
+/** Red grew, blue shrank; no change has no hue, and what may be chance is pale. @param {Look} look @param {number} change of a share, -1 to 1 @param {boolean} sure */
+export function changeColour(look, change, sure = true) {
   const dark = look.name === "dark", size = Math.abs(change), most = COLOURS.strengths.length + 1;
   if (size === 0) return dark ? COLOURS.neutral.dark : COLOURS.neutral.light;
   const step = (1 + COLOURS.strengths.filter((entry) => size > entry).length) / most;
   const tone = dark ? 26 + 14 * step : 92 - 30 * step, strong = dark ? 22 + 48 * step : 45 + 45 * step;
-  return `hsl(${change > 0 ? COLOURS.grew : COLOURS.shrank} ${strong}% ${tone}%)`;
+  return `hsl(${change > 0 ? COLOURS.grew : COLOURS.shrank} ${strong}% ${tone}%${sure ? "" : ` / ${COLOURS.pale}`})`;
 }

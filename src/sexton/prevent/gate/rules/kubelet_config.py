@@ -6,7 +6,7 @@ know, with one line in its log, and refuses to start on a value of the wrong typ
 the closest valid field. Settings that are valid but harmful (no memory reserved, eviction signals
 switched off by a partial map, a stats period of a second) are warnings; ``strict = true`` makes
 them fail. `--kubelet-out` writes the corrected file. Not applicable without a kubelet, unless
-``required = true``.
+``required = true``; unknown where a kubelet runs and its file cannot be found or read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from sexton.prevent.gate.target import Target
 from sexton.prevent.kubelet import (
     ERROR,
     NOTE,
+    Flag,
     KubeletFile,
     check_flags,
     flags_of,
     inspect,
     is_installed,
+    running,
 )
 
 
@@ -37,7 +39,7 @@ def check(target: Target, settings: Settings) -> Checked:
         message = f"{problem.field}={flag.value}: {problem.message}"
         violations.append(Violation(problem.field, message, flag.read_from, 0, (), "", level))
     if not files and not violations:
-        return _no_config(target, settings)
+        return _no_config(target, flags, settings)
     unread = [file for file in files if file.unread]
     read = [file.path for file in files if not file.unread]
     summary = f"{count(len(read), 'file')} checked: {', '.join(read)}" if read else ""
@@ -55,9 +57,15 @@ def check(target: Target, settings: Settings) -> Checked:
     return Checked(summary, tuple(violations), notes=notes)
 
 
-def _no_config(target: Target, settings: Settings) -> Checked:
-    installed = is_installed(target.host)
-    why = "kubelet is installed but has no configuration file" if installed else "no kubelet here"
+def _no_config(target: Target, flags: list[Flag], settings: Settings) -> Checked:
+    why = "no kubelet here"
+    if pids := running(target.host):
+        why = f"kubelet[{pids[0]}] runs without a configuration file"
+        if not flags:  # a kubelet without any flag joins no cluster: its command line is hidden
+            lack = Missing(f"the command line of kubelet[{pids[0]}]", "sudo sexton gate")
+            return Checked(missing=(lack,))
+    elif is_installed(target.host):
+        why = "kubelet is installed but has no configuration file"
     if settings["required"]:
         message = f"{why}, and the policy requires a configuration"
         return Checked(why, (Violation("kubelet", message, "/var/lib/kubelet"),))

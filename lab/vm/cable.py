@@ -1,0 +1,92 @@
+"""The other end of a machine's second network card: a peer that can stop reading.
+
+QEMU carries the card's frames over a UNIX socket. While the peer reads, the card sends. When it
+stops, the socket fills, QEMU takes no more frames from the card, its transmit ring fills, and the
+guest's own driver and the kernel's transmit watchdog find a card that is stuck: nothing is
+injected. The guest asks for that with a frame of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from pathlib import Path
+from types import TracebackType
+
+#: An EtherType for experiments (IEEE 802), and what the frame says: for how many seconds to stop.
+ETHERTYPE = 0x88B5
+STOP = b"sexton-lab stop "
+_MOST_FRAME = 1 << 17
+
+
+def options(place: Path) -> tuple[str, ...]:
+    """QEMU's, for the second card."""
+    path = str(place).replace(",", ",,")
+    wire = f"stream,id=wire,server=off,addr.type=unix,addr.path={path}"
+    return ("-netdev", wire, "-device", "virtio-net-pci,netdev=wire,romfile=,mq=off")
+
+
+def stop_frame(seconds: int) -> bytes:
+    """The frame that asks the peer to stop reading for so long."""
+    header = b"\xff" * 6 + b"\x02sexto" + struct.pack("!H", ETHERTYPE)
+    return (header + STOP + str(seconds).encode()).ljust(64, b" ")
+
+
+class Cable:
+    """The peer, in a thread; it reads frames and forgets them."""
+
+    def __init__(self, place: Path) -> None:
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(place))
+        self._listening.listen(1)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="cable", daemon=True)
+
+    def __enter__(self) -> Cable:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._listening.close()
+        self._thread.join(5)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # closed under us: the machine is off
+            self._listening.settimeout(600)
+            connected, _ = self._listening.accept()
+            with connected:
+                connected.settimeout(1.0)
+                while not self._ended.is_set():
+                    frame = self._frame(connected)
+                    if frame is None:
+                        return
+                    if frame[12:14] == struct.pack("!H", ETHERTYPE) and STOP in frame:
+                        self._ended.wait(float(frame.partition(STOP)[2].split()[0]))
+
+    def _frame(self, connected: socket.socket) -> bytes | None:
+        """The next frame, after its length; `None` at the end."""
+        head = self._exactly(connected, 4)
+        if head is None:
+            return None
+        (length,) = struct.unpack("!I", head)
+        return None if length > _MOST_FRAME else self._exactly(connected, length)
+
+    def _exactly(self, connected: socket.socket, length: int) -> bytes | None:
+        got = b""
+        while len(got) < length and not self._ended.is_set():
+            try:
+                piece = connected.recv(length - len(got))
+            except TimeoutError:
+                continue
+            if not piece:
+                return None
+            got += piece
+        return got if len(got) == length else None
