@@ -73,8 +73,9 @@ bench: dev ## benchmarks beside the peers, as ratios; writes bench/out/table.md
 	@scripts/system-packages
 	@$(BIN)/python -m bench
 
-docs: dev ## write the pages that are made from docstrings
+docs: dev ## write the pages that are made from docstrings: detectors, man pages
 	@$(BIN)/python -m sexton.reports.pages
+	@$(BIN)/python -m sexton.cli.manual
 
 clean: ## remove the environment and every cache
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

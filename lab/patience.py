@@ -76,7 +76,7 @@ def stretch_fixing(times: float = SLOWER) -> None:
     from sexton.cure.remedies import remove_empty_cgroups
     from sexton.sources import services, sock_diag
 
-    watchdog.OVER = watchdog.OVER._replace(value=watchdog.OVER.value * times)
+    watchdog.OVER = watchdog.OVER._replace(default=watchdog.OVER.value * times)
     unit_states.ASK_S *= times
     remove_empty_cgroups._ASK_S *= times
     asking: tuple[Any, ...] = (services.relations, sock_diag.read_sockets)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import shlex
 import stat
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+import sexton as sexton_package
 from sexton.cli.main import VERBS
-from sexton.cli.output import write_whole
+from sexton.cli.output import prepare, write_whole
 from sexton.errors import CommandError
-from tests.support.cli import one_line, quiet, sexton, shell
+from tests.support.cli import ENVIRONMENT, SEXTON, one_line, quiet, sexton, shell
 from tests.support.fixtures import FIXTURES
 
+SOURCE = Path(sexton_package.__file__).parent
 QUICK = {
     "diagnose": ("diagnose", "--seconds", "0.2"),
     "why": ("why", "core", "0", "--seconds", "0.2"),
@@ -30,11 +35,14 @@ QUICK = {
     "serve": ("serve", "--openapi"),
     "demo": ("demo", "--tour"),
     "sources": ("sources",),
+    "config": ("config", "--all"),
     "collect": ("collect",),
+    "completion": ("completion", "bash"),
 }
+FLAME = ("profile", "flame", *QUICK["profile"][2:])
 EVERY = [*QUICK.values(), ("diagnose", "--seconds", "0.2", "--json"), ("--help",), ("--version",)]
 #: Of every day: one that watches, one that prints and one that needs nothing.
-DAILY = (QUICK["diagnose"], QUICK["collect"], ("--version",))
+DAILY = (QUICK["diagnose"], QUICK["collect"], ("--version",), FLAME)
 
 
 def each(commands: Iterable[tuple[str, ...]]) -> pytest.MarkDecorator:
@@ -87,14 +95,15 @@ def test_an_archive_from_a_closed_standard_input_is_one_line() -> None:
     assert ended.returncode == 2
 
 
-@each([*EVERY, ("diagnose", "--help")])
+@each([*EVERY, ("diagnose", "--help"), FLAME])
 @pytest.mark.parametrize(
     "env",
     [
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
         {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        {"LC_ALL": "C"},
     ],
-    ids=["ascii", "posix"],
+    ids=["ascii", "posix", "c"],
 )
 def test_a_terminal_without_unicode_gets_plain_letters(
     command: tuple[str, ...], env: dict[str, str]
@@ -103,6 +112,79 @@ def test_a_terminal_without_unicode_gets_plain_letters(
     quiet(ended)
     assert ended.stdout.isascii()
     assert b"?" not in ended.stdout.split(b"\n")[0]
+
+
+def test_every_sign_that_reports_draw_has_a_plain_letter() -> None:
+    """The reports' own signs; names from elsewhere become ``?``."""
+    folders = (SOURCE / "reports" / "text", SOURCE / "cli", SOURCE / "detect", SOURCE / "explain")
+    drawn = {
+        sign
+        for folder in folders
+        for file in folder.rglob("*.py")
+        for sign in file.read_text("utf-8")
+        if not sign.isascii()
+    }
+    prepare()
+    for sign in sorted(drawn):
+        assert sign.encode("ascii", "sexton.plain") != b"?", sign
+
+
+def test_python_may_be_told_to_write_utf_8_in_any_locale() -> None:
+    ended = sexton("profile", *FLAME[1:], env={"LC_ALL": "C", "PYTHONUTF8": "1"})
+    assert "→" in ended.stdout.decode("utf-8")
+
+
+ON_A_TERMINAL = [("sources",), ("top", "--interval", "0.2", "--frames", "1"), QUICK["zombies"]]
+
+
+@pytest.mark.parametrize("command", ON_A_TERMINAL, ids=lambda command: command[0])
+def test_a_terminal_gets_colour_unless_it_or_its_user_says_no(command: tuple[str, ...]) -> None:
+    coloured = on_a_terminal(command, {"TERM": "xterm-256color"})
+    assert b"\x1b[" in coloured
+    plain = on_a_terminal(command, {"TERM": "dumb"})
+    assert plain.strip()
+    assert b"\x1b" not in plain
+    no_colour = on_a_terminal(command, {"TERM": "xterm-256color", "NO_COLOR": "1"})
+    assert not re.search(rb"\x1b\[(?:3[0-9]|4[0-9]|9[0-7])", no_colour)
+    empty = on_a_terminal(command, {"TERM": "xterm-256color", "NO_COLOR": ""})
+    assert b"\x1b[" in empty  # no-color.org: set, and not empty
+
+
+def test_one_place_decides_about_colour() -> None:
+    """Only `output` asks the environment for it, and whether there is a terminal to colour."""
+    asking = {
+        file.relative_to(SOURCE).as_posix()
+        for file in SOURCE.rglob("*.py")
+        for line in file.read_text("utf-8").splitlines()
+        if ("environ" in line and ("NO_COLOR" in line or '"TERM"' in line))
+        or ("isatty" in line and ("stderr" in line or "colour" in line))
+    }
+    assert asking <= {"cli/output.py"}
+    assert asking
+
+
+def on_a_terminal(command: tuple[str, ...], env: dict[str, str]) -> bytes:
+    """All that it writes to a terminal of its own."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*SEXTON, *command],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**ENVIRONMENT, **env},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while part := os.read(ours, 65536):
+            seen += part
+    except OSError:  # Linux says EIO when the last writer has gone
+        pass
+    finally:
+        os.close(ours)
+    child.wait(timeout=180)
+    return seen
 
 
 def test_a_letter_that_an_encoding_has_is_kept() -> None:

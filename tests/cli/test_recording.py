@@ -243,3 +243,21 @@ def test_a_mark_needs_nothing_that_is_not_always_installed(night: Path):
     names = imported("recording", "mark", str(night), "job 17 died")
     assert "sexton.store.pins" in names
     assert not names & {"pyarrow", "numpy"}
+
+
+def test_a_mark_and_an_export_for_machines(night: Path, tmp_path: Path):
+    marked = json.loads(sexton("recording", "mark", night, "job 18 died", "--json").stdout)
+    assert marked["schema"] == "sexton.recording.mark/1"
+    assert (marked["text"], marked["recording_now"]) == ("job 18 died", False)
+    assert marked["pin"] in {pin.id for pin in pins_in(night)[0]}
+    out = tmp_path / "tables"
+    made = sexton("recording", "export", night, "--out", out, "--table", "core_times", "--json")
+    document = json.loads(made.stdout)
+    assert document["schema"] == "sexton.recording.export/1"
+    assert document["tables"] == [{"path": str(out / "core_times.parquet"), "rows": 14}]
+    assert (document["files"], document["skipped"]) == (1, [])
+    copied = sexton("recording", "export", night, "--out", tmp_path / "c", "--format", "recording",
+                    "--json")  # fmt: skip
+    document = json.loads(copied.stdout)
+    assert document["tables"] is None
+    assert document["bytes"] > 0

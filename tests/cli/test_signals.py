@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,22 @@ def instances() -> Iterator[Path]:
     os.close(mount)
 
 
+#: By the process that was started, the child of it that reads the node.
+_READERS: dict[int, int] = {}
+
+
 def of(process: subprocess.Popen[bytes], instances: Path) -> list[str]:
-    return [name for name in os.listdir(instances) if name.startswith(f"sexton-{process.pid}-")]
+    reader = reader_of(process)
+    return [name for name in os.listdir(instances) if name.startswith(f"sexton-{reader}-")]
+
+
+def reader_of(process: subprocess.Popen[bytes]) -> int:
+    """Remembered, since the child may outlive the one that was started; 0 before it is there."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if found:
+            _READERS[process.pid] = int(found[0])
+    return _READERS.get(process.pid, 0)
 
 
 def started(*arguments: str) -> subprocess.Popen[bytes]:
@@ -74,10 +89,12 @@ def test_a_signal_ends_it_in_order(
 def test_what_a_killed_one_left_armed_the_next_one_removes(instances: Path) -> None:
     process = started(*LONG)
     wait_for_trace(process, instances)
-    process.kill()
+    os.kill(reader_of(process), signal.SIGKILL)
     process.communicate()
+    assert process.returncode == 128 + signal.SIGKILL
     assert of(process, instances), "else this test shows nothing"
-    after = started("diagnose", "--seconds", "0.2")
+    after = started("diagnose", "--seconds", "2")
+    wait_for_trace(after, instances)
     after.communicate(timeout=60)
     assert of(process, instances) == []
     assert of(after, instances) == []
@@ -86,6 +103,8 @@ def test_what_a_killed_one_left_armed_the_next_one_removes(instances: Path) -> N
 @pytest.mark.root
 def test_two_at_once_do_not_disturb_each_other(instances: Path) -> None:
     both = [started("diagnose", "--seconds", "2", "--json") for _ in range(2)]
+    for process in both:
+        wait_for_trace(process, instances)
     answers = [process.communicate(timeout=60) for process in both]
     assert [complaint for _, complaint in answers] == [b"", b""]
     assert all(process.returncode in (0, 1, 3) for process in both)

@@ -22,6 +22,7 @@ def tree(tmp_path_factory) -> Path:
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "man", copy / "man")
     return copy
 
 
@@ -63,6 +64,8 @@ def test_a_wheel_has_the_library_and_says_for_which_machine(tree: Path, tmp_path
     assert wheel.stem.split("-")[2:4] == ["py3", "none"]
     assert wheel.stem.split("-")[4].startswith("linux_")
     assert engine_of(wheel, tmp_path / "there") == "c"
+    pages = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if "/man/man1/" in name}
+    assert pages == {page.name for page in (ROOT / "man").iterdir()}
 
 
 @pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler", "cc -not-an-option"])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sexton import __version__
 from sexton.cli import output
+from sexton.cli.configuration import configured
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 #: In the order a new user meets them.
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
-    "top", "profile", "record", "recording", "serve", "demo", "sources", "collect",
+    "top", "profile", "record", "recording", "serve", "demo", "sources", "config", "collect",
+    "completion",
 )  # fmt: skip
 _PACKAGE = "sexton.cli.commands."
 
@@ -53,6 +55,22 @@ class _Parser(argparse.ArgumentParser):
         from sexton.model.text import printable
 
         self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Like the inherited one, but a mistyped command gets the one that was meant."""
+        is_command = isinstance(action, argparse._SubParsersAction)
+        if not is_command or action.choices is None or value in action.choices:
+            super()._check_value(action, value)
+            return
+        from difflib import get_close_matches
+
+        from sexton.model.text import printable
+
+        near = get_close_matches(str(value), [str(name) for name in action.choices], 1)
+        what = f"no command {printable(str(value))!r}"
+        if near:
+            self.exit(2, f"{self.prog}: {what}; did you mean {near[0]!r}?\n")
+        self.error(what)
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         """Like the inherited one, but a failed write of the help text raises."""
@@ -148,7 +166,7 @@ def _run(arguments: list[str]) -> int:
         parser.print_help()
         return 2
     try:
-        with _unwinding_on_signals():
+        with _unwinding_on_signals(), configured(args):
             status: int = chosen.run(args)
         return status
     except CommandError as error:
@@ -187,6 +205,11 @@ def _unwinding_on_signals() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser with every command, as for `sexton --help`."""
+    return _parser([])[0]
 
 
 def _parser(arguments: list[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:

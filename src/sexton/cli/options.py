@@ -22,6 +22,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON (docs/json.md)")
 
 
+def add_json_format(parser: argparse.ArgumentParser) -> None:
+    """``--json`` of a command with ``--format``."""
+    parser.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="json",
+        help="the same as --format json (docs/json.md)",
+    )
+
+
 def need_recorder() -> None:
     """Recordings are Arrow and Parquet; a node that is only diagnosed needs neither."""
     from importlib.util import find_spec

@@ -1,6 +1,6 @@
 """What the commands write to: standard streams that may be closed, full or ASCII only, and files.
 
-A file is written whole or not at all.
+`colour` and `moves` say what a terminal may be sent. A file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from io import TextIOWrapper
+from typing import TextIO
 
 from sexton.errors import CommandError
 
@@ -40,6 +41,11 @@ _PLAIN = str.maketrans(
         "−": "-",
         "μ": "u",
         "├": "|",
+        "▀": "#",
+        "▄": "#",
+        "►": ">",
+        "○": "o",
+        "●": "*",
         "’": "'",
         "“": '"',
         "”": '"',
@@ -47,6 +53,8 @@ _PLAIN = str.maketrans(
     }
 )
 _HANDLER = "sexton.plain"
+#: Locales whose only letters are ASCII. Python writes UTF-8 there all the same (PEP 540).
+_ASCII_LOCALES = ("C", "POSIX")
 
 
 def prepare() -> bool:
@@ -69,7 +77,24 @@ def prepare() -> bool:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
+            if os.environ.get("LC_ALL") in _ASCII_LOCALES and not _encoding_given():
+                stream.reconfigure(encoding="ascii", errors=_HANDLER)
     return has_output
+
+
+def _encoding_given() -> bool:
+    """Python was told which encoding to use, whatever the locale."""
+    return bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
+
+
+def moves(stream: TextIO) -> bool:
+    """Is it a terminal whose cursor can be moved? Only there a line may be written over."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def colour() -> bool:
+    """May standard output have colours? The only place that decides it (no-color.org)."""
+    return moves(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def abandon() -> None:

@@ -1,4 +1,5 @@
-"""Progress lines on standard error, for anything longer than two seconds; silent when piped."""
+"""Progress lines on standard error, for anything longer than two seconds; silent when piped or on a
+terminal that cannot move its cursor (TERM=dumb)."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sexton.cli.output import moves
+
 _CLEAR = "\r\x1b[K"
 
 
 @contextmanager
 def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[float], None] | None]:
     """A progress bar, cleared at the end; `None` without a terminal."""
-    if not sys.stderr.isatty() or total_s < 2:
+    if not moves(sys.stderr) or total_s < 2:
         yield None
         return
 
@@ -34,7 +37,7 @@ def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[flo
 @contextmanager
 def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
     """For work in steps: call the tick with (done, total); shown after two seconds."""
-    if not sys.stderr.isatty():
+    if not moves(sys.stderr):
         yield None
         return
     started = shown = time.monotonic()
@@ -80,7 +83,7 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
                 sys.stderr.flush()
             told_s = max(told_s, note["wall_s"])
 
-    if not sys.stderr.isatty():
+    if not moves(sys.stderr):
         print(f"sexton: recording into {place}", file=sys.stderr)
         yield lambda status: tell(status, "sexton: ")
         return
@@ -114,7 +117,7 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
 @contextmanager
 def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
     """For work of unknown length: shows the elapsed time after two seconds."""
-    if not sys.stderr.isatty():
+    if not moves(sys.stderr):
         yield
         return
     import threading

@@ -25,7 +25,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
@@ -36,6 +37,7 @@ from sexton.detect.witness import witness
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
+from sexton.model.settings import Settings
 from sexton.model.window import SourceState, Window
 
 Detect = Callable[[Window], Finding]
@@ -44,16 +46,57 @@ _PACKAGE = "sexton.detect.detectors."
 READS = "none: reads only"
 
 
+#: Settings in force, and the configured numbers by the id of their threshold (a module's constant).
+_settings = Settings()
+_values: dict[int, float] = {}
+
+
+@contextmanager
+def applied(settings: Settings) -> Iterator[None]:
+    """Put settings in force for a block: a command's whole run. One at a time."""
+    global _settings
+    for changed in settings.thresholds:
+        check = detector_of(changed.detectors[0])
+        for limit in check.thresholds if check is not None else ():
+            if key_of(limit) == changed.name:
+                _values[id(limit)] = changed.value
+    _settings = settings
+    try:
+        yield
+    finally:
+        _settings = Settings()
+        _values.clear()
+
+
+def settings_in_force() -> Settings:
+    """What was configured for this run; the defaults where nothing was."""
+    return _settings
+
+
 class Threshold(NamedTuple):
     """A number that turns a verdict, its unit, and why it is that number and no other."""
 
     name: str
-    value: float
+    default: float
     unit: str
     why: str
 
+    @property
+    def value(self) -> float:
+        """The number in force: the default, unless the node's owner configured another."""
+        return _values.get(id(self), self.default)
+
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
+
+
+def key_of(threshold: Threshold) -> str:
+    """A threshold's name as a key of the configuration.
+
+    >>> key_of(Threshold("kernel share", 90, "%", "")), key_of(Threshold("a task's", 1, "", ""))
+    ('kernel_share', 'a_tasks')
+    """
+    return threshold.name.replace("'", "").replace(" ", "_")
 
 
 class Stage(IntEnum):
@@ -142,7 +185,16 @@ class Detector:
         return self.lanes[0] if self.lanes else ""
 
     def run(self, window: Window) -> Finding:
-        """Its finding with the rows it read, or *unknown* where the window lacks what it needs."""
+        """Its finding with the rows it read, or *unknown* where the window lacks what it needs or
+        where the detector is switched off."""
+        if self.id in _settings.off:
+            lacking = f"{self.title}: switched off in {_settings.path}"
+            off = unknown(self.id, f"not checked: {lacking}", (Missing(lacking, ""),))
+            return replace(off, essential=self.essential)
+        found = self._judge(window)
+        return replace(found, silenced=_settings.silenced(found)) if _settings.silences else found
+
+    def _judge(self, window: Window) -> Finding:
         lacking = [kind for kind in self.needs if not window.read(kind)]
         if not lacking:
             seen = witness(window)
@@ -214,13 +266,22 @@ def answering(kind: str) -> tuple[str, ...]:
 
 def run_all(window: Window) -> tuple[Finding, ...]:
     """Every detector's finding: problems first, the gravest of them at the top."""
-    order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     seen = witness(window)
-    findings = [check.run(seen) for check in all_detectors()]
+    return in_order(check.run(seen) for check in all_detectors())
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What is there first, silenced things after problems, the gravest of them at the top."""
+    order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     return tuple(
         sorted(
             findings,
-            key=lambda finding: (order.index(finding.verdict), -finding.severity.rank, finding.id),
+            key=lambda finding: (
+                order.index(finding.verdict),
+                finding.silenced is not None,
+                -finding.severity.rank,
+                finding.id,
+            ),
         )
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sexton.detect.registry import all_detectors, run_all
+from sexton.detect.flagged import flagged
+from sexton.detect.registry import all_detectors, in_order, run_all, settings_in_force
 from sexton.detect.witness import witness
 from sexton.explain.advice import advise
 from sexton.explain.chains import find_chains, find_links, unexplained
@@ -24,7 +25,7 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
     """Findings, the chains between them, what speaks against those, how a person would tell it, and
     what to do now."""
     window = witness(window)  # one for all: what was worked out once is kept with it
-    findings = run_all(window)
+    findings = in_order((*run_all(window), *flagged(window)))
     links = find_links(findings, window)
     chains = find_chains(links)
     left = unexplained(findings, chains, links)
@@ -42,6 +43,7 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         nics=_nics(window),
         hierarchy=census[0].hierarchy if census else None,
         cost=cost,
+        settings=settings_in_force(),
         contests=contests(links, chains),
         coincidences=coincide(findings, links),
         story=tell(chains[0], {finding.id: finding for finding in findings}, window)

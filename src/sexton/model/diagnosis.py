@@ -10,6 +10,7 @@ from sexton.model.chain import Chain, Coincidence, Contest
 from sexton.model.finding import Finding, Verdict
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.node import Node
+from sexton.model.settings import Settings
 from sexton.model.window import SourceState
 
 
@@ -72,6 +73,8 @@ class Diagnosis(Frozen):
     coincidences: tuple[Coincidence, ...] = ()
     #: The best chain as a person would tell it, with times; one sentence each.
     story: tuple[str, ...] = ()
+    #: What the node's owner configured, as it was in force for this diagnosis.
+    settings: Settings = Settings()
 
     @property
     def by_id(self) -> Mapping[str, Finding]:

@@ -7,6 +7,9 @@ from dataclasses import field
 
 from sexton.model.row import Row, row
 
+#: The family of lines that only a pattern of the node's owner knows.
+FLAGGED = "flagged"
+
 
 @row
 class KernelEvent(Row):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import NamedTuple
 
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.text import printable
@@ -74,6 +75,13 @@ class Rows(Frozen):
     end: float
 
 
+class Silenced(NamedTuple):
+    """Until when (UNIX seconds) a finding is not a problem, and why."""
+
+    until: float
+    reason: str
+
+
 @frozen
 class Finding(Frozen):
     """A symptom: there, not there, not to be known from here, or not applicable.
@@ -96,6 +104,8 @@ class Finding(Frozen):
     missing: tuple[Missing, ...] = ()
     rows: tuple[Rows, ...] = ()
     essential: int = 0
+    #: Set where the node's owner said that this is known; then it is no problem.
+    silenced: Silenced | None = None
 
     def __post_init__(self) -> None:
         _escape(self, "summary")
@@ -108,7 +118,8 @@ class Finding(Frozen):
     @property
     def is_problem(self) -> bool:
         """Does it cost the exit code?"""
-        return self.verdict is Verdict.PRESENT and self.severity.rank >= Severity.WARNING.rank
+        grave = self.verdict is Verdict.PRESENT and self.severity.rank >= Severity.WARNING.rank
+        return grave and self.silenced is None
 
     def shares(self, other: Finding, kind: str) -> tuple[str, ...]:
         """The entities of one kind that both are about."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.options import add_json, seconds
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
         return status(found, changed)
     width = shutil.get_terminal_size((88, 24)).columns
-    colour = sys.stdout.isatty()
+    colour = output.colour()
     if before is not None and changed is not None:
         sys.stdout.write(changes_text(found, changed, before, width, colour))
     else:

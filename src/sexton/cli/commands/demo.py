@@ -6,7 +6,7 @@ job that dies. The tour starts at an average that shows nothing and ends with th
 
   sexton demo                print a local URL to open in a browser
   sexton demo --open         open it
-  sexton demo --tour         print the same steps as text
+  sexton demo --tour         print the same steps as text; --json for machines
 
 The README it names says what is real and what was injected. Nothing on this machine is
 changed, and the page is on loopback only. Press Ctrl-C to stop.
@@ -17,12 +17,14 @@ from __future__ import annotations
 import argparse
 
 from sexton.cli.commands.serve import port
+from sexton.cli.options import add_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=port, default=0, metavar="N", help="default: any free port")
     parser.add_argument("--open", action="store_true", help="open a browser")
     parser.add_argument("--tour", action="store_true", help="print the tour as text and exit")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
 
     from sexton.cli.options import need_recorder, need_web
 
-    (need_recorder if args.tour else need_web)()
+    printed = args.tour or args.json
+    (need_recorder if printed else need_web)()
     from sexton.cli.progress import working
     from sexton.explorer.server.tour import INCIDENT, read_cure, read_injected, scene_of, tour
     from sexton.explorer.tiles.view import View
@@ -38,6 +41,12 @@ def run(args: argparse.Namespace) -> int:
     recording = INCIDENT / "recording"
     with working("reading the incident"):
         steps = tour(scene_of(View.open(recording), read_injected()), read_cure())
+    if args.json:
+        import json
+
+        json.dump(steps, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return 0
     if args.tour:
         import shutil
 

@@ -31,6 +31,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.incident import add_html, check_html
 from sexton.cli.options import add_json
 from sexton.cli.window import (
@@ -59,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_live_options(parser)
     add_recording(parser)
     add_span(parser)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         from sexton.reports.text.verdict import verdict_text
 
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(verdict_text(diagnosis, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(verdict_text(diagnosis, width, colour=output.colour()))
     if args.html is not None:
         from sexton.cli.incident import write_html
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import seconds
+from sexton.cli import output
+from sexton.cli.options import add_json_format, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="output format (default: text; with --out: by suffix)"
     )
+    add_json_format(parser)
     parser.add_argument(
         "--out",
         metavar="FILE",
@@ -236,7 +238,6 @@ def _watch(host: Host, span: float) -> Window:
 def _report(gate: Gate, form: str, screen: bool = False) -> str:
     import json
     import shutil
-    import sys
 
     if form == "json":
         from sexton.reports.json.gate import gate_json
@@ -255,7 +256,7 @@ def _report(gate: Gate, form: str, screen: bool = False) -> str:
     if not screen:
         return gate_text(gate)
     width = shutil.get_terminal_size((88, 24)).columns
-    return gate_text(gate, width, colour=sys.stdout.isatty())
+    return gate_text(gate, width, colour=output.colour())
 
 
 def _write_report(gate: Gate, form: str, path: str) -> None:

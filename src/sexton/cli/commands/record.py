@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
 
 _YEAR_S = 366 * 86400.0
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of one core; above it the most expensive source is paused (default 2, or cores / 16)",
     )
     add_json(parser)
+    add_config(parser)
 
 
 def _seconds(text: str) -> float:
@@ -130,9 +132,10 @@ def run(args: argparse.Namespace) -> int:
 
     need_recorder()
     if args.preflight:
+        from sexton.cli.output import colour
         from sexton.reports.text.preflight import run_preflight
 
-        return run_preflight(args)
+        return run_preflight(args, colour())
 
     from sexton.cli.progress import recorder_line
     from sexton.errors import CommandError

@@ -11,8 +11,9 @@ DIR is what `sexton record DIR` writes. All of them work while it does.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sexton.cli import output
 from sexton.cli.options import add_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sexton.store.pins import Pin
     from sexton.store.recording import Recording
 
+_MARK_SCHEMA = "sexton.recording.mark/1"
+_EXPORT_SCHEMA = "sexton.recording.export/1"
 _INFO = """\
 What a recording holds, from its manifests: node and span, gaps and boots, alarms and
 marks, tables with their periods and sizes, missing sources and why, the recorder's cost,
@@ -76,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(add("verify", _VERIFY, "is it intact?"))
     mark = add("mark", _MARK, "keep the minutes around now")
     mark.add_argument("text", metavar="TEXT", help="what happened, at most 500 characters")
+    add_json(mark)
     _add_export(add("export", _EXPORT, "write parts of it to files"))
 
 
@@ -97,6 +101,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         help="of the files (default parquet)",
     )
     parser.add_argument("--force", action="store_true", help="replace files that are there")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -128,7 +133,7 @@ def _info(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(info_text(found, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(info_text(found, width, colour=output.colour()))
     return 0
 
 
@@ -163,17 +168,25 @@ def _mark(args: argparse.Namespace) -> int:
         raise CommandError(f"{directory}: not a recording: it has no segments/")
     remark = remark_now(args.text, _boot_id())
     try:
-        if is_locked(directory):
+        recording_now = is_locked(directory)
+        pin = None
+        if recording_now:
             leave_mark(directory, remark)
-            print(f"marked: {remark.text}; the recorder will pin the minutes around it")
+            told = "the recorder will pin the minutes around it"
         else:
-            pin = pin_mark(directory, remark)
-            print(
-                f"marked: {remark.text}; no recorder is running, so the last 5 minutes "
-                f"recorded are pinned as {pin.id}"
-            )
+            pin = pin_mark(directory, remark).id
+            told = f"no recorder is running, so the last 5 minutes recorded are pinned as {pin}"
     except OSError as error:
         raise CommandError(f"{directory}: {error.strerror}") from None
+    if args.json:
+        import json
+        import sys
+
+        made = {"text": remark.text, "time": remark.wall_s, "recording_now": recording_now}
+        json.dump({"schema": _MARK_SCHEMA, **made, "pin": pin}, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        print(f"marked: {remark.text}; {told}")
     return 0
 
 
@@ -185,6 +198,7 @@ def _boot_id() -> str:
 
 
 def _export(args: argparse.Namespace) -> int:
+    import json
     import sys
     from pathlib import Path
 
@@ -206,22 +220,38 @@ def _export(args: argparse.Namespace) -> int:
         raise CommandError("--format recording copies whole segments: no --table, no --force")
     if spans and not touched(recording, spans):
         raise CommandError(f"{recording.path}: nothing was recorded at that time")
+    place = printable(str(out))
+    document: dict[str, Any] = {"schema": _EXPORT_SCHEMA, "out": place, "format": args.format}
     try:
         with steps("exporting") as tick:
             if whole:
                 number, held = export_recording(recording, out, touched(recording, spans), pins)
-                made_of = f"{count(number, 'file')}, {size(held)}"
-                print(f"{printable(str(out))}: a recording of {made_of}")
+                document |= {"files": number, "bytes": held, "tables": None}
+                _say(args, f"{place}: a recording of {count(number, 'file')}, {size(held)}")
             else:
                 wanted = Wanted(_kinds(args.table), spans, args.format, args.force)
+                tables = []
                 for made in export_tables(recording, out, wanted, tick):
-                    print(f"{printable(str(made.path))}: {count(made.rows, 'row')}")
+                    file = printable(str(made.path))
+                    tables.append({"path": file, "rows": made.rows})
+                    _say(args, f"{file}: {count(made.rows, 'row')}")
+                document |= {"files": len(tables), "bytes": None, "tables": tables}
     except OSError as error:
         where = error.filename or out
         raise CommandError(f"{where}: {error.strerror or error}") from None
+    if args.json:
+        document["skipped"] = [printable(problem) for problem in recording.problems]
+        json.dump(document, sys.stdout, indent=2)
+        sys.stdout.write("\n")
     for problem in recording.problems:
         print(f"sexton: skipped: {problem}", file=sys.stderr)
     return 1 if recording.problems else 0
+
+
+def _say(args: argparse.Namespace, line: str) -> None:
+    """A line as soon as it is true; with --json there is one document at the end."""
+    if not args.json:
+        print(line)
 
 
 def _kinds(names: Sequence[str] | None) -> list[type[Row]]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli.configuration import add_config
+
 DEFAULT = "/var/lib/sexton"
 PORT = 8477
 
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--openapi", action="store_true", help="print the OpenAPI description and exit"
     )
+    add_config(parser)
 
 
 def port(text: str) -> int:

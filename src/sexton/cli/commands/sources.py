@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli import output
 from sexton.cli.options import add_json, add_root
 
 
@@ -54,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(sources_text(lines, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(sources_text(lines, width, colour=output.colour()))
     return 0

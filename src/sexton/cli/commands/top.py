@@ -5,8 +5,10 @@ it. Readable on 96 cores. Press q to quit.
 
   sexton top
   sexton top --frames 1 | cat     one screen as plain text
+  sexton top --json --frames 60   one JSON object a line
 
-When piped, it prints one screen after one interval and exits.
+When piped, or on a terminal whose cursor cannot be moved (TERM=dumb), it prints one
+screen after one interval and exits.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import add_root, seconds
+from sexton.cli import output
+from sexton.cli.options import add_json, add_root, seconds
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -45,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frames", type=_positive, metavar="N", help="exit after N screens (piped: 1)"
     )
+    add_json(parser)
     add_root(parser)
 
 
@@ -54,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
 
     interval = max(args.interval, 0.1)
     with Sampler(open_host(args.root), _sources(interval)) as sampler:
-        if sys.stdout.isatty():
+        if output.moves(sys.stdout) and not args.json:
             _live(sampler, interval, args.frames)
         else:
-            _print(sampler, interval, args.frames or 1)
+            _print(sampler, interval, args.frames or 1, as_json=args.json)
     return 0
 
 
@@ -85,7 +89,8 @@ def _live(sampler: Sampler, interval: float, frames: int | None) -> None:
 
     from sexton.cli.screen.frame import frame
 
-    console = Console(markup=False, highlight=False, emoji=False)
+    plain = not output.colour()
+    console = Console(markup=False, highlight=False, emoji=False, no_color=plain)
     shown = 0
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -113,17 +118,23 @@ def _quit(key: Keys, until: float) -> bool:
     return False
 
 
-def _print(sampler: Sampler, interval: float, frames: int) -> None:
+def _print(sampler: Sampler, interval: float, frames: int, *, as_json: bool) -> None:
+    import json
     import shutil
     import time
 
     from sexton.cli.screen.frame import frame
+    from sexton.cli.screen.top_json import top_json
 
     width, height = shutil.get_terminal_size((100, 40))
     began = _first(sampler, interval)
     for number in range(frames):
         time.sleep(max(began + interval - time.monotonic(), 0.0))
         began = _read(sampler)
+        if as_json:  # one line each, so that a stream of them can be read
+            sys.stdout.write(json.dumps(top_json(sampler.window())) + "\n")
+            sys.stdout.flush()
+            continue
         text = frame(sampler.window(), width, height).plain
         lines = [line.rstrip() for line in text.splitlines()]
         sys.stdout.write(("\n" if number else "") + "\n".join(lines) + "\n")

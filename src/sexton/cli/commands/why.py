@@ -25,6 +25,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
 from sexton.cli.window import add_live_options, add_recording, check_recording, is_archive
 
@@ -49,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_live_options(parser)
     parser.set_defaults(around=None)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(why_text(why, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(why_text(why, width, colour=output.colour()))
     return int(why.exit)
 
 

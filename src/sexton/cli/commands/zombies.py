@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli import output
 from sexton.cli.options import add_json, add_root, seconds
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(zombies_text(found, window, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(zombies_text(found, window, width, colour=output.colour()))
     return 0 if found.counted else 3
 
 

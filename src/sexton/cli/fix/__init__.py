@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from sexton.cli import output
+
 if TYPE_CHECKING:
     from sexton.cure.journal import State
     from sexton.cure.protected import Rule
@@ -79,6 +81,5 @@ def show(args: argparse.Namespace, result: dict[str, Any], text: str) -> None:
 def terminal() -> tuple[int, bool]:
     """Width of the terminal, and whether to use colour."""
     import shutil
-    import sys
 
-    return shutil.get_terminal_size((88, 24)).columns, sys.stdout.isatty()
+    return shutil.get_terminal_size((88, 24)).columns, output.colour()

@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.configuration import add_config
 from sexton.cli.fix import add_protected
 from sexton.cli.options import add_json, seconds
 from sexton.cli.window import add_span
@@ -71,10 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--override", action="store_true", help="use a drop-in instead of disable and mask"
     )
     add_protected(parser)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     import sys
+    from dataclasses import replace
 
     from sexton.cli.fix import rules_of, show, terminal
     from sexton.cure.plan import PlanContext, PlanOptions, make_plan
@@ -85,6 +88,9 @@ def run(args: argparse.Namespace) -> int:
 
     rules = rules_of(args)
     diagnosis, window = _diagnosed(args)
+    # A silence is about alarms; a plan lists all there is to fix.
+    loud = tuple(replace(finding, silenced=None) for finding in diagnosis.findings)
+    diagnosis = replace(diagnosis, findings=loud)
     options = PlanOptions(
         args.accept_collateral, args.allow_drop_caches, args.override, args.thorough
     )

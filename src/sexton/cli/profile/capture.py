@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from sexton.cli.output import write_whole
+from sexton.cli.output import colour, write_whole
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -241,9 +241,8 @@ def terminal() -> Terminal:
 
     from sexton.reports.text.heat import Terminal
 
-    able = sys.stdout.isatty() and "utf" in sys.stdout.encoding.lower()  # half-blocks are drawn
-    wanted = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
-    return Terminal(shutil.get_terminal_size((88, 24)).columns, able and wanted)
+    able = "utf" in sys.stdout.encoding.lower()  # half-blocks are drawn
+    return Terminal(shutil.get_terminal_size((88, 24)).columns, able and colour())
 
 
 def capture_of(found: Opened) -> Capture:
@@ -285,6 +284,13 @@ def emit(parts: Iterable[bytes], out: str | None) -> None:
         sys.stdout.buffer.flush()
         return
     write_whole(out, parts)
+
+
+def encoded(text: str, out: str | None) -> bytes:
+    """Files are UTF-8; standard output (no `out`, or ``-``) has the encoding of its terminal."""
+    if out is None or out == "-":
+        return text.encode(sys.stdout.encoding, sys.stdout.errors or "strict")
+    return text.encode("utf-8", "backslashreplace")
 
 
 def emit_text(text: str, out: str | None) -> None:

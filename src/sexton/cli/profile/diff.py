@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.options import add_json_format
 from sexton.cli.profile.capture import add_files, add_filters, add_out
 from sexton.errors import CommandError
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="default: by --out's extension, else text"
     )
+    add_json_format(parser)
     parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
@@ -95,7 +97,7 @@ def _made(
 ) -> list[bytes]:
     import json
 
-    from sexton.cli.profile.capture import terminal
+    from sexton.cli.profile.capture import encoded, terminal
     from sexton.cli.profile.flame import about
     from sexton.model.text import printable
 
@@ -124,4 +126,4 @@ def _made(
             from sexton.reports.svg.flame_svg import Words, flame_svg
 
             text = flame_svg(difference_boxes(found), Words(title, note), args.icicle)
-    return [text.encode("utf-8", "backslashreplace")]
+    return [encoded(text, args.out if chosen == "text" else "")]

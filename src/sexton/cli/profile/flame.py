@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.options import add_json_format
 from sexton.cli.profile.capture import add_files, add_filters, add_out
 from sexton.errors import CommandError
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, help="default: by --out's extension, else text"
     )
+    add_json_format(parser)
     parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
     add_out(parser)
 
@@ -95,7 +97,7 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
 
 
 def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
-    from sexton.cli.profile.capture import capture_of, terminal
+    from sexton.cli.profile.capture import capture_of, encoded, terminal
     from sexton.reports.svg.flame_picture import boxes_of
 
     capture = capture_of(found)
@@ -123,7 +125,7 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
             from sexton.reports.svg.flame_svg import flame_svg
 
             text = flame_svg(boxes_of(flame), words, args.icicle)
-    return [text.encode("utf-8", "backslashreplace")]
+    return [encoded(text, args.out if chosen == "text" else "")]
 
 
 def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:

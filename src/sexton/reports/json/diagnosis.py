@@ -11,6 +11,7 @@ from sexton.model.node import Node
 from sexton.model.row import fields_of
 from sexton.model.text import printable
 from sexton.model.window import SourceState
+from sexton.reports.json.settings import settings_json
 
 SCHEMA = "sexton.diagnosis/1"
 
@@ -48,6 +49,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
             "condensed": False,  # kept for readers of the schema: every reading is judged
             "notes": [printable(note) for note in diagnosis.replayed.notes],
         },
+        "config": settings_json(diagnosis.settings),
     }
 
 
@@ -70,6 +72,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "missing": [{"what": need.what, "grant": need.grant} for need in finding.missing],
         "rows": [_rows(row) for row in finding.rows],
+        "silenced": None if finding.silenced is None else finding.silenced._asdict(),
     }
 
 

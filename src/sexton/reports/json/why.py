@@ -38,6 +38,7 @@ def why_json(why: Why) -> dict[str, Any]:
         "node": whole["node"],
         "window": whole["window"],
         "replayed": whole["replayed"],
+        "config": whole["config"],
         "concerned": list(why.findings),
         "findings": [findings[name] for name in names],
         "asked": [{"id": name, "verdict": _verdict(findings, name)} for name in why.detectors],

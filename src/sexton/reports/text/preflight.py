@@ -32,7 +32,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _EVERY = "{:>6}{:>10}{:>11}"
 
 
-def run_preflight(args: argparse.Namespace) -> int:
+def run_preflight(args: argparse.Namespace, colour: bool) -> int:
     """What ``sexton record --preflight`` does: exit 0 if the recorder can start, else 2."""
     parts = Parts(
         probe=not args.no_probe, trace=not args.no_trace, ring=not args.no_ring, stacks=args.stacks
@@ -46,7 +46,7 @@ def run_preflight(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(preflight_text(found, width, colour=sys.stdout.isatty()))
+        sys.stdout.write(preflight_text(found, width, colour=colour))
     return 2 if found.problem else 0
 
 

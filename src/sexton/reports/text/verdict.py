@@ -31,6 +31,7 @@ from sexton.reports.text.narrative import (
     shown,
     story,
 )
+from sexton.reports.text.settings import config_line, silenced_lines
 
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -141,6 +142,7 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from rivals(diagnosis, width)
     yield from coincidences(diagnosis, width)
     yield from labelled("NOTED", _noted(diagnosis)[:3], width)
+    yield from labelled("SILENCED", silenced_lines(diagnosis.findings), width)
     yield from _outlook(diagnosis, width)
     yield from _not_seen(diagnosis, width)
     yield from _do_now(diagnosis, width)
@@ -218,7 +220,8 @@ def _cut(text: str, width: int) -> str:
 def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from died(diagnosis, width)
     for finding in diagnosis.essential:
-        yield from _fact(finding, width)
+        if finding.silenced is None or finding.verdict is not Verdict.PRESENT:
+            yield from _fact(finding, width)
     others = [finding for finding in diagnosis.findings if not finding.essential]
     clean = [finding.id for finding in others if finding.verdict is Verdict.ABSENT]
     if clean:
@@ -230,7 +233,16 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from labelled(
         "noted", [_cut(sentence, room) for sentence in _noted(diagnosis)[:2]], width, _FACT
     )
-    unasked = [finding for finding in others if finding.verdict is Verdict.UNKNOWN]
+    yield from labelled("silenced", silenced_lines(diagnosis.findings), width, _FACT)
+    off = diagnosis.settings.off
+    switched = [title_of(finding.id) for finding in others if finding.id in off]
+    where = f": switched off in {printable(diagnosis.settings.path)}"
+    yield from labelled("not checked", [", ".join(switched) + where] * bool(switched), width, _FACT)
+    unasked = [
+        finding
+        for finding in others
+        if finding.verdict is Verdict.UNKNOWN and finding.id not in off
+    ]
     names = ", ".join(title_of(finding.id) for finding in unasked)
     if diagnosis.exit is Exit.CANNOT_TELL:
         yield from labelled("not checked", [names] if names else [], width, _FACT)
@@ -273,6 +285,7 @@ def _noted(diagnosis: Diagnosis) -> list[str]:
         for finding in diagnosis.findings
         if finding.verdict is Verdict.PRESENT
         and not finding.is_problem
+        and finding.silenced is None
         and finding.id not in covered
     ]
 
@@ -396,5 +409,6 @@ def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         used = f"{watched} · {cost.cpu_s:.2f} s CPU{peak}"
         checks = f"{used} · {cost.touched} · {checks}"
     yield ""
+    yield from config_line(diagnosis.settings, width, diagnosis.replayed is not None)
     yield from block(checks, width, " ")
     yield f" exit {int(diagnosis.exit)}: {EXITS[diagnosis.exit]}"

@@ -18,6 +18,7 @@ from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why
 from sexton.reports.text.blocks import LABEL, block, labelled, typed
 from sexton.reports.text.narrative import chain_title, is_twin, new_links
+from sexton.reports.text.settings import config_line, silenced_lines
 
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
@@ -39,7 +40,9 @@ def why_text(why: Why, width: int = 88, colour: bool = False) -> str:
     for part in (_when, _chains, _story, _rivals, _facts, _before, _not_seen, _do_now, _next):
         section = list(part(why, width))
         lines += ["", *section] if section else []
-    lines += ["", f" exit {int(why.exit)}: {_ending(why)}"]
+    replayed = why.diagnosis.replayed is not None
+    lines += ["", *config_line(why.diagnosis.settings, width, replayed)]
+    lines += [f" exit {int(why.exit)}: {_ending(why)}"]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -247,6 +250,7 @@ def _facts(why: Why, width: int) -> Iterator[str]:
     for number, (what, value, normal) in enumerate(dict.fromkeys(rows)):
         usual = f" (normal: {normal})" if normal else ""
         yield from labelled("" if number else "MEASURED", [f"{what}: {value}{usual}"], width)
+    yield from labelled("SILENCED", silenced_lines(known[name] for name in why.findings), width)
 
 
 def _verdict(finding: Finding) -> str:

@@ -39,7 +39,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -47,6 +48,8 @@ from sexton.model.event import KernelEvent
 from sexton.sources.kmsg.records import LogLine
 
 MOST_CHARACTERS = 2048
+#: Of a line, for patterns of the node's owner (see `own`).
+MOST_OWN = 512
 
 _PREFIXES = {
     "@ena@": (r"ena (?P<bus>[\w.:-]{1,48}?)(?: (?P<nic>[^\s:/]{1,15}))?(?: \(un\w{1,20}\))?: "),
@@ -61,6 +64,7 @@ _TEXT = frozenset(
     | {"driver", "error", "exception", "found", "function", "info", "kind", "level", "mce"}
     | {"nic", "operation", "page", "part", "rcu", "side", "table", "task_cgroup", "zone"}
 )
+_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _UNITS = {"_ms": ("_us", 1000), "_kb": ("_bytes", 1024)}
 #: A hint that is written without escapes.
 _HINT = re.compile(r"""^hint = "([^"\\\n]+)"$""", re.MULTILINE)
@@ -160,8 +164,33 @@ def patterns() -> tuple[Pattern, ...]:
     return tuple(entry for file in _files() for entry in file.entries())
 
 
+#: Patterns of the node's owner, for as long as a command runs.
+_added: tuple[Pattern, ...] = ()
+
+
+@contextmanager
+def added(own: tuple[Pattern, ...]) -> Iterator[None]:
+    """Recognise these lines, too, in a block: a command's whole run."""
+    global _added
+    _added = own
+    try:
+        yield
+    finally:
+        _added = ()
+
+
 def recognise(message: str, origin: str = "kernel") -> Known | None:
-    """The first entry that matches the message."""
+    """The first entry that matches the message; the node's owner's come last."""
+    known = _shipped(message, origin)
+    if known is None and origin == "kernel":
+        for pattern in _added:
+            fields = pattern.read(message[:MOST_OWN])
+            if fields is not None:
+                return Known(pattern, fields)
+    return known
+
+
+def _shipped(message: str, origin: str) -> Known | None:
     if not any(map(message.__contains__, _hints())):  # most lines
         return None
     for file in _files():
@@ -223,6 +252,8 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 def _typed(name: str, value: str) -> tuple[str, int | str]:
     if name in _TEXT:
+        return name, value
+    if not _NUMBER.fullmatch(value):  # in a pattern of the node's owner
         return name, value
     for suffix, (unit, factor) in _UNITS.items():
         if name.endswith(suffix):

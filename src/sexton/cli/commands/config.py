@@ -1,0 +1,44 @@
+"""Show the configuration in force: thresholds, detectors that are off, silences.
+
+Reads and checks /etc/sexton/config.toml, the file in $SEXTON_CONFIG, or --config FILE.
+
+  sexton config                    what differs from the defaults
+  sexton config --all              every threshold, and where its value comes from
+  sexton config --config new.toml  check a file before it is installed
+
+Exit: 0 valid or no file, 2 something is wrong with it (one line says what).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from sexton.cli.configuration import add_config
+from sexton.cli.options import add_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="list every threshold")
+    add_json(parser)
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+    import shutil
+    import sys
+
+    from sexton.detect.registry import settings_in_force
+
+    settings = settings_in_force()
+    if args.json:
+        from sexton.reports.json.settings import config_json
+
+        json.dump(config_json(settings), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        from sexton.reports.text.settings import config_text
+
+        width = shutil.get_terminal_size((88, 24)).columns
+        sys.stdout.write(config_text(settings, width, args.all))
+    return 0

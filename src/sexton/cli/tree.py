@@ -1,0 +1,76 @@
+"""All commands with their options, read from the parsers: for completion and man pages."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One command: its words after ``sexton`` (none for `sexton` itself) and its parser."""
+
+    words: tuple[str, ...]
+    summary: str
+    parser: argparse.ArgumentParser
+
+    @property
+    def children(self) -> list[Command]:
+        """Its subcommands, in the order of its help."""
+        found = []
+        for action in self.parser._actions:
+            if not isinstance(action, argparse._SubParsersAction):
+                continue
+            lines = {line.dest: line.help or "" for line in action._choices_actions}
+            for name, parser in action.choices.items():
+                found.append(Command((*self.words, name), lines.get(name, ""), parser))
+        return found
+
+    @property
+    def options(self) -> list[argparse.Action]:
+        return [action for action in self.parser._actions if action.option_strings]
+
+    @property
+    def positionals(self) -> list[argparse.Action]:
+        return [
+            action
+            for action in self.parser._actions
+            if not action.option_strings and not isinstance(action, argparse._SubParsersAction)
+        ]
+
+
+def all_commands() -> Iterator[Command]:
+    """`sexton` itself, then every command with its subcommands behind it."""
+    from sexton.cli.main import whole_parser
+
+    pending = [Command((), "diagnose this Linux node, with evidence", whole_parser())]
+    while pending:
+        command = pending.pop(0)
+        yield command
+        pending[:0] = command.children
+
+
+def words_of(action: argparse.Action) -> list[str]:
+    """The words that an argument takes; [] where it takes any."""
+    return [] if action.choices is None else [str(choice) for choice in action.choices]
+
+
+def takes_value(option: argparse.Action) -> bool:
+    return option.nargs != 0
+
+
+def help_of(action: argparse.Action) -> str:
+    """Its help as it is printed, on one line."""
+    text = (action.help or "") % {**vars(action), "prog": "sexton"} if action.help else ""
+    return " ".join(text.split())
+
+
+#: Words of the help for arguments that are files, directories or the like.
+_PATHS = {
+    "FILE", "DIR", "PATH", "ARCHIVE", "IMAGE", "PLANFILE", "LAST.json",
+}  # fmt: skip
+
+
+def is_path(action: argparse.Action) -> bool:
+    """Is a file or directory expected?"""
+    return isinstance(action.metavar, str) and action.metavar in _PATHS

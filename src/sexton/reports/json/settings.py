@@ -1,0 +1,72 @@
+"""The configuration for machines: part of `sexton.diagnosis/1`, and `sexton.config/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sexton.detect.registry import all_detectors, key_of
+from sexton.model.settings import Settings, Silence
+from sexton.model.text import printable
+
+SCHEMA = "sexton.config/1"
+
+
+def settings_json(settings: Settings) -> dict[str, Any] | None:
+    """What differs from the defaults; `None` where nothing was configured."""
+    if not settings.path and not settings.patterns:
+        return None
+    return {
+        "path": printable(settings.path) or None,
+        "thresholds": [
+            {
+                "detectors": list(changed.detectors),
+                "name": changed.name,
+                "value": changed.value,
+                "default": changed.default,
+                "unit": changed.unit,
+            }
+            for changed in settings.thresholds
+        ],
+        "off": list(settings.off),
+        "silences": _silences(settings.silences),
+        "expired": _silences(settings.expired),
+        "patterns": list(settings.patterns),
+        "patterns_from": printable(settings.patterns_from) or None,
+    }
+
+
+def config_json(settings: Settings) -> dict[str, Any]:
+    """Everything in force; must be called while `settings` are applied."""
+    changed = {(name, one.name) for one in settings.thresholds for name in one.detectors}
+    return {
+        "schema": SCHEMA,
+        "path": printable(settings.path) or None,
+        "detectors": [
+            {
+                "id": check.id,
+                "off": check.id in settings.off,
+                "thresholds": [
+                    {
+                        "name": key_of(limit),
+                        "value": limit.value,
+                        "default": limit.default,
+                        "unit": limit.unit,
+                        "from": printable(settings.path)
+                        if (check.id, key_of(limit)) in changed
+                        else "default",
+                    }
+                    for limit in check.thresholds
+                ],
+            }
+            for check in all_detectors()
+        ],
+        "silences": _silences(settings.silences),
+        "expired": _silences(settings.expired),
+        "patterns": list(settings.patterns),
+        "patterns_from": printable(settings.patterns_from) or None,
+    }
+
+
+def _silences(silences: Iterable[Silence]) -> list[dict[str, Any]]:
+    return [silence._asdict() for silence in silences]

@@ -1,0 +1,107 @@
+"""The configuration as text: one line under a verdict, and what `sexton config` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from sexton.detect.registry import all_detectors, key_of
+from sexton.model.finding import Finding, Verdict
+from sexton.model.settings import Changed, Settings, Silence
+from sexton.model.text import count, printable
+from sexton.reports.text.blocks import labelled
+
+
+def config_line(settings: Settings, width: int, replayed: bool = False) -> Iterator[str]:
+    """What differs from the defaults; nothing where nothing does."""
+    if not settings.changes:
+        return
+    parts = [_change(changed) for changed in settings.thresholds]
+    parts += [f"{', '.join(settings.off)} off"] if settings.off else []
+    parts += [f"{count(len(settings.silences), 'silence')}"] if settings.silences else []
+    parts += [f"silence of {_about(old)} ended {_clock(old.until)}" for old in settings.expired]
+    if settings.patterns:
+        parts.append(f"{count(len(settings.patterns), 'log pattern')} of {_place(settings)}")
+    today = " as of now, not of the recording" if replayed else ""
+    head = f"{printable(settings.path) or 'no file'}{today}"
+    yield from labelled("CONFIG", [f"{head}: {'; '.join(parts)}"], width)
+
+
+def config_text(settings: Settings, width: int, whole: bool = False) -> str:
+    """What is in force and where it comes from; must be called while `settings` are applied."""
+    width = min(max(width, 60), 110)
+    total = sum(len(check.thresholds) for check in all_detectors())
+    if not settings.path:
+        lines = ["no configuration file; every threshold is its detector's default", ""]
+    elif not settings.changes:
+        lines = [f"{printable(settings.path)} changes nothing", ""]
+    else:
+        lines = [f"{printable(settings.path)} is valid; it changes:", ""]
+    lines += labelled("thresholds", map(_shared, settings.thresholds), width)
+    lines += labelled("off", settings.off, width)
+    lines += labelled("silenced", map(_silence, settings.silences), width)
+    ended = (f"{_about(old)}, {_clock(old.until)}: {old.reason}" for old in settings.expired)
+    lines += labelled("expired", ended, width)
+    if settings.patterns:
+        named = f"{', '.join(settings.patterns)} (from {_place(settings)})"
+        lines += labelled("patterns", [named], width)
+    lines += [""] if settings.changes else []
+    if whole:
+        lines += _thresholds(settings)
+    else:
+        lines.append(
+            f" {total} thresholds of {len(all_detectors())} detectors: sexton config --all"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _place(settings: Settings) -> str:
+    return printable(settings.patterns_from)
+
+
+def _thresholds(settings: Settings) -> Iterator[str]:
+    changed = {(name, one.name) for one in settings.thresholds for name in one.detectors}
+    names = {
+        (check.id, key_of(limit)): limit for check in all_detectors() for limit in check.thresholds
+    }
+    room = max(len(f"{detector}.{name}") for detector, name in names)
+    for (detector, name), limit in names.items():
+        source = printable(settings.path) if (detector, name) in changed else "default"
+        value = f"{limit.value:g} {limit.unit}"
+        yield f" {detector + '.' + name:<{room}}  {value:<36}  {source}"
+
+
+def silenced_lines(findings: Iterable[Finding]) -> list[str]:
+    """Known to the node's owner, and still there."""
+    return [
+        f"{finding.summary} ({_until(*finding.silenced)})"
+        for finding in findings
+        if finding.verdict is Verdict.PRESENT and finding.silenced is not None
+    ]
+
+
+def _until(until: float, reason: str) -> str:
+    return f"until {_clock(until)}: {reason}"
+
+
+def _change(changed: Changed) -> str:
+    name = f"{changed.detectors[0]}.{changed.name}"
+    return f"{name} {changed.value:g} {changed.unit} (default {changed.default:g})"
+
+
+def _shared(changed: Changed) -> str:
+    others = ", ".join(changed.detectors[1:])
+    return _change(changed) + (f"; also used by {others}" if others else "")
+
+
+def _silence(silence: Silence) -> str:
+    return f"{_about(silence)}, {_until(silence.until, silence.reason)}"
+
+
+def _about(silence: Silence) -> str:
+    entity = f" {silence.entity}" if silence.entity is not None else ""
+    return silence.detector + entity
+
+
+def _clock(wall_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(wall_s))
