@@ -165,7 +165,8 @@ def _stuck(window: Window) -> list[_Stuck]:
     for batch in readings:
         now: dict[tuple[int, int], tuple[float, int, Process]] = {}
         for row in batch.rows:
-            if row.state != "D":
+            # A kernel thread waits like that for anything, a worker or another core among it.
+            if row.state != "D" or row.kernel:
                 continue
             name = row.pid, row.start_ms
             begun, seen, before = since.get(name, (batch.mono_s, 0, row))
