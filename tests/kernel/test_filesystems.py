@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ print(json.dumps([finding.verdict, finding.severity, finding.summary, dict(findi
 
 def seen(name: str, prepare: str, *arguments: str):
     """The finding after a shell script that may mount what it likes."""
-    script = f'set -e; {prepare}; exec {sys.executable} -c "$LOOK" {name}'
+    script = f'set -e; {prepare}; exec {shlex.quote(sys.executable)} -c "$LOOK" {name}'
     ended = subprocess.run(
         ["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", *arguments],
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LOOK": LOOK},

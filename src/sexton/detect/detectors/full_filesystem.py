@@ -46,11 +46,11 @@ NAME = "full_filesystem"
 
 FULL = Threshold("full", 1, "% left", "the next large write fails")
 FULL_BYTES = Threshold(
-    "full, bytes", 1 << 30, "bytes left", "on a large disk one per cent is still a lot"
+    "bytes left", 1 << 30, "bytes left", "on a large disk one per cent is still a lot"
 )
 LOW = Threshold("nearly full", 5, "% left", "a job's next checkpoint or image may not fit")
 LOW_BYTES = Threshold(
-    "nearly full, bytes", 5 << 30, "bytes left", "on a large disk five per cent is still a lot"
+    "few bytes left", 5 << 30, "bytes left", "on a large disk five per cent is still a lot"
 )
 LEAST = Threshold("judged", 16 << 20, "bytes in size", "smaller ones are made for one small thing")
 RECENT = Threshold(
