@@ -22,6 +22,7 @@ from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
+from tests.support.cli import reader_of
 
 S = 1_000_000_000
 
@@ -186,10 +187,11 @@ def test_watch_prints_real_deaths_and_removes_its_trace_instance(
         stderr=subprocess.PIPE,
         text=True,
     )
-    mine = f"sexton-{child.pid}-"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not _armed(tracefs, mine):
+    deadline = time.monotonic() + 180
+    while not _armed(tracefs, f"sexton-{reader_of(child)}-"):
+        assert time.monotonic() < deadline, "it never traced"
         time.sleep(0.05)
+    mine = f"sexton-{reader_of(child)}-"
     document = _die_until_told(child, yard)
     child.send_signal(end)
     child.communicate(timeout=90)

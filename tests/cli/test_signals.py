@@ -7,13 +7,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sexton.sources.tracefs.instance import detached
-from tests.support.cli import ENVIRONMENT, SEXTON
+from tests.support.cli import ENVIRONMENT, SEXTON, reader_of
 
 LONG = ("diagnose", "--seconds", "60")
 
@@ -29,22 +28,9 @@ def instances() -> Iterator[Path]:
     os.close(mount)
 
 
-#: By the process that was started, the child of it that reads the node.
-_READERS: dict[int, int] = {}
-
-
 def of(process: subprocess.Popen[bytes], instances: Path) -> list[str]:
     reader = reader_of(process)
     return [name for name in os.listdir(instances) if name.startswith(f"sexton-{reader}-")]
-
-
-def reader_of(process: subprocess.Popen[bytes]) -> int:
-    """Remembered, since the child may outlive the one that was started; 0 before it is there."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        if found:
-            _READERS[process.pid] = int(found[0])
-    return _READERS.get(process.pid, 0)
 
 
 def started(*arguments: str) -> subprocess.Popen[bytes]:

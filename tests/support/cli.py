@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,20 @@ def sexton(
     return subprocess.run(
         [*SEXTON, *arguments], env={**ENVIRONMENT, **(env or {})}, check=False, **options
     )
+
+
+#: By the process that was started, the child of it that reads the node.
+_READERS: dict[int, int] = {}
+
+
+def reader_of(process: subprocess.Popen[Any]) -> int:
+    """The child that reads the node (`sexton.cli.parent`); 0 before it is there. Remembered, since
+    it may outlive the process that was started."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if found:
+            _READERS[process.pid] = int(found[0])
+    return _READERS.get(process.pid, 0)
 
 
 def shell(line: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:

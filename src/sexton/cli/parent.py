@@ -20,6 +20,8 @@ _VERBS = frozenset(
     ("diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources", "collect")
 )
 _RECORD = "record"
+#: Whose parent is killed dies like it, at once: the journals of these are made for that.
+_KILLED = frozenset((_RECORD, "fix"))
 _FORWARDED = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _AWAITED = _FORWARDED | {signal.SIGCHLD}
 #: Sent by the kernel: a terminal's Ctrl-C goes to the child as well (asm-generic/siginfo.h).
@@ -52,8 +54,7 @@ def run_in_child(command: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        # A recorder whose parent was killed dies like it: what it leaves is made for that.
-        killed = _verb(sys.argv[1:]) == _RECORD
+        killed = _verb(sys.argv[1:]) in _KILLED
         _die_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         status = command()
