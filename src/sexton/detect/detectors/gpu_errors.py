@@ -18,8 +18,8 @@ point at the program, one GPU again and again at the card. One hardware fault ca
 **Check by hand.** ``dmesg -T | grep -E 'NVRM|SXid|amdgpu'``; ``nvidia-smi -q`` (it may hang);
 ``lspci -s BUS -vv | grep LnkSta``; ``dcgmi diag -r 3`` on an idle node.
 
-**What to do.** Drain the node. 48, 63, 64, 94, 95: reset the GPU, and replace it if it returns or
-row remapping failed. 74: reseat or replace (NVLink), look at NVSwitch. 79: reboot, then look at
+**What to do.** 63: nothing, the memory was repaired. 94: restart the program. For the rest drain
+the node. 48, 64, 95: reset the GPU, and replace it if it returns or row remapping failed. 74: reseat or replace (NVLink), look at NVSwitch. 79: reboot, then look at
 power, PCIe and heat. 119, 120: reset the GPU or reboot, and update the driver.
 """
 
@@ -60,8 +60,10 @@ class Meaning(NamedTuple):
     severity: Severity
 
 
-_APP, _WARN, _HARD = Severity.INFO, Severity.WARNING, Severity.CRITICAL
-#: NVIDIA's catalogue of Xid errors, as far as these machines meet them.
+_APP = _NOTE = Severity.INFO
+_WARN, _HARD = Severity.WARNING, Severity.CRITICAL
+#: Checked against the driver's nverror.h and NVIDIA's catalogue of Xid errors, which says for each
+#: what to do: ignore it, restart the program, reset the GPU, or restart the node.
 XIDS = {
     8: Meaning("GPU stopped processing", _WARN),
     13: Meaning("graphics engine exception, usually the program", _APP),
@@ -71,21 +73,21 @@ XIDS = {
     43: Meaning("the program's work was stopped", _APP),
     45: Meaning("the program's channels were cleaned up", _APP),
     48: Meaning("uncorrectable memory error (double-bit ECC)", _HARD),
-    61: Meaning("internal micro-controller fault", _HARD),
+    61: Meaning("internal micro-controller breakpoint", _WARN),
     62: Meaning("internal micro-controller halt", _HARD),
-    63: Meaning("memory row remapped or page retired", _WARN),
+    63: Meaning("memory row remapped or page retired: repaired", _NOTE),
     64: Meaning("memory row remapping failed", _HARD),
     68: Meaning("video processor exception", _APP),
     69: Meaning("graphics engine class error", _APP),
     74: Meaning("NVLink error", _HARD),
     79: Meaning("GPU fell off the bus", _HARD),
     92: Meaning("many corrected memory errors", _WARN),
-    94: Meaning("contained memory error", _HARD),
+    94: Meaning("contained memory error: one program is affected", _WARN),
     95: Meaning("uncontained memory error", _HARD),
     109: Meaning("context switch timed out", _WARN),
     119: Meaning("GPU firmware (GSP) did not answer", _HARD),
     120: Meaning("GPU firmware (GSP) error", _HARD),
-    121: Meaning("chip-to-chip link error", _WARN),
+    121: Meaning("chip-to-chip link error, corrected", _NOTE),
     137: Meaning("NVLink access fault, usually the program", _APP),
     140: Meaning("unrecovered memory error", _HARD),
     143: Meaning("GPU initialisation failed", _HARD),
