@@ -14,7 +14,7 @@ export function stepsOf(diagnosis) {
   const chain = (diagnosis.chains || [])[0];
   const of = new Map((diagnosis.findings || []).map((/** @type {any} */ finding) => [finding.id, finding]));
   if (!chain || !chain.links.length) {
-    return (diagnosis.findings || []).filter((/** @type {any} */ finding) => finding.verdict === "present" && finding.severity !== "info")
+    return (diagnosis.findings || []).filter((/** @type {any} */ finding) => finding.verdict === "present" && finding.severity !== "info" && !finding.silenced)
       .slice(0, 8).map((/** @type {any} */ finding) => ({ finding, link: null }));
   }
   const ids = [chain.links[0].cause, ...chain.links.map((/** @type {any} */ link) => link.effect)];
