@@ -19,8 +19,9 @@ point at the program, one GPU again and again at the card. One hardware fault ca
 ``lspci -s BUS -vv | grep LnkSta``; ``dcgmi diag -r 3`` on an idle node.
 
 **What to do.** 63: nothing, the memory was repaired. 94: restart the program. For the rest drain
-the node. 48, 64, 95: reset the GPU, and replace it if it returns or row remapping failed. 74: reseat or replace (NVLink), look at NVSwitch. 79: reboot, then look at
-power, PCIe and heat. 119, 120: reset the GPU or reboot, and update the driver.
+the node. 48, 64, 95: reset the GPU, and replace it if it returns or row remapping failed. 74:
+reseat or replace (NVLink), look at NVSwitch. 79: reboot, then look at power, PCIe and heat. 119,
+120: reset the GPU or reboot, and update the driver.
 """
 
 from __future__ import annotations
