@@ -627,12 +627,12 @@ def _rows(
             source = open_table(segment.path, table(kind), segment.manifest, keys)
     if wanted is None or source is None or source.num_row_groups < _FEW_GROUPS:
         return segment.table(kind, columns, keys)
-    there = [name for name in columns if name in source.schema_arrow.names]
+    there = [name for name in columns if name in source.names]
     named = [name for name in kind.entity if name in there]
     parts: list[pa.Table] = []
     try:
         for group in range(source.num_row_groups):
-            found = source.read_row_group(group, columns=named, use_threads=False)
+            found = source.read(named, [group])
             starts, things = runs_of(found, kind.entity)
             ends = [*starts[1:].tolist(), found.num_rows]
             some = [
@@ -641,10 +641,10 @@ def _rows(
                 if wanted(thing)
             ]
             if some or (not parts and group == source.num_row_groups - 1):
-                found = source.read_row_group(group, columns=there, use_threads=False)
+                found = source.read(there, [group])
                 parts += [found.slice(*pair) for pair in some] or [found.slice(0, 0)]
         return pa.concat_tables(parts)
-    except (OSError, pa.ArrowException):
+    except (StoreError, pa.ArrowException):
         return segment.table(kind, columns, keys)
 
 
@@ -659,16 +659,16 @@ def _part(
         source = open_table(segment.path, name, segment.manifest, known) if segment.sealed else None
         if source is None or source.num_row_groups < 2:
             return None
-        there = [column for column in columns if column in source.schema_arrow.names]
+        there = [column for column in columns if column in source.names]
         parts = []
         for group in range(source.num_row_groups):
-            mono = numbers(source.read_row_group(group, columns=[MONO], use_threads=False)[MONO])
+            mono = numbers(source.read([MONO], [group])[MONO])
             rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
             if len(rows) or not group:
-                found = source.read_row_group(group, columns=there, use_threads=False)
+                found = source.read(there, [group])
                 parts.append(found.take(pa.array(rows)))
         return pa.concat_tables(parts)
-    except (StoreError, OSError, pa.ArrowException):
+    except (StoreError, pa.ArrowException):
         return None
 
 

@@ -34,7 +34,7 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -276,6 +276,10 @@ FORMAT = 1
 SCHEMA = f"sexton.recording/{FORMAT}"
 MANIFEST = "manifest.json"
 _MOST_MANIFEST = 16 << 20
+#: More tables or sources than any version will have.
+_MOST_TABLES = 2000
+#: Clocks that say more are wrong: UNIX seconds of the year 33,658.
+MOST_S = 1e12
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -291,7 +295,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(text)
         newer = _refused(manifest)
         if not newer:
-            _check(manifest)
+            check_manifest(manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreError(f"{directory.name}: {MANIFEST} is not a valid manifest") from None
     if newer:
@@ -307,19 +311,57 @@ def _refused(manifest: Mapping[str, Any]) -> str:
     return ""
 
 
-def _check(manifest: Mapping[str, Any]) -> None:
-    """Is it of a manifest's shape? A foreign file may have a checksum too."""
-    for name, described in manifest["tables"].items():
-        if "/" in name or not isinstance(described, dict):
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Is it of a manifest's shape? A foreign file may have a checksum too, and what readers take
+    from it must be of its type, finite, and not without end. Raises `ValueError` and its like."""
+    described = manifest["tables"]
+    if len(described) > _MOST_TABLES:
+        raise ValueError("too many tables")
+    for name, entry in described.items():
+        if "/" in name or not isinstance(entry, dict):
             raise ValueError("not a table")
-        if "crc32" in described:
-            int(described["bytes"]), int(described["rows"])
-    if any(len(state) < 6 for state in manifest.get("states", ())):
-        raise ValueError("not a source's state")
+        needed = ("bytes", "crc32", "rows") if "crc32" in entry else ()
+        for key in ("bytes", "crc32", "rows", "batches"):
+            if (key in entry or key in needed) and not _is_count(entry[key]):
+                raise ValueError("not a number")
+        if entry.get("batches"):
+            check_moment(entry["first"]), check_moment(entry["last"])
     for edge in ("start", "end"):
         if manifest[edge] is not None:
-            mono, wall = manifest[edge]
-            float(mono), float(wall)
+            check_moment(manifest[edge])
+    if (manifest["start"] is None) != (manifest["end"] is None):
+        raise ValueError("not a span")
+    check_states(manifest.get("states", []))
+    compacted = manifest.get("compacted", {})
+    for _, _, number in compacted.get("states", ()) if isinstance(compacted, dict) else ():
+        if not _is_count(number):
+            raise ValueError("not a number")
+    for key in ("providers", "periods", "profile"):
+        if not isinstance(manifest.get(key, {}), dict):
+            raise ValueError(f"not {key}")
+
+
+def check_moment(pair: Sequence[Any]) -> None:
+    """`ValueError` where this is not the time of a reading, by both clocks."""
+    mono, wall = pair
+    for clock in (mono, wall):
+        number = isinstance(clock, (int, float)) and not isinstance(clock, bool)
+        if not number or not abs(clock) <= MOST_S:  # false of NaN too
+            raise ValueError("not a time")
+
+
+def check_states(states: Any) -> None:
+    """`ValueError` where these are not the states of sources."""
+    if not isinstance(states, list) or len(states) > _MOST_TABLES:
+        raise ValueError("not states")
+    for state in states:
+        words = isinstance(state, list) and len(state) >= 6 and state[:5]
+        if not words or not all(isinstance(word, str) or word is None for word in words):
+            raise ValueError("not a source's state")
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 62
 
 
 def signed(manifest: Mapping[str, Any]) -> bytes:

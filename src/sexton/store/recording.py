@@ -27,6 +27,7 @@ from sexton.store.layout import (
     ASIDE,
     MANIFEST,
     SegmentName,
+    check_manifest,
     current,
     parse_name,
     read_manifest,
@@ -37,6 +38,7 @@ from sexton.store.schema import (
     POSITION,
     READINGS,
     WALL,
+    check_times,
     decode,
     schema_of,
     tables,
@@ -47,6 +49,8 @@ from sexton.store.sealed import read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; to open them all takes less.
 _MOST_LOOKS = 5
+#: Nobody reads more, and each new one is compared with all.
+_MOST_PROBLEMS = 1000
 
 
 class Segment:
@@ -68,6 +72,10 @@ class Segment:
             for problem in (*self._recovered.problems, self._recovered.cut):
                 self._report(problem)
             self.manifest = self._as_manifest(self._recovered)
+            try:
+                check_manifest(self.manifest)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise StoreError(f"{self.name}: its journal's header is not valid") from None
         for unknown in self.manifest["tables"].keys() - {READING, *tables()}:
             self._report(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
@@ -168,7 +176,10 @@ class Segment:
                 return found
             return found.select([column for column in columns if column in found.column_names])
         try:
-            return read_table(self.path, name, self.manifest, columns, coded)
+            found = read_table(self.path, name, self.manifest, columns, coded)
+            if name == READING and found is not None:
+                check_times(found)
+            return found
         except StoreError as error:
             if not _is_there(self.path) and name in self.manifest["tables"]:
                 return self._from_successor(name, columns, coded)
@@ -214,7 +225,7 @@ class Segment:
 
     def _report(self, problem: str) -> None:
         shown = printable(problem)
-        if shown and shown not in self._problems:
+        if shown and len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
             self._problems.append(shown)
 
     @staticmethod
@@ -273,7 +284,8 @@ class Recording:
             name = parse_name(entry.name)
             if name is not None and entry.is_dir(follow_symlinks=False):
                 names.append(name)
-            elif not entry.name.startswith(ASIDE):  # else: being written, or its writer died
+            elif len(self.problems) < _MOST_PROBLEMS and not entry.name.startswith(ASIDE):
+                # Else it is being written, or its writer died.
                 self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
         for name in current(names):
             path = self.path / place / name.text
@@ -288,7 +300,9 @@ class Recording:
             if not _is_there(path):
                 self._changed = True  # sealed, compacted or deleted meanwhile
                 continue
-            self.problems += [problem for problem in problems if problem not in self.problems]
+            room = _MOST_PROBLEMS - len(self.problems)
+            fresh = [problem for problem in problems[:room] if problem not in self.problems]
+            self.problems += fresh
             if segment is not None:
                 segment.report_to(self.problems)
                 yield segment

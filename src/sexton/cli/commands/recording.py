@@ -121,13 +121,14 @@ def _info(args: argparse.Namespace) -> int:
     import json
     import shutil
     import sys
-    from pathlib import Path
 
+    from sexton.cli.window import open_recording
+
+    recording = open_recording(args.directory)
     from sexton.reports.text.recording import info_json, info_text
-    from sexton.store.recording import Recording
     from sexton.store.summary import summarise
 
-    found = summarise(Recording(Path(args.directory)))
+    found = summarise(recording)
     if args.json:
         json.dump(info_json(found), sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -143,6 +144,9 @@ def _verify(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sexton.cli.progress import steps
+    from sexton.cli.window import confine_to
+
+    confine_to(args.directory)
     from sexton.reports.text.recording import verify_json, verify_text
     from sexton.store.verify import verify
 
@@ -203,16 +207,17 @@ def _export(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sexton.cli.progress import steps
+    from sexton.cli.window import open_recording
     from sexton.errors import CommandError
     from sexton.model.text import count, printable, size
-    from sexton.store.export import Wanted, export_recording, export_tables, touched
-    from sexton.store.pins import pins_in
-    from sexton.store.recording import Recording
 
     out = Path(args.out)
     if out.resolve().is_relative_to(Path(args.directory).resolve()):
         raise CommandError(f"--out {args.out} is inside the recording")
-    recording = Recording(Path(args.directory))
+    recording = open_recording(args.directory)
+    from sexton.store.export import Wanted, export_recording, export_tables, touched
+    from sexton.store.pins import pins_in
+
     pins, _ = pins_in(recording.path)
     spans = _spans(args, recording, pins)
     whole = args.format == "recording"
