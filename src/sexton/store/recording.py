@@ -49,6 +49,13 @@ from sexton.store.sealed import read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; to open them all takes less.
 _MOST_LOOKS = 5
+#: Something is read every second; a machine that is held for a few is no gap. Nor is a step that is
+#: not much longer than the usual one.
+GAP_S, _STEPS = 10.0, 2.5
+#: Clocks are slewed by less than this between two readings; more is a jump.
+JUMP_S = 1.0
+#: (monotonic, UNIX) seconds.
+Moment = tuple[float, float]
 #: Nobody reads more, and each new one is compared with all.
 _MOST_PROBLEMS = 1000
 
@@ -64,6 +71,7 @@ class Segment:
         self.last_sequence = name.last
         self._problems = problems
         self._recovered: Recovered | None = None
+        self._stretches: list[tuple[Moment, Moment]] | None = None
         self.sealed = _is_there(path / MANIFEST) or not _is_there(path / JOURNAL)
         if self.sealed:
             self.manifest = read_manifest(path)
@@ -138,6 +146,37 @@ class Segment:
     def readings(self, coded: Sequence[str] = ()) -> pa.Table | None:
         """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
         return self._table(READING, None, coded)
+
+    def stretches(self) -> list[tuple[Moment, Moment]]:
+        """From its first reading to its last, in parts where nothing was read for long or the wall
+        clock jumped."""
+        if self._stretches is None:
+            self._stretches = self._parts()
+        return self._stretches
+
+    def _parts(self) -> list[tuple[Moment, Moment]]:
+        """A pause shows in the readings of all tables together: a recorder that was stopped, or a
+        machine that slept."""
+        jumped = abs(_ahead(self.end) - _ahead(self.start)) > JUMP_S
+        found = self._table(READING, (MONO,) if not jumped else (MONO, WALL))
+        if found is None or not found.num_rows:
+            return [(self.start, self.end)]
+        # Tables are listed one after the other: what is late only fills a gap.
+        reached = np.maximum.accumulate(numbers(found.column(MONO)))
+        if not jumped and np.diff(reached).max(initial=0.0) <= GAP_S:
+            return [(self.start, self.end)]
+        found = found if jumped else self._table(READING, (MONO, WALL))
+        if found is None:
+            return [(self.start, self.end)]
+        mono, first = np.unique(numbers(found.column(MONO)), return_index=True)
+        wall = numbers(found.column(WALL))[first]
+        steps = np.diff(mono)
+        long = steps > max(GAP_S, _STEPS * float(np.median(steps))) if len(steps) else steps > 0
+        places = np.flatnonzero(long | (np.abs(np.diff(wall - mono)) > JUMP_S)).tolist()
+        moments = list(zip(mono.tolist(), wall.tolist(), strict=True))
+        starts = [self.start, *(moments[place + 1] for place in places)]
+        ends = [*(moments[place] for place in places), self.end]
+        return list(zip(starts, ends, strict=True))
 
     def batches(self, kind: type[Row]) -> list[Batch[Any]]:
         """Every reading of one row type, oldest first, each in its own order.
@@ -338,6 +377,10 @@ def _bytes_in(place: Path) -> int:
 def _is_there(path: Path) -> bool:
     """`Path.exists` raises where a directory above it is closed to us."""
     return os.path.lexists(path)
+
+
+def _ahead(moment: Moment) -> float:
+    return moment[1] - moment[0]
 
 
 def _moment(pair: Sequence[float]) -> tuple[float, float]:

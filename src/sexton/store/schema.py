@@ -165,7 +165,7 @@ def check_columns(name: str, there: Sequence[str]) -> None:
 
 def check_times(readings: pa.Table) -> None:
     """`StoreError` where a list of readings has one without a valid time."""
-    for name in (MONO, WALL):
+    for name in {MONO, WALL} & {*readings.column_names}:
         for chunk in readings.column(name).chunks:
             if not (np.abs(chunk.to_numpy(zero_copy_only=False)) <= MOST_S).all():
                 raise StoreError("a reading has no valid time")
