@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
+from sexton.model.text import printable
 
 DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings", "symbols")
 ASIDE = ".new-"
@@ -82,16 +83,55 @@ def parse_name(text: str) -> SegmentName | None:
 
 
 def prepare(directory: Path) -> None:
-    """Make a recording's directories, each for its owner alone."""
+    """Make a recording's directories, each for its owner alone; `StoreError` where one of them is
+    not ours alone: somebody else could lead what is written or deleted there elsewhere."""
     try:
-        for parent in reversed(directory.parents):  # `parents=True` would leave them to the umask
-            if not os.path.isdir(parent):
+        why = who_else(directory)  # before anything is made there
+        for parent in [] if why else reversed(directory.parents):
+            if not os.path.isdir(parent):  # `parents=True` would leave them to the umask
                 parent.mkdir(mode=0o700, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        for name in DIRECTORIES:
-            (directory / name).mkdir(mode=0o700, exist_ok=True)
+        if not why:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            why = who_else(directory)
+        for name in () if why else DIRECTORIES:
+            place = directory / name
+            place.mkdir(mode=0o700, exist_ok=True)
+            status = place.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                why = f"{name} in it is not a directory of user {os.geteuid()}"
     except OSError as error:
         raise StoreError(f"{error.filename or directory}: {error.strerror}") from None
+    if why:
+        raise StoreError(f"{directory}: {why}; record into a directory of your own")
+
+
+def who_else(place: str | os.PathLike[str]) -> str:
+    """In words why somebody else could change what a directory's name leads to; empty where nobody
+    but we and root can.
+
+    It must be ours and closed to other writers. For root, so must be everything above it: whoever
+    owns a directory can put another one in the place of one inside it. Of a directory that does not
+    exist yet, those above it are looked at.
+    """
+    us = os.geteuid()
+    wanted = nearest = os.path.realpath(place)
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    above = [os.fspath(parent) for parent in Path(nearest).parents] if us == 0 else []
+    for path in (nearest, *above):
+        status = os.lstat(path)
+        shown = "it" if path == wanted else printable(path)
+        if status.st_uid != us and (path == wanted or status.st_uid != 0):
+            return f"{shown} belongs to user {status.st_uid}, not to user {us}"
+        by_group = status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid())
+        open_to_others = by_group or status.st_mode & stat.S_IWOTH
+        if (
+            open_to_others
+            and not status.st_mode & stat.S_ISVTX
+            and not stat.S_ISLNK(status.st_mode)
+        ):
+            return f"other users may write into {shown}"
+    return ""
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
@@ -235,23 +275,29 @@ def remove(segment: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write aside, sync, rename: readers see the old file or the new one, never half."""
-    aside = path.with_name(f"{ASIDE}{path.name}")
+def write_whole(path: Path, content: bytes, links: bool = True) -> None:
+    """Write aside, sync, rename: readers see the old file or the new one, never half. Without
+    `links` it fails where its directory is a link."""
+    aside = f"{ASIDE}{path.name}"
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
+    place = os.open(path.parent, flags)
     try:
         with contextlib.suppress(FileNotFoundError):  # left behind, or a link to elsewhere
-            aside.unlink()
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.unlink(aside, dir_fd=place)
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(aside, new, 0o600, dir_fd=place)
         try:
             write_all(descriptor, content)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        aside.rename(path)
+        os.rename(aside, path.name, src_dir_fd=place, dst_dir_fd=place)
     except OSError:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            os.unlink(aside, dir_fd=place)
         raise
+    finally:
+        os.close(place)
 
 
 def write_all(descriptor: int, content: bytes, start: int = 0) -> None:
