@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import zlib
@@ -25,7 +26,8 @@ from sexton.store.recording import Recording
 from sexton.store.schema import encode, schema_of, tables
 from sexton.store.sealer import take_over
 from sexton.store.verify import DAMAGED, verify
-from tests.support.cli import ENVIRONMENT, SEXTON, sexton
+from tests.explorer.server.asking import serving
+from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
 from tests.support.recordings import (
     WALL_S,
     manifest_of,
@@ -36,6 +38,8 @@ from tests.support.recordings import (
     write_sealed,
 )
 
+#: In /proc/PID/status.
+KEYS = ("Seccomp", "VmHWM")
 MARK, CORE = tables()["mark"], tables()["core_times"]
 
 
@@ -241,6 +245,21 @@ def test_no_command_crashes_or_swells_on_a_made_recording(tmp_path: Path, bomb: 
         assert b"damaged" in said
         assert errors == b""
         assert used.ru_maxrss < 400 << 10
+
+
+def test_the_explorer_serves_the_rest_of_a_made_recording(tmp_path: Path, bomb: bytes):
+    bad_offsets(write_open(tmp_path, [simple(31.0)], sequence=2))
+    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, 40 << 20)
+    with serving(str(tmp_path)) as running:
+        about = running.get("/api/recording").json
+        told = running.get(f"/api/explain?from={about['start']}&to={about['end']}")
+        reader = reader_of(running.process)
+        status = Path(f"/proc/{reader}/status").read_text()
+        filtered, most = (int(re.findall(f"{key}:\\s+(\\d+)", status)[0]) for key in KEYS)
+    assert told.status == 200
+    assert any("mark" in problem for problem in about["problems"])
+    assert filtered == 2, "its system calls are filtered"
+    assert most < 400 << 10
 
 
 def test_memory_that_a_check_did_not_foresee_is_bounded(tmp_path: Path):
