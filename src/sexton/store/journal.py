@@ -375,10 +375,15 @@ class Unborn(StoreError):
     """A segment without one whole flush: its recorder has just begun it, or was killed then."""
 
 
+class TooLarge(StoreError):
+    """It takes more memory than this process may use; another one may read it."""
+
+
 class Recovered(NamedTuple):
     """What an open segment's journal vouches for. `cut` says where the journal itself ends early.
 
-    `tables` may hold some that this version does not know.
+    `tables` may hold some that this version does not know. `too_large`: one of them is left out
+    that a process with more memory could read.
     """
 
     header: dict[str, Any]
@@ -386,6 +391,7 @@ class Recovered(NamedTuple):
     states: list[list[Any]]
     problems: list[str]
     cut: str = ""
+    too_large: bool = False
 
 
 def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
@@ -426,6 +432,7 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
 
     found: dict[str, pa.Table] = {}
     problems: list[str] = []
+    too_large = False
     for name, parts in pieces.items():
         if only is not None and name not in only:
             continue
@@ -439,6 +446,7 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
             found[name] = rows
         except (OSError, StoreError) as error:
             problems.append(f"{directory.name}/{path.name}: {_first_line(error)}")
+            too_large |= isinstance(error, TooLarge)
             continue
         if bad:
             problems.append(
@@ -447,7 +455,8 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     if READING in pieces and (only is None or READING in only) and problems:
         listed = found.get(READING)
         found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
-    return Recovered(header, found, states, problems, _cut(directory.name, content[length:]))
+    cut = _cut(directory.name, content[length:])
+    return Recovered(header, found, states, problems, cut, too_large)
 
 
 def _size(path: Path) -> int:
@@ -536,8 +545,10 @@ def blocks_in(content: bytes, most: int = _MOST_BLOCK) -> Iterable[tuple[list[li
         at += _LENGTH.size
         unpacker = zlib.decompressobj()
         whole = unpacker.decompress(content[at : at + length], min(max(most, 1), _MOST_BLOCK))
-        if unpacker.unconsumed_tail or not unpacker.eof:
-            raise ValueError("not a block of rows, or too large")
+        if unpacker.unconsumed_tail:
+            raise MemoryError
+        if not unpacker.eof:
+            raise ValueError("not a block of rows")
         at += length
         most -= len(whole)
         head, _, body = whole.partition(b"\n")

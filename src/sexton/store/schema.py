@@ -40,6 +40,7 @@ from sexton.store.journal import (
     ROWS,
     TIME,
     WALL,
+    TooLarge,
     blocks_in,
     columns_of,
     encode_rows,
@@ -134,7 +135,7 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
         parts = [_from_block(columns, body) for columns, body in blocks]
         return pa.concat_tables(parts, promote_options="default").combine_chunks()
     except MemoryError:
-        raise StoreError("too large for the memory that is allowed") from None
+        raise TooLarge("too large for the memory that is allowed") from None
     except _NONSENSE as error:
         raise StoreError(str(error).split("\n")[0]) from None
 

@@ -116,12 +116,14 @@ def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     try:
         found = recover(opened)
     except StoreError as error:
-        return None, [str(error), *_set_aside(opened, whole)]
+        return None, [str(error), *set_aside(opened, whole)]
     problems = [*found.problems, *filter(None, [found.cut])]
+    if found.too_large:
+        return None, [*problems, *set_aside(opened, whole)]
     readings = found.tables.pop(READING, None)
     if readings is None or not readings.num_rows:
         if problems:
-            return None, [*problems, *_set_aside(opened, whole)]
+            return None, [*problems, *set_aside(opened, whole)]
         remove(opened)
         return None, [f"{opened.name}: no whole flush"]
     kinds = tables()
@@ -145,7 +147,7 @@ def _is_sealed(whole: Path) -> bool:
     return True
 
 
-def _set_aside(opened: Path, whole: Path) -> list[str]:
+def set_aside(opened: Path, whole: Path) -> list[str]:
     """Keep what cannot be read; an empty one is a recorder that was killed as it began."""
     if not any(path.stat().st_size for path in stream_files(opened)):
         remove(opened)
