@@ -163,6 +163,11 @@ class SpanReader:
         """Segments in which the table was read inside the span."""
         return [self.segments[at] for at in self._places(kind)]
 
+    def readable(self, kind: type[Row]) -> bool:
+        """Can any of it be read? Where all of it is damaged, it is as if it had not been read: not
+        known, which is not the same as nothing."""
+        return any(reader.segment.opens(kind) for reader in self.having(kind))
+
     def _places(self, kind: type[Row]) -> list[int]:
         if kind not in self._having:
             self._having[kind] = [
@@ -599,7 +604,11 @@ def _columns(
         mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
         times = _times(reader, kind, mono)
         return _Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
-    made = matrix(found, kind.entity, names, wanted)
+    try:
+        made = matrix(found, kind.entity, names, wanted)
+    except StoreError as error:
+        reader.segment.report(f"{reader.segment.name}/{table(kind)}: {error}")
+        return None
     mono = made.mono
     if wanted is not None:  # other things may have been there when none of the wanted was
         mono = np.union1d(mono, listed.mono[listed.rows > 0])
@@ -608,6 +617,8 @@ def _columns(
         return _Piece(times, made.things, made.values)
     spread = {}
     place = np.searchsorted(times.mono, made.mono)
+    if not np.array_equal(times.mono[place[place < len(times.mono)]], made.mono):
+        return None  # neither the list of readings nor the rows tell when they were read
     for name, value in made.values.items():
         spread[name] = np.full((len(made.things), len(times.mono)), np.nan)
         spread[name][:, place] = value

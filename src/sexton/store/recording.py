@@ -45,7 +45,7 @@ from sexton.store.schema import (
     texts_of,
     with_unlisted,
 )
-from sexton.store.sealed import read_table, spans_of
+from sexton.store.sealed import open_table, read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; to open them all takes less.
 _MOST_LOOKS = 5
@@ -78,14 +78,14 @@ class Segment:
         else:
             self._recovered = recover(path)
             for problem in (*self._recovered.problems, self._recovered.cut):
-                self._report(problem)
+                self.report(problem)
             self.manifest = self._as_manifest(self._recovered)
             try:
                 check_manifest(self.manifest)
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise StoreError(f"{self.name}: its journal's header is not valid") from None
         for unknown in self.manifest["tables"].keys() - {READING, *tables()}:
-            self._report(f"{unknown}: a table this version does not know, skipped")
+            self.report(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
             damaged = self.sealed or problems
             raise (StoreError if damaged else Unborn)(f"{self.name}: holds no reading")
@@ -118,7 +118,7 @@ class Segment:
         problems: list[str] = []
         found = annexes_of(self.path, problems) if self.sealed else []
         for problem in problems:
-            self._report(problem)
+            self.report(problem)
         return found
 
     @property
@@ -142,6 +142,20 @@ class Segment:
         """One table as it lies on disk; `None` where there is none or it is damaged. Text columns
         in `coded` may stay numbers into a dictionary."""
         return self._table(table(kind), columns, coded)
+
+    def opens(self, kind: type[Row]) -> bool:
+        """Is the file of a table there, and the one that was sealed? True where it has no rows."""
+        if not self.rows(kind):
+            return True
+        if self._recovered is not None:
+            return table(kind) in self._recovered.tables
+        try:
+            return open_table(self.path, table(kind), self.manifest) is not None
+        except StoreError as error:
+            if not _is_there(self.path):  # compacted meanwhile: its successor is read
+                return True
+            self.report(str(error))
+            return False
 
     def readings(self, coded: Sequence[str] = ()) -> pa.Table | None:
         """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
@@ -189,7 +203,7 @@ class Segment:
         found = self._table(table(kind), None, texts_of(kind)) if self.rows(kind) else None
         if found is not None:
             for extra in set(found.column_names) - set(schema_of(kind).names):
-                self._report(f"{table(kind)}.{extra}: a column this version does not know, skipped")
+                self.report(f"{table(kind)}.{extra}: a column this version does not know, skipped")
         readings = self.readings(coded=("table",))
         if readings is None:  # damaged: then its rows tell of every reading that had some
             known = {} if found is None else {table(kind): found}
@@ -222,7 +236,7 @@ class Segment:
         except StoreError as error:
             if not _is_there(self.path) and name in self.manifest["tables"]:
                 return self._from_successor(name, columns, coded)
-            self._report(str(error))
+            self.report(str(error))
             return None
 
     def _from_successor(
@@ -234,14 +248,14 @@ class Segment:
             if other.replaces(own):
                 break
         else:  # deleted by retention
-            self._report(f"{self.name}: deleted while it was being read")
+            self.report(f"{self.name}: deleted while it was being read")
             return None
         wanted = None if columns is None else [*dict.fromkeys((MONO, *columns))]
         try:
             successor = self.path.parent / other.text
             found = read_table(successor, name, read_manifest(successor), wanted, coded)
         except StoreError as error:
-            self._report(str(error))
+            self.report(str(error))
             return None
         if found is None:
             return None
@@ -262,7 +276,8 @@ class Segment:
         """Where problems go that are met from now on."""
         self._problems = problems
 
-    def _report(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
+        """Add a problem, once."""
         shown = printable(problem)
         if shown and len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
             self._problems.append(shown)

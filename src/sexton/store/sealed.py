@@ -222,21 +222,23 @@ class TableFile:
         """These columns, as far as it has them, of these row groups; `StoreError` where it would
         take too much memory or is not what a table is."""
         groups = range(self.num_row_groups) if groups is None else groups
+        try:
+            return self._read(columns, groups)
+        except StoreError as error:
+            raise StoreError(f"{self._place}: {error}") from None
+        except MemoryError:
+            raise StoreError(f"{self._place}: too large for the memory that is allowed") from None
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            raise StoreError(f"{self._place}: {_first_line(error)}") from None
+
+    def _read(self, columns: Sequence[str] | None, groups: Sequence[int]) -> pa.Table:
         there = {*self.names}
         known = None if columns is None else [name for name in columns if name in there]
         needed = self._bytes(self.names if known is None else known, groups)
         if needed > largest_read():
-            raise StoreError(f"{self._place}: {needed >> 20:,} MB in memory, too large")
-        try:
-            found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
-        except MemoryError:
-            raise StoreError(f"{self._place}: too large for the memory that is allowed") from None
-        except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"{self._place}: {_first_line(error)}") from None
-        try:
-            return checked_table(self._name, found)
-        except StoreError as error:
-            raise StoreError(f"{self._place}: {error}") from None
+            raise StoreError(f"{needed >> 20:,} MB in memory, too large")
+        found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
+        return checked_table(self._name, found)
 
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
         """About how much they are in memory. The words of a dictionary are not counted for each
