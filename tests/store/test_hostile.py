@@ -38,6 +38,8 @@ from tests.support.recordings import (
     write_sealed,
 )
 
+#: Of rows that take 512 MB; of a small recording 250 MB may be read at once.
+MILLIONS = 16
 #: In /proc/PID/status.
 KEYS = ("Seccomp", "VmHWM")
 MARK, CORE = tables()["mark"], tables()["core_times"]
@@ -100,7 +102,7 @@ def no_times(opened: Path) -> None:
 
 def packed_zeros(opened: Path) -> None:
     """Rows that unpack to a hundred times what they take."""
-    body = b"[]\n" + bytes(40 << 20)
+    body = b"[]\n" + bytes(30 << 20)
     block = zlib.compress(body, 1)
     vouch(opened, "mark", (struct.pack("<I", len(block)) + block) * 3, ".rows")
 
@@ -163,12 +165,15 @@ def constant_rows(millions: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    return constant_rows(40)
+    return constant_rows(MILLIONS)
 
 
-def test_rows_are_counted_before_they_are_read(tmp_path: Path, bomb: bytes):
+def test_rows_are_counted_before_they_are_read(
+    tmp_path: Path, bomb: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sandbox, "_UNCONFINED_READ", 250 << 20)
     segment = write_sealed(tmp_path, [simple(1.0)])
-    replace_table(segment, "mark", bomb, 40 << 20)
+    replace_table(segment, "mark", bomb, MILLIONS << 20)
     assert len(bomb) < 1 << 20
     recording = Recording(tmp_path)
     assert not any(batch.rows for batch in recording.segments[0].batches(MARK))
@@ -231,7 +236,7 @@ def test_readings_without_a_time_are_not_used(tmp_path: Path, value: float):
 def test_no_command_crashes_or_swells_on_a_made_recording(tmp_path: Path, bomb: bytes):
     """The real commands, with what they take measured."""
     bad_offsets(write_open(tmp_path, [simple(31.0)], sequence=2))
-    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, 40 << 20)
+    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, MILLIONS << 20)
     for command in (["recording", "verify", tmp_path], ["diagnose", "--from", tmp_path]):
         with subprocess.Popen(
             [*SEXTON, *command], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -249,7 +254,7 @@ def test_no_command_crashes_or_swells_on_a_made_recording(tmp_path: Path, bomb: 
 
 def test_the_explorer_serves_the_rest_of_a_made_recording(tmp_path: Path, bomb: bytes):
     bad_offsets(write_open(tmp_path, [simple(31.0)], sequence=2))
-    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, 40 << 20)
+    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, MILLIONS << 20)
     with serving(str(tmp_path)) as running:
         about = running.get("/api/recording").json
         told = running.get(f"/api/explain?from={about['start']}&to={about['end']}")

@@ -83,7 +83,7 @@ def _bound() -> None:
 
     # Containers' programs are read for their symbols: they are anybody's.
     expendable()
-    confine(Limits(_reserved() + MEMORY_BYTES, _MOST_CPU_S))
+    confine(Limits(_reserved() + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
 
 
 def _reserved() -> int:

@@ -370,8 +370,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         for key in ("bytes", "crc32", "rows", "batches"):
             if (key in entry or key in needed) and not _is_count(entry[key]):
                 raise ValueError("not a number")
-        if entry.get("batches"):
-            check_moment(entry["first"]), check_moment(entry["last"])
+        for edge in ("first", "last") if entry.get("batches") else ():
+            check_moment(entry[edge])
     for edge in ("start", "end"):
         if manifest[edge] is not None:
             check_moment(manifest[edge])

@@ -190,7 +190,7 @@ def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
         return _alike(wanted.value_type, found.value_type)
     if pa.types.is_boolean(wanted) or not pa.types.is_primitive(wanted):
         return bool(wanted == found)
-    return pa.types.is_integer(found) or pa.types.is_floating(found)
+    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
 
 
 def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:

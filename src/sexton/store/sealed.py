@@ -202,7 +202,7 @@ class TableFile:
         self.num_row_groups: int = source.num_row_groups
         self._source, self._name, self._place = source, name, place
         self._schema: pa.Schema = source.schema_arrow
-        self._rows = [
+        self._rows: list[int] = [
             self.metadata.row_group(group).num_rows for group in range(self.num_row_groups)
         ]
 
@@ -243,7 +243,7 @@ class TableFile:
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
         """About how much they are in memory. The words of a dictionary are not counted for each
         row: a command that reads files from elsewhere has a limit (`sexton.sandbox`)."""
-        total = len(columns) * sum(self._rows[group] for group in groups)
+        total: int = len(columns) * sum(self._rows[group] for group in groups)
         lists = [name for name in columns if pa.types.is_nested(self._schema.field(name).type)]
         if lists:
             for group in map(self.metadata.row_group, groups):

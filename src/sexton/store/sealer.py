@@ -231,7 +231,7 @@ def _bound() -> None:
     with open("/proc/self/statm", "rb") as stream:
         reserved = int(stream.read().split()[5]) * resource.getpagesize()
     sandbox.expendable()
-    sandbox.confine(sandbox.Limits(reserved + MEMORY_BYTES, _MOST_CPU_S))
+    sandbox.confine(sandbox.Limits(reserved + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
 
 
 if __name__ == "__main__":

@@ -32,14 +32,14 @@ marks, tables with their periods and sizes, missing sources and why, the recorde
 and what readers must skip. Fast on any size. Exit: 0.
 """
 _VERIFY = """\
-Read every byte and report what is not as it was written.
+Read every byte and report what is not as it was written, or makes no sense.
 
-  damaged   a file is not what was sealed or flushed, or is missing
+  damaged   a file is not what was sealed or flushed, cannot be decoded, or is missing
   foreign   not written by a recorder; readers skip it
   torn      a recorder was killed while it wrote: at most its last flush is lost.
             Reported, but no error
 
-Exit: 0 intact, 1 something is damaged or foreign, 2 not a recording.
+Exit: 0 whole and valid, 1 something is damaged or foreign, 2 not a recording.
 """
 _EXPORT = """\
 Write parts of a recording to files for other programs and other people.
