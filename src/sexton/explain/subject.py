@@ -124,6 +124,37 @@ _MORE_COLUMNS: tuple[_Column, ...] = (
 )  # fmt: skip
 
 
+#: Tables in which most names are, and which cost next to nothing to read.
+QUICK_TABLES: frozenset[type[Row]] = frozenset(
+    {CoreTimes, Nic, NetDevice, NicQueue, Process, Thread}
+)
+#: Every table that has names of what is on a node at a moment, and log lines that hold some.
+NAME_TABLES: frozenset[type[Row]] = QUICK_TABLES | {
+    *(table for _, table, _ in (*_COLUMNS, *_MORE_COLUMNS)),
+    KernelEvent,
+    ServiceEvent,
+}
+#: Words before what comes and goes: it may be there only while it is looked for.
+_PASSING = ("task", "process", "thread", "cgroup")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]{2,127}", re.ASCII)
+
+
+def may_appear(said: str, stacks: bool) -> bool:
+    """Can it be called so while it is not on the node yet? A function is known from stacks alone.
+
+    >>> [may_appear(words, False) for words in ("task backup", "backup", "core 9", "task")]
+    [True, False, False, False]
+    >>> may_appear("mem_cgroup_iter", True), may_appear("function x", True), may_appear("a b", True)
+    (True, True, False)
+    """
+    text = said.strip()
+    word, _, rest = text.partition(" ")
+    if rest.strip() and word.lower() in WORDS:
+        kind = word.lower()
+        return kind in _PASSING or (stacks and WORDS[kind] == "function")
+    return stacks and _FUNCTION.fullmatch(text) is not None
+
+
 def _named(window: Window) -> Iterator[tuple[str, str]]:
     yield from (("symptom", name) for name in detector_ids())
     yield from _in_columns(window, _COLUMNS)

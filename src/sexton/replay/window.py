@@ -357,8 +357,6 @@ def _configured(segments: Sequence[SegmentReader]) -> Iterator[str]:
     for since, unlike in found:
         if unlike:
             when = f"from {moment(since)} on, " if len(found) > 1 else ""
-            more = len(unlike) - _MOST_DIFFERENCES
-            words = "; ".join(
-                [*unlike[:_MOST_DIFFERENCES], *([f"{more} more"] if more > 0 else [])]
-            )
-            yield f"{when}recorded with another configuration: {words}"
+            shown = unlike[:_MOST_DIFFERENCES]
+            shown += [f"{len(unlike) - len(shown)} more"] if len(shown) < len(unlike) else []
+            yield f"{when}recorded with another configuration: {'; '.join(shown)}"
