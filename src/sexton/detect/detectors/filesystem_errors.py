@@ -87,7 +87,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     story="A filesystem stopped working",
     lanes=("events",),
     about=("mount", "device"),
-    answers={"job": 8},
+    answers={"mount": 2, "device": 2, "job": 8},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
