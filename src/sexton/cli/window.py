@@ -121,23 +121,24 @@ def check_recording(args: argparse.Namespace) -> None:
     need_recorder()
 
 
-def open_recording(path: str, live: bool = False) -> Recording:
+def open_recording(path: str, live: bool = False, times: int = 1) -> Recording:
     """A recording, which may come from elsewhere: it is read in the sandbox. `live`: this node is
-    read as well."""
+    read as well; `times` as much CPU time as reading takes may be used."""
     from pathlib import Path
 
     need_recorder()
-    confine_to(path, live=live)
+    confine_to(path, live, times)
     from sexton.store.recording import Recording
 
     return Recording(Path(path))
 
 
-def confine_to(path: str, live: bool = False) -> None:
+def confine_to(path: str, live: bool = False, times: int = 1) -> None:
     """Bound what reading a recording may take, by its size. Call it before Arrow is imported."""
     from sexton.sandbox import confine, limits_for
 
-    confine(limits_for(path)._replace(live=live))
+    limits = limits_for(path)
+    confine(limits._replace(live=live, cpu_s=times * (limits.cpu_s or 0)))
 
 
 def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:

@@ -25,15 +25,18 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
+from sexton.store.arrays import whole
 from sexton.store.escaped import unescape
 from sexton.store.layout import ASIDE, sync_directory, write_all
 from sexton.store.pieces import Piece, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording, Segment
-from sexton.store.schema import MONO, POSITION, WALL, schema_of, tables
+from sexton.store.schema import MONO, POSITION, WALL, schema_of, tables, texts_of
 
 FORMATS = ("parquet", "jsonl", "csv")
 _ROWS = 10_000
+#: Rows that are put in order, decoded and written at once.
+_SORTED_ROWS = 1 << 18
 _FORMULA = ("=", "+", "-", "@")
 
 Tick = Callable[[int, int], None]
@@ -122,16 +125,19 @@ def export_tables(
 
 
 def _copy(segment: Segment, kind: type[Row], spans: Sequence[Span], writer: _Writer) -> int:
-    stored = segment.table(kind)
+    stored = segment.table(kind, None, texts_of(kind))
     if stored is None:  # damaged; reported in `problems`
         return 0
-    content = conformed(stored, schema_of(kind))
+    content = pa.table([whole(column) for column in stored.columns], stored.column_names)
+    del stored
     if spans:
         parts = [span.of(content) for span in spans if span.touches(segment)]
         content = parts[0] if len(parts) == 1 else _united(parts)
-    content = content.sort_by([(MONO, "ascending"), (POSITION, "ascending")])
-    if content.num_rows:
-        writer.write(content)
+    keys = [(MONO, "ascending"), (POSITION, "ascending")]
+    order = pc.sort_indices(content.select([MONO, POSITION]), sort_keys=keys)
+    for at in range(0, content.num_rows, _SORTED_ROWS):  # texts are many times as large as codes
+        part = content.take(order.slice(at, _SORTED_ROWS))
+        writer.write(conformed(part, schema_of(kind)))
     return int(content.num_rows)
 
 
