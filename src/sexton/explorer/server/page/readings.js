@@ -7,8 +7,9 @@ import {byId} from "./words.js";
 const LEFT = 24, EDGE = 9, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
 
 export class ReadingSheet {
-  constructor() {
-    /** @type {HTMLCanvasElement} */ this.canvas = byId("readings");
+  /** @param {string} id of its canvas */
+  constructor(id) {
+    /** @type {HTMLCanvasElement} */ this.canvas = byId(id);
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     /** @type {Map<string, number>} */ this.tops = new Map();
     this.wide = 0;
@@ -49,8 +50,9 @@ export class ReadingSheet {
       pen.fillStyle = kind === "lines" ? look.soft : look.ink;
       if (item.heading) pen.fillText(item.heading, LEFT, kind === "lines" ? top + item.height - 4 : top + HEAD + 11);
       pen.textAlign = "right";
-      for (const { shown } of item.readings) {
-        if (shown) {
+      for (const { shown: all, brief } of item.readings) {
+        if (all) {
+          const shown = pen.measureText(all).width > this.wide - 2 * EDGE ? brief : all;
           const long = pen.measureText(shown).width + 4;
           pen.fillStyle = look.card;
           pen.fillRect((this.wide - EDGE) - long, y, long, ROW_OF);
