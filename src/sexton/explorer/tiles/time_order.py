@@ -7,6 +7,8 @@ that comes back later is another. Stacks that are too narrow to be drawn count f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -130,33 +132,40 @@ def _grown(tree: Tree, every: _Counts) -> tuple[Tree, I64, I64]:
             made_ends[number] = len(frames)
         del open_[depth:], made[depth:], seen[depth:]
 
-    # Within a slice callees come before the samples of their caller itself, which do not end them.
+    def common(node: int) -> int:
+        """How many of those boxes the node lies in."""
+        depth = len(open_)
+        while not open_[depth - 1] <= node < ends[open_[depth - 1]]:
+            depth -= 1
+        return depth
+
+    # The order within a slice is not known: what goes on comes first, and callees before the
+    # samples of their caller itself, so that neither is cut into more boxes than it has to be.
     order = np.lexsort((-every.node, tree.end[every.node], every.slice))
-    for at, node, count in zip(*(column[order].tolist() for column in every), strict=True):
-        depth = depth_of[node]
-        if depth < len(open_) and open_[depth] == node:
-            if depth + 1 < len(open_) and seen[depth + 1] != at:
-                close(depth + 1)
-        else:
-            common = len(open_)
-            while not open_[common - 1] <= node < ends[open_[common - 1]]:
-                common -= 1
-            close(common)
-            path = []
-            while node != open_[-1]:
-                path.append(node)
-                node = parents[node]
-            for below in reversed(path):
-                depths.append(len(open_))
-                open_.append(below)
-                made.append(len(frames))
-                seen.append(at)
-                frames.append(int(tree.frame[below]))
-                made_ends.append(0)
-                own.append(0)
-                begun.append(at)
-        seen[: depth + 1] = [at] * (depth + 1)
-        own[made[depth]] += count
+    rows = zip(*(column[order].tolist() for column in every), strict=True)
+    for at, group in groupby(rows, key=itemgetter(0)):
+        for _, node, count in sorted(group, key=lambda row: -common(row[1])):
+            depth = depth_of[node]
+            if depth < len(open_) and open_[depth] == node:
+                if depth + 1 < len(open_) and seen[depth + 1] != at:
+                    close(depth + 1)
+            else:
+                close(common(node))
+                path = []
+                while node != open_[-1]:
+                    path.append(node)
+                    node = parents[node]
+                for below in reversed(path):
+                    depths.append(len(open_))
+                    open_.append(below)
+                    made.append(len(frames))
+                    seen.append(at)
+                    frames.append(int(tree.frame[below]))
+                    made_ends.append(0)
+                    own.append(0)
+                    begun.append(at)
+            seen[: depth + 1] = [at] * (depth + 1)
+            own[made[depth]] += count
     close(0)
     columns = (np.array(column, np.int32) for column in (frames, depths, made_ends))
     return Tree(*columns, tree.frames), np.array(own, np.int64), np.array(begun, np.int64)

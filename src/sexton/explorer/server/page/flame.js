@@ -253,7 +253,7 @@ export class FlameGraph {
     pen.globalAlpha = at < this.focus ? 0.55 : this.hits && !hit ? 0.45 : 1;
     pen.fillStyle = hit ? COLOURS.found : this.colour(box, at, look);
     pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 0.7 : 0), 0.4), FLAME_ROW - 1);
-    if (at === this.cursor) {
+    if (at === this.cursor || (at === 0 && this.view === "sandwich")) {
       pen.strokeStyle = look.ink;
       pen.lineWidth = 1.4;
       pen.strokeRect(x + 0.7, y + 0.7, Math.max(wide - 2, 1), FLAME_ROW - 2.4);

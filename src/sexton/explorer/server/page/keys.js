@@ -104,5 +104,5 @@ export function openHelp() {
     body.append(mouse, looks);
   }
   dialog.showModal();
-  body.focus();
+  body.focus({ preventScroll: true });
 }

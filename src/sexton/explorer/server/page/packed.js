@@ -140,8 +140,9 @@ export class PackedStacks {
     /** @type {{node: number, parent: number, samples: number, own: number, start: number, seen: number}[]} */ const made = [{ node: 0, parent: -1, samples: 0, own: 0, start: from, seen: 0 }];
     /** What goes on, from the root on, as numbers of `made`. */ let open = [0];
     slices.forEach((slice, at) => {
-      // Callees before the samples of their caller itself, which do not end them.
-      for (const [node, count] of [...slice].sort(([one], [other]) => ends[one] - ends[other] || other - one)) {
+      // What goes on comes first, and callees before the samples of their caller itself: of one slice the order is not known.
+      const before = open, common = (/** @type {number} */ node) => before.filter((box) => made[box].node <= node && node < ends[made[box].node]).length;
+      for (const [node, count] of [...slice].sort(([one], [other]) => common(other) - common(one) || ends[one] - ends[other] || other - one)) {
         const level = depth[node];
         if (level < open.length && made[open[level]].node === node) {
           if (level + 1 < open.length && made[open[level + 1]].seen !== at) open = open.slice(0, level + 1);

@@ -41,10 +41,11 @@ export class SpanPanel {
     byId("search").addEventListener("input", search);
     byId("search").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter") { search(); byId(state.tab === "flame" ? "flame" : "functionsBox").focus(); }
-      if (event.key !== "Escape" || !byId("search").value) return;
+      if (event.key !== "Escape") return;
       event.preventDefault();
       byId("search").value = "";
       search();
+      byId("search").blur();
     });
     byId("byView").addEventListener("change", (/** @type {any} */ event) => {
       if (event.target.value === "sandwich" && this.sandwichHere()) return;
@@ -109,6 +110,7 @@ export class SpanPanel {
       tab.tabIndex = chosen ? 0 : -1;
       byId(name + "Box").hidden = !chosen;
     }
+    for (const name of ["flameTold", "flip"]) byId(name).hidden = state.tab !== "flame";
     byId("panelBody").setAttribute("aria-labelledby", state.tab === "flame" ? "tabFlame" : "tabFunctions");
     this.showView();
     this.search();

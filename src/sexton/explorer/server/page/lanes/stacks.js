@@ -127,6 +127,15 @@ function drawClock(pen, box, lane) {
   }
 }
 
+/** Ground under what is written over the colours. @param {CanvasRenderingContext2D} pen @param {import("./pieces.js").LaneView} lane
+ *  @param {number} left @param {number} right @param {number} [top] */
+function plate(pen, lane, left, right, top = 1) {
+  pen.fillStyle = lane.look.paper;
+  pen.globalAlpha = 0.8;
+  pen.fillRect(left, top, right - left, 13);
+  pen.globalAlpha = 1;
+}
+
 /** Where in the second a row is, at the left, and what a colour counts, at the right.
  *  @param {CanvasRenderingContext2D} pen @param {{width: number, height: number, lane: import("./pieces.js").LaneView}} item
  *  @param {(text: string, x: number, y: number) => void} label */
@@ -134,14 +143,17 @@ export function drawStackAxes(pen, { width, height, lane }, label) {
   const tall = stackHeight(height);
   if (!lane.top) return;
   if (!lane.isFine) {
-    pen.fillStyle = lane.look.soft;
     for (const [share, text] of /** @type {[number, string][]} */ ([[0, "0 ms"], [0.5, "500 ms"], [1, "1 s"]])) {
       const y = Math.min(Math.round(1 + (1 - share) * tall), tall);
+      pen.fillStyle = lane.look.ink;
       pen.fillRect(0, y, 5, 1);
-      label(text, 8, Math.min(Math.max(y + 4, 11), tall));
+      const foot = Math.min(Math.max(y + 4, 11), tall);
+      plate(pen, lane, 6, 11 + pen.measureText(text).width, foot - 10);
+      label(text, 8, foot);
     }
   }
-  const text = `${numberText(lane.top)}+ ${lane.about.unit}`, wide = pen.measureText(text).width, right = width - 6 - wide, left = right - SCALE_WIDE - 4;
+  const text = `≥ ${numberText(lane.top)} ${lane.about.unit}`, wide = pen.measureText(text).width, right = width - 6 - wide, left = right - SCALE_WIDE - 4;
+  plate(pen, lane, left - 14, width);
   label("0", left - 10, 11);
   lane.look.ramp.forEach(([red, green, blue], at) => {
     pen.fillStyle = `rgb(${red} ${green} ${blue})`;
