@@ -49,9 +49,9 @@ class Shown(NamedTuple):
 class _Counts(NamedTuple):
     """Samples by slice and node, in the order of both."""
 
-    slice: I64
-    node: I64
-    count: I64
+    slices: I64
+    nodes: I64
+    counts: I64
 
 
 def in_time_order(parts: Sequence[Shown], note: str = "") -> Ordered:
@@ -66,7 +66,7 @@ def in_time_order(parts: Sequence[Shown], note: str = "") -> Ordered:
     for part in parts:
         first = sum(len(known) for known in starts)
         number = max(int(np.ceil((part.span[1] - part.span[0]) / slice_s)), 1)
-        starts.append(part.span[0] + slice_s * np.arange(number))
+        starts.append(part.span[0] + slice_s * np.arange(number, dtype=np.float64))
         for side in part.sides:
             selection = side.selection
             for profile in side.opened.profiles(selection.start_ns, selection.end_ns):
@@ -83,11 +83,11 @@ def in_time_order(parts: Sequence[Shown], note: str = "") -> Ordered:
     tree, places = join(trees) if trees else (empty_tree(), [])
     none = np.zeros(0, np.int64)
     every = _counts(
-        np.concatenate([none, *(part.slice for part in counted)]),
+        np.concatenate([none, *(part.slices for part in counted)]),
         np.concatenate(
-            [none, *(place[part.node] for place, part in zip(places, counted, strict=True))]
+            [none, *(place[part.nodes] for place, part in zip(places, counted, strict=True))]
         ).astype(np.int64),
-        np.concatenate([none, *(part.count for part in counted)]),
+        np.concatenate([none, *(part.counts for part in counted)]),
     )
     made, own, begun = _grown(tree, _wide(tree, every))
     known = [value for value in seconds if value is not None]
@@ -111,13 +111,13 @@ def _counts(at: I64, node: I64, weight: I64 | None) -> _Counts:
 def _wide(tree: Tree, every: _Counts) -> _Counts:
     """The same, with narrow stacks counted for their callers."""
     own = np.zeros(len(tree), np.int64)
-    np.add.at(own, every.node, every.count)
+    np.add.at(own, every.nodes, every.counts)
     totals = tree.totals(own)
     kept: Bools = totals >= totals[0] * _LEAST_SHARE
-    node, parents = every.node.copy(), tree.parents()
+    node, parents = every.nodes.copy(), tree.parents()
     while (narrow := ~kept[node]).any():
         node[narrow] = parents[node[narrow]]
-    return _counts(every.slice, node, every.count)
+    return _counts(every.slices, node, every.counts)
 
 
 def _grown(tree: Tree, every: _Counts) -> tuple[Tree, I64, I64]:
@@ -141,7 +141,7 @@ def _grown(tree: Tree, every: _Counts) -> tuple[Tree, I64, I64]:
 
     # The order within a slice is not known: what goes on comes first, and callees before the
     # samples of their caller itself, so that neither is cut into more boxes than it has to be.
-    order = np.lexsort((-every.node, tree.end[every.node], every.slice))
+    order = np.lexsort((-every.nodes, tree.end[every.nodes], every.slices))
     rows = zip(*(column[order].tolist() for column in every), strict=True)
     for at, group in groupby(rows, key=itemgetter(0)):
         for _, node, count in sorted(group, key=lambda row: -common(row[1])):
@@ -167,5 +167,5 @@ def _grown(tree: Tree, every: _Counts) -> tuple[Tree, I64, I64]:
             seen[: depth + 1] = [at] * (depth + 1)
             own[made[depth]] += count
     close(0)
-    columns = (np.array(column, np.int32) for column in (frames, depths, made_ends))
-    return Tree(*columns, tree.frames), np.array(own, np.int64), np.array(begun, np.int64)
+    frame, levels, end = (np.array(column, np.int32) for column in (frames, depths, made_ends))
+    return Tree(frame, levels, end, tree.frames), np.array(own), np.array(begun)

@@ -175,8 +175,8 @@ class View(Questions):
             found = self._built[known.of].builder.table(lane, span, most)
         if known.kind != "lines":
             return found
-        first, *lines = found.headings
-        return found._replace(headings=(first, *(f"{name} ({known.unit})" for name in lines)))
+        time, *lines = found.headings
+        return found._replace(headings=(time, *(f"{name} ({known.unit})" for name in lines)))
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
         """The next (or the last) of a kind: "spike", "reset" or a kind of mark; `None` if none."""

@@ -72,7 +72,7 @@ export class LaneItem {
     this.more.title = "taller (x)";
     this.table.setAttribute("aria-label", `${title} as a table`);
     this.table.title = "visible span as a table (t)";
-    name.append(this.grip, this.fold, this.pin, this.more, this.table);
+    name.append(this.grip, this.fold, this.more, this.table, this.pin);
     gutter.append(name, this.headingBox, this.list);
     this.canvas.id = "canvas-" + this.id;
     this.canvas.tabIndex = 0;
