@@ -37,12 +37,23 @@ def test_views_are_reached_by_keys_and_by_mouse_and_kept_in_the_url(spanned: Pag
         spanned.keyboard.press("v")
         seen.append(spanned.locator("#byView").input_value())
     assert seen == ["heavy", "time", "sandwich", "name"]
+    spanned.locator("#byFunction").wait_for(state="hidden")
     spanned.locator("#byView").select_option("time")
     expect(spanned.locator("#panelNote")).to_contain_text("as they were taken")
     assert "view=time" in address(spanned)
     spanned.locator("#flame").focus()
     spanned.keyboard.press("ArrowDown")
     expect(spanned.locator("#flameTold")).to_contain_text("from ")
+
+
+def test_a_sandwich_of_nothing_in_particular_is_of_the_function_with_most_samples(spanned: Page):
+    spanned.locator("#byView").select_option("heavy")
+    spanned.locator("#byView").select_option("sandwich")
+    expect(spanned.locator("#panelNote")).to_contain_text("mem_cgroup_iter: 60 samples, 60.0 %")
+    expect(spanned.locator("#byFunction")).to_have_value("mem_cgroup_iter")
+    spanned.locator("#byFunction").fill("idle")
+    spanned.locator("#byFunction").press("Enter")
+    expect(spanned.locator("#panelNote")).to_contain_text("idle: 20 samples")
 
 
 def test_a_sandwich_is_opened_at_a_box_and_left_with_escape(spanned: Page, opened: Opened):

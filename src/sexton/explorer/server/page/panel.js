@@ -276,6 +276,7 @@ export class SpanPanel {
     if (document.activeElement !== byId("byFunction")) byId("byFunction").value = of;
     // Another arrangement of the same samples need not be requested.
     if (tab !== "flame" || this.asked !== this.key() || (this.flame.view === view && this.flame.of === of)) return;
+    if (this.flame.reply && this.chooseFunction(this.flame.reply)) return;
     Object.assign(this.flame, { view, of });
     this.flame.arrange(false);
   }
