@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.explorer.server.browser.conftest import Opened
 from tests.explorer.server.browser.looking import address, drag, drawn, near, pixel, settled
 from tests.explorer.server.browser.synthetic import Machine, served
+from tests.explorer.server.browser.test_incident import faults
 
 pytestmark = pytest.mark.browser
 SHOWN = "[...document.querySelectorAll('.lane:not([hidden])')].map((lane) => lane.dataset.lane)"
@@ -158,6 +159,21 @@ def test_lanes_are_searched_by_name_at_every_width(plain: str, opened: Opened, w
     page.keyboard.press("Escape")
     assert len(page.evaluate(SHOWN)) == 5
     expect(page.locator("#lanesFound")).to_be_empty()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_pins_searches_and_views(
+    plain: str, opened: Opened, scheme: str
+):
+    page = drawn(opened(plain + "#pin=stacks&find=s", color_scheme=scheme))
+    drag(page, "average", 0.4, 0.6)
+    page.locator("#byView").select_option("sandwich")
+    expect(page.locator("#panelNote")).to_contain_text("callers above")
+    assert faults(page) == []
+    page.keyboard.press("g")
+    page.locator("#search").fill("mem")
+    expect(page.locator("#functionsBox mark")).to_have_count(1)
+    assert faults(page) == []
 
 
 def test_the_stacks_lane_has_a_clock_and_a_scale(plain: str, opened: Opened):

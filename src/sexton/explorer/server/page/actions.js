@@ -69,7 +69,7 @@ export function actionsOf(app) {
     cores: () => app.lanes.unfoldCores(),
     laneDown: () => app.lanes.go(1), laneUp: () => app.lanes.go(-1),
     moveUp: () => app.lanes.move(app.lanes.here()?.id, -1), moveDown: () => app.lanes.move(app.lanes.here()?.id, 1),
-    pin: () => app.lanes.pin(app.lanes.here()?.id), findLane: () => app.lanes.search(),
+    pin: () => app.lanes.pin((app.lanes.here() || app.lanes.pointed())?.id), findLane: () => app.lanes.search(),
     tall: () => app.lanes.stretch(app.lanes.here()?.id),
     table: () => app.lanes.tabulate((app.lanes.here() || app.lanes.first())?.id),
     plane: () => state.set({ plane: state.plane === "peak" ? "mean" : "peak" }),

@@ -24,6 +24,11 @@ export class LaneMoves {
     return this.app.board.itemOf(document.activeElement);
   }
 
+  /** The lane under the pointer. */
+  pointed() {
+    return this.app.board.itemOf(document.querySelector(".lane:hover"));
+  }
+
   /** Those that are listed, from the top. @returns {string[]} */
   listed() {
     const { order, pins } = this.state, listed = order.filter((id) => !this.item(id)?.root.hidden);
@@ -70,7 +75,7 @@ export class LaneMoves {
 
   /** @param {string | undefined} id */
   pin(id) {
-    if (!id) { this.app.announce("go to a lane first (j, k), then press p"); return; }
+    if (!id) { this.app.announce("point at a lane, or go to one (j, k), then press p"); return; }
     this.state.set({ pins: toggled(this.state.pins, id) });
     this.app.say(`${this.item(id)?.title}: ${this.state.pins.has(id) ? "pinned to the top" : "no longer pinned"}`);
   }
