@@ -64,7 +64,7 @@ export class LaneItem {
     for (const button of [this.grip, this.fold, this.pin, this.more, this.table]) button.setAttribute("type", "button");
     this.grip.setAttribute("aria-label", `move lane ${title}: drag, or press Alt and an arrow key`);
     this.grip.title = "drag to reorder (Alt ↑ ↓)";
-    this.fold.title = [rest.join(": "), about.about].filter(Boolean).join("\n");
+    this.fold.title = [rest.join(": "), about.about, about.unit && `Unit: ${about.unit}`].filter(Boolean).join("\n");
     this.fold.setAttribute("aria-controls", "canvas-" + this.id);
     this.pin.setAttribute("aria-label", `pin ${title} to the top`);
     this.pin.title = "keep at the top (p)";
