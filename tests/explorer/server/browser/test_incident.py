@@ -199,7 +199,7 @@ def test_a_narrow_window_shows_the_verdict_and_the_lanes(width, incident, opened
 OUTSIDE = """() => {
   const header = document.querySelector("#panel > header"), around = header.getBoundingClientRect();
   const all = [...header.querySelectorAll("button, input, select")]
-    .filter((each) => !each.closest("[hidden]"));
+    .filter((control) => !control.closest("[hidden]"));
   const out = all.filter((each) => {
     const box = each.getBoundingClientRect();
     const over = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);

@@ -162,6 +162,7 @@ export class LaneBoard {
         item.lane.names = names;
         item.legend();
         item.resize(this.width, item.ratio);
+        if (this.state.find) this.place();
       }
       item.picture.stale = true;
     }

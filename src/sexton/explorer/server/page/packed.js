@@ -56,7 +56,7 @@ export class PackedStacks {
   }
 
   /** @param {PackedQuery} query @param {(node: number, count: number, place: number) => void} take what is chosen, with its place in the range, 0 to 1 */
-  each(query, take) {
+  visit(query, take) {
     const { first, column, cores } = this.stacks, entries = this.decoded();
     const range = this.rangeOf(query), low = Math.round((range.from - first) / column), high = Math.round((range.to - first) / column);
     const chosen = query.cpu ? coresOf(query.cpu) : null;
@@ -71,7 +71,7 @@ export class PackedStacks {
   /** Samples per node that end in it; with a function, only those of stacks that it is in. @param {PackedQuery} query @returns {Float64Array} */
   own(query) {
     const own = new Float64Array(this.stacks.depth.length);
-    this.each(query, (node, count) => { own[node] += count; });
+    this.visit(query, (node, count) => { own[node] += count; });
     if (query.function) this.inside(query.function).forEach((isInside, at) => { if (!isInside) own[at] = 0; });
     return own;
   }
@@ -130,7 +130,7 @@ export class PackedStacks {
   ordered(query) {
     const { name, module, kind, names, modules, depth } = this.stacks, { totals, parents } = this.summed(this.own(query)), total = totals[0] || 0;
     /** @type {Map<number, number>[]} */ const slices = Array.from({ length: ORDERED_SLICES }, () => new Map());
-    this.each(query, (node, count, place) => {
+    this.visit(query, (node, count, place) => {
       while (node > 0 && totals[node] < total * ORDERED_SHARE) node = parents[node];
       const slice = slices[Math.floor(place * ORDERED_SLICES)];
       slice.set(node, (slice.get(node) || 0) + count);
