@@ -74,8 +74,9 @@ def hung(task: str, *, by: str | None = None) -> list[str]:
          "a lock (mutex) likely held by cat[114]"),
         ("INFO: task cat:115 blocked on a semaphore likely last held by task kworker/0:1:11",
          "a lock (semaphore) likely held by kworker/0:1[11]"),
-        ("INFO: task cat:115 <reader> blocked on an rw-semaphore likely owned by task 12:46 <writer>",
-         "a lock (rw-semaphore) likely held by 12[46]"),
+        ("INFO: task cat:115 <reader> blocked on an rw-semaphore likely owned by task 12:4"
+         " <writer>",
+         "a lock (rw-semaphore) likely held by 12[4]"),
     ],
 )  # fmt: skip
 def test_the_owner_of_the_lock_is_named(line, words):
