@@ -132,6 +132,57 @@ def test_without_processes_the_core_is_named_alone():
     assert finding.missing
 
 
+def uncounted(ready: int, hogs: int, seconds: int = 12, period: int = 2) -> Window:
+    """A kernel without /proc/schedstat; tasks are read every two seconds."""
+
+    def rows(at: int) -> list[Row]:
+        found: list[Row] = [core(cpu, at, 1.0 if cpu == 1 else 0.1) for cpu in range(CORES)]
+        found.append(ReadyTasks(ready, 0))
+        if at % period == 0:
+            found += [process(pid, at, 0.9 / hogs) for pid in range(10, 10 + hogs)]
+            found.append(process(9, at, 0.3, "sexton", 0))
+        return found
+
+    return make_window([(float(at), rows(at)) for at in range(seconds + 1)])
+
+
+def test_without_schedstat_the_tasks_themselves_are_counted():
+    finding = detect(uncounted(ready=8, hogs=6))
+    assert finding.severity is Severity.WARNING
+    assert "5 tasks waited for core 1 for 12.0 s while 3 other cores were 90 %" in finding.summary
+    assert "hog (6 tasks) took 100 % of it; all stayed there, likely pinned" in finding.summary
+    assert finding.evidence[0].source == "/proc/PID/stat, /proc/stat"
+
+
+@pytest.mark.parametrize(
+    ("ready", "hogs", "words"),
+    [
+        (6, 4, "3.0 tasks waited for one (core 1)"),
+        (2, 1, "0.7 tasks waited for all cores together"),
+        (3, 6, "1.7 tasks waited for all cores together"),
+    ],
+    ids=["too few", "one alone", "stopped by a quota"],
+)
+def test_without_schedstat_too_few_ready_tasks_are_no_queue(ready, hogs, words):
+    finding = detect(uncounted(ready, hogs))
+    assert finding.verdict is Verdict.ABSENT
+    assert words in finding.summary
+
+
+def test_without_schedstat_and_tasks_it_is_unknown():
+    finding = detect(watched_without(RunQueue, more=lambda _: [ReadyTasks(8, 0)]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert len(finding.missing) == 2
+
+
+def watched_without(kind: type[Row], more) -> Window:
+    """Twelve seconds of a crowded core in which one kind of rows was not read."""
+    whole = watched(12, 5, more=more)
+    kinds = [name for name in (CoreTimes, RunQueue, ReadyTasks) if name is not kind]
+    read = [(batch.mono_s, batch.rows) for name in kinds for batch in whole.batches(name) or ()]
+    return make_window(read)
+
+
 def test_a_counter_that_went_backwards_is_unknown():
     readings = [(0.0, 9), (9.0, 1)]
     rows = [(at, [core(0, at, 1.0), RunQueue(0, 0, waited, 0)]) for at, waited in readings]

@@ -1,9 +1,10 @@
 """Many tasks wait for one core while the rest of the node does not.
 
 **What is seen.** Per core, how many tasks waited in its run queue on average over ten seconds and
-more (`/proc/schedstat`), on a core that had nothing left to give, while other cores were idle or
-at least had no such queue. By name: which processes and threads were ready there, what they got,
-who took the most, and whether they ever ran elsewhere (`/proc/PID/stat`,
+more (`/proc/schedstat`; without it, tasks that were ready with that core as their last, while the
+node had more ready tasks than busy cores), on a core that had nothing left to give, while other
+cores were idle or at least had no such queue. By name: which processes and threads were ready
+there, what they got, who took the most, and whether they ever ran elsewhere (`/proc/PID/stat`,
 `/proc/PID/task/TID/stat`).
 
 **Why it hurts.** With four tasks waiting each gets a fifth of the core, on a node whose load,
@@ -19,8 +20,8 @@ such tasks on one core on purpose. A container with a cpuset of its own that sta
 workers hurts only itself. Tasks that their cgroup's quota stopped count as waiting in the kernel:
 that is why the core must be busy and the node have ready tasks. Where every core has such a queue
 it is `cpu_pressure`. A realtime task that lets nobody run leaves no waits to count: see
-`realtime_hog`. Threads are read of busy processes only, so a waiting thread may go unnamed. Kernels
-without CONFIG_SCHEDSTATS do not count.
+`realtime_hog`. Threads are read of busy processes only, so a waiting thread may go unnamed; on
+kernels without CONFIG_SCHEDSTATS it is not counted either.
 
 **Check by hand.** ``cat /proc/schedstat`` twice: the second last number of a `cpu` line, in
 nanoseconds. ``ps -eLo psr,stat,pcpu,pid,comm | awk '$1 == CORE && $2 ~ /^R/'``; ``taskset -cp
@@ -35,8 +36,8 @@ or the job.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,17 +45,17 @@ from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, mi
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stacks import cgroups_of, thread_name
 from sexton.detect.stems import unit_of
-from sexton.model.cpu import CoreTimes, RunQueue
+from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.node import Node
 from sexton.model.task import Process, Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Window
-from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
+from sexton.model.window import Window
+from sexton.series.catalogue import READY_TASKS
 from sexton.series.cores import CoreSeries, core_series
-from sexton.series.load import Stretch, high, highest
+from sexton.series.load import Queues, Stretch, high, highest, queues, threads
 from sexton.series.meter import series
 from sexton.series.rates import SLACK, Series
 from sexton.series.steps import steps
@@ -71,7 +72,6 @@ FULL = Threshold(
 READY = Threshold(
     "ready", 50, "% of the readings", "a task that is ready so often waits or runs there"
 )
-_SOURCE = "/proc/schedstat"
 _TASKS = "/proc/PID/stat, /proc/PID/task/TID/stat"
 _SHOWN = 3
 _CORES_SHOWN = 8
@@ -87,6 +87,7 @@ class _Crowd(NamedTuple):
     core: int
     over: Stretch
     busy: float
+    source: str
 
 
 class _Others(NamedTuple):
@@ -95,6 +96,7 @@ class _Others(NamedTuple):
     number: int
     idle: float
     waiting: float
+    source: str
 
     @property
     def full(self) -> bool:
@@ -122,7 +124,8 @@ class _Program(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    return "crowded core" if window.read(RunQueue) else ""
+    counted = window.read(RunQueue) or (window.read(ReadyTasks) and window.read(Process))
+    return "contended core" if counted else ""
 
 
 def _look(finding: Finding, _window: Window) -> list[Step]:
@@ -142,7 +145,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
 
 
 @detector(
-    needs=(CoreTimes, RunQueue),
+    needs=(CoreTimes,),
     thresholds=(CROWDED, LASTING, FULL, READY),
     title="contended core",
     story="Tasks waited for one core",
@@ -154,18 +157,23 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """The core that tasks waited for most, and who they were."""
-    cores, queue = core_series(window), series(window, RUN_QUEUE_WAIT)
-    if cores is None or queue is None or np.isnan(queue.values).all():
-        lacking = Missing("two readings of /proc/schedstat", "sexton diagnose --seconds 10")
+    cores = core_series(window)
+    if cores is None or np.isnan(cores.system).all():
+        lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
         return unknown(NAME, "one reading does not show how long tasks waited", (lacking,))
-    waiting = queue._replace(values=queue.values / 100)
-    watched = float(waiting.end[-1] - waiting.start[0])
+    watched = float(cores.end[-1] - cores.start[0])
     short = watched < LASTING.value * SLACK
-    crowds = _crowds(waiting, cores, watched if short else LASTING.value)
+    lasting = watched if short else LASTING.value
+    found = queues(window, CROWDED.value, lasting)
+    if found is None:
+        kinds = [kind for kind in (RunQueue, ReadyTasks, Process) if not window.read(kind)]
+        uncounted = tuple(missing(window.why_missing(kind)) for kind in kinds)
+        return unknown(NAME, "nothing counts the tasks that wait for each core", uncounted)
+    crowds = _crowds(found, cores, lasting)
     crowds = [crowd for crowd in crowds if not _stopped(window, crowd.over, cores)]
     for worst in crowds:  # the first that stands out
         mine = [crowd for crowd in crowds if _meet(crowd.over, worst.over)]
-        others = _others(waiting, cores, worst.over, {crowd.core for crowd in mine})
+        others = _others(found, cores, worst.over, {crowd.core for crowd in mine})
         if others is None or (others.full and others.waiting >= CROWDED.value / 2):
             continue
         if not short:
@@ -174,12 +182,13 @@ def detect(window: Window) -> Finding:
         lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
         words = f"{worst.over.mean:.1f} tasks waited for core {worst.core}; {duration(watched)}"
         return unknown(NAME, f"{words} do not show that it lasts", (lacking,))
-    return _calm(waiting, watched)
+    return _calm(found, lasting)
 
 
-def _crowds(waiting: Series, cores: CoreSeries, lasting: float) -> list[_Crowd]:
+def _crowds(counted: Queues, cores: CoreSeries, lasting: float) -> list[_Crowd]:
     """By core, the stretch in which most waited for it and it was busy; the worst first."""
     found: dict[int, _Crowd] = {}
+    waiting = counted.waiting
     peaks = np.nan_to_num(waiting.values).max(axis=1)
     for row in np.flatnonzero(peaks >= CROWDED.value).tolist():
         core = _core(waiting, row)
@@ -187,14 +196,16 @@ def _crowds(waiting: Series, cores: CoreSeries, lasting: float) -> list[_Crowd]:
         for stretch in high(waiting.start, waiting.end, values, CROWDED.value, lasting):
             shares = cores.over(stretch.start, stretch.end, (core,)).get(core)
             busy = min(shares.busy + shares.wait, 100.0) if shares is not None else 0.0
-            crowd = _Crowd(core, stretch, busy)
+            crowd = _Crowd(core, stretch, busy, counted.source)
             if busy >= FULL.value and (core not in found or _size(crowd) > _size(found[core])):
                 found[core] = crowd
     return sorted(found.values(), key=lambda crowd: (-_size(crowd), crowd.core))
 
 
 def _core(waiting: Series, row: int) -> int:
-    return int(str(waiting.things[row][0]))
+    """-1 where the row is of all cores."""
+    thing = waiting.things[row]
+    return int(str(thing[0])) if thing else -1
 
 
 def _size(crowd: _Crowd) -> float:
@@ -218,8 +229,9 @@ def _stopped(window: Window, over: Stretch, cores: CoreSeries) -> bool:
 
 
 def _others(
-    waiting: Series, cores: CoreSeries, over: Stretch, crowded: Collection[int]
+    counted: Queues, cores: CoreSeries, over: Stretch, crowded: Collection[int]
 ) -> _Others | None:
+    waiting = counted.waiting
     rows = [row for row in range(len(waiting.things)) if _core(waiting, row) not in crowded]
     inside = waiting.values[rows, waiting.inside(over.start, over.end)]
     found = cores.over(over.start, over.end)
@@ -230,13 +242,14 @@ def _others(
     ]
     if not idle or np.isnan(inside).all():
         return None
-    return _Others(len(idle), sum(idle) / len(idle), float(np.nanmean(inside)))
+    mean = float(np.nanmean(inside))
+    return _Others(len(idle), sum(idle) / len(idle), mean, counted.source)
 
 
 def _contended(window: Window, crowds: Sequence[_Crowd], others: _Others) -> Finding:
     worst, cores = crowds[0], [crowd.core for crowd in crowds]
     over = worst.over
-    tasks = _tasks(window, (over.start, min(over.end, over.start + CLOSE_S)), {*cores})
+    tasks = _ready(window, over, {*cores})
     programs = _programs(tasks)
     waiters = _waiters(tasks, programs)
     shown = [task for task in tasks if programs and task.comm == programs[0].comm][:_SHOWN]
@@ -291,32 +304,9 @@ def _are(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def _tasks(window: Window, span: tuple[float, float], cores: Collection[int]) -> list[_Task]:
-    """Tasks that were ready on these cores, by what they got: processes of one thread, and threads
-    of the others, as far as those are read."""
-    processes = window.between(Process, *span) if window.read(Process) else ()
-    threads = window.between(Thread, *span) if window.read(Thread) else ()
-    single = {row.pid for batch in processes for row in batch.rows if row.threads == 1}
-    alone = [_with(batch, map(_only_thread, batch.rows), single) for batch in processes]
-    busy = {row.pid for batch in threads for row in batch.rows} - single
-    found = [
-        *_ready(alone, cores),
-        *_ready([_with(batch, batch.rows, busy) for batch in threads], cores),
-    ]
-    return sorted(found, key=lambda task: (-task.percent, task.name))
-
-
-def _with(batch: Batch[Any], rows: Iterable[Thread], pids: Collection[int]) -> Batch[Thread]:
-    kept = tuple(row for row in rows if row.pid in pids)
-    return Batch(batch.mono_s, batch.wall_s, kept, batch.follows)
-
-
-def _only_thread(row: Process) -> Thread:
-    times = (row.start_ms, row.user_ms, row.system_ms)
-    return Thread(row.pid, row.pid, row.comm, row.state, *times, row.cpu)
-
-
-def _ready(read: Sequence[Batch[Thread]], cores: Collection[int]) -> Iterator[_Task]:
+def _ready(window: Window, over: Stretch, cores: Collection[int]) -> list[_Task]:
+    """Tasks that were ready on these cores, by what they got."""
+    read = threads(window, over.start, min(over.end, over.start + CLOSE_S))
     used: dict[Hashable, float] = defaultdict(float)
     spent: dict[Hashable, float] = defaultdict(float)
     for task, step in steps(read, _name):
@@ -326,6 +316,7 @@ def _ready(read: Sequence[Batch[Thread]], cores: Collection[int]) -> Iterator[_T
     for batch in read:
         for row in batch.rows:
             seen[_name(row)].append(row)
+    found = []
     for task, rows in seen.items():
         here = sum(row.cpu in cores for row in rows)
         ready = 100 * sum(row.state == "R" for row in rows) / len(rows)
@@ -334,7 +325,8 @@ def _ready(read: Sequence[Batch[Thread]], cores: Collection[int]) -> Iterator[_T
         last = rows[-1]
         name = thread_name(last.pid, last.tid, last.comm)
         percent = used[task] / spent[task]
-        yield _Task(name, last.comm, last.pid, percent, ready, here == len(rows))
+        found.append(_Task(name, last.comm, last.pid, percent, ready, here == len(rows)))
+    return sorted(found, key=lambda task: (-task.percent, task.name))
 
 
 def _name(row: Thread) -> tuple[int, int, int]:
@@ -367,7 +359,8 @@ def _waiters(tasks: Sequence[_Task], programs: Sequence[_Program]) -> list[_Task
     return sorted(found, key=lambda task: (task.comm == top, task.percent, task.name))
 
 
-def _calm(waiting: Series, watched: float) -> Finding:
+def _calm(counted: Queues, lasting: float) -> Finding:
+    waiting = counted.waiting
     peaks = np.nan_to_num(waiting.values).max(axis=1)
     most, core = 0.0, _core(waiting, 0)
     for row in np.argsort(-peaks).tolist():
@@ -375,24 +368,23 @@ def _calm(waiting: Series, watched: float) -> Finding:
             break
         mean = highest(waiting.start, waiting.end, waiting.values[row], LASTING.value) or 0.0
         most, core = max((most, core), (mean, _core(waiting, row)), key=lambda pair: pair[0])
-    over = Stretch(0.0, min(LASTING.value, watched), most)
+    where = f"one (core {core})" if core >= 0 else "all cores together"
     return Finding(
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
-        f"no core is crowded more than others; at most {most:.1f} tasks waited for one"
-        f" (core {core})",
-        evidence=(_queue(_Crowd(core, over, 0.0)),),
+        f"no core is crowded more than others; at most {most:.1f} tasks waited for {where}",
+        evidence=(_queue(_Crowd(core, Stretch(0.0, lasting, most), 0.0, counted.source)),),
     )
 
 
 def _queue(crowd: _Crowd) -> Evidence:
     return Evidence(
-        f"tasks waiting for core {crowd.core}",
+        f"tasks waiting for {f'core {crowd.core}' if crowd.core >= 0 else 'all cores'}",
         f"{crowd.over.mean:.1f}",
         f"< {CROWDED.value:.0f}",
         f"tasks, mean over {duration(crowd.over.seconds)}",
-        _SOURCE,
+        crowd.source,
         round(crowd.over.mean, 2),  # a recording keeps less than all digits
         "they have a low priority and hurt nobody",
     )
@@ -416,7 +408,7 @@ def _elsewhere(others: _Others) -> Evidence:
         f"{others.idle:.0f} %, {others.waiting:.1f} tasks waiting for each",
         "as busy as this one",
         "% of the other cores",
-        f"/proc/stat, {_SOURCE}",
+        f"/proc/stat, {others.source}",
         others.idle,
         "they are isolated or reserved, and nothing else may run there",
     )
