@@ -139,21 +139,27 @@ def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None
 def queues(window: Window, limit: float, seconds: float) -> Queues | None:
     """Tasks that waited for each core; `None` where nothing counts them.
 
-    Where only the tasks themselves tell, they are read for stretches of so many seconds in which
-    the node had `limit` more ready tasks than busy cores: elsewhere no core had such a queue.
+    No core has a queue of `limit` while the node has not half as many more ready tasks than busy
+    cores. Only where that is so for so many seconds the cores' queues are read; without
+    `/proc/schedstat` by the tasks themselves.
     """
-    found = series(window, RUN_QUEUE_WAIT)
-    if found is not None and not np.isnan(found.values).all():
-        return Queues(found._replace(values=found.values / 100), "/proc/schedstat")
     cores, ready = core_series(window), series(window, READY_TASKS)
-    if cores is None or ready is None or not len(ready.values) or not window.read(Process):
+    crowded: list[Stretch] | None = None
+    if cores is not None and ready is not None and len(ready.values):
+        excess = ready._replace(things=[()], values=_excess(ready, cores)[None])
+        if not np.isnan(excess.values).all():
+            crowded = high(ready.start, ready.end, excess.values[0], limit / 2, seconds)
+        if crowded == []:
+            return Queues(excess, "/proc/stat")
+    found = series(window, RUN_QUEUE_WAIT._replace(scale=1e-9))
+    if found is not None and not np.isnan(found.values).all():
+        return Queues(found, "/proc/schedstat")
+    if cores is None or crowded is None or not window.read(Process):
         return None
-    excess = ready._replace(things=[()], values=_excess(ready, cores)[None])
-    crowded = high(ready.start, ready.end, excess.values[0], limit, seconds)
     crowded.sort(key=lambda stretch: -stretch.mean * stretch.seconds)
     chosen = sorted(crowded[:_LOOKED_AT])
     counted = end_to_end(_ready_by_core(window, stretch, cores.cores) for stretch in chosen)
-    return Queues(excess if counted is None else counted, "/proc/PID/stat, /proc/stat")
+    return None if counted is None else Queues(counted, "/proc/PID/stat, /proc/stat")
 
 
 def _excess(ready: Series, cores: CoreSeries) -> F64:

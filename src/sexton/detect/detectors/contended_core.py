@@ -168,6 +168,7 @@ def detect(window: Window) -> Finding:
     if found is None:
         kinds = [kind for kind in (RunQueue, ReadyTasks, Process) if not window.read(kind)]
         uncounted = tuple(missing(window.why_missing(kind)) for kind in kinds)
+        uncounted = uncounted or (Missing("two readings", "sexton diagnose --seconds 10"),)
         return unknown(NAME, "nothing counts the tasks that wait for each core", uncounted)
     crowds = _crowds(found, cores, lasting)
     crowds = [crowd for crowd in crowds if not _stopped(window, crowd.over, cores)]
@@ -189,7 +190,7 @@ def _crowds(counted: Queues, cores: CoreSeries, lasting: float) -> list[_Crowd]:
     """By core, the stretch in which most waited for it and it was busy; the worst first."""
     found: dict[int, _Crowd] = {}
     waiting = counted.waiting
-    peaks = np.nan_to_num(waiting.values).max(axis=1)
+    peaks = np.nan_to_num(np.fmax.reduce(waiting.values, axis=1))
     for row in np.flatnonzero(peaks >= CROWDED.value).tolist():
         core = _core(waiting, row)
         values = waiting.values[row]
@@ -361,7 +362,7 @@ def _waiters(tasks: Sequence[_Task], programs: Sequence[_Program]) -> list[_Task
 
 def _calm(counted: Queues, lasting: float) -> Finding:
     waiting = counted.waiting
-    peaks = np.nan_to_num(waiting.values).max(axis=1)
+    peaks = np.nan_to_num(np.fmax.reduce(waiting.values, axis=1))
     most, core = 0.0, _core(waiting, 0)
     for row in np.argsort(-peaks).tolist():
         if peaks[row] < most:  # a mean is at most its largest step
