@@ -123,11 +123,6 @@ class _Program(NamedTuple):
     share: float
 
 
-def _ruled_out(window: Window) -> str:
-    counted = window.read(RunQueue) or (window.read(ReadyTasks) and window.read(Process))
-    return "contended core" if counted else ""
-
-
 def _look(finding: Finding, _window: Window) -> list[Step]:
     core = finding.entities["core"][0]
     found = [
@@ -152,7 +147,6 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     lanes=("run_queue", "cores"),
     about=("core", "task", "unit", "cgroup"),
     answers={"core": 9, "task": 10, "unit": 8, "cgroup": 7},
-    ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
@@ -166,10 +160,7 @@ def detect(window: Window) -> Finding:
     lasting = watched if short else LASTING.value
     found = queues(window, CROWDED.value, lasting)
     if found is None:
-        kinds = [kind for kind in (RunQueue, ReadyTasks, Process) if not window.read(kind)]
-        uncounted = tuple(missing(window.why_missing(kind)) for kind in kinds)
-        uncounted = uncounted or (Missing("two readings", "sexton diagnose --seconds 10"),)
-        return unknown(NAME, "nothing counts the tasks that wait for each core", uncounted)
+        return unknown(NAME, "nothing counts the tasks that wait for each core", _lacking(window))
     crowds = _crowds(found, cores, lasting)
     crowds = [crowd for crowd in crowds if not _stopped(window, crowd.over, cores)]
     for worst in crowds:  # the first that stands out
@@ -184,6 +175,15 @@ def detect(window: Window) -> Finding:
         words = f"{worst.over.mean:.1f} tasks waited for core {worst.core}; {duration(watched)}"
         return unknown(NAME, f"{words} do not show that it lasts", (lacking,))
     return _calm(found, lasting)
+
+
+def _lacking(window: Window) -> tuple[Missing, ...]:
+    if not window.read(ReadyTasks) and not window.read(RunQueue):
+        what = "how many tasks are ready, or /proc/schedstat"
+        return (Missing(what, "sudo sexton record  # older versions did not"),)
+    if not window.read(Process) and not window.read(RunQueue):
+        return (missing(window.why_missing(Process)),)
+    return (Missing("two readings of each core", "sexton diagnose --seconds 10"),)
 
 
 def _crowds(counted: Queues, cores: CoreSeries, lasting: float) -> list[_Crowd]:
