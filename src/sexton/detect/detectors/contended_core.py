@@ -409,7 +409,7 @@ def _elsewhere(others: _Others) -> Evidence:
         f"{others.idle:.0f} %, {others.waiting:.1f} tasks waiting for each",
         "as busy as this one",
         "% of the other cores",
-        f"/proc/stat, {others.source}",
+        ", ".join(sorted({"/proc/stat", *others.source.split(", ")})),
         others.idle,
         "they are isolated or reserved, and nothing else may run there",
     )
