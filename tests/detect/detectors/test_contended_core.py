@@ -50,7 +50,7 @@ def watched(
         (5, 12, (0.91, 0.1), Verdict.PRESENT, Severity.WARNING),
         (5, 12, (0.89, 0.1), Verdict.ABSENT, Severity.INFO),
         (5, 12, (1.0, 0.89), Verdict.PRESENT, Severity.WARNING),
-        (5, 12, (1.0, 0.91), Verdict.PRESENT, Severity.INFO),
+        (5, 12, (1.0, 0.91), Verdict.ABSENT, Severity.INFO),
         (5, 9, (1.0, 0.1), Verdict.PRESENT, Severity.WARNING),
         (5, 8, (1.0, 0.1), Verdict.UNKNOWN, Severity.INFO),
         (3, 8, (1.0, 0.1), Verdict.ABSENT, Severity.INFO),
@@ -100,6 +100,26 @@ def test_a_task_that_runs_elsewhere_too_is_not_pinned():
     evidence = next(item for item in finding.evidence if "never seen off" in item.what)
     assert (evidence.value, evidence.number) == ("1 of 2", 1.0)
     assert "taskset" in evidence.wrong_if
+
+
+@pytest.mark.parametrize(
+    ("others", "stay", "verdict", "severity"),
+    [
+        (0.1, 3, Verdict.PRESENT, Severity.WARNING),
+        (0.1, 2, Verdict.ABSENT, Severity.INFO),
+        (0.95, 4, Verdict.PRESENT, Severity.INFO),
+        (0.95, 3, Verdict.ABSENT, Severity.INFO),
+    ],
+)
+def test_how_many_of_six_must_stay(others, stay, verdict, severity):
+    """More where the other cores are full: tasks that come and go are not bound to it."""
+
+    def rows(at: int) -> list[Row]:
+        moved = 2 if at in (4, 8) else 1
+        return [process(pid, at, 0.16, cpu=1 if pid < stay else moved) for pid in range(6)]
+
+    finding = detect(watched(12, 5, (1.0, others), more=rows))
+    assert (finding.verdict, finding.severity) == (verdict, severity)
 
 
 def test_threads_are_named_where_a_process_has_several():

@@ -14,14 +14,14 @@ OpenMP or MPI runtime that binds every process to the same core), by a cpuset, o
 core (``isolcpus=``), where nothing balances.
 
 **What would make it wrong.** The allowed cores are not read: that tasks are pinned is inferred from
-their never being seen on another core while some were idle. Tasks at a low priority (``nice``)
-count like others; where all other cores are busy it is only noted, since the scheduler may pack
-such tasks on one core on purpose. A container with a cpuset of its own that starts too many
-workers hurts only itself. Tasks that their cgroup's quota stopped count as waiting in the kernel:
-that is why the core must be busy and the node have ready tasks. Where every core has such a queue
-it is `cpu_pressure`. A realtime task that lets nobody run leaves no waits to count: see
-`realtime_hog`. Threads are read of busy processes only, so a waiting thread may go unnamed; on
-kernels without CONFIG_SCHEDSTATS it is not counted either.
+their never being seen on another core while some were idle; where most of them were, nothing is
+reported. Tasks at a low priority (``nice``) count like others; where all other cores are busy it is
+only noted, since the scheduler may pack such tasks on one core on purpose. A container with a
+cpuset of its own that starts too many workers hurts only itself. Tasks that their cgroup's quota
+stopped count as waiting in the kernel: that is why the core must be busy and the node have ready
+tasks. Where every core has such a queue it is `cpu_pressure`. A realtime task that lets nobody run
+leaves no waits to count: see `realtime_hog`. Threads are read of busy processes only, so a waiting
+thread may go unnamed; on kernels without CONFIG_SCHEDSTATS it is not counted either.
 
 **Check by hand.** ``cat /proc/schedstat`` twice: the second last number of a `cpu` line, in
 nanoseconds. ``ps -eLo psr,stat,pcpu,pid,comm | awk '$1 == CORE && $2 ~ /^R/'``; ``taskset -cp
@@ -163,14 +163,17 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, "nothing counts the tasks that wait for each core", _lacking(window))
     crowds = _crowds(found, cores, lasting)
     crowds = [crowd for crowd in crowds if not _stopped(window, crowd.over, cores)]
-    for worst in crowds:  # the first that stands out
+    for worst in crowds[:_CORES_SHOWN]:  # the first that stands out
         mine = [crowd for crowd in crowds if _meet(crowd.over, worst.over)]
         others = _others(found, cores, worst.over, {crowd.core for crowd in mine})
         if others is None or (others.full and others.waiting >= CROWDED.value / 2):
             continue
+        tasks = _ready(window, worst.over, {crowd.core for crowd in mine})
+        if not _held_there(tasks, others):
+            continue
         if not short:
             mine.sort(key=lambda crowd: crowd is not worst)
-            return _contended(window, mine, others)
+            return _contended(window, mine, others, tasks)
         lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
         words = f"{worst.over.mean:.1f} tasks waited for core {worst.core}; {duration(watched)}"
         return unknown(NAME, f"{words} do not show that it lasts", (lacking,))
@@ -247,10 +250,18 @@ def _others(
     return _Others(len(idle), sum(idle) / len(idle), mean, counted.source)
 
 
-def _contended(window: Window, crowds: Sequence[_Crowd], others: _Others) -> Finding:
+def _held_there(tasks: Sequence[_Task], others: _Others) -> bool:
+    """Tasks that come and go are not bound to the core, only late. Where the other cores are full
+    as well, as many as make a queue must have stayed."""
+    stay = sum(task.stayed for task in tasks)
+    return stay >= CROWDED.value if others.full else 2 * stay >= len(tasks)
+
+
+def _contended(
+    window: Window, crowds: Sequence[_Crowd], others: _Others, tasks: Sequence[_Task]
+) -> Finding:
     worst, cores = crowds[0], [crowd.core for crowd in crowds]
     over = worst.over
-    tasks = _ready(window, over, {*cores})
     programs = _programs(tasks)
     waiters = _waiters(tasks, programs)
     shown = [task for task in tasks if programs and task.comm == programs[0].comm][:_SHOWN]
@@ -374,7 +385,7 @@ def _calm(counted: Queues, lasting: float) -> Finding:
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
-        f"no core is crowded more than others; at most {most:.1f} tasks waited for {where}",
+        f"no tasks bound to a crowded core; at most {most:.1f} tasks waited for {where}",
         evidence=(_queue(_Crowd(core, Stretch(0.0, lasting, most), 0.0, counted.source)),),
     )
 

@@ -1,7 +1,7 @@
 """A job whose tasks share one crowded core misses a deadline and is given up.
 
 **Rule.** That of `starved_tasks_end_job`, for tasks that waited for one core instead of for the
-node: the death must have been marked after the wait began.
+node: the death must have been marked after the wait began. No link where the wait is only noted.
 
 **Speaks against it.** The same: a mark that names memory, a lost connection or an eviction.
 """
@@ -25,5 +25,5 @@ from sexton.model.window import Window
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     """The first death after tasks began to wait."""
-    found = starved_tasks_end_job.join(cause, effect, window)
+    found = starved_tasks_end_job.join(cause, effect, window) if cause.is_problem else None
     return None if found is None else replace(found, id="contended_core_ends_job")
