@@ -629,6 +629,7 @@ def _rows(
         return segment.table(kind, columns, keys)
     there = [name for name in columns if name in source.schema_arrow.names]
     named = [name for name in kind.entity if name in there]
+    others = [name for name in there if name not in named]
     parts: list[pa.Table] = []
     try:
         for group in range(source.num_row_groups):
@@ -641,7 +642,9 @@ def _rows(
                 if wanted(thing)
             ]
             if some or (not parts and group == source.num_row_groups - 1):
-                found = source.read_row_group(group, columns=there, use_threads=False)
+                more = source.read_row_group(group, columns=others, use_threads=False)
+                for name in others:
+                    found = found.append_column(name, more.column(name))
                 parts += [found.slice(*pair) for pair in some] or [found.slice(0, 0)]
         return pa.concat_tables(parts)
     except (OSError, pa.ArrowException):
