@@ -116,20 +116,23 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 PRIVATE = 0o600
 
 
-def write_whole(out: str, parts: Iterable[bytes], mode: int | None = PRIVATE) -> None:
-    """Write a temporary file beside `out`, then rename it; `mode` `None` keeps the file's mode.
+def write_whole(out: str, parts: Iterable[bytes]) -> None:
+    """Write a temporary file beside `out`, then rename it.
 
-    A terminal, a pipe or /dev/null is written to and never replaced. A symbolic link is replaced,
-    not followed: in /tmp another user may have created it. Failures are `CommandError`s.
+    A new file is `PRIVATE` whatever the umask; a file of ours keeps its mode. A terminal, a pipe or
+    /dev/null is written to and never replaced. A symbolic link is replaced, not followed: in /tmp
+    another user may have created it. Failures are `CommandError`s.
     """
     if "\0" in out:
         raise CommandError("a path cannot contain a NUL byte")
     try:
         if _is_stream(out):
-            with open(out, "wb") as stream:
+            # Without O_CREAT: what is gone by now is not made anew as a file.
+            handle = os.open(out, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            with open(handle, "wb") as stream:
                 stream.writelines(parts)
             return
-        _replace(out, parts, _current_mode(out) if mode is None else mode)
+        _replace(out, parts, _mode(out))
     except OSError as error:
         raise CommandError(f"{out}: {error.strerror or error}") from None
 
@@ -148,7 +151,13 @@ def _replace(out: str, parts: Iterable[bytes], mode: int) -> None:
         cleanup.pop_all()
 
 
+#: Directories of the system's own links to open streams: `/dev/stdout` stays a link.
+_STREAMS = ("/dev", "/dev/fd", "/proc/self/fd")
+
+
 def _is_stream(out: str) -> bool:
+    if os.path.dirname(os.path.abspath(out)) in _STREAMS and os.path.islink(out):
+        return True
     try:
         found = os.stat(out).st_mode
     except FileNotFoundError:
@@ -158,10 +167,12 @@ def _is_stream(out: str) -> bool:
     return stat.S_ISCHR(found) or stat.S_ISFIFO(found)
 
 
-def _current_mode(out: str) -> int:
+def _mode(out: str) -> int:
+    """That of a regular file of ours. A link's 0777 is nobody's wish, and neither is the mode of a
+    file that another user put there."""
     try:
-        return stat.S_IMODE(os.stat(out, follow_symlinks=False).st_mode) & 0o777
+        found = os.stat(out, follow_symlinks=False)
     except FileNotFoundError:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return 0o666 & ~mask
+        return PRIVATE
+    ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return found.st_mode & 0o777 if ours else PRIVATE

@@ -213,4 +213,4 @@ def _text(path: str) -> str | None:
 def _write(path: str, content: str) -> None:
     from sexton.cli.output import write_whole
 
-    write_whole(path, (content.encode("utf-8", "surrogateescape"),), mode=None)
+    write_whole(path, (content.encode("utf-8", "surrogateescape"),))
