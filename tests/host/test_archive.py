@@ -316,7 +316,7 @@ def header(name: str, size: int, kind: bytes) -> bytes:
 
 @pytest.mark.parametrize("digits", [20, 60_000])
 def test_a_pax_record_of_many_digits_costs_no_time(digits: int):
-    """`int` takes quadratic time, and `tarfile` gave it the whole record: 60,000 digits a header."""
+    """`int` takes quadratic time, and `tarfile` gave it the whole record."""
     record = b"9" * digits
     block = header("x", digits, tarfile.XHDTYPE) + record + bytes(-digits % 512)
     assert "pax record" in refused(pack()[:1024] + 5 * block)

@@ -93,6 +93,8 @@ def find_root(descriptor: int) -> tuple[Ext4Files, str]:
             files = Ext4Files(Slice(descriptor, part.start))
             if is_root(files):
                 return files, part.name
+            if files.unread:
+                raise StoreError(f"{part.name}: {files.unread[0]}")
             seen.append(f"{part.name}: an ext file system, but not a root (no /etc)")
         elif part.start and (other := unsupported_format(start)) is not None:
             seen.append(f"{part.name}: {other.name}")

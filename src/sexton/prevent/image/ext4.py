@@ -3,7 +3,13 @@
 The layout is the one in the kernel's Documentation/filesystems/ext4. Nothing is mounted, so a
 hostile file system never reaches the kernel's driver, and no C program parses it as root. Every
 number comes from an untrusted image and is checked against its size before use. A journal that was
-not replayed (the image of a machine that crashed) is not replayed here either; a note says so.
+not replayed (the image of a machine that crashed) is not replayed here either.
+
+What is damaged could hide a unit, so it is never read as if it were shorter: metadata is checked
+against its checksums where the file system has them, and its structure in any case. What could not
+be read is in `Ext4Files.unread`. Without checksums a directory record may have swallowed those that
+follow it, which looks like files that were deleted; such a name is damage if its inode is in use
+and no other directory holds it.
 
 >>> SuperBlock.parse(bytes(1024))
 Traceback (most recent call last):
@@ -21,6 +27,8 @@ from typing import NamedTuple, Protocol
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, FileStatus
+from sexton.model.text import printable
+from sexton.prevent.image.ext4_checksums import Checksums, crc32c, super_block_is_whole
 
 MAGIC = 0xEF53
 SUPER_AT = 1024
@@ -32,6 +40,10 @@ _UNWRITTEN = 32768
 
 COMPRESSED, RECOVER, JOURNAL_DEVICE, META_GROUPS = 0x1, 0x4, 0x8, 0x10
 SIXTY_FOUR, ENCRYPTED = 0x80, 0x10000
+SEED_IN_SUPER = 0x2000
+#: A feature that older kernels may ignore when they read.
+_CHECKSUMS = 0x400
+_HAS_ERRORS = 0x2
 #: Incompatible features (linux/fs/ext4/ext4.h) that do not affect reading.
 _KNOWN = (
     0x2 | RECOVER | META_GROUPS | 0x40 | SIXTY_FOUR | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000
@@ -41,7 +53,15 @@ _KNOWN = (
 #: Magic of extended attributes in an inode; inline data is "data" in the class "system.".
 _ATTRIBUTES, _SYSTEM = 0xEA020000, 7
 
-EXTENTS, INLINE, ENCRYPTED_FILE = 0x80000, 0x10000000, 0x800
+EXTENTS, INLINE, ENCRYPTED_FILE, INDEXED = 0x80000, 0x10000000, 0x800, 0x1000
+#: By the type in a directory record (ext4_dir_entry_2).
+_TYPES = {
+    1: stat.S_IFREG, 2: stat.S_IFDIR, 3: stat.S_IFCHR, 4: stat.S_IFBLK, 5: stat.S_IFIFO,
+    6: stat.S_IFSOCK, 7: stat.S_IFLNK,
+}  # fmt: skip
+_MOST_UNREAD = 20
+#: Directories that are searched for the names of inodes; a root file system has some 10,000.
+_MOST_SEARCHED = 50_000
 #: A directory of 50,000 units has about 2 MB.
 MOST_DIRECTORY = 16 << 20
 MOST_NAMES = 50_000
@@ -67,7 +87,9 @@ class SuperBlock(NamedTuple):
     descriptor_size: int
     features: int
     clean: bool
+    has_errors: bool
     label: str
+    checksum_seed: int | None
 
     @classmethod
     def parse(cls, raw: bytes) -> SuperBlock:
@@ -76,6 +98,11 @@ class SuperBlock(NamedTuple):
         features = _u32(raw, 96)
         shift = _u32(raw, 24)
         old = _u32(raw, 76) == 0
+        seed = None
+        if _u32(raw, 100) & _CHECKSUMS and not old:
+            if not super_block_is_whole(raw):
+                raise StoreError("damaged ext4 file system: wrong checksum of the superblock")
+            seed = _u32(raw, 624) if features & SEED_IN_SUPER else crc32c(raw[104:120])
         wide = bool(features & SIXTY_FOUR)
         found = cls(
             blocks=_u32(raw, 4) | (_u32(raw, 336) << 32 if wide else 0),
@@ -87,7 +114,9 @@ class SuperBlock(NamedTuple):
             descriptor_size=max(_u16(raw, 254), 64) if wide else 32,
             features=features,
             clean=not features & RECOVER,
+            has_errors=bool(_u16(raw, 58) & _HAS_ERRORS),
             label=raw[120:136].rstrip(b"\0").decode("utf-8", "surrogateescape"),
+            checksum_seed=seed,
         )
         found.check()
         return found
@@ -112,7 +141,7 @@ class SuperBlock(NamedTuple):
 
 class Inode(NamedTuple):
     """One file: `mode` as in stat, `block` the 60 bytes of block pointers, or of inline data;
-    `tail` is the rest of inline data."""
+    `tail` is the rest of inline data; `seed` that of the checksums of its blocks."""
 
     number: int
     mode: int
@@ -121,13 +150,14 @@ class Inode(NamedTuple):
     flags: int
     block: bytes
     tail: bytes
+    seed: int = 0
 
     @classmethod
-    def parse(cls, number: int, raw: bytes) -> Inode:
+    def parse(cls, number: int, raw: bytes, seed: int = 0) -> Inode:
         size = _u32(raw, 4) | _u32(raw, 108) << 32
         flags = _u32(raw, 32)
         tail = _inline_tail(raw) if flags & INLINE else b""
-        return cls(number, _u16(raw, 0), size, _u16(raw, 26), flags, raw[40:100], tail)
+        return cls(number, _u16(raw, 0), size, _u16(raw, 26), flags, raw[40:100], tail, seed)
 
 
 class Extent(NamedTuple):
@@ -186,24 +216,67 @@ def extent_node(raw: bytes) -> Node:
     return Node(0, tuple(leaves), ())
 
 
-def directory_entries(raw: bytes) -> Iterator[tuple[str, int]]:
-    """Name and inode of each entry of one directory block.
+class Entry(NamedTuple):
+    """One record of a directory; `kind` is 0 where the file system does not keep it."""
+
+    name: str
+    inode: int
+    kind: int
+
+
+def directory_entries(raw: bytes) -> tuple[list[Entry], list[Entry]]:
+    """The entries of one directory block, and what looks like entries in its unused space.
 
     Inner blocks of an indexed directory look like one large unused entry, by design. An invalid
-    record ends the block: the following ones cannot be located.
+    record is damage: the following ones cannot be located.
     """
+    live: list[Entry] = []
+    unused: list[Entry] = []
     at = 0
-    while at + 8 <= len(raw):
-        inode, length, name_length = struct.unpack_from("<IHB", raw, at)
-        if length == 0 and len(raw) == 65536:
-            length = 65536
-        if length < 8 or at + length > len(raw) or name_length + 8 > length:
-            return
-        if inode and name_length:
-            name = raw[at + 8 : at + 8 + name_length]
-            if b"/" not in name and b"\0" not in name:
-                yield name.decode("utf-8", "surrogateescape"), inode
+    while at < len(raw):
+        length = _record_length(raw, at)
+        if length < 12 or length % 4 or at + length > len(raw):
+            raise StoreError("damaged ext4 file system: invalid record in a directory")
+        found = _entry(raw, at, at + length)
+        if found is None:
+            raise StoreError("damaged ext4 file system: invalid name in a directory")
+        if found.inode:
+            live.append(found)
+        used = at + _least_length(found) if found.inode else at + 8
+        unused += _swallowed(raw, used, at + length)
         at += length
+    return live, unused
+
+
+def _record_length(raw: bytes, at: int) -> int:
+    length = _u16(raw, at + 4) if at + 8 <= len(raw) else 0
+    return len(raw) if length in (0, 65535) and len(raw) == 65536 else length
+
+
+def _entry(raw: bytes, at: int, end: int) -> Entry | None:
+    """The record at `at`; `None` if it is none. An unused one has the inode 0."""
+    inode, _, name_length, kind = struct.unpack_from("<IHBB", raw, at)
+    if inode == 0:
+        return Entry("", 0, kind)
+    name = raw[at + 8 : at + 8 + name_length]
+    if not name or at + 8 + name_length > end or b"/" in name or b"\0" in name:
+        return None
+    return Entry(name.decode("utf-8", "surrogateescape"), inode, kind)
+
+
+def _least_length(entry: Entry) -> int:
+    return (8 + len(entry.name.encode("utf-8", "surrogateescape")) + 3) & ~3
+
+
+def _swallowed(raw: bytes, at: int, end: int) -> Iterator[Entry]:
+    while at + 12 <= end:
+        length = _record_length(raw, at)
+        found = _entry(raw, at, end) if 12 <= length <= end - at and length % 4 == 0 else None
+        if found is not None and found.inode and found.kind in _TYPES:
+            yield found
+            at += _least_length(found)
+        else:
+            at += 4
 
 
 def block_numbers(raw: bytes) -> tuple[int, ...]:
@@ -232,7 +305,19 @@ class Ext4Files:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.super = SuperBlock.parse(disk.at(SUPER_AT, SUPER_SIZE))
+        seed = self.super.checksum_seed
+        self._checksums = None if seed is None else Checksums(seed)
+        self._tables: dict[int, int] = {}
         self._listed: dict[int, dict[str, int]] = {}
+        #: What is damaged or could not be read, a line each.
+        self.unread: list[str] = []
+        if not self.super.clean:
+            self.unread.append(
+                "the file system was not unmounted cleanly, and its journal is not replayed here:"
+                " the latest writes may be missing"
+            )
+        if self.super.has_errors:
+            self.unread.append("the file system is marked as having errors (e2fsck -fn IMAGE)")
         root = self._inode(ROOT_INODE)
         if not stat.S_ISDIR(root.mode):
             raise StoreError("damaged ext4 file system: the root is not a directory")
@@ -270,7 +355,7 @@ class Ext4Files:
         while parts:
             steps += 1
             if steps > _MOST_PARTS:
-                raise SourceMalformed(path, 0, "too many levels")
+                raise self._failure(path, "too many levels")
             part = parts.popleft()
             if not stat.S_ISDIR(above[-1].mode):
                 raise SourceAbsent(path, "Not a directory")
@@ -298,58 +383,151 @@ class Ext4Files:
 
     def _target(self, path: str, inode: Inode) -> str:
         if inode.size > _MOST_LINK:
-            raise SourceMalformed(path, 0, "link target too long")
+            raise self._failure(path, "link target too long")
         short = inode.size < _SHORT_LINK and not inode.flags & (EXTENTS | INLINE)
         raw = inode.block[: inode.size] if short else self._read(path, inode)
         return raw.rstrip(b"\0").decode("utf-8", "surrogateescape")
+
+    def _failure(self, path: str, reason: str) -> SourceMalformed:
+        """The error for what should be readable and is not."""
+        line = f"{path}: {reason}"
+        if len(self.unread) < _MOST_UNREAD and line not in self.unread:
+            self.unread.append(line)
+        return SourceMalformed(path, 0, reason)
 
     def _entries(self, path: str, inode: Inode) -> dict[str, int]:
         known = self._listed.get(inode.number)
         if known is not None:
             return known
-        if inode.size > MOST_DIRECTORY:
-            raise SourceMalformed(path, 0, f"directory larger than {MOST_DIRECTORY:,} bytes")
-        found: dict[str, int] = {}
-        for piece in self._pieces(path, inode):
-            for name, number in directory_entries(piece):
-                found.setdefault(name, number)
-            if len(found) > MOST_NAMES:
-                raise SourceMalformed(path, 0, f"more than {MOST_NAMES:,} names")
+        try:
+            found, unused = self._list(inode)
+            lost = self._lost(found, unused)
+        except StoreError as error:
+            raise self._failure(path, str(error)) from None
+        if lost:
+            raise self._failure(
+                path,
+                f"damaged ext4 file system: {len(lost):,} names in unused space, of files that no"
+                f" directory holds ({printable(lost[0])})",
+            )
         if len(self._listed) >= _MOST_KNOWN:
             self._listed.clear()
         self._listed[inode.number] = found
         return found
 
-    def _pieces(self, path: str, inode: Inode) -> Iterator[bytes]:
+    def _list(self, inode: Inode) -> tuple[dict[str, int], list[Entry]]:
+        """A directory's names, and what looks like names in its unused space."""
+        if inode.size > MOST_DIRECTORY:
+            raise StoreError(f"directory larger than {MOST_DIRECTORY:,} bytes")
+        found: dict[str, int] = {}
+        unused: list[Entry] = []
+        for piece in self._pieces(inode):
+            live, swallowed = directory_entries(piece)
+            for name, number, _ in live:
+                if number > self.super.inodes:
+                    raise StoreError(f"damaged ext4 file system: no inode {number}")
+                found.setdefault(name, number)
+            unused += swallowed[: MOST_NAMES - len(unused)]
+            if len(found) > MOST_NAMES:
+                raise StoreError(f"more than {MOST_NAMES:,} names")
+        if not inode.flags & INLINE and (found.get(".") != inode.number or ".." not in found):
+            raise StoreError("damaged ext4 file system: a directory without . and ..")
+        return found, unused
+
+    def _lost(self, found: dict[str, int], unused: list[Entry]) -> list[str]:
+        """Names in unused space whose inode is in use, by this type, and in no directory.
+
+        A deleted file leaves its name behind as well (until Linux 5.13), but its inode is free or
+        has a new name. With checksums nothing is left to doubt.
+        """
+        if self._checksums is not None or not unused:
+            return []
+        here = set(found.values())
+        lost = {
+            entry.inode: entry.name
+            for entry in unused
+            if entry.inode not in here and entry.name not in found and self._in_use(entry)
+        }
+        return [lost[number] for number in sorted(self._without_name(set(lost)))] if lost else []
+
+    def _in_use(self, entry: Entry) -> bool:
+        try:
+            inode = self._inode(entry.inode)
+        except StoreError:
+            return False
+        return inode.links > 0 and stat.S_IFMT(inode.mode) == _TYPES[entry.kind]
+
+    def _without_name(self, numbers: set[int]) -> set[int]:
+        """Those of these inodes that no directory of the file system names."""
+        pending, seen = [ROOT_INODE], {ROOT_INODE}
+        while pending and numbers:
+            directory = self._inode(pending.pop())
+            if not stat.S_ISDIR(directory.mode):
+                continue
+            found, _ = self._list(directory)
+            numbers = numbers - set(found.values())
+            new = set(found.values()) - seen
+            seen |= new
+            pending += new
+            if len(seen) > _MOST_SEARCHED:
+                raise StoreError("its names cannot be told from deleted ones: too many files")
+        return numbers
+
+    def _pieces(self, inode: Inode) -> Iterator[bytes]:
         """A directory's blocks. Inline, it has two parts, after the parent's inode number."""
         if inode.flags & INLINE:
             yield from (inode.block[4:], inode.tail)
             return
-        raw = self._read(path, inode)
+        raw = self._content(inode)
         step = self.super.block_size
-        yield from (raw[at : at + step] for at in range(0, len(raw), step))
+        if len(raw) % step:
+            raise StoreError("damaged ext4 file system: invalid size of a directory")
+        for number, at in enumerate(range(0, len(raw), step)):
+            piece = raw[at : at + step]
+            indexed = bool(inode.flags & INDEXED)
+            if self._checksums is not None and not self._checksums.directory(
+                inode.seed, piece, indexed, number
+            ):
+                raise StoreError("damaged ext4 file system: wrong checksum of a directory")
+            yield piece
 
     def _inode_at(self, path: str, number: int) -> Inode:
         try:
             return self._inode(number)
         except StoreError as error:
-            raise SourceMalformed(path, 0, str(error)) from None
+            raise self._failure(path, str(error)) from None
 
     def _read(self, path: str, inode: Inode) -> bytes:
         try:
             return self._content(inode)
         except StoreError as error:
-            raise SourceMalformed(path, 0, str(error)) from None
+            raise self._failure(path, str(error)) from None
 
     def _inode(self, number: int) -> Inode:
         layout = self.super
         if not 0 < number <= layout.inodes:
             raise StoreError(f"damaged ext4 file system: no inode {number}")
         group, index = divmod(number - 1, layout.inodes_per_group)
-        at = (layout.first_block + 1) * layout.block_size + group * layout.descriptor_size
-        table = inode_table(self._disk.at(at, layout.descriptor_size))
-        place = self._offset(table) + index * layout.inode_size
-        return Inode.parse(number, self._disk.at(place, layout.inode_size))
+        place = self._offset(self._table(group)) + index * layout.inode_size
+        raw = self._disk.at(place, layout.inode_size)
+        if self._checksums is None:
+            return Inode.parse(number, raw)
+        seed = self._checksums.of_inode(number, _u32(raw, 100))
+        if not self._checksums.inode(seed, raw):
+            raise StoreError(f"damaged ext4 file system: wrong checksum of inode {number}")
+        return Inode.parse(number, raw, seed)
+
+    def _table(self, group: int) -> int:
+        """The first block of a group's inode table."""
+        known = self._tables.get(group)
+        if known is None:
+            layout = self.super
+            at = (layout.first_block + 1) * layout.block_size + group * layout.descriptor_size
+            raw = self._disk.at(at, layout.descriptor_size)
+            if self._checksums is not None and not self._checksums.group(group, raw):
+                raise StoreError("damaged ext4 file system: wrong checksum of a group descriptor")
+            known = self._tables[group] = inode_table(raw)
+        return known
 
     def _offset(self, block: int) -> int:
         if not 0 < block < self.super.blocks:
@@ -373,6 +551,8 @@ class Ext4Files:
         content = bytearray(wanted * size)
         mapped = self._extents(inode) if inode.flags & EXTENTS else self._indirect(inode, wanted)
         for first, count, start in mapped:
+            if stat.S_ISDIR(inode.mode) and start and first + count > wanted:
+                raise StoreError("damaged ext4 file system: a directory has blocks past its end")
             count = min(count, wanted - first)
             if count <= 0 or start == 0:
                 continue
@@ -392,7 +572,10 @@ class Ext4Files:
                 raise StoreError("damaged ext4 file system: extent tree too large")
             yield from node.extents
             for child in node.children:
-                below = extent_node(self._block(child))
+                raw = self._block(child)
+                if self._checksums is not None and not self._checksums.extents(inode.seed, raw):
+                    raise StoreError("damaged ext4 file system: wrong checksum of an extent tree")
+                below = extent_node(raw)
                 if below.depth >= node.depth:
                     raise StoreError("damaged ext4 file system: loop in an extent tree")
                 pending.append(below)
