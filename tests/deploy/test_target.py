@@ -8,11 +8,14 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 import sexton
 
 PROJECT = Path(__file__).parents[2]
 
 
+@pytest.mark.whole
 def test_a_recorder_from_a_target_directory_starts_its_children(tmp_path: Path):
     """Its sealer was not found: -I ignores the PYTHONPATH that such an installation needs."""
     target, recording, here = tmp_path / "target", tmp_path / "recording", tmp_path / "here"
