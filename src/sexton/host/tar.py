@@ -103,10 +103,13 @@ def damage_reported() -> Iterator[None]:
 
 
 class Expansion:
-    """What a compressed file has unpacked to, over all passes through it."""
+    """What a compressed file has unpacked to, over all passes through it.
 
-    def __init__(self) -> None:
-        self._packed = 0
+    `packed_bytes` is its size; of a pipe, whose size is not known, what was read of it so far.
+    """
+
+    def __init__(self, packed_bytes: int = 0) -> None:
+        self._packed = packed_bytes
         self._unpacked = 0
 
     def read(self, position: int) -> None:
@@ -193,7 +196,7 @@ class TarStream:
         self._start = b"" if seekable else start
         self._end: int | None = None
         if seekable:
-            self._end = _length(stream) if found is None else None
+            self._end = length_of(stream) if found is None else None
             stream.seek(0)
         if found is not None:
             packed = cast("BinaryIO", _Packed(stream, self._start, expansion))
@@ -268,7 +271,8 @@ def padded(size: int) -> int:
     return -(-size // BLOCK) * BLOCK
 
 
-def _length(stream: BinaryIO) -> int:
+def length_of(stream: BinaryIO) -> int:
+    """The size of a file; leaves it at its end."""
     return stream.seek(0, io.SEEK_END)
 
 

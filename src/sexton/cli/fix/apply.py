@@ -101,11 +101,11 @@ def read_plan(path: str) -> Plan:
     import json
 
     from sexton.errors import CommandError, SourceError
-    from sexton.host.reader import LiveFiles
+    from sexton.host.reader import LiveFiles, read_regular
     from sexton.model.plan import PlanError, from_json
 
     try:
-        return from_json(json.loads(LiveFiles().read(path, _MOST_BYTES)))
+        return from_json(json.loads(read_regular(LiveFiles(), path, _MOST_BYTES)))
     except SourceError as error:
         raise CommandError(f"{path}: {error.detail}") from None
     except (ValueError, RecursionError) as error:

@@ -26,7 +26,7 @@ from math import inf
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed
-from sexton.host.reader import Files, exists, text
+from sexton.host.reader import Files, exists, read_regular
 
 #: In systemd's order: the first match wins.
 DIRECTORIES = (
@@ -278,7 +278,7 @@ class UnitTree:
         if path.startswith(("/usr/", "/lib/")):
             return False  # vendors do not mask; reading every file to check is expensive
         try:
-            return not self.files.read(path, MOST_FILE)
+            return not read_regular(self.files, path, MOST_FILE)
         except SourceError:
             return False
 
@@ -334,7 +334,7 @@ class UnitTree:
     def text(self, path: str, limit: int = MOST_FILE) -> str | None:
         """A file as text; `None` if there is none, or if it cannot be read, which is recorded."""
         try:
-            return text(self.files, path, limit)
+            return read_regular(self.files, path, limit).decode("utf-8", "surrogateescape")
         except SourceAbsent:
             return None
         except SourceError as error:

@@ -28,6 +28,7 @@ from sexton.host.tar import (
     TarStream,
     compression_of,
     damage_reported,
+    length_of,
     members,
     padded,
 )
@@ -165,7 +166,7 @@ class _Fetch:
     def __init__(self, stream: BinaryIO, start: bytes) -> None:
         self._stream = stream
         self._start = start
-        self._expansion = Expansion()
+        self._expansion = Expansion(length_of(stream))
         self._left = MOST_FETCHES
 
     def source(self) -> TarStream:
