@@ -12,6 +12,7 @@ from sexton.cli.main import main
 from sexton.model.cpu import CoreTimes
 from sexton.model.node import Node
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.settings import Changed, Settings
 from sexton.model.window import Batch
 from sexton.store.pins import Pin, add_pin, pins_in
 from sexton.store.recording import Recording
@@ -90,6 +91,62 @@ def test_info_for_machines_has_all_of_it(night: Path):
     assert document["pins"][0]["id"] == "p1"
     assert document["sources"][0]["segments"] == {"ok": 4}
     assert document["problems"] == []
+
+
+HELD = Changed(("saturated_core",), "held", 4.0, 2.0, "s in a row")
+MINE = Settings("/etc/sexton/config.toml", (HELD,), ("tcp_loss",))
+
+
+def configured(place: Path) -> Path:
+    """Three recorders, one after the other: an older one, one with a file, one without."""
+    without = {**HEADER, "config": Settings().document}
+    write_sealed(place, [{CoreTimes: [cores(100.0), cores(101.0)]}], 1)
+    write_sealed(place, [{CoreTimes: [cores(102.0)]}], 2, {**HEADER, "config": MINE.document})
+    write_sealed(place, [{CoreTimes: [cores(103.0)]}], 3, {**HEADER, "config": MINE.document})
+    write_open(place, [{CoreTimes: [cores(104.0)]}], 4, without)
+    return place
+
+
+def test_info_tells_which_configuration_was_in_force_and_since_when(tmp_path: Path):
+    place = configured(tmp_path / "rec")
+    text = sexton("recording", "info", place, env={**UTC, "COLUMNS": "120"}).stdout.decode()
+    assert "Configuration: not recorded (older versions did not)" in text
+    assert (
+        "since 2023-11-14 22:15:02: /etc/sexton/config.toml: saturated_core.held 4 s in a row"
+        in text
+    )
+    assert "since 2023-11-14 22:15:04: defaults" in text
+    document = json.loads(sexton("recording", "info", "--json", place).stdout)
+    assert document["configs"] == [
+        {"since": WALL_S + 100, "recorded": False, "config": None},
+        {"since": WALL_S + 102, "recorded": True, "config": MINE.document},
+        {"since": WALL_S + 104, "recorded": True, "config": None},
+    ]
+
+
+def test_a_verdict_says_where_the_configuration_differs_from_that_of_then(tmp_path: Path):
+    place = configured(tmp_path / "rec")
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[thresholds]\nsaturated_core.held = 4\n[detectors]\noff = ["tcp_loss"]\n')
+
+    def notes(*config: str) -> str:
+        ended = sexton("diagnose", "--from", place, "--json", *config, env=UTC)
+        return "\n".join(json.loads(ended.stdout)["replayed"]["notes"])
+
+    then = "recorded with another configuration: saturated_core.held was"
+    off = f"from 2023-11-14 22:15:02 on, {then} 4 s in a row (now 2); tcp_loss was off (now on)"
+    on = f"from 2023-11-14 22:15:04 on, {then} 2 s in a row (now 4); tcp_loss was on (now off)"
+    default = notes("--config", "")
+    assert off in default
+    assert on not in default
+    assert on in (same := notes("--config", str(mine)))
+    assert off not in same
+
+
+@pytest.mark.parametrize("config", [5, [], {"path": 1}, {**MINE.document, "off": 3}, "x"])
+def test_a_configuration_that_is_none_counts_as_not_recorded(tmp_path: Path, config):
+    write_sealed(tmp_path, [{CoreTimes: [cores(9.0)]}], 1, {**HEADER, "config": config})
+    assert Recording(tmp_path).segments[0].settings is None
 
 
 def test_info_tells_what_was_skipped_and_that_a_recorder_runs(night: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 
 from lab.synthetic import Plan, write
 from sexton.cli.main import main
+from sexton.cli.window import watch as watch_node
 from sexton.explain.subject import names_of
+from sexton.model.diagnosis import Cost
+from sexton.model.window import Window
 from sexton.replay.span import between, everything
 from sexton.replay.window import window
 from sexton.store.recording import Recording
@@ -291,10 +295,50 @@ def test_live_it_loads_no_store():
     assert not names & NEVER
 
 
-def test_live_an_unknown_name_is_one_line():
-    ended = sexton("why", "no-such-unit-here", "--seconds", "0.3", "--no-trace")
-    assert "no such name: 'no-such-unit-here'" in one_line(ended.stderr)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("no-such-unit-here",),
+            "(to wait for a task of that name: sexton why task no-such-unit-here)",
+        ),
+        (("core", "70000"), "there are core 0 to core "),
+        (("/no/such/cgroup",), "no such name: '/no/such/cgroup'"),
+        (("zombie_memcg",), "similar: zombie_memcgs"),
+        (("pid", "4999999"), "no such name"),
+        (("unit", "no-such.service"), "no such name"),
+    ],
+)
+def test_live_an_unknown_name_is_answered_before_anything_is_watched(
+    words: tuple[str, ...], says: str
+):
+    """An hour would be watched: the test does not end if it is."""
+    ended = sexton("why", *words, "--seconds", "3600")
+    assert f"no such name: {' '.join(words)!r}" in (line := one_line(ended.stderr))
+    assert says in line
     assert (ended.returncode, ended.stdout) == (2, b"")
+
+
+def test_live_a_typo_loads_no_detector_and_traces_nothing():
+    loaded = imported("why", "eth00", "--seconds", "3600")
+    assert "sexton.explain.subject" in loaded
+    assert not {name for name in loaded if name.startswith("sexton.detect.detectors.")}
+
+
+@pytest.mark.parametrize("words", [("task", "no-such-task"), ("cgroup", "/no/such")])
+def test_live_what_comes_and_goes_is_waited_for(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    watched = []
+
+    def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
+        watched.append(verb)
+        return watch_node(args, verb)
+
+    monkeypatch.setattr("sexton.cli.window.watch", watch)
+    status, out, err = told(capsys, *words, "--seconds", "0.2", "--no-trace")
+    assert (status, out, watched) == (2, "", ["why"])
+    assert "no such name" in err
 
 
 def test_the_planted_incident_on_a_page(

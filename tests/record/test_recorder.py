@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sexton.detect.registry import applied
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.host.host import open_host
@@ -20,6 +21,7 @@ from sexton.model.memory import VmCounter
 from sexton.model.net import NicCounter
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
+from sexton.model.settings import Settings
 from sexton.model.task import Process
 from sexton.model.window import Batch, Window
 from sexton.record import recorder as recorders
@@ -121,6 +123,19 @@ def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_
         "the process table is read every second while the alarm is on"
     )
     assert any(row.pid == busy.pid for row in every(place, Process))
+
+
+def test_it_records_the_configuration_and_that_its_file_changed(tmp_path: Path) -> None:
+    file, place = tmp_path / "config.toml", tmp_path / "rec"
+    mine = Settings(str(file), off=("tcp_loss",))
+    file.write_text("")
+    wanted = options(place, config_files=(str(file),))
+    with applied(mine), recording(wanted, [calm()]) as recorder:
+        file.write_text("# changed")
+        wait_until(lambda: "config" in [note.kind for note in recorder._recent])
+    found = Recording(place).segments
+    assert found
+    assert all(segment.settings == mine for segment in found)
 
 
 def test_a_mark_becomes_a_row_an_alarm_and_a_pin_and_its_file_goes(tmp_path: Path) -> None:

@@ -47,6 +47,20 @@ def test_it_writes_pins_and_the_status_and_finds_marks(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "status.json").read_text()) == {"state": "recording"}
 
 
+def test_it_tells_which_watched_files_changed(tmp_path: Path) -> None:
+    prepare(tmp_path / "rec")
+    old, new, still = (str(tmp_path / name) for name in ("old.toml", "new.toml", "still.toml"))
+    for path in (old, still):
+        Path(path).write_text("x")
+    writer = SideFileWriter(tmp_path / "rec", (old, new, still, str(tmp_path / "none")))
+    Path(old).unlink()
+    Path(new).write_text("y")
+    writer.look()
+    writer.close()
+    assert writer.changed() == [old, new]
+    assert writer.changed() == []
+
+
 def test_a_pin_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     prepare(tmp_path)
     (tmp_path / "pins").rmdir()

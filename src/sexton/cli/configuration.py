@@ -88,6 +88,16 @@ def _wanted(given: str | None) -> str | None:
     return given if given is not None else os.environ.get(VARIABLE)
 
 
+def config_files(given: str | None) -> tuple[str, ...]:
+    """The files that a run with this `--config` depends on, whether they exist or not."""
+    path = _wanted(given)
+    if path == "":
+        return ()
+    from sexton.detect.registry import settings_in_force
+
+    return (path or DEFAULT, settings_in_force().patterns_from or PATTERNS)
+
+
 def read_settings(given: str | None) -> Settings | None:
     """The settings of `--config`, of the environment or of the default file, if there is one."""
     import time

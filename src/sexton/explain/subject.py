@@ -27,6 +27,7 @@ from sexton.model.cgroup import (
 )
 from sexton.model.cpu import CoreTimes, IrqAffinity
 from sexton.model.event import KernelEvent, ServiceEvent
+from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Finding
 from sexton.model.net import NetDevice, Nic, NicQueue
 from sexton.model.recorder import Mark
@@ -40,7 +41,8 @@ from sexton.model.window import Window
 
 #: In the order in which a bare name is tried.
 KINDS = (
-    "nic", "queue", "unit", "task", "cgroup", "job", "core", "irq", "symptom", "function",
+    "nic", "queue", "unit", "task", "cgroup", "mount", "device", "job", "core", "irq", "symptom",
+    "function",
 )  # fmt: skip
 #: Words before a name, and the kind they settle.
 WORDS = {
@@ -48,7 +50,8 @@ WORDS = {
     "queue": "queue", "irq": "irq", "interrupt": "irq", "unit": "unit", "service": "unit",
     "task": "task", "process": "task", "thread": "task", "pid": "task", "cgroup": "cgroup",
     "job": "job", "mark": "job", "symptom": "symptom", "finding": "symptom",
-    "function": "function", "symbol": "function",
+    "function": "function", "symbol": "function", "mount": "mount", "filesystem": "mount",
+    "disk": "device",
 }  # fmt: skip
 #: Kinds whose names are bare numbers: those need their word.
 _NUMBERED = ("core", "irq")
@@ -115,6 +118,7 @@ _COLUMNS: tuple[_Column, ...] = (
     ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
     ("unit", RestartMark, "unit"), ("cgroup", CgroupDir, "path"),
     ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"),
+    ("mount", Filesystem, "mount_point"), ("device", Filesystem, "device"),
 )  # fmt: skip
 _MORE_COLUMNS: tuple[_Column, ...] = (
     ("unit", Timer, "unit"), ("cgroup", Unit, "cgroup"), ("irq", IrqAffinity, "irq"),
@@ -122,6 +126,37 @@ _MORE_COLUMNS: tuple[_Column, ...] = (
     ("cgroup", CgroupMemory, "path"), ("cgroup", CgroupStat, "path"),
     ("cgroup", CgroupCpu, "path"), ("cgroup", ProcessCgroup, "path"),
 )  # fmt: skip
+
+
+#: Tables in which most names are, and which cost next to nothing to read.
+QUICK_TABLES: frozenset[type[Row]] = frozenset(
+    {CoreTimes, Nic, NetDevice, NicQueue, Process, Thread}
+)
+#: Every table that has names of what is on a node at a moment, and log lines that hold some.
+NAME_TABLES: frozenset[type[Row]] = QUICK_TABLES | {
+    *(table for _, table, _ in (*_COLUMNS, *_MORE_COLUMNS)),
+    KernelEvent,
+    ServiceEvent,
+}
+#: Words before what comes and goes: it may be there only while it is looked for.
+_PASSING = ("task", "process", "thread", "cgroup")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]{2,127}", re.ASCII)
+
+
+def may_appear(said: str, stacks: bool) -> bool:
+    """Can it be called so while it is not on the node yet? A function is known from stacks alone.
+
+    >>> [may_appear(words, False) for words in ("task backup", "backup", "core 9", "task")]
+    [True, False, False, False]
+    >>> may_appear("mem_cgroup_iter", True), may_appear("function x", True), may_appear("a b", True)
+    (True, True, False)
+    """
+    text = said.strip()
+    word, _, rest = text.partition(" ")
+    if rest.strip() and word.lower() in WORDS:
+        kind = word.lower()
+        return kind in _PASSING or (stacks and WORDS[kind] == "function")
+    return stacks and _FUNCTION.fullmatch(text) is not None
 
 
 def _named(window: Window) -> Iterator[tuple[str, str]]:
@@ -146,7 +181,7 @@ def _named_elsewhere(window: Window) -> Iterator[tuple[str, str]]:
 def _in_columns(window: Window, columns: Iterable[_Column]) -> Iterator[tuple[str, str]]:
     for kind, table, field in columns:
         found = (value for (value,) in window.distinct(table, (field,)))
-        yield from ((kind, str(value)) for value in found if value is not None)
+        yield from ((kind, str(value)) for value in found if value is not None and value != "")
 
 
 def _threads(window: Window, table: type[Row]) -> Iterator[tuple[str, str]]:
@@ -225,6 +260,10 @@ def _normal(kind: str, text: str) -> str:
     if kind == "cgroup":
         plain = _MOUNTED.sub("", text)
         return "/" + plain.strip("/") if text.startswith("/") else text
+    if kind == "mount":
+        return text.rstrip("/") or "/"
+    if kind == "device":
+        return text.removeprefix("/dev/")
     return text
 
 

@@ -32,8 +32,8 @@ class Mark(Row):
 class RecorderNote(Row):
     """Something the reader of a recording must know: what was shed, lost, refused or jumped.
 
-    `kind` is "shed", "restored", "lost", "disk", "clock", "taken over", "source", "detail"
-    or "ship".
+    `kind` is "shed", "restored", "lost", "disk", "clock", "taken over", "source", "detail",
+    "config" or "ship".
     """
 
     kind: str

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from sexton.model.finding import Finding, Silenced
 from sexton.model.frozen import Frozen, frozen
+from sexton.model.text import count, printable
 
 
 class Changed(NamedTuple):
@@ -50,6 +52,24 @@ class Settings(Frozen):
         every = (self.thresholds, self.off, self.silences, self.expired, self.patterns)
         return any(every)
 
+    @property
+    def document(self) -> dict[str, Any] | None:
+        """As JSON, in verdicts and recordings; `None` where nothing was configured."""
+        if not self.path and not self.patterns:
+            return None
+        return {
+            "path": printable(self.path) or None,
+            "thresholds": [
+                {**changed._asdict(), "detectors": list(changed.detectors)}
+                for changed in self.thresholds
+            ],
+            "off": list(self.off),
+            "silences": [silence._asdict() for silence in self.silences],
+            "expired": [silence._asdict() for silence in self.expired],
+            "patterns": list(self.patterns),
+            "patterns_from": printable(self.patterns_from) or None,
+        }
+
     def silenced(self, finding: Finding) -> Silenced | None:
         """The silence that covers a finding.
 
@@ -79,3 +99,94 @@ def _joined(silences: list[Silence]) -> Silenced:
     """Several as one: it ends with the first of them."""
     reasons = dict.fromkeys(silence.reason for silence in silences if silence.reason)
     return Silenced(min(silence.until for silence in silences), "; ".join(reasons))
+
+
+def settings_from(document: object) -> Settings | None:
+    """What `Settings.document` wrote; `None` for anything else. A recording may come from anywhere.
+
+    >>> held = Changed(("saturated_core",), "held", 4.0, 2.0, "s in a row")
+    >>> mine = Settings("/etc/sexton/config.toml", (held,), ("tcp_loss",))
+    >>> settings_from(mine.document) == mine, settings_from(Settings().document) == Settings()
+    (True, True)
+    >>> settings_from({"thresholds": 5}) is None
+    True
+    """
+    if document is None:
+        return Settings()
+    try:
+        return _settings_from(document)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _settings_from(document: Any) -> Settings:
+    return Settings(
+        _text(document["path"]),
+        tuple(
+            Changed(
+                _texts(entry["detectors"]),
+                _text(entry["name"]),
+                float(entry["value"]),
+                float(entry["default"]),
+                _text(entry["unit"]),
+            )
+            for entry in document["thresholds"]
+            if entry["detectors"]
+        ),
+        _texts(document["off"]),
+        tuple(map(_silence_from, document["silences"])),
+        tuple(map(_silence_from, document["expired"])),
+        _texts(document["patterns"]),
+        _text(document["patterns_from"]),
+    )
+
+
+def _silence_from(entry: Mapping[str, Any]) -> Silence:
+    entity = entry["entity"]
+    return Silence(
+        _text(entry["detector"]),
+        None if entity is None else _text(entity),
+        float(entry["until"]),
+        _text(entry["reason"]),
+    )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+def _texts(values: list[object]) -> tuple[str, ...]:
+    return tuple(map(_text, values))
+
+
+def differences(then: Settings, now: Settings) -> list[str]:
+    """What was configured otherwise, in words. A silence that ended meanwhile is no difference.
+
+    >>> held = Changed(("saturated_core",), "held", 4.0, 2.0, "s in a row")
+    >>> differences(Settings("a", (held,), ("tcp_loss",)), Settings())
+    ['saturated_core.held was 4 s in a row (now 2)', 'tcp_loss was off (now on)']
+    >>> differences(Settings(), Settings("a", (held,), ("tcp_loss",)))
+    ['saturated_core.held was 2 s in a row (now 4)', 'tcp_loss was on (now off)']
+    """
+    return list(_differences(then, now))
+
+
+def _differences(then: Settings, now: Settings) -> Iterator[str]:
+    before, after = (
+        {(one.detectors[0], one.name): one for one in side.thresholds} for side in (then, now)
+    )
+    for key in sorted({*before, *after}):
+        known = before.get(key) or after[key]
+        was = before[key].value if key in before else known.default
+        value = after[key].value if key in after else known.default
+        if was != value:
+            yield f"{'.'.join(key)} was {was:g} {known.unit} (now {value:g})"
+    for name in sorted({*then.off} ^ {*now.off}):
+        yield f"{name} was off (now on)" if name in then.off else f"{name} was on (now off)"
+    old, new = ({*side.silences, *side.expired} for side in (then, now))
+    for gone, words in ((old - new, "no longer in force"), (new - old, "not in force then")):
+        if gone:
+            yield f"{count(len(gone), 'silence')} {words}"
+    for name in sorted({*then.patterns} ^ {*now.patterns}):
+        known_then = name in then.patterns
+        yield f"log pattern {name} was {'there (now gone)' if known_then else 'not there yet'}"

@@ -21,8 +21,8 @@ class Subject:
 
     `kind` is "moment", "symptom" (a finding's id), "function" (of the kernel, by its stacks) or one
     of the kinds of a finding's entities: "core", "task", "unit", "cgroup", "nic", "queue", "irq",
-    "job". A moment has its UNIX time and
-    how long the words for it last: "03:12" is a minute.
+    "mount", "device" (a disk), "job". A moment has its UNIX time and how long the words for it
+    last: "03:12" is a minute.
     """
 
     kind: str

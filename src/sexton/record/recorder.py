@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sexton import __version__
+from sexton.detect.registry import settings_in_force
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
@@ -67,6 +68,8 @@ class Options:
     memory_bytes: int = budgets.MEMORY_BYTES
     segment_s: float = SEGMENT_S
     flush_s: float = FLUSH_S
+    #: Files of the configuration, which is read once at the start.
+    config_files: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ class Recorder:
         left = sealer.take_over()
         self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
         self._pinning = Pinning(self.boot_id)
-        self._side_files = SideFileWriter(options.directory)
+        self._side_files = SideFileWriter(options.directory, options.config_files)
         chosen = recorded_sources(probe=options.probe, trace=options.trace)
         self._sources = tuple(chosen if sources is None else sources)
         self._writer = Writer(
@@ -204,6 +207,7 @@ class Recorder:
                 table(kind): source.id for source in self._sources for kind in source.rows
             },
             "periods": {source.id: source.period_s for source in self._sources},
+            "config": settings_in_force().document,
         }
 
     def _keep(self, kind: type[Row], batch: Batch[Any]) -> None:
@@ -229,6 +233,8 @@ class Recorder:
         self._side_files.look()
         for words in self._side_files.problems():
             self._note("disk", words)
+        for path in self._side_files.changed():
+            self._note("config", f"{path} changed; it is in force after a restart of the recorder")
         for pin in self._side_files.pinned():  # shipping looks for its file
             for companion in self._companions:
                 companion.alarmed(pin)

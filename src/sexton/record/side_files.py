@@ -1,4 +1,5 @@
-"""The small files of a recording: pins, marks and the status, off the sampling thread.
+"""The small files of a recording: pins, marks and the status, off the sampling thread. So are
+looks at the configuration's files.
 
 They are on the same disk as the recording, and a disk can hang for minutes. So a separate thread
 reads and writes them; the recorder queues what is to be written, collects what was read once a
@@ -12,7 +13,7 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +27,10 @@ _MOST_PINS = 1000
 class SideFileWriter:
     """Writes pins and the status, reads marks; all queued, nothing blocks the caller."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, watched: Sequence[str] = ()) -> None:
         self._directory = directory
+        self._watched = {path: _look_of(path) for path in watched}
+        self._changed: deque[str] = deque(maxlen=_MOST_PINS)
         self._status: Mapping[str, Any] | None = None
         self._to_pin: deque[Pin] = deque(maxlen=_MOST_PINS)
         self._pinned: deque[Pin] = deque(maxlen=_MOST_PINS)
@@ -67,6 +70,10 @@ class SideFileWriter:
         """Pins written since the last call."""
         return _drained(self._pinned)
 
+    def changed(self) -> list[str]:
+        """Watched files that were written, made or deleted since the last call."""
+        return _drained(self._changed)
+
     def problems(self) -> list[str]:
         """Why pins could not be written, since the last call."""
         return _drained(self._problems)
@@ -97,9 +104,23 @@ class SideFileWriter:
         if not self._closing:  # they would not be collected any more and be lost
             self._marks.extend(take_marks(self._directory))
             self._looked.set()
+        for path, before in self._watched.items():
+            now = _look_of(path)
+            if now != before:
+                self._watched[path] = now
+                self._changed.append(path)
         status, self._status = self._status, None
         if status is not None:
             write_status(self._directory, status)
+
+
+def _look_of(path: str) -> tuple[int, ...] | None:
+    """Differs after a change of a file, or of a directory's list; `None` where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _drained(items: deque[Any]) -> list[Any]:

@@ -20,19 +20,21 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from sexton.detect.registry import settings_in_force
 from sexton.errors import StoreError
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent, KernelLog, ServiceEvent
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row, fields_of
+from sexton.model.settings import differences
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.stack import StackCount
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.unit import RestartMark
 from sexton.model.window import Batch, Bounds, Columns, Wanted, Window, changed, columns_of
-from sexton.replay.span import Span
+from sexton.replay.span import Span, moment
 from sexton.replay.span_reader import SegmentReader, SpanReader
 from sexton.replay.stacks import stacks_in
 from sexton.store.recording import Recording, Segment
@@ -52,6 +54,7 @@ _OF_A_MOMENT: tuple[type[Row], ...] = (
 )  # fmt: skip
 #: A table with more rows than this is not kept in memory as rows.
 _MOST_KEPT = 200_000
+_MOST_DIFFERENCES = 8
 #: As in `sexton.replay.span`: clocks are slewed by less than this between two readings.
 _JUMP_S = 1.0
 
@@ -85,7 +88,7 @@ class RecordedWindow(Window):
         self._before = _before(recording, span)
         last = self._reader.segments[-1].segment
         super().__init__({}, last.states, last.providers, _bounds(self._reader))
-        self._notes = list(span.notes)
+        self._notes = [*span.notes, *_configured(self._reader.segments)]
         self._rows: dict[type[Row], _Batches | None] = {}
         #: Every segment of the boot: a moment before the span has a wall time too.
         whole = Span(span.boot_id, (-inf, 0.0), (inf, 0.0))
@@ -339,3 +342,21 @@ def _begins(recording: Recording, last: Segment) -> float | None:
             begins = None
         before = segment
     return begins
+
+
+def _configured(segments: Sequence[SegmentReader]) -> Iterator[str]:
+    """Where the recorder's configuration was another than the one that judges now."""
+    found: list[tuple[float, list[str]]] = []
+    for reader in segments:
+        then = reader.segment.settings
+        if then is None:
+            continue
+        unlike = differences(then, settings_in_force())
+        if not found or found[-1][1] != unlike:
+            found.append((reader.segment.start[1], unlike))
+    for since, unlike in found:
+        if unlike:
+            when = f"from {moment(since)} on, " if len(found) > 1 else ""
+            shown = unlike[:_MOST_DIFFERENCES]
+            shown += [f"{len(unlike) - len(shown)} more"] if len(shown) < len(unlike) else []
+            yield f"{when}recorded with another configuration: {'; '.join(shown)}"

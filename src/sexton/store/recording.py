@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
+from sexton.model.settings import Settings, settings_from
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
 from sexton.store.annex import Annex, Reach, annex_names, annexes_of, reach_of
@@ -119,6 +120,11 @@ class Segment:
         kinds = tables()
         providers = self.manifest.get("providers", {})
         return {kinds[name]: str(source) for name, source in providers.items() if name in kinds}
+
+    @property
+    def settings(self) -> Settings | None:
+        """The configuration that its recorder had; `None` where an older one did not record it."""
+        return settings_from(self.manifest["config"]) if "config" in self.manifest else None
 
     def table(
         self, kind: type[Row], columns: Sequence[str] | None = None, coded: Sequence[str] = ()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from sexton.model.node import Node
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
+from sexton.model.settings import Settings
 from sexton.model.window import SourceState
 from sexton.store.annex import Annex
 from sexton.store.layout import is_locked, read_plain
@@ -69,6 +70,13 @@ class TimedRow(NamedTuple):
 
     wall_s: float
     row: Any
+
+
+class ConfigSum(NamedTuple):
+    """The configuration of the recorder from a time on; `None` where it was not recorded."""
+
+    since: float
+    settings: Settings | None
 
 
 class SourceSum(NamedTuple):
@@ -140,6 +148,7 @@ class Summary:
     marks: list[TimedRow] = field(default_factory=list)
     notes: list[TimedRow] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
+    configs: list[ConfigSum] = field(default_factory=list)
     cost: CostSum | None = None
     profiles: ProfileSum = field(default_factory=ProfileSum)
     problems: list[str] = field(default_factory=list)
@@ -159,6 +168,8 @@ def summarise(recording: Recording) -> Summary:
     before: Segment | None = None
     for segment in recording.segments:
         _count(found, segment)
+        if not found.configs or found.configs[-1].settings != segment.settings:
+            found.configs.append(ConfigSum(segment.start[1], segment.settings))
         for annex in segment.annexes:
             found.profiles.add(annex)
         for state in segment.states:

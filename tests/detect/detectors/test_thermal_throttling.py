@@ -11,7 +11,7 @@ from tests.support.log import events, log
 from tests.support.windows import make_window
 
 NOW = 100_000.0
-LINE = "CPU{}: Core temperature above threshold, cpu clock throttled (total events = 1)"
+LINE = "CPU{}: Core temperature is above threshold, cpu clock is throttled (total events = 1)"
 
 
 def counted(events_moved: int, total_ms: int | None):

@@ -301,6 +301,19 @@ def test_a_line_that_a_second_recorder_reads_again_was_said_once(tmp_path: Path)
     assert [mark.time for mark in view.marks(WALL_S, WALL_S + 99)] == [WALL_S + 5, WALL_S + 30]
 
 
+def test_the_end_of_a_trouble_is_no_warning(tmp_path: Path):
+    said = [("stuck", {}), ("well again", {"phase": "done"})]
+    lines = [
+        KernelEvent("p", "filesystem", text, 20_000_000, None, fields) for text, fields in said
+    ]
+    write_sealed(tmp_path, [{KernelEvent: [at(WALL_S + 21, 21.0, *lines)]}], 1)
+    given = View.open(tmp_path).marks(WALL_S, WALL_S + 99)
+    assert {mark.text: mark.severity for mark in given} == {
+        "stuck": "warning",
+        "well again": "info",
+    }
+
+
 def test_of_too_many_marks_the_gravest_are_given(tmp_path: Path):
     event = KernelEvent("p", "soft_lockup", "stuck", 20_500_000, None)
     write_sealed(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sexton.sources.kmsg import catalogue
 from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, Recogniser, patterns, recognise
 from sexton.sources.kmsg.records import LogLine
+from tests.support.fixtures import FIXTURES
 
 FAMILIES = {
     "nic_reset nic_starved nic_watchdog nic_other soft_lockup hard_lockup rcu_stall hung_task oom",
@@ -95,6 +96,19 @@ def test_variants_of_the_same_format(message, fields):
     assert {name: known.fields.get(name) for name in fields} == fields
 
 
+WORDING = [
+    text.split("\t", 1)
+    for text in (FIXTURES / "kmsg/wording.txt").read_text(encoding="utf-8").splitlines()
+    if text and not text.startswith("#")
+]
+
+
+@pytest.mark.parametrize(("name", "message"), WORDING, ids=[text[:60] for _, text in WORDING])
+def test_the_wording_of_the_kernels_sources(name, message):
+    known = recognise(message)
+    assert ("-" if known is None else known.pattern.id) == name
+
+
 def test_a_process_called_like_a_number_stays_text():
     known = recognise("watchdog: BUG: soft lockup - CPU#3 stuck for 23s! [12:2914]")
     assert known is not None
@@ -129,6 +143,15 @@ def test_the_first_half_of_another_device_settles_nothing():
     event = recogniser.event(line("ena 0000:00:05.0 eth0: [2/2] qid: 5, napi CPU: 17"))
     assert event is not None
     assert event.fields["queue"] == 17
+
+
+def test_the_end_of_what_never_began_is_no_event():
+    recogniser = Recogniser()
+    mounted = "EXT4-fs ({}): mounted filesystem with ordered data mode. Quota mode: none."
+    said = ["EXT4-fs (sda1): Remounting filesystem read-only", mounted.format("sda1")]
+    assert recogniser.event(line(mounted.format("sda1"))) is None
+    assert [recogniser.event(line(message)) is not None for message in said] == [True, True]
+    assert recogniser.event(line(mounted.format("sdb1"))) is None
 
 
 def test_first_halves_do_not_pile_up():

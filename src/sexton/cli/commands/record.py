@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.configuration import add_config
+from sexton.cli.configuration import add_config, config_files
 from sexton.cli.options import add_json
 
 _YEAR_S = 366 * 86400.0
@@ -157,6 +157,7 @@ def run(args: argparse.Namespace) -> int:
         trace=not args.no_trace,
         cpu_percent=args.cpu,
         memory_bytes=memory_limit(args.stacks),
+        config_files=config_files(args.config),
     )
     made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
     with Recorder(open_host(), options, made) as recorder:

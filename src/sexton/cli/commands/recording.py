@@ -28,8 +28,8 @@ _MARK_SCHEMA = "sexton.recording.mark/1"
 _EXPORT_SCHEMA = "sexton.recording.export/1"
 _INFO = """\
 What a recording holds, from its manifests: node and span, gaps and boots, alarms and
-marks, tables with their periods and sizes, missing sources and why, the recorder's cost,
-and what readers must skip. Fast on any size. Exit: 0.
+marks, tables with their periods and sizes, missing sources and why, the recorder's
+configuration and cost, and what readers must skip. Fast on any size. Exit: 0.
 """
 _VERIFY = """\
 Read every byte and report what is not as it was written.

@@ -11,8 +11,10 @@ came about, which causes compete for it, and what was different in the seconds b
   sexton why eth0 --from node.tar               an archive of `sexton collect`; - reads stdin
 
 Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service), a
-queue (eth0:5), a marked job, a symptom (zombie_memcgs), a kernel function where there
-are stacks. A word before the name settles what it is: task kubelet, unit kubelet.
+queue (eth0:5), a mount point or disk (/data, sda1), a marked job, a symptom
+(zombie_memcgs), a kernel function where there are stacks. A word before the name settles
+what it is: task kubelet, unit kubelet. On a live node a name that nothing has is refused
+at once; `task backup` waits for one to start.
 
 From a recording every signal of the node is compared with quiet seconds of the same
 recording; with fewer than five events nothing is called significant. Nothing is changed.
@@ -59,16 +61,17 @@ def run(args: argparse.Namespace) -> int:
     import shutil
     import sys
 
-    from sexton.reports.json.why import why_json
-    from sexton.reports.text.why import why_text
-
     said = " ".join(args.about)
     is_short = args.recording is None or is_archive(args.recording)
     why = _seen(args, said) if is_short else _recorded(args, said)
     if args.json:
+        from sexton.reports.json.why import why_json
+
         json.dump(why_json(why), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
+        from sexton.reports.text.why import why_text
+
         width = shutil.get_terminal_size((88, 24)).columns
         sys.stdout.write(why_text(why, width, colour=output.colour()))
     return int(why.exit)
@@ -80,9 +83,6 @@ def _seen(args: argparse.Namespace, said: str) -> Why:
 
     from sexton.cli.window import check_archive, read_archived, watch
     from sexton.errors import CommandError
-    from sexton.explain.diagnosis import diagnose
-    from sexton.explain.subject import names_for
-    from sexton.explain.why import explain
 
     if args.window is not None:
         raise CommandError("--window requires --from DIR, a recording")
@@ -92,13 +92,58 @@ def _seen(args: argparse.Namespace, said: str) -> Why:
         check_archive(args)
         window, cost = read_archived(args.recording)
     else:
+        _look_up(args, said)
         window, cost = watch(args, "why")
+    from sexton.explain.diagnosis import diagnose  # here: a typo needs no detectors
+    from sexton.explain.subject import names_for
+    from sexton.explain.why import explain
+
     names = names_for(said, window)  # before the diagnosis: a typo is answered at once
     return replace(
         explain(said, diagnose(window, cost), window, names),
         not_aligned="so short a look holds no quiet time to compare with; a recording does",
         remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
     )
+
+
+def _look_up(args: argparse.Namespace, said: str) -> None:
+    """Refuse a name that nothing on the node has now, before the node is watched.
+
+    A task or a cgroup may appear while it is watched: with that word before it, it is waited for.
+    """
+    from sexton.errors import CommandError
+    from sexton.explain.subject import (
+        NAME_TABLES,
+        QUICK_TABLES,
+        WORDS,
+        candidates,
+        may_appear,
+        names_for,
+        names_of,
+    )
+    from sexton.host.host import open_host
+    from sexton.record.sampler import Sampler, default_sources
+
+    if may_appear(said, args.stacks):
+        return
+    for tables in (QUICK_TABLES, NAME_TABLES):
+        sources = [
+            source
+            for source in default_sources()
+            if tables.intersection(source.rows) and not source.id.startswith("tracefs.")
+        ]
+        with Sampler(open_host(args.root), sources) as sampler:
+            window = sampler.run(0.0)
+        if tables is QUICK_TABLES and candidates(said, names_of(window)):
+            return
+    try:
+        names_for(said, window)
+    except CommandError as error:
+        words = said.split()
+        if len(words) != 1 or words[0].startswith("/") or words[0].lower() in WORDS:
+            raise
+        wait = f"to wait for a task of that name: sexton why task {_again(said)}"
+        raise CommandError(f"{error} ({wait})") from None
 
 
 def _recorded(args: argparse.Namespace, said: str) -> Why:

@@ -75,7 +75,7 @@ def detect(window: Window) -> Finding:
 
 
 def _judged(line: Line) -> Judged:
-    return Judged(line.text("clock") or "?", "unstable clock source", Severity.WARNING)
+    return Judged(line.text("clock") or "", "unstable clock source", Severity.WARNING)
 
 
 def _stepped(steps: Sequence[ClockStep]) -> Finding:
@@ -113,7 +113,8 @@ def _evidence(step: ClockStep) -> Evidence:
 def _unstable(window: Window, logged: Sequence[Fault]) -> Finding:
     worst = logged[0]
     report = Report(
-        f"clock source {worst.thing} was found unstable {worst.when}",
+        f"{f'clock source {worst.thing}' if worst.thing else 'a clock source'} was found unstable"
+        f" {worst.when}",
         {},
         "a core was held or the machine paused while the kernel compared clocks",
     )

@@ -14,7 +14,9 @@ is no line of the filesystem's own. A disk that was pulled, a detached volume or
 cloud's control plane ends the same way, and the filesystem is not to blame. Errors alone, with
 ``errors=continue``, leave it writable; they are a warning. A filesystem that was unmounted or can
 be written to again since is a note. That XFS was shut down is in the log alone, so it counts for a
-day even if it was repaired.
+day even if it was repaired. So it is with ext4 on kernels that go on showing it as ``rw`` after an
+error (6.12 to 6.14, stable kernels since October 2024): there only the line of a later mount ends
+it.
 
 **Check by hand.** ``dmesg -T | grep -E 'EXT4-fs|XFS|BTRFS'``; ``findmnt -o TARGET,SOURCE,OPTIONS``;
 ``touch`` a file on it.
@@ -26,6 +28,7 @@ for writing without a check makes the damage larger.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
 
 from sexton.detect import kernel_log
@@ -57,6 +60,7 @@ RECENT = Threshold(
 _WHAT = "filesystem errors"
 _WRONG = "the disk was detached on purpose"
 _REMOUNTED = "remounted read-only"
+_EXT = frozenset({"ext2", "ext3", "ext4"})
 _SHOWN = 8
 
 
@@ -83,15 +87,14 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     story="A filesystem stopped working",
     lanes=("events",),
     about=("mount", "device"),
-    answers={"job": 8},
+    answers={"mount": 2, "device": 2, "job": 8},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
     """Which filesystems stopped writing, and what they said."""
-    logged = _current(
-        window, faults(window, kernel_log.lines(window, ("filesystem",)), _judged, RECENT.value)
-    )
+    lines = kernel_log.lines(window, ("filesystem",))
+    logged = _current(window, lines, faults(window, lines, _judged, RECENT.value))
     closed = _closed(window)
     if closed:
         return _read_only(window, closed, logged)
@@ -114,8 +117,10 @@ def detect(window: Window) -> Finding:
     )
 
 
-def _judged(line: Line) -> Judged:
+def _judged(line: Line) -> Judged | None:
     device, phase = line.text("device") or "?", line.text("phase")
+    if phase == "done":  # mounted
+        return None
     if phase == "read-only":
         return Judged(device, _REMOUNTED, Severity.CRITICAL)
     if phase == "shut down":
@@ -123,18 +128,22 @@ def _judged(line: Line) -> Judged:
     return Judged(device, "errors", Severity.WARNING)
 
 
-def _current(window: Window, logged: list[Fault]) -> list[Fault]:
+def _current(window: Window, lines: Sequence[Line], logged: list[Fault]) -> list[Fault]:
     """Faults of filesystems that were unmounted or can be written to again are notes, unless they
     happened in this window. Where the mounts are a container's own, nobody knows."""
     rows = window.latest(Filesystem)
     if rows is None or (window.node is not None and window.node.container is not None):
         return logged
-    writable = {row.device: not row.read_only for row in rows}
+    mounts = {row.device: row for row in rows}
+    mounted = {line.text("device"): line for line in lines if line.text("phase") == "done"}
     found = []
     for fault in logged:
-        mounted = fault.thing in writable
-        # mountinfo does not show that XFS was shut down, nor errors.
-        over = not mounted or (fault.what == _REMOUNTED and writable[fault.thing])
+        row = mounts.get(fault.thing)
+        # mountinfo does not show that XFS was shut down, nor errors; of ext4 not on every kernel.
+        over = row is None or (fault.what == _REMOUNTED and not row.read_only)
+        if over and row is not None and row.fstype in _EXT:
+            again = mounted.get(fault.thing)
+            over = again is not None and (again.age_s or 0.0) <= (fault.last.age_s or 0.0)
         found.append(fault._replace(severity=_lesser(window, fault)) if over else fault)
     return sorted(found, key=lambda fault: -fault.severity.rank)
 

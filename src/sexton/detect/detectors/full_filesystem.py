@@ -101,7 +101,7 @@ def _ruled_out(window: Window) -> str:
     story="A filesystem was full",
     lanes=("events",),
     about=("mount", "device"),
-    answers={"job": 9},
+    answers={"mount": 1, "device": 3, "job": 9},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )

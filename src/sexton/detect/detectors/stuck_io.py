@@ -105,7 +105,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     story="Tasks were stuck waiting for a disk",
     lanes=("events", "pressure"),
     about=("task", "device"),
-    answers={"task": 8, "job": 7},
+    answers={"device": 1, "task": 8, "job": 7},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )

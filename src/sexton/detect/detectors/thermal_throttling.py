@@ -1,6 +1,6 @@
 """Cores are slowed down because of heat.
 
-**What is seen.** Lines of the kernel (``temperature above threshold, cpu clock throttled``, a
+**What is seen.** Lines of the kernel (``temperature is above threshold, cpu clock is throttled``, a
 thermal zone that reached its critical temperature) and the counters of each core in
 `thermal_throttle`: how often and for how long it was slowed down in this window.
 

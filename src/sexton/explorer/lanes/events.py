@@ -61,7 +61,8 @@ def _made(time: float, kind: str, text: str, severity: str, entity: str) -> Mark
 
 def _kernel(row: KernelEvent, read: float, clock: Clock) -> Marked:
     when = clock.at(row.mono_us / 1e6) if row.mono_us is not None else row.wall_s
-    severity = "critical" if row.family in _CRITICAL else "warning"
+    ended = row.fields.get("phase") == "done"  # mounted again, cool again
+    severity = "critical" if row.family in _CRITICAL else "info" if ended else "warning"
     return _made(read if when is None else when, row.family, row.message, severity, _about(row))
 
 

@@ -11,7 +11,6 @@ from sexton.model.node import Node
 from sexton.model.row import fields_of
 from sexton.model.text import printable
 from sexton.model.window import SourceState
-from sexton.reports.json.settings import settings_json
 
 SCHEMA = "sexton.diagnosis/1"
 
@@ -49,7 +48,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
             "condensed": False,  # kept for readers of the schema: every reading is judged
             "notes": [printable(note) for note in diagnosis.replayed.notes],
         },
-        "config": settings_json(diagnosis.settings),
+        "config": diagnosis.settings.document,
     }
 
 

@@ -1,4 +1,5 @@
-"""The configuration for machines: part of `sexton.diagnosis/1`, and `sexton.config/1`."""
+"""The configuration for machines, `sexton.config/1`. What a verdict has of it is
+`Settings.document`."""
 
 from __future__ import annotations
 
@@ -10,30 +11,6 @@ from sexton.model.settings import Settings, Silence
 from sexton.model.text import printable
 
 SCHEMA = "sexton.config/1"
-
-
-def settings_json(settings: Settings) -> dict[str, Any] | None:
-    """What differs from the defaults; `None` where nothing was configured."""
-    if not settings.path and not settings.patterns:
-        return None
-    return {
-        "path": printable(settings.path) or None,
-        "thresholds": [
-            {
-                "detectors": list(changed.detectors),
-                "name": changed.name,
-                "value": changed.value,
-                "default": changed.default,
-                "unit": changed.unit,
-            }
-            for changed in settings.thresholds
-        ],
-        "off": list(settings.off),
-        "silences": _silences(settings.silences),
-        "expired": _silences(settings.expired),
-        "patterns": list(settings.patterns),
-        "patterns_from": printable(settings.patterns_from) or None,
-    }
 
 
 def config_json(settings: Settings) -> dict[str, Any]:

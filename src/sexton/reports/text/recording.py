@@ -11,7 +11,8 @@ from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import fields_of
 from sexton.model.text import count, printable, seconds, size
 from sexton.replay.span import moment
-from sexton.store.summary import ProfileSum, SourceSum, Summary, TableSum, TimedRow
+from sexton.reports.text.settings import recorded_config
+from sexton.store.summary import ConfigSum, ProfileSum, SourceSum, Summary, TableSum, TimedRow
 from sexton.store.verify import TORN, Trouble, Verified
 
 INFO = "sexton.recording.info/1"
@@ -20,6 +21,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 #: So that a night fits a screen; `--json` has all of it.
 _MOST_TABLES, _MOST_EVENTS, _MOST_LOST, _MOST_NOTES, _MOST_PROBLEMS = 8, 8, 3, 3, 4
 _MOST_TROUBLES = 50
+_MOST_CONFIGS = 2
 
 
 def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
@@ -70,6 +72,17 @@ def _head(found: Summary) -> Iterator[str]:
     yield f"{count(found.sealed, 'sealed segment')}, {found.opened} open: {held}"
     yield from _profiles(found.profiles)
     yield f"{size(found.disk_bytes)} on disk in all"
+    yield from _configs(found.configs)
+
+
+def _configs(found: Sequence[ConfigSum]) -> Iterator[str]:
+    for config in found[:1]:
+        yield f"Configuration: {recorded_config(config.settings)}"
+    earlier = len(found) - 1 - _MOST_CONFIGS
+    if earlier > 0:
+        yield f"   {count(earlier, 'earlier change')}: --json lists them"
+    for config in found[1:][-_MOST_CONFIGS:]:
+        yield f"   since {moment(config.since)}: {recorded_config(config.settings)}"
 
 
 def _profiles(found: ProfileSum) -> Iterator[str]:
@@ -233,6 +246,14 @@ def info_json(found: Summary) -> dict[str, Any]:
             "waiting": found.profiles.waiting,
             "waiting_bytes": found.profiles.waiting_bytes,
         },
+        "configs": [
+            {
+                "since": config.since,
+                "recorded": config.settings is not None,
+                "config": None if config.settings is None else config.settings.document,
+            }
+            for config in found.configs
+        ],
         "cost": None if found.cost is None else found.cost._asdict(),
         "problems": [printable(problem) for problem in found.problems],
     }

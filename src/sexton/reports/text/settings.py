@@ -16,15 +16,27 @@ def config_line(settings: Settings, width: int, replayed: bool = False) -> Itera
     """What differs from the defaults; nothing where nothing does."""
     if not settings.changes:
         return
+    today = " as of now, not of the recording" if replayed else ""
+    yield from labelled("CONFIG", [_in_one_line(settings, today)], width)
+
+
+def recorded_config(settings: Settings | None) -> str:
+    """The configuration that a recorder had."""
+    if settings is None:
+        return "not recorded (older versions did not)"
+    if not settings.changes:
+        return "defaults"
+    return _in_one_line(settings, "")
+
+
+def _in_one_line(settings: Settings, when: str) -> str:
     parts = [_change(changed) for changed in settings.thresholds]
     parts += [f"{', '.join(settings.off)} off"] if settings.off else []
     parts += [f"{count(len(settings.silences), 'silence')}"] if settings.silences else []
     parts += [f"silence of {_about(old)} ended {_clock(old.until)}" for old in settings.expired]
     if settings.patterns:
         parts.append(f"{count(len(settings.patterns), 'log pattern')} of {_place(settings)}")
-    today = " as of now, not of the recording" if replayed else ""
-    head = f"{printable(settings.path) or 'no file'}{today}"
-    yield from labelled("CONFIG", [f"{head}: {'; '.join(parts)}"], width)
+    return f"{printable(settings.path) or 'no file'}{when}: {'; '.join(parts)}"
 
 
 def config_text(settings: Settings, width: int, whole: bool = False) -> str:

@@ -19,6 +19,8 @@ To add a pattern, add an entry; one test checks every entry against its own line
 ``set``         (optional) constant fields that the line implies
 ``swap``        (optional) two fields that the driver prints swapped
 ``pair``        (optional) id of the first half of a two-line message; its queue resolves a swap
+``after``       (optional) id of the entry that must have matched before, of the same device: an
+                end is of interest only if there was a beginning
 ``origin``      (optional) "journal" for lines of services, which are never in the ring
 =============== ==================================================================================
 
@@ -48,6 +50,8 @@ from sexton.model.event import KernelEvent
 from sexton.sources.kmsg.records import LogLine
 
 MOST_CHARACTERS = 2048
+#: Devices and what was said of them, remembered for entries with ``after``.
+_MOST_BEGUN = 10_000
 #: Of a line, for patterns of the node's owner (see `own`).
 MOST_OWN = 512
 
@@ -84,6 +88,7 @@ class Pattern(NamedTuple):
     constants: Fields
     swap: tuple[str, str] | None
     pair: str | None
+    after: str | None
     note: str
     examples: Mapping[str, Any]
 
@@ -215,6 +220,7 @@ class Recogniser:
     def __init__(self, trust_user_records: bool = False) -> None:
         self._trust = trust_user_records
         self._halves: dict[tuple[str, object], Fields] = {}
+        self._begun: set[tuple[str, object]] = set()
 
     def event(self, line: LogLine) -> KernelEvent | None:
         """The line as an event, or `None` if it is not the kernel's or not in the catalogue."""
@@ -224,6 +230,11 @@ class Recogniser:
         if known is None:
             return None
         pattern, fields = known.pattern, known.fields
+        device = fields.get("device")
+        if pattern.after is not None and (pattern.after, device) not in self._begun:
+            return None
+        if device is not None and len(self._begun) < _MOST_BEGUN:
+            self._begun.add((pattern.id, device))
         where = fields.get("bus")
         if pattern.pair is not None and pattern.swap is not None:
             first = self._halves.pop((pattern.pair, where), None)
@@ -279,6 +290,7 @@ def _compile(entry: Mapping[str, Any]) -> Pattern:
         constants=constants,
         swap=(swap[0], swap[1]) if swap else None,
         pair=entry.get("pair"),
+        after=entry.get("after"),
         note=entry["note"],
         examples={key: entry[key] for key in ("match", "no_match", "fields")},
     )

@@ -108,6 +108,7 @@ def _entry(entry: object, where: str) -> Pattern:
         constants={"severity": texts["severity"], "meaning": texts["meaning"]},
         swap=None,
         pair=None,
+        after=None,
         note=where,
         examples={"match": texts["example"]},
     )
