@@ -27,8 +27,11 @@ def unless_hung(work: Callable[[], _T], path: str) -> _T:
     """The result of `work`, which reads below `path`; `StoreError` if one read hangs."""
     results: list[_T] = []
     errors: list[BaseException] = []
+    clocks: list[int] = []
 
     def run() -> None:
+        # Here and not by the caller: the clock of a thread that has ended must not be looked up.
+        clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         try:
             results.append(work())
         except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
@@ -42,7 +45,7 @@ def unless_hung(work: Callable[[], _T], path: str) -> _T:
         if not thread.is_alive():
             break
         now_s = time.monotonic()
-        before_s, spent_s = spent_s, _cpu_s(thread)
+        before_s, spent_s = spent_s, _cpu_s(clocks)
         if spent_s != before_s:
             since_s = now_s
         elif now_s - since_s > SILENT_S:
@@ -55,8 +58,8 @@ def unless_hung(work: Callable[[], _T], path: str) -> _T:
     return results[0]
 
 
-def _cpu_s(thread: threading.Thread) -> float:
+def _cpu_s(clocks: list[int]) -> float:
     try:
-        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
-    except OSError:  # it ended just now
-        return -1.0
+        return time.clock_gettime(clocks[0]) if clocks else 0.0
+    except OSError:  # the thread ended just now
+        return 0.0

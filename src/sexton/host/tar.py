@@ -279,7 +279,8 @@ def length_of(stream: BinaryIO) -> int:
 def members(stream: TarStream) -> Iterator[Member]:
     """Each member, with the stream at the start of its contents; take or skip them all."""
     names: dict[str, str] = {}
-    for number in range(MOST_MEMBERS + 1):
+    found = 0
+    for number in range(2 * MOST_MEMBERS + 1):  # a member may have a pax header of its own
         block = stream.block()
         try:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -304,6 +305,9 @@ def members(stream: TarStream) -> Iterator[Member]:
             _skip_sparse_map(block, stream)
         yield _member(header, names)
         names = {}
+        found += 1
+        if found > MOST_MEMBERS:
+            break
     raise StoreError(f"the tar has more than {MOST_MEMBERS:,} members")
 
 
