@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.prevent.image.ext4 import MAGIC, Ext4Files, is_root
+from sexton.prevent.image.ext4 import Ext4Files, is_root
+from sexton.prevent.image.ext4_layout import MAGIC
 
 _MOST_PARTITIONS = 256
 _HEAD = 128 << 10

@@ -1,6 +1,6 @@
 """Reads ext2, ext3 and ext4 without mounting (docs/adr/0017-images-unmounted.md).
 
-The layout is the one in the kernel's Documentation/filesystems/ext4. Nothing is mounted, so a
+Nothing is mounted, so a
 hostile file system never reaches the kernel's driver, and no C program parses it as root. Every
 number comes from an untrusted image and is checked against its size before use. A journal that was
 not replayed (the image of a machine that crashed) is not replayed here either.
@@ -10,17 +10,11 @@ against its checksums where the file system has them, and its structure in any c
 be read is in `Ext4Files.unread`. Without checksums a directory record may have swallowed those that
 follow it, which looks like files that were deleted; such a name is damage if its inode is in use
 and no other directory holds it.
-
->>> SuperBlock.parse(bytes(1024))
-Traceback (most recent call last):
-    ...
-sexton.errors.StoreError: not an ext2, ext3 or ext4 file system
 """
 
 from __future__ import annotations
 
 import stat
-import struct
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -28,37 +22,28 @@ from typing import NamedTuple, Protocol
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, FileStatus
 from sexton.model.text import printable
-from sexton.prevent.image.ext4_checksums import Checksums, crc32c, super_block_is_whole
+from sexton.prevent.image.ext4_checksums import Checksums
+from sexton.prevent.image.ext4_layout import (
+    DIRECTORY,
+    ENCRYPTED_FILE,
+    EXTENTS,
+    INDEXED,
+    INLINE,
+    ROOT_INODE,
+    SUPER_AT,
+    SUPER_SIZE,
+    TYPES,
+    Entry,
+    Extent,
+    Inode,
+    SuperBlock,
+    block_numbers,
+    directory_entries,
+    extent_node,
+    inode_table,
+    u32,
+)
 
-MAGIC = 0xEF53
-SUPER_AT = 1024
-SUPER_SIZE = 1024
-ROOT_INODE = 2
-_EXTENT_MAGIC = 0xF30A
-#: An extent longer than this is allocated but not written: it reads as zeros.
-_UNWRITTEN = 32768
-
-COMPRESSED, RECOVER, JOURNAL_DEVICE, META_GROUPS = 0x1, 0x4, 0x8, 0x10
-SIXTY_FOUR, ENCRYPTED = 0x80, 0x10000
-SEED_IN_SUPER = 0x2000
-#: A feature that older kernels may ignore when they read.
-_CHECKSUMS = 0x400
-_HAS_ERRORS = 0x2
-#: Incompatible features (linux/fs/ext4/ext4.h) that do not affect reading.
-_KNOWN = (
-    0x2 | RECOVER | META_GROUPS | 0x40 | SIXTY_FOUR | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000
-    | 0x4000 | 0x8000 | ENCRYPTED | 0x20000
-)  # fmt: skip
-
-#: Magic of extended attributes in an inode; inline data is "data" in the class "system.".
-_ATTRIBUTES, _SYSTEM = 0xEA020000, 7
-
-EXTENTS, INLINE, ENCRYPTED_FILE, INDEXED = 0x80000, 0x10000000, 0x800, 0x1000
-#: By the type in a directory record (ext4_dir_entry_2).
-_TYPES = {
-    1: stat.S_IFREG, 2: stat.S_IFDIR, 3: stat.S_IFCHR, 4: stat.S_IFBLK, 5: stat.S_IFIFO,
-    6: stat.S_IFSOCK, 7: stat.S_IFLNK,
-}  # fmt: skip
 _MOST_UNREAD = 20
 #: Directories that are searched for the names of inodes; a root file system has some 10,000.
 _MOST_SEARCHED = 50_000
@@ -73,223 +58,16 @@ _SHORT_LINK = 60
 _MOST_LINK = 4096
 #: Directory listings that are cached.
 _MOST_KNOWN = 512
+#: Inodes that are cached: every path leads through a few of the same.
+_MOST_INODES = 4096
 
 
-class SuperBlock(NamedTuple):
-    """The fields of the superblock that reading needs."""
+class Listing(NamedTuple):
+    """A directory: inodes by name, those of its directories, and names in its unused space."""
 
-    blocks: int
-    first_block: int
-    block_size: int
-    inodes: int
-    inodes_per_group: int
-    inode_size: int
-    descriptor_size: int
-    features: int
-    clean: bool
-    has_errors: bool
-    label: str
-    checksum_seed: int | None
-
-    @classmethod
-    def parse(cls, raw: bytes) -> SuperBlock:
-        if len(raw) < SUPER_SIZE or _u16(raw, 56) != MAGIC:
-            raise StoreError("not an ext2, ext3 or ext4 file system")
-        features = _u32(raw, 96)
-        shift = _u32(raw, 24)
-        old = _u32(raw, 76) == 0
-        seed = None
-        if _u32(raw, 100) & _CHECKSUMS and not old:
-            if not super_block_is_whole(raw):
-                raise StoreError("damaged ext4 file system: wrong checksum of the superblock")
-            seed = _u32(raw, 624) if features & SEED_IN_SUPER else crc32c(raw[104:120])
-        wide = bool(features & SIXTY_FOUR)
-        found = cls(
-            blocks=_u32(raw, 4) | (_u32(raw, 336) << 32 if wide else 0),
-            first_block=_u32(raw, 20),
-            block_size=1024 << min(shift, 16),
-            inodes=_u32(raw, 0),
-            inodes_per_group=_u32(raw, 40),
-            inode_size=128 if old else _u16(raw, 88),
-            descriptor_size=max(_u16(raw, 254), 64) if wide else 32,
-            features=features,
-            clean=not features & RECOVER,
-            has_errors=bool(_u16(raw, 58) & _HAS_ERRORS),
-            label=raw[120:136].rstrip(b"\0").decode("utf-8", "surrogateescape"),
-            checksum_seed=seed,
-        )
-        found.check()
-        return found
-
-    def check(self) -> None:
-        """Refuse values no file system has, and features that cannot be read."""
-        sane = (
-            self.block_size <= 65536
-            and 128 <= self.inode_size <= self.block_size
-            and 0 < self.inodes_per_group <= 8 * self.block_size
-            and 32 <= self.descriptor_size <= 1024
-            and self.blocks > 0
-        )
-        if not sane:
-            raise StoreError("damaged ext4 file system: invalid superblock")
-        unknown = self.features & ~_KNOWN
-        if unknown:
-            raise StoreError(f"unsupported ext4 feature (incompat {unknown:#x})")
-        if self.features & META_GROUPS:
-            raise StoreError("unsupported ext4 feature (meta_bg)")
-
-
-class Inode(NamedTuple):
-    """One file: `mode` as in stat, `block` the 60 bytes of block pointers, or of inline data;
-    `tail` is the rest of inline data; `seed` that of the checksums of its blocks."""
-
-    number: int
-    mode: int
-    size: int
-    links: int
-    flags: int
-    block: bytes
-    tail: bytes
-    seed: int = 0
-
-    @classmethod
-    def parse(cls, number: int, raw: bytes, seed: int = 0) -> Inode:
-        size = _u32(raw, 4) | _u32(raw, 108) << 32
-        flags = _u32(raw, 32)
-        tail = _inline_tail(raw) if flags & INLINE else b""
-        return cls(number, _u16(raw, 0), size, _u16(raw, 26), flags, raw[40:100], tail, seed)
-
-
-class Extent(NamedTuple):
-    """`length` blocks of a file from `first` on, at `start` on disk; `start` 0: a hole."""
-
-    first: int
-    length: int
-    start: int
-
-
-class Node(NamedTuple):
-    """One node of an extent tree: leaves have `extents`, inner nodes `children` (block numbers)."""
-
-    depth: int
-    extents: tuple[Extent, ...]
-    children: tuple[int, ...]
-
-
-def _inline_tail(raw: bytes) -> bytes:
-    """The extended attribute "system.data" in the inode; empty if there is none."""
-    start = 128 + (_u16(raw, 128) if len(raw) > 160 else len(raw))
-    if start + 4 > len(raw) or _u32(raw, start) != _ATTRIBUTES:
-        return b""
-    first = at = start + 4
-    while at + 16 <= len(raw) and _u32(raw, at) != 0:
-        length, kind, offset = struct.unpack_from("<BBH", raw, at)
-        size = _u32(raw, at + 8)
-        if (kind, raw[at + 16 : at + 16 + length]) == (_SYSTEM, b"data"):
-            return raw[first + offset : first + offset + size]
-        at += (16 + length + 3) & ~3
-    return b""
-
-
-def inode_table(raw: bytes) -> int:
-    """The first block of a group's inode table, from its descriptor."""
-    high = _u32(raw, 40) if len(raw) >= 64 else 0
-    return _u32(raw, 8) | high << 32
-
-
-def extent_node(raw: bytes) -> Node:
-    """A node of an extent tree, from an inode or a block."""
-    if len(raw) < 12 or _u16(raw, 0) != _EXTENT_MAGIC:
-        raise StoreError("damaged ext4 file system: extent tree without magic")
-    entries, depth = _u16(raw, 2), _u16(raw, 6)
-    if depth > 5 or 12 * (entries + 1) > len(raw):
-        raise StoreError("damaged ext4 file system: invalid extent tree")
-    if depth:
-        indices = (struct.unpack_from("<IIHH", raw, 12 * (1 + index)) for index in range(entries))
-        return Node(depth, (), tuple(low | high << 32 for _, low, high, _ in indices))
-    leaves = []
-    for index in range(entries):
-        first, count, high, low = struct.unpack_from("<IHHI", raw, 12 * (1 + index))
-        written = count <= _UNWRITTEN
-        start = low | high << 32
-        leaves.append(Extent(first, count if written else count - _UNWRITTEN, start * written))
-    return Node(0, tuple(leaves), ())
-
-
-class Entry(NamedTuple):
-    """One record of a directory; `kind` is 0 where the file system does not keep it."""
-
-    name: str
-    inode: int
-    kind: int
-
-
-def directory_entries(raw: bytes) -> tuple[list[Entry], list[Entry]]:
-    """The entries of one directory block, and what looks like entries in its unused space.
-
-    Inner blocks of an indexed directory look like one large unused entry, by design. An invalid
-    record is damage: the following ones cannot be located.
-    """
-    live: list[Entry] = []
-    unused: list[Entry] = []
-    at = 0
-    while at < len(raw):
-        length = _record_length(raw, at)
-        if length < 12 or length % 4 or at + length > len(raw):
-            raise StoreError("damaged ext4 file system: invalid record in a directory")
-        found = _entry(raw, at, at + length)
-        if found is None:
-            raise StoreError("damaged ext4 file system: invalid name in a directory")
-        if found.inode:
-            live.append(found)
-        used = at + _least_length(found) if found.inode else at + 8
-        unused += _swallowed(raw, used, at + length)
-        at += length
-    return live, unused
-
-
-def _record_length(raw: bytes, at: int) -> int:
-    length = _u16(raw, at + 4) if at + 8 <= len(raw) else 0
-    return len(raw) if length in (0, 65535) and len(raw) == 65536 else length
-
-
-def _entry(raw: bytes, at: int, end: int) -> Entry | None:
-    """The record at `at`; `None` if it is none. An unused one has the inode 0."""
-    inode, _, name_length, kind = struct.unpack_from("<IHBB", raw, at)
-    if inode == 0:
-        return Entry("", 0, kind)
-    name = raw[at + 8 : at + 8 + name_length]
-    if not name or at + 8 + name_length > end or b"/" in name or b"\0" in name:
-        return None
-    return Entry(name.decode("utf-8", "surrogateescape"), inode, kind)
-
-
-def _least_length(entry: Entry) -> int:
-    return (8 + len(entry.name.encode("utf-8", "surrogateescape")) + 3) & ~3
-
-
-def _swallowed(raw: bytes, at: int, end: int) -> Iterator[Entry]:
-    while at + 12 <= end:
-        length = _record_length(raw, at)
-        found = _entry(raw, at, end) if 12 <= length <= end - at and length % 4 == 0 else None
-        if found is not None and found.inode and found.kind in _TYPES:
-            yield found
-            at += _least_length(found)
-        else:
-            at += 4
-
-
-def block_numbers(raw: bytes) -> tuple[int, ...]:
-    """The block numbers in an indirect block (ext2 and ext3), or the 15 in an inode."""
-    return struct.unpack_from(f"<{len(raw) // 4}I", raw)
-
-
-def _u16(raw: bytes, at: int) -> int:
-    return int(struct.unpack_from("<H", raw, at)[0])
-
-
-def _u32(raw: bytes, at: int) -> int:
-    return int(struct.unpack_from("<I", raw, at)[0])
+    names: dict[str, int]
+    directories: set[int]
+    unused: list[Entry]
 
 
 class Disk(Protocol):
@@ -308,6 +86,7 @@ class Ext4Files:
         seed = self.super.checksum_seed
         self._checksums = None if seed is None else Checksums(seed)
         self._tables: dict[int, int] = {}
+        self._inodes: dict[int, Inode] = {}
         self._listed: dict[int, dict[str, int]] = {}
         #: What is damaged or could not be read, a line each.
         self.unread: list[str] = []
@@ -400,8 +179,8 @@ class Ext4Files:
         if known is not None:
             return known
         try:
-            found, unused = self._list(inode)
-            lost = self._lost(found, unused)
+            listed = self._list(inode)
+            lost = self._lost(listed)
         except StoreError as error:
             raise self._failure(path, str(error)) from None
         if lost:
@@ -412,41 +191,43 @@ class Ext4Files:
             )
         if len(self._listed) >= _MOST_KNOWN:
             self._listed.clear()
-        self._listed[inode.number] = found
-        return found
+        self._listed[inode.number] = listed.names
+        return listed.names
 
-    def _list(self, inode: Inode) -> tuple[dict[str, int], list[Entry]]:
-        """A directory's names, and what looks like names in its unused space."""
+    def _list(self, inode: Inode) -> Listing:
         if inode.size > MOST_DIRECTORY:
             raise StoreError(f"directory larger than {MOST_DIRECTORY:,} bytes")
         found: dict[str, int] = {}
+        directories: set[int] = set()
         unused: list[Entry] = []
         for piece in self._pieces(inode):
             live, swallowed = directory_entries(piece)
-            for name, number, _ in live:
+            for name, number, kind in live:
                 if number > self.super.inodes:
                     raise StoreError(f"damaged ext4 file system: no inode {number}")
                 found.setdefault(name, number)
+                if kind in (0, DIRECTORY):
+                    directories.add(number)
             unused += swallowed[: MOST_NAMES - len(unused)]
             if len(found) > MOST_NAMES:
                 raise StoreError(f"more than {MOST_NAMES:,} names")
         if not inode.flags & INLINE and (found.get(".") != inode.number or ".." not in found):
             raise StoreError("damaged ext4 file system: a directory without . and ..")
-        return found, unused
+        return Listing(found, directories, unused)
 
-    def _lost(self, found: dict[str, int], unused: list[Entry]) -> list[str]:
+    def _lost(self, listed: Listing) -> list[str]:
         """Names in unused space whose inode is in use, by this type, and in no directory.
 
         A deleted file leaves its name behind as well (until Linux 5.13), but its inode is free or
         has a new name. With checksums nothing is left to doubt.
         """
-        if self._checksums is not None or not unused:
+        if self._checksums is not None or not listed.unused:
             return []
-        here = set(found.values())
+        here = set(listed.names.values())
         lost = {
             entry.inode: entry.name
-            for entry in unused
-            if entry.inode not in here and entry.name not in found and self._in_use(entry)
+            for entry in listed.unused
+            if entry.inode not in here and entry.name not in listed.names and self._in_use(entry)
         }
         return [lost[number] for number in sorted(self._without_name(set(lost)))] if lost else []
 
@@ -455,7 +236,7 @@ class Ext4Files:
             inode = self._inode(entry.inode)
         except StoreError:
             return False
-        return inode.links > 0 and stat.S_IFMT(inode.mode) == _TYPES[entry.kind]
+        return inode.links > 0 and stat.S_IFMT(inode.mode) == TYPES[entry.kind]
 
     def _without_name(self, numbers: set[int]) -> set[int]:
         """Those of these inodes that no directory of the file system names."""
@@ -464,13 +245,13 @@ class Ext4Files:
             directory = self._inode(pending.pop())
             if not stat.S_ISDIR(directory.mode):
                 continue
-            found, _ = self._list(directory)
-            numbers = numbers - set(found.values())
-            new = set(found.values()) - seen
+            listed = self._list(directory)
+            numbers = numbers - set(listed.names.values())
+            new = listed.directories - seen
             seen |= new
             pending += new
             if len(seen) > _MOST_SEARCHED:
-                raise StoreError("its names cannot be told from deleted ones: too many files")
+                raise StoreError("too many directories to tell deleted names from damage")
         return numbers
 
     def _pieces(self, inode: Inode) -> Iterator[bytes]:
@@ -504,6 +285,14 @@ class Ext4Files:
             raise self._failure(path, str(error)) from None
 
     def _inode(self, number: int) -> Inode:
+        known = self._inodes.get(number)
+        if known is None:
+            if len(self._inodes) >= _MOST_INODES:
+                self._inodes.clear()
+            known = self._inodes[number] = self._read_inode(number)
+        return known
+
+    def _read_inode(self, number: int) -> Inode:
         layout = self.super
         if not 0 < number <= layout.inodes:
             raise StoreError(f"damaged ext4 file system: no inode {number}")
@@ -512,7 +301,7 @@ class Ext4Files:
         raw = self._disk.at(place, layout.inode_size)
         if self._checksums is None:
             return Inode.parse(number, raw)
-        seed = self._checksums.of_inode(number, _u32(raw, 100))
+        seed = self._checksums.of_inode(number, u32(raw, 100))
         if not self._checksums.inode(seed, raw):
             raise StoreError(f"damaged ext4 file system: wrong checksum of inode {number}")
         return Inode.parse(number, raw, seed)
