@@ -151,20 +151,25 @@ def _replace(out: str, parts: Iterable[bytes], mode: int) -> None:
         cleanup.pop_all()
 
 
-#: Directories of the system's own links to open streams: `/dev/stdout` stays a link.
-_STREAMS = ("/dev", "/dev/fd", "/proc/self/fd")
-
-
 def _is_stream(out: str) -> bool:
-    if os.path.dirname(os.path.abspath(out)) in _STREAMS and os.path.islink(out):
-        return True
     try:
         found = os.stat(out).st_mode
     except FileNotFoundError:
         return False
     if stat.S_ISBLK(found) or stat.S_ISSOCK(found):
         raise CommandError(f"{out}: is a {'disk' if stat.S_ISBLK(found) else 'socket'}, not a file")
-    return stat.S_ISCHR(found) or stat.S_ISFIFO(found)
+    return stat.S_ISCHR(found) or stat.S_ISFIFO(found) or _is_open_file(out)
+
+
+_OPEN_FILES = "/proc/self/fd"
+
+
+def _is_open_file(out: str) -> bool:
+    """/dev/stdout and the like: links of the system to what is open, even to a file."""
+    place = os.path.dirname(os.path.abspath(out))
+    if place in (_OPEN_FILES, "/dev/fd"):
+        return True
+    return place == "/dev" and os.path.islink(out) and os.readlink(out).startswith(_OPEN_FILES)
 
 
 def _mode(out: str) -> int:

@@ -118,7 +118,7 @@ def _image(args: argparse.Namespace) -> tuple[Audit, str]:
         confine_directory(args.root, booted=False)
         host = Host(image.files, live=False, root=args.root)
         found = unless_hung(lambda: audit(host, None, _protected(None)), args.root)
-        _write_kubelet(host, args.kubelet_out)
+        unless_hung(lambda: _write_kubelet(host, args.kubelet_out), args.root)
         unread = tuple(dict.fromkeys((*image.unread, *found.unread)))
         return replace(found, notes=(*image.notes, *found.notes), unread=unread), image.kind
 

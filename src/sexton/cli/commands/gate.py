@@ -197,7 +197,7 @@ def _judge(
     for form, path in formats:
         _write_report(gate, form, path)
     if args.kubelet_out is not None:
-        _write_kubelet(host, args.kubelet_out)
+        unless_hung(lambda: _write_kubelet(host, args.kubelet_out), name)
     shown = "text" if formats else args.format or "text"
     sys.stdout.write(_report(gate, shown, screen=True))
     return gate.exit
