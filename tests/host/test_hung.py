@@ -50,6 +50,6 @@ def test_an_image_on_a_hung_mount_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd, verb: str, inside: str
 ):
     monkeypatch.setattr(hung, "SILENT_S", 0.2)
-    with hung_mount(tmp_path):
-        assert main([verb, "--root", os.path.join(tmp_path, inside)]) == 2
+    with hung_mount(tmp_path) as place:
+        assert main([verb, "--root", os.path.join(place, inside)]) == 2
     assert "is its mount hung?" in one_line(capfd.readouterr().err.encode())

@@ -14,8 +14,11 @@ _DETACH = 2
 
 
 @contextmanager
-def hung_mount(place: Path) -> Iterator[None]:
-    """Every call below `place` waits in the kernel until this ends."""
+def hung_mount(place: Path) -> Iterator[str]:
+    """The path of a directory: every call on it waits in the kernel until this ends.
+
+    The mount has no place in the tree of files any more, so a test that is killed leaves none.
+    """
     try:
         device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -26,9 +29,11 @@ def hung_mount(place: Path) -> Iterator[None]:
     try:
         if libc.mount(b"sexton-test", target, b"fuse", 0, options) != 0:
             pytest.skip(f"mount: {os.strerror(ctypes.get_errno())}")
+        held = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        libc.umount2(target, _DETACH)
         try:
-            yield
+            yield f"/proc/self/fd/{held}"
         finally:
-            libc.umount2(target, _DETACH)
+            os.close(held)
     finally:
         os.close(device)  # whatever waits gets "not connected"
