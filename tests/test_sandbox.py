@@ -108,6 +108,21 @@ def test_without_seccomp_the_limits_remain_and_it_is_said():
     assert second.startswith("sexton: not enough memory")
 
 
+def test_where_another_filter_denies_seccomp_itself_prctl_is_used():
+    """As in a unit of an older systemd with SystemCallFilter=@system-service."""
+    body = """
+name = os.uname().machine
+sandbox._ARCHITECTURES[name] = (*sandbox._ARCHITECTURES[name][:2], -1)
+sandbox.confine(sandbox.Limits(200 << 20, 20))
+try:
+    socket.socket()
+except PermissionError:
+    print("no")
+"""
+    ended = run(body)
+    assert (ended.stdout, ended.stderr) == ("no\n", "")
+
+
 def test_limits_grow_with_what_is_on_disk_and_not_with_holes(tmp_path: Path):
     small = limits_for(tmp_path)
     (tmp_path / "data").write_bytes(os.urandom(4 << 20))

@@ -124,6 +124,25 @@ def check_recording(args: argparse.Namespace) -> None:
     need_recorder()
 
 
+def open_recording(path: str, live: bool = False) -> Recording:
+    """A recording, which may come from elsewhere: it is read in the sandbox. `live`: this node is
+    read as well."""
+    from pathlib import Path
+
+    need_recorder()
+    confine_to(path, live=live)
+    from sexton.store.recording import Recording
+
+    return Recording(Path(path))
+
+
+def confine_to(path: str, live: bool = False) -> None:
+    """Bound what reading a recording may take, by its size. Call it before Arrow is imported."""
+    from sexton.sandbox import confine, limits_for
+
+    confine(limits_for(path)._replace(live=live))
+
+
 def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
     """Sample this node, or the one at `--root`; `verb` is the command, for its hints."""
     import gc

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sexton.errors import StoreError
 from sexton.model.window import Key, Wanted, in_order
+from sexton.sandbox import largest_read
 from sexton.store.arrays import codes, floats, numbers, values, whole
 from sexton.store.schema import MONO
 
@@ -45,6 +47,8 @@ def matrix(
     moments, at = np.unique(mono, return_inverse=True)
     distinct = in_order(dict.fromkeys(things[row] for row in rows))
     index = {key: row for row, key in enumerate(distinct)}
+    if 8 * len(index) * len(moments) * max(len(names), 1) > largest_read():
+        raise StoreError(f"{len(index):,} things at {len(moments):,} moments, too large")
     length = np.diff(np.append(starts, len(mono)))
     thing = np.repeat(np.array([index.get(key, -1) for key in things], np.int64), length)
     kept = np.flatnonzero(thing >= 0)
