@@ -158,14 +158,18 @@ def _runs(pid: int) -> bool:
     [
         (["diagnose"], True),
         (["fix", "plan"], True),
-        (["diagnose", "--from", "x"], False),
-        (["serve"], False),
+        (["diagnose", "--from", "x"], True),
+        (["serve"], True),
+        (["recording", "verify", "x"], True),
+        (["completion"], False),
         (["--version"], False),
         ([], False),
         (["record", "/r"], True),
     ],
 )
-def test_only_commands_that_read_a_live_node_run_in_a_child(arguments: list[str], wanted: bool):
+def test_only_commands_that_read_a_node_or_files_from_elsewhere_run_in_a_child(
+    arguments: list[str], wanted: bool
+):
     assert is_wanted(arguments) is wanted
 
 

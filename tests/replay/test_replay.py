@@ -33,7 +33,16 @@ from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
 from tests.support.examples import examples
-from tests.support.recordings import BOOT, HEADER, WALL_S, cores, scratch, write_open, write_sealed
+from tests.support.recordings import (
+    BOOT,
+    HEADER,
+    WALL_S,
+    cores,
+    scratch,
+    simple,
+    write_open,
+    write_sealed,
+)
 
 Batches = dict[type[Row], list[Batch[Any]]]
 
@@ -341,3 +350,30 @@ def test_the_minutes_still_being_written_are_part_of_it(tmp_path: Path):
 def times(window: Window) -> list[float]:
     found: Iterable[Batch[Any]] = window.batches(CoreTimes) or ()
     return [batch.mono_s for batch in found]
+
+
+def test_a_table_that_is_damaged_everywhere_is_unknown_and_not_healthy(tmp_path: Path):
+    """What cannot be read is never a pass."""
+    whole = write_sealed(tmp_path, [simple(1.0)])
+    name = "core_times"
+    content = bytearray((whole / f"{name}.parquet").read_bytes())
+    content[len(content) // 2] ^= 1
+    (whole / f"{name}.parquet").write_bytes(content)
+    recording = Recording(tmp_path)
+    found = replay.window(recording, span.everything(recording))
+    assert not found.window.read(CoreTimes)
+    assert found.window.read(tables()["mark"])
+    state = found.window.why_missing(CoreTimes)
+    assert (state.state, state.detail) == ("malformed", "damaged in this recording")
+    assert "1 damaged or foreign piece skipped" in found.notes[-1]
+
+
+def test_as_many_things_as_moments_are_not_laid_out(tmp_path: Path, monkeypatch):
+    """Rows that are each of another thing at another moment: their square would be in memory."""
+    rows = [Batch(float(at), WALL_S + at, (cores(1.0, at + 1).rows[-1],)) for at in range(200)]
+    write_sealed(tmp_path, [{CoreTimes: rows}])
+    monkeypatch.setattr("sexton.sandbox._UNCONFINED_READ", 200_000)
+    recording = Recording(tmp_path)
+    found = replay.window(recording, span.everything(recording))
+    assert list(found.window.columns(CoreTimes, ("user_ms",))) == []
+    assert any("200 things at 200 moments, too large" in line for line in recording.problems)

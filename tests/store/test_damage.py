@@ -235,10 +235,10 @@ def test_arrow_parses_nothing_that_no_checksum_vouched_for(
             start = line["ends"][name][0]
     parsed: list[bytes] = []
 
-    def blocks(content: bytes) -> object:
+    def blocks(content: bytes, most: int) -> object:
         parsed.append(content)
         assert content in pieces, "a whole flush"
-        return real_blocks(content)
+        return real_blocks(content, most)
 
     def parquet(source: pa.BufferReader, **how: object) -> pq.ParquetFile:
         content = source.getvalue().to_pybytes() if hasattr(source, "getvalue") else source.read()
@@ -294,6 +294,14 @@ def test_a_manifest_with_a_checksum_and_no_sense_is_refused(whole: Path):
     odd += [{**good, "tables": {"mark": 3}}, {**good, "tables": {"mark": {"crc32": 1}}}]
     odd += [{**good, "start": 3}, {**good, "end": ["a", "b"]}, {**good, "states": [["a"]]}]
     odd += [{**good, "schema": "other/1"}, {**good, "schema": "sexton.recording/x"}]
+    mark = good["tables"]["mark"]
+    for number in (float("nan"), float("inf"), 1e300, -1, "3", True, None):
+        odd.append({**good, "tables": {"mark": {**mark, "rows": number}}})
+        odd.append({**good, "tables": {"mark": {**mark, "first": [number, "a"]}}})
+    for number in (float("nan"), float("inf"), 1e300, "3", True):
+        odd += [{**good, "start": [number, 1.0]}, {**good, "end": [1.0, number]}]
+    odd += [{**good, "providers": []}, {**good, "states": "abcdefgh"}, {**good, "end": None}]
+    odd += [{**good, "tables": {f"t{n}": {} for n in range(3000)}}]
     for value in odd:
         with scratch() as place:
             shutil.copytree(whole, place, dirs_exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import random
@@ -13,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import StoreError
+from sexton.store import sealed
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import ASIDE, Lock, prepare, segment_name, segments_in
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
-from sexton.store.sealer import take_over
+from sexton.store.sealer import seal_finished, take_over
 from tests.support.recordings import (
     HEADER,
     STATES,
@@ -271,3 +273,40 @@ def test_an_open_segment_of_which_nothing_can_be_read_is_kept_and_named(tmp_path
     recording = Recording(tmp_path)
     assert recording.segments == []
     assert [problem for problem in recording.problems if "holds no reading" in problem]
+
+
+def test_a_segment_that_crashes_its_reader_is_set_aside_and_the_others_are_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Arrow may still stumble over: at every start again, it would keep a recorder out."""
+    opened = [write_open(tmp_path, [simple(float(n))], n).name for n in (1, 2, 3)]
+    real = sealed.seal
+
+    def seal(path: Path, segments: Path) -> tuple[Path | None, list[str]]:
+        if path.name == opened[1]:
+            faulthandler.disable()  # it would tell of a crash that is meant
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return real(path, segments)
+
+    monkeypatch.setattr(sealed, "seal", seal)
+    done = seal_finished(tmp_path, apart=True)
+    assert (done.sealed, done.error) == (2, 0)
+    assert done.notes == [
+        f"{opened[1]}: cannot be read: it crashed (SIGSEGV): its input is damaged or hostile,"
+        " or this is a bug",
+        f"{opened[1]}: kept as it is, under segments/",
+    ]
+    assert list((tmp_path / "open").iterdir()) == []
+    assert [segment.name for segment in Recording(tmp_path).segments] == opened
+
+
+def test_a_table_that_is_too_large_to_be_sealed_here_is_kept_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = write_open(tmp_path, [simple(1.0)])
+    with monkeypatch.context() as patched:
+        patched.setattr("sexton.sandbox._UNCONFINED_READ", 100)
+        assert seal_finished(tmp_path).sealed == 0
+    (segment,) = Recording(tmp_path).segments
+    assert segment.path == tmp_path / "segments" / opened.name
+    assert len(segment.batches(tables()["core_times"])) == 2

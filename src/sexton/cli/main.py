@@ -124,9 +124,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.abandon()
         print(f"sexton: cannot write: {error.strerror or error}", file=sys.stderr)
         return 2
+    except MemoryError:
+        return _too_large()
     except Exception as error:  # noqa: BLE001 - Python would exit 1: "problem found"
         return _bug(error)
     return status
+
+
+def _too_large() -> int:
+    from sexton.sandbox import in_force
+
+    limits = in_force()
+    allowed = "" if limits is None else f": its input may take {limits.memory_bytes >> 20} MB"
+    print(f"sexton: not enough memory{allowed}", file=sys.stderr)
+    return 2
 
 
 def _bug(error: Exception) -> int:

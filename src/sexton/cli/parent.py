@@ -5,6 +5,9 @@ disk) cannot be killed, and a process with such a thread does not end: the verdi
 the prompt did not come back. So a command that reads the node runs in a child. The parent waits for
 its exit status, which comes through a pipe, and ends with it. A child that cannot end yet is left
 behind and ends as soon as the kernel lets it.
+
+What a command reads from elsewhere may crash the libraries that parse it. The child then confines
+itself (`sexton.sandbox`), and its death is one line of the parent and exit 2.
 """
 
 from __future__ import annotations
@@ -15,10 +18,15 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-#: Commands that read a live node.
+from sexton import sandbox
+
+#: Commands that read a live node, or files from elsewhere.
 _VERBS = frozenset(
-    ("diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources", "collect")
-)
+    (
+        "diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources",
+        "collect", "recording", "serve",
+    )
+)  # fmt: skip
 _RECORD = "record"
 #: Whose parent is killed dies like it, at once: the journals of these are made for that.
 _KILLED = frozenset((_RECORD, "fix"))
@@ -32,14 +40,14 @@ _ENDS_S = 0.5
 
 
 def is_wanted(arguments: Sequence[str]) -> bool:
-    """Whether the command may hang in the kernel.
+    """Whether the command may hang in the kernel, or crash on what it reads.
 
     A recorder that init or a service manager started is their main process and stays it.
     """
     verb = _verb(arguments)
     if verb == _RECORD:
         return 1 not in (os.getppid(), os.getpid())
-    return verb in _VERBS and "--from" not in arguments
+    return verb in _VERBS
 
 
 def _verb(arguments: Sequence[str]) -> str:
@@ -57,6 +65,7 @@ def run_in_child(command: Callable[[], int]) -> int:
         killed = _verb(sys.argv[1:]) in _KILLED
         _die_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        sandbox.expendable()
         status = command()
         with contextlib.suppress(OSError):
             os.write(writer, bytes([status & 0xFF]))
@@ -74,12 +83,22 @@ def run_in_child(command: Callable[[], int]) -> int:
             continue
         ended, how = os.waitpid(child, os.WNOHANG)
         if ended:
-            code = os.waitstatus_to_exitcode(how)
-            return code if code >= 0 else 128 - code
+            return _status(os.waitstatus_to_exitcode(how))
         if came is None and known is not None:
             return known
         with contextlib.suppress(BlockingIOError):
             known = (os.read(reader, 1) or b"\2")[0]
+
+
+def _status(code: int) -> int:
+    """The exit status of a child that ended, with a line where it died."""
+    if code >= 0:
+        return code
+    why = sandbox.cause_of_death(-code)
+    if not why:
+        return 128 - code
+    print(f"sexton: {_verb(sys.argv[1:])} failed: {why}", file=sys.stderr)
+    return 2
 
 
 def _next_signal() -> signal.struct_siginfo:

@@ -92,14 +92,17 @@ def read_archived(path: str) -> tuple[Window, Cost]:
     from sexton.host.archive import read_archive
     from sexton.host.host import Host
     from sexton.record.sampler import Sampler
+    from sexton.sandbox import confine, limits_for
 
     if path == "-":
         if sys.stdin is None:
             raise CommandError("standard input is closed; pipe the collected tar into it")
         if sys.stdin.isatty():
             raise CommandError("standard input is a terminal; pipe the collected tar into it")
+        confine(limits_for())
         snapshots = read_archive(sys.stdin.buffer)
     else:
+        confine(limits_for(path))
         try:
             with Path(path).open("rb") as stream:
                 snapshots = read_archive(stream)
@@ -119,6 +122,25 @@ def check_recording(args: argparse.Namespace) -> None:
             "--seconds, --stacks, --probe and --no-trace cannot be combined with --from"
         )
     need_recorder()
+
+
+def open_recording(path: str, live: bool = False) -> Recording:
+    """A recording, which may come from elsewhere: it is read in the sandbox. `live`: this node is
+    read as well."""
+    from pathlib import Path
+
+    need_recorder()
+    confine_to(path, live=live)
+    from sexton.store.recording import Recording
+
+    return Recording(Path(path))
+
+
+def confine_to(path: str, live: bool = False) -> None:
+    """Bound what reading a recording may take, by its size. Call it before Arrow is imported."""
+    from sexton.sandbox import confine, limits_for
+
+    confine(limits_for(path)._replace(live=live))
 
 
 def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:

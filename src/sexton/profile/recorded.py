@@ -261,10 +261,7 @@ def read_profile(
         for group in range(source.metadata.num_row_groups)
         if _touches(source.metadata.row_group(group), start_ns, end_ns)
     ]
-    try:
-        found = source.read_row_groups(wanted, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{annex.name}: {str(error).splitlines()[0]}") from None
+    found = source.read(groups=wanted)
     time_us: I64 = _column(found, "time_us", np.int64)
     rows = _inside(time_us, start_ns, end_ns)
     who = _column(found, "who", np.int32)[rows]

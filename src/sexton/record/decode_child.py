@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import SextonError
+from sexton.sandbox import Limits, confine, expendable
 
 if TYPE_CHECKING:
     from sexton.model.profile import Profile
@@ -74,17 +75,15 @@ def _bound() -> None:
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = "1"
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
     with contextlib.suppress(AttributeError):  # another C library
         allocator = ctypes.CDLL(None).mallopt
         allocator(_MMAP_THRESHOLD, _LARGE)
         allocator(_TRIM_THRESHOLD, _LARGE)
     import numpy  # noqa: F401 - what libraries reserve is not what a file takes
 
-    limit = _reserved() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    # Containers' programs are read for their symbols: they are anybody's.
+    expendable()
+    confine(Limits(_reserved() + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
 
 
 def _reserved() -> int:

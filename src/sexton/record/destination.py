@@ -10,19 +10,20 @@ A URL may contain keys (``s3://KEY:SECRET@bucket/…``), so URLs are never print
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from sexton.errors import StoreError
 from sexton.model.text import printable
-from sexton.store.layout import ASIDE, read_plain, sync_directory, write_all
+from sexton.store.layout import ASIDE, read_plain, write_all
 
 #: Schemes tested with pyarrow, or aliases of those.
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
@@ -136,47 +137,61 @@ class Directory:
     def put(self, name: str, chunks: Iterable[bytes]) -> None:
         if self.path.stat().st_dev != self._device:  # unmounted: never fill what is below
             raise OSError(0, f"{self.path} is not the filesystem it was at the start")
-        target = self.path / name
-        self._prepare(target.parent)
-        aside = target.with_name(f"{ASIDE}{target.name}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(aside, flags, 0o600)
-        try:
+        with self._parent(name, make=True) as (place, last):
+            aside = f"{ASIDE}{last}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(aside, flags, 0o600, dir_fd=place)
             try:
-                end = 0
-                for chunk in chunks:
-                    write_all(descriptor, chunk, end)
-                    end += len(chunk)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            aside.rename(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                aside.unlink()
-            raise
-        sync_directory(target.parent)
+                try:
+                    end = 0
+                    for chunk in chunks:
+                        write_all(descriptor, chunk, end)
+                        end += len(chunk)
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                os.rename(aside, last, src_dir_fd=place, dst_dir_fd=place)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(aside, dir_fd=place)
+                raise
+            os.fsync(place)
 
     def get(self, name: str, most: int) -> bytes | None:
         try:
-            return read_plain(self.path / name, most)
+            with self._parent(name) as (place, last):
+                return read_plain(Path(f"/proc/self/fd/{place}") / last, most)
         except FileNotFoundError:
             return None
 
     def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError), self._parent(name) as (place, last):
+            os.unlink(last, dir_fd=place)
 
     def delete_all(self, place: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.path / place)
+        with contextlib.suppress(FileNotFoundError), self._parent(place) as (parent, last):
+            shutil.rmtree(last, dir_fd=parent)
 
-    def _prepare(self, place: Path) -> None:
-        for parent in [
-            *reversed(place.relative_to(self.path).parents),
-            place.relative_to(self.path),
-        ]:
-            with contextlib.suppress(FileExistsError):
-                (self.path / parent).mkdir(mode=0o700)
+    @contextlib.contextmanager
+    def _parent(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The directory that a file is in, as a descriptor, and the file's own name. No link below
+        the destination is followed: the destination may be somebody else's."""
+        *folders, last = name.split("/")
+        if {"", ".", ".."} & {*folders, last}:  # from a listing that somebody else wrote
+            raise OSError(errno.EINVAL, "not a name in a recording")
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        place = os.open(self.path, flags)
+        try:
+            for folder in folders:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(folder, 0o700, dir_fd=place)
+                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=place)
+                os.close(place)
+                place = inner
+            yield place, last
+        finally:
+            os.close(place)
 
 
 class Objects:

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sexton.errors import StoreError
 from sexton.model.window import Key, Wanted, in_order
+from sexton.sandbox import largest_read
 from sexton.store.arrays import codes, floats, numbers, values, whole
 from sexton.store.schema import MONO
 
@@ -47,12 +49,19 @@ def matrix(
     if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
         return _one_by_one(found, names, mono, (rows, np.repeat(thing, length)))
     moments = np.concatenate([block.mono for block in blocks]) if blocks else mono
+    _bound(len(rows), len(moments), len(names))
     made = {}
     for name in names:
         made[name] = np.full((len(rows), len(moments)), np.nan)
         if name in found.column_names:
             _fill(made[name], floats(found.column(name)), blocks, thing)
     return Matrix(moments, list(rows), made)
+
+
+def _bound(things: int, moments: int, columns: int) -> None:
+    """A small file can hold things that were each read at other moments than all the rest."""
+    if 8 * things * moments * max(columns, 1) > largest_read():
+        raise StoreError(f"{things:,} things at {moments:,} moments, too large")
 
 
 class _Block(NamedTuple):
@@ -121,6 +130,7 @@ def _one_by_one(
     """Each value put in its place."""
     rows, thing = what
     moments, at = np.unique(mono, return_inverse=True)
+    _bound(len(rows), len(moments), len(names))
     kept = np.flatnonzero(thing >= 0)
     made = {}
     for name in names:

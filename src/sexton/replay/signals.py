@@ -8,6 +8,7 @@ that are asked for; a table's rates are in memory while its signals are taken, n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -62,9 +63,11 @@ def _apart(windows: Sequence[Window]) -> list[Window]:
 def recorded_in(recording: Recording, span: Span) -> tuple[Window, ...]:
     """Stretches of the span, on the monotonic clock, in which the recorder ran."""
     found: list[Window] = []
-    for segment in SpanReader(recording, span).segments:
-        start = max(segment.segment.start[0], span.start[0])
-        end = min(segment.segment.end[0], span.end[0])
+    segments = (reader.segment for reader in SpanReader(recording, span).segments)
+    for first, last in chain.from_iterable(segment.stretches() for segment in segments):
+        start, end = max(first[0], span.start[0]), min(last[0], span.end[0])
+        if end < start:
+            continue
         if found and start - found[-1][1] <= GAP_S:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:

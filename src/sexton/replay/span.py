@@ -16,11 +16,8 @@ from itertools import pairwise
 from sexton.errors import StoreError
 from sexton.model.text import count, seconds
 from sexton.series.rates import GAP_S
-from sexton.store.recording import Recording, Segment
-from sexton.store.schema import MONO, WALL
+from sexton.store.recording import JUMP_S, Recording, Segment
 
-#: Clocks are slewed by less than this between two readings; more is a jump.
-_JUMP_S = 1.0
 _MOST_NOTES = 3
 
 
@@ -88,7 +85,7 @@ def between(recording: Recording, earliest: float, latest: float) -> Span:
     for part in reversed(parts[:-1]):
         if part.boot_id != mine[0].boot_id:
             break
-        if part.end[1] > mine[0].start[1] + _JUMP_S:
+        if part.end[1] > mine[0].start[1] + JUMP_S:
             notes.append(
                 f"the clock was set back: {moment(mine[0].start[1])} to"
                 f" {moment(min(part.end[1], mine[-1].end[1]))} came twice, the later is judged"
@@ -157,7 +154,8 @@ def moment(wall_s: float) -> str:
 def _stretches(recording: Recording) -> list[_Stretch]:
     found: list[_Stretch] = []
     for segment in recording.segments:
-        for stretch in _within(segment):
+        for part in segment.stretches():
+            stretch = _Stretch(segment.boot_id, *part)
             last = found[-1] if found else None
             if last is not None and last.boot_id == stretch.boot_id and _goes_on(last, stretch):
                 found[-1] = _Stretch(last.boot_id, last.start, stretch.end)
@@ -169,29 +167,12 @@ def _stretches(recording: Recording) -> list[_Stretch]:
 
 
 def _goes_on(last: _Stretch, stretch: _Stretch) -> bool:
-    jumped = abs(_offset(stretch.start) - _offset(last.end)) > _JUMP_S
+    jumped = abs(_offset(stretch.start) - _offset(last.end)) > JUMP_S
     return not jumped and stretch.start[0] - last.end[0] <= GAP_S
 
 
 def _offset(pair: tuple[float, float]) -> float:
     return pair[1] - pair[0]
-
-
-def _within(segment: Segment) -> Iterator[_Stretch]:
-    """A segment, in parts where the clock jumped inside it."""
-    if abs(_offset(segment.end) - _offset(segment.start)) <= _JUMP_S:
-        yield _Stretch(segment.boot_id, segment.start, segment.end)
-        return
-    readings = segment.readings()
-    columns = () if readings is None else (readings.column(name) for name in (MONO, WALL))
-    moments = sorted(zip(*(column.to_pylist() for column in columns), strict=True))
-    start = before = segment.start
-    for moment in [*moments, segment.end]:
-        if abs(_offset(moment) - _offset(before)) > _JUMP_S:
-            yield _Stretch(segment.boot_id, start, before)
-            start = moment
-        before = moment
-    yield _Stretch(segment.boot_id, start, segment.end)
 
 
 def _other_boots(
@@ -216,7 +197,7 @@ def _breaks(mine: Sequence[_Stretch]) -> Iterator[str]:
                 f"nothing was recorded from {moment(before.end[1])} to {moment(after.start[1])}"
             )
         by = _offset(after.start) - _offset(before.end)
-        if abs(by) > _JUMP_S:
+        if abs(by) > JUMP_S:
             way = "forward" if by > 0 else "back"
             notes.append(f"the wall clock was set {way} by {seconds(abs(by))}, to"
                         f" {moment(after.start[1])}")  # fmt: skip

@@ -163,6 +163,11 @@ class SpanReader:
         """Segments in which the table was read inside the span."""
         return [self.segments[at] for at in self._places(kind)]
 
+    def readable(self, kind: type[Row]) -> bool:
+        """Can any of it be read? Where all of it is damaged, it is as if it had not been read: not
+        known, which is not the same as nothing."""
+        return any(reader.segment.opens(kind) for reader in self.having(kind))
+
     def _places(self, kind: type[Row]) -> list[int]:
         if kind not in self._having:
             self._having[kind] = [
@@ -599,7 +604,11 @@ def _columns(
         mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
         times = _times(reader, kind, mono)
         return _Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
-    made = matrix(found, kind.entity, names, wanted)
+    try:
+        made = matrix(found, kind.entity, names, wanted)
+    except StoreError as error:
+        reader.segment.report(f"{reader.segment.name}/{table(kind)}: {error}")
+        return None
     mono = made.mono
     if wanted is not None:  # other things may have been there when none of the wanted was
         mono = np.union1d(mono, listed.mono[listed.rows > 0])
@@ -608,6 +617,8 @@ def _columns(
         return _Piece(times, made.things, made.values)
     spread = {}
     place = np.searchsorted(times.mono, made.mono)
+    if not np.array_equal(times.mono[place[place < len(times.mono)]], made.mono):
+        return None  # neither the list of readings nor the rows tell when they were read
     for name, value in made.values.items():
         spread[name] = np.full((len(made.things), len(times.mono)), np.nan)
         spread[name][:, place] = value
@@ -627,13 +638,13 @@ def _rows(
             source = open_table(segment.path, table(kind), segment.manifest, keys)
     if wanted is None or source is None or source.num_row_groups < _FEW_GROUPS:
         return segment.table(kind, columns, keys)
-    there = [name for name in columns if name in source.schema_arrow.names]
+    there = [name for name in columns if name in source.names]
     named = [name for name in kind.entity if name in there]
     others = [name for name in there if name not in named]
     parts: list[pa.Table] = []
     try:
         for group in range(source.num_row_groups):
-            found = source.read_row_group(group, columns=named, use_threads=False)
+            found = source.read(named, [group])
             starts, things = runs_of(found, kind.entity)
             ends = [*starts[1:].tolist(), found.num_rows]
             some = [
@@ -642,12 +653,12 @@ def _rows(
                 if wanted(thing)
             ]
             if some or (not parts and group == source.num_row_groups - 1):
-                more = source.read_row_group(group, columns=others, use_threads=False)
+                more = source.read(others, [group])
                 for name in others:
                     found = found.append_column(name, more.column(name))
                 parts += [found.slice(*pair) for pair in some] or [found.slice(0, 0)]
         return pa.concat_tables(parts)
-    except (OSError, pa.ArrowException):
+    except (StoreError, pa.ArrowException):
         return segment.table(kind, columns, keys)
 
 
@@ -662,16 +673,16 @@ def _part(
         source = open_table(segment.path, name, segment.manifest, known) if segment.sealed else None
         if source is None or source.num_row_groups < 2:
             return None
-        there = [column for column in columns if column in source.schema_arrow.names]
+        there = [column for column in columns if column in source.names]
         parts = []
         for group in range(source.num_row_groups):
-            mono = numbers(source.read_row_group(group, columns=[MONO], use_threads=False)[MONO])
+            mono = numbers(source.read([MONO], [group])[MONO])
             rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
             if len(rows) or not group:
-                found = source.read_row_group(group, columns=there, use_threads=False)
+                found = source.read(there, [group])
                 parts.append(found.take(pa.array(rows)))
         return pa.concat_tables(parts)
-    except (StoreError, OSError, pa.ArrowException):
+    except (StoreError, pa.ArrowException):
         return None
 
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from sexton.errors import StoreError
 from sexton.model.aligned import F64, Signal
@@ -36,6 +35,7 @@ from sexton.store.annex import LONGEST_RAW_S, Annex
 from sexton.store.arrays import values
 from sexton.store.pieces import waiting_stacks
 from sexton.store.recording import Recording
+from sexton.store.sealed import TableFile
 
 #: Kernel samples that are taken from one span.
 MOST_SAMPLES = 100_000
@@ -355,7 +355,7 @@ def _count(annex: Annex, windows: Sequence[Window], codes: _Codes, sums: Sums) -
     samples = annex.opened("sample")
     for window in windows:
         edges = _edges(window)
-        time_us, node, weight = _samples(annex, samples, edges)
+        time_us, node, weight = _samples(samples, edges)
         bounds = np.searchsorted(time_us, edges)
         keys, places, shares = [], [], []
         known = np.zeros(len(edges), np.bool_)
@@ -380,18 +380,15 @@ def _edges(window: Window) -> I64:
     return found
 
 
-def _samples(annex: Annex, samples: Any, edges: I64) -> tuple[I64, I64, F64 | None]:
+def _samples(samples: TableFile, edges: I64) -> tuple[I64, I64, F64 | None]:
     metadata = samples.metadata
     groups = [
         at for at in range(metadata.num_row_groups) if _touches(metadata.row_group(at), edges)
     ]
     columns = ["time_us", "node"]
-    if "weight" in samples.schema_arrow.names:
+    if "weight" in samples.names:
         columns.append("weight")
-    try:
-        found = samples.read_row_groups(groups, columns=columns, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{annex.name}: {str(error).splitlines()[0]}") from None
+    found = samples.read(columns, groups)
     time_us, node = (found.column(name).to_numpy() for name in columns[:2])
     weight = found.column("weight").to_numpy().astype(np.float64) if len(columns) > 2 else None
     return time_us, node, weight

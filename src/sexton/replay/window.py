@@ -33,7 +33,16 @@ from sexton.model.stack import StackCount
 from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.unit import RestartMark
-from sexton.model.window import Batch, Bounds, Columns, Wanted, Window, changed, columns_of
+from sexton.model.window import (
+    Batch,
+    Bounds,
+    Columns,
+    SourceState,
+    Wanted,
+    Window,
+    changed,
+    columns_of,
+)
 from sexton.replay.span import Span, moment
 from sexton.replay.span_reader import SegmentReader, SpanReader
 from sexton.replay.stacks import stacks_in
@@ -174,7 +183,16 @@ class RecordedWindow(Window):
         return self.keep(("earlier", kind), lambda: tuple(self._older_events(kind)))
 
     def read(self, kind: type[Row]) -> bool:
-        return bool(self._reader.having(kind)) or self.batches(kind) is not None
+        if self._reader.having(kind):
+            return self.keep(("read", kind), lambda: self._reader.readable(kind))
+        return self.batches(kind) is not None
+
+    def why_missing(self, kind: type[Row]) -> SourceState:
+        found = super().why_missing(kind)
+        if not self._reader.having(kind):
+            return found
+        again = f"sexton recording verify {self._recording.path}  # names what is damaged"
+        return found._replace(state="malformed", detail="damaged in this recording", grant=again)
 
     def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
         if not self._held(kind):

@@ -27,7 +27,8 @@ from sexton.store.pins import Spanned
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from sexton.store.sealed import TableFile
 
 _NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)
 _RAW = "perf.data."
@@ -229,7 +230,7 @@ class Annex:
             raise StoreError(f"{self.name}: has no {name}")
         return found
 
-    def opened(self, name: str) -> pq.ParquetFile:
+    def opened(self, name: str) -> TableFile:
         """One of its tables to be read in part; raises as `table` does."""
         from sexton.store.sealed import open_table
 

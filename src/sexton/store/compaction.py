@@ -259,7 +259,7 @@ def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
         try:
             source = open_table(segment.path, name, segment.manifest, coded)
             if source is not None:
-                parts.append(source.read(use_threads=False))
+                parts.append(source.read())
         except (OSError, StoreError, pa.ArrowException) as error:
             raise _Damaged(segment, str(error).split("\n")[0]) from None
         if sum(part.num_rows for part in parts) >= _MOST_ROWS:

@@ -38,7 +38,15 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch, SourceState
 from sexton.store.escaped import escape
-from sexton.store.layout import ASIDE, SCHEMA, check_format, read_plain, sync_directory, write_all
+from sexton.store.layout import (
+    ASIDE,
+    SCHEMA,
+    check_format,
+    check_states,
+    read_plain,
+    sync_directory,
+    write_all,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -367,10 +375,15 @@ class Unborn(StoreError):
     """A segment without one whole flush: its recorder has just begun it, or was killed then."""
 
 
+class TooLarge(StoreError):
+    """It takes more memory than this process may use; another one may read it."""
+
+
 class Recovered(NamedTuple):
     """What an open segment's journal vouches for. `cut` says where the journal itself ends early.
 
-    `tables` may hold some that this version does not know.
+    `tables` may hold some that this version does not know. `too_large`: one of them is left out
+    that a process with more memory could read.
     """
 
     header: dict[str, Any]
@@ -378,6 +391,7 @@ class Recovered(NamedTuple):
     states: list[list[Any]]
     problems: list[str]
     cut: str = ""
+    too_large: bool = False
 
 
 def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
@@ -407,19 +421,32 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
         for name, (end, checksum) in flush.get("ends", {}).items():
             pieces.setdefault(name, []).append((ends.get(name, 0), end, checksum))
             ends[name] = end
-    from sexton.store.schema import READINGS, read_stream, with_unlisted
+    from sexton.store.schema import (
+        READINGS,
+        check_columns,
+        check_times,
+        checked_table,
+        read_stream,
+        with_unlisted,
+    )
 
     found: dict[str, pa.Table] = {}
     problems: list[str] = []
+    too_large = False
     for name, parts in pieces.items():
         if only is not None and name not in only:
             continue
         path = stream_path(directory, name)
         try:
             good, bad = _vouched(path, parts)
-            found[name] = read_stream(good, path.suffix)
+            rows = checked_table(name, read_stream(good, path.suffix))
+            check_columns(name, rows.column_names)
+            if name == READING:
+                check_times(rows)
+            found[name] = rows
         except (OSError, StoreError) as error:
             problems.append(f"{directory.name}/{path.name}: {_first_line(error)}")
+            too_large |= isinstance(error, TooLarge)
             continue
         if bad:
             problems.append(
@@ -428,7 +455,8 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     if READING in pieces and (only is None or READING in only) and problems:
         listed = found.get(READING)
         found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
-    return Recovered(header, found, states, problems, _cut(directory.name, content[length:]))
+    cut = _cut(directory.name, content[length:])
+    return Recovered(header, found, states, problems, cut, too_large)
 
 
 def _size(path: Path) -> int:
@@ -469,9 +497,13 @@ def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
 
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
     """A journal line that is of the shape of one: a foreign file may have a checksum too."""
-    if not isinstance(line, dict) or any(len(state) < 6 for state in line.get("states", ())):
+    if not isinstance(line, dict):
         raise ValueError("not a line of a journal")
-    for name, (end, checksum) in dict(line.get("ends", {})).items():
+    check_states(line.get("states", []))
+    ends = line.get("ends", {})
+    if not isinstance(ends, dict):
+        raise ValueError("not a line of a journal")
+    for name, (end, checksum) in ends.items():
         if "/" in name or not isinstance(end, int) or not isinstance(checksum, int) or end < 0:
             raise ValueError("not a line of a journal")
     return line
@@ -491,6 +523,8 @@ def stream_files(directory: Path) -> list[Path]:
 
 def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
     """The flushes in a table's file that are as they were written, and how many are not."""
+    if any(end < start for start, end, _ in parts):  # the same bytes, again and again
+        raise StoreError("its journal goes backwards")
     content = read_plain(path, max(end for _, end, _ in parts))
     good = [
         content[start:end]
@@ -502,17 +536,21 @@ def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[by
     return good, len(parts) - len(good)
 
 
-def blocks_in(content: bytes) -> Iterable[tuple[list[list[Any]], bytes]]:
-    """The blocks of one flush: each one's columns, and their bytes."""
+def blocks_in(content: bytes, most: int = _MOST_BLOCK) -> Iterable[tuple[list[list[Any]], bytes]]:
+    """The blocks of one flush: each one's columns, and their bytes, of which there are at most so
+    many together."""
     at = 0
     while at < len(content):
         (length,) = _LENGTH.unpack_from(content, at)
         at += _LENGTH.size
         unpacker = zlib.decompressobj()
-        whole = unpacker.decompress(content[at : at + length], _MOST_BLOCK)
-        if unpacker.unconsumed_tail or not unpacker.eof:
+        whole = unpacker.decompress(content[at : at + length], min(max(most, 1), _MOST_BLOCK))
+        if unpacker.unconsumed_tail:
+            raise MemoryError
+        if not unpacker.eof:
             raise ValueError("not a block of rows")
         at += length
+        most -= len(whole)
         head, _, body = whole.partition(b"\n")
         yield json.loads(head), body
 

@@ -34,11 +34,12 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
+from sexton.model.text import printable
 
 DIRECTORIES = ("open", "segments", "pins", "marks", "stacks", "rings", "symbols")
 ASIDE = ".new-"
@@ -82,16 +83,55 @@ def parse_name(text: str) -> SegmentName | None:
 
 
 def prepare(directory: Path) -> None:
-    """Make a recording's directories, each for its owner alone."""
+    """Make a recording's directories, each for its owner alone; `StoreError` where one of them is
+    not ours alone: somebody else could lead what is written or deleted there elsewhere."""
     try:
-        for parent in reversed(directory.parents):  # `parents=True` would leave them to the umask
-            if not os.path.isdir(parent):
+        why = who_else(directory)  # before anything is made there
+        for parent in [] if why else reversed(directory.parents):
+            if not os.path.isdir(parent):  # `parents=True` would leave them to the umask
                 parent.mkdir(mode=0o700, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        for name in DIRECTORIES:
-            (directory / name).mkdir(mode=0o700, exist_ok=True)
+        if not why:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            why = who_else(directory)
+        for name in () if why else DIRECTORIES:
+            place = directory / name
+            place.mkdir(mode=0o700, exist_ok=True)
+            status = place.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                why = f"{name} in it is not a directory of user {os.geteuid()}"
     except OSError as error:
         raise StoreError(f"{error.filename or directory}: {error.strerror}") from None
+    if why:
+        raise StoreError(f"{directory}: {why}; record into a directory of your own")
+
+
+def who_else(place: str | os.PathLike[str]) -> str:
+    """In words why somebody else could change what a directory's name leads to; empty where nobody
+    but we and root can.
+
+    It must be ours and closed to other writers. For root, so must be everything above it: whoever
+    owns a directory can put another one in the place of one inside it. Of a directory that does not
+    exist yet, those above it are looked at.
+    """
+    us = os.geteuid()
+    wanted = nearest = os.path.realpath(place)
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    above = [os.fspath(parent) for parent in Path(nearest).parents] if us == 0 else []
+    for path in (nearest, *above):
+        status = os.lstat(path)
+        shown = "it" if path == wanted else printable(path)
+        if status.st_uid != us and (path == wanted or status.st_uid != 0):
+            return f"{shown} belongs to user {status.st_uid}, not to user {us}"
+        by_group = status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid())
+        open_to_others = by_group or status.st_mode & stat.S_IWOTH
+        if (
+            open_to_others
+            and not status.st_mode & stat.S_ISVTX
+            and not stat.S_ISLNK(status.st_mode)
+        ):
+            return f"other users may write into {shown}"
+    return ""
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
@@ -235,23 +275,29 @@ def remove(segment: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write aside, sync, rename: readers see the old file or the new one, never half."""
-    aside = path.with_name(f"{ASIDE}{path.name}")
+def write_whole(path: Path, content: bytes, links: bool = True) -> None:
+    """Write aside, sync, rename: readers see the old file or the new one, never half. Without
+    `links` it fails where its directory is a link."""
+    aside = f"{ASIDE}{path.name}"
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
+    place = os.open(path.parent, flags)
     try:
         with contextlib.suppress(FileNotFoundError):  # left behind, or a link to elsewhere
-            aside.unlink()
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.unlink(aside, dir_fd=place)
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(aside, new, 0o600, dir_fd=place)
         try:
             write_all(descriptor, content)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        aside.rename(path)
+        os.rename(aside, path.name, src_dir_fd=place, dst_dir_fd=place)
     except OSError:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            os.unlink(aside, dir_fd=place)
         raise
+    finally:
+        os.close(place)
 
 
 def write_all(descriptor: int, content: bytes, start: int = 0) -> None:
@@ -276,6 +322,10 @@ FORMAT = 1
 SCHEMA = f"sexton.recording/{FORMAT}"
 MANIFEST = "manifest.json"
 _MOST_MANIFEST = 16 << 20
+#: More tables or sources than any version will have.
+_MOST_TABLES = 2000
+#: Clocks that say more are wrong: UNIX seconds of the year 33,658.
+MOST_S = 1e12
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -291,7 +341,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(text)
         newer = _refused(manifest)
         if not newer:
-            _check(manifest)
+            check_manifest(manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreError(f"{directory.name}: {MANIFEST} is not a valid manifest") from None
     if newer:
@@ -307,19 +357,57 @@ def _refused(manifest: Mapping[str, Any]) -> str:
     return ""
 
 
-def _check(manifest: Mapping[str, Any]) -> None:
-    """Is it of a manifest's shape? A foreign file may have a checksum too."""
-    for name, described in manifest["tables"].items():
-        if "/" in name or not isinstance(described, dict):
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Is it of a manifest's shape? A foreign file may have a checksum too, and what readers take
+    from it must be of its type, finite, and not without end. Raises `ValueError` and its like."""
+    described = manifest["tables"]
+    if len(described) > _MOST_TABLES:
+        raise ValueError("too many tables")
+    for name, entry in described.items():
+        if "/" in name or not isinstance(entry, dict):
             raise ValueError("not a table")
-        if "crc32" in described:
-            int(described["bytes"]), int(described["rows"])
-    if any(len(state) < 6 for state in manifest.get("states", ())):
-        raise ValueError("not a source's state")
+        needed = ("bytes", "crc32", "rows") if "crc32" in entry else ()
+        for key in ("bytes", "crc32", "rows", "batches"):
+            if (key in entry or key in needed) and not _is_count(entry[key]):
+                raise ValueError("not a number")
+        for edge in ("first", "last") if entry.get("batches") else ():
+            check_moment(entry[edge])
     for edge in ("start", "end"):
         if manifest[edge] is not None:
-            mono, wall = manifest[edge]
-            float(mono), float(wall)
+            check_moment(manifest[edge])
+    if (manifest["start"] is None) != (manifest["end"] is None):
+        raise ValueError("not a span")
+    check_states(manifest.get("states", []))
+    compacted = manifest.get("compacted", {})
+    for _, _, number in compacted.get("states", ()) if isinstance(compacted, dict) else ():
+        if not _is_count(number):
+            raise ValueError("not a number")
+    for key in ("providers", "periods", "profile"):
+        if not isinstance(manifest.get(key, {}), dict):
+            raise ValueError(f"not {key}")
+
+
+def check_moment(pair: Sequence[Any]) -> None:
+    """`ValueError` where this is not the time of a reading, by both clocks."""
+    mono, wall = pair
+    for clock in (mono, wall):
+        number = isinstance(clock, (int, float)) and not isinstance(clock, bool)
+        if not number or not abs(clock) <= MOST_S:  # false of NaN too
+            raise ValueError("not a time")
+
+
+def check_states(states: Any) -> None:
+    """`ValueError` where these are not the states of sources."""
+    if not isinstance(states, list) or len(states) > _MOST_TABLES:
+        raise ValueError("not states")
+    for state in states:
+        words = isinstance(state, list) and len(state) >= 6 and state[:5]
+        if not words or not all(isinstance(word, str) or word is None for word in words):
+            raise ValueError("not a source's state")
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 62
 
 
 def signed(manifest: Mapping[str, Any]) -> bytes:

@@ -68,7 +68,7 @@ def add_pin(directory: Path, pin: Pin) -> None:
     if _ID.fullmatch(pin.id) is None:
         raise ValueError(f"not a name for a file: {pin.id!r}")
     text = json.dumps({key: value for key, value in asdict(pin).items() if key != "id"})
-    write_whole(directory / "pins" / f"{pin.id}{_SUFFIX}", text.encode())
+    write_whole(directory / "pins" / f"{pin.id}{_SUFFIX}", text.encode(), links=False)
 
 
 def drop_pin(directory: Path, pin: Pin) -> bool:
@@ -149,7 +149,7 @@ def leave_mark(directory: Path, remark: Remark) -> Path:
     """Leave it for the recorder that runs here."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(remark.wall_s))
     path = directory / "marks" / f"{moment}-{secrets.token_hex(4)}.json"
-    write_whole(path, json.dumps(remark._asdict()).encode())
+    write_whole(path, json.dumps(remark._asdict()).encode(), links=False)
     return path
 
 

@@ -28,6 +28,7 @@ from sexton.store.layout import (
     ASIDE,
     MANIFEST,
     SegmentName,
+    check_manifest,
     current,
     parse_name,
     read_manifest,
@@ -38,16 +39,26 @@ from sexton.store.schema import (
     POSITION,
     READINGS,
     WALL,
+    check_times,
     decode,
     schema_of,
     tables,
     texts_of,
     with_unlisted,
 )
-from sexton.store.sealed import read_table, spans_of
+from sexton.store.sealed import open_table, read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; to open them all takes less.
 _MOST_LOOKS = 5
+#: Something is read every second; a machine that is held for a few is no gap. Nor is a step that is
+#: not much longer than the usual one.
+GAP_S, _STEPS = 10.0, 2.5
+#: Clocks are slewed by less than this between two readings; more is a jump.
+JUMP_S = 1.0
+#: (monotonic, UNIX) seconds.
+Moment = tuple[float, float]
+#: Nobody reads more, and each new one is compared with all.
+_MOST_PROBLEMS = 1000
 
 
 class Segment:
@@ -61,16 +72,21 @@ class Segment:
         self.last_sequence = name.last
         self._problems = problems
         self._recovered: Recovered | None = None
+        self._stretches: list[tuple[Moment, Moment]] | None = None
         self.sealed = _is_there(path / MANIFEST) or not _is_there(path / JOURNAL)
         if self.sealed:
             self.manifest = read_manifest(path)
         else:
             self._recovered = recover(path)
             for problem in (*self._recovered.problems, self._recovered.cut):
-                self._report(problem)
+                self.report(problem)
             self.manifest = self._as_manifest(self._recovered)
+            try:
+                check_manifest(self.manifest)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise StoreError(f"{self.name}: its journal's header is not valid") from None
         for unknown in self.manifest["tables"].keys() - {READING, *tables()}:
-            self._report(f"{unknown}: a table this version does not know, skipped")
+            self.report(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
             damaged = self.sealed or problems
             raise (StoreError if damaged else Unborn)(f"{self.name}: holds no reading")
@@ -103,7 +119,7 @@ class Segment:
         problems: list[str] = []
         found = annexes_of(self.path, problems) if self.sealed else []
         for problem in problems:
-            self._report(problem)
+            self.report(problem)
         return found
 
     @property
@@ -133,9 +149,54 @@ class Segment:
         in `coded` may stay numbers into a dictionary."""
         return self._table(table(kind), columns, coded)
 
+    def opens(self, kind: type[Row]) -> bool:
+        """Is the file of a table there, and the one that was sealed? True where it has no rows."""
+        if not self.rows(kind):
+            return True
+        if self._recovered is not None:
+            return table(kind) in self._recovered.tables
+        try:
+            return open_table(self.path, table(kind), self.manifest) is not None
+        except StoreError as error:
+            if not _is_there(self.path):  # compacted meanwhile: its successor is read
+                return True
+            self.report(str(error))
+            return False
+
     def readings(self, coded: Sequence[str] = ()) -> pa.Table | None:
         """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
         return self._table(READING, None, coded)
+
+    def stretches(self) -> list[tuple[Moment, Moment]]:
+        """From its first reading to its last, in parts where nothing was read for long or the wall
+        clock jumped."""
+        if self._stretches is None:
+            self._stretches = self._parts()
+        return self._stretches
+
+    def _parts(self) -> list[tuple[Moment, Moment]]:
+        """A pause shows in the readings of all tables together: a recorder that was stopped, or a
+        machine that slept."""
+        jumped = abs(_ahead(self.end) - _ahead(self.start)) > JUMP_S
+        found = self._table(READING, (MONO,) if not jumped else (MONO, WALL))
+        if found is None or not found.num_rows:
+            return [(self.start, self.end)]
+        # Tables are listed one after the other: what is late only fills a gap.
+        reached = np.maximum.accumulate(numbers(found.column(MONO)))
+        if not jumped and np.diff(reached).max(initial=0.0) <= GAP_S:
+            return [(self.start, self.end)]
+        found = found if jumped else self._table(READING, (MONO, WALL))
+        if found is None:
+            return [(self.start, self.end)]
+        mono, first = np.unique(numbers(found.column(MONO)), return_index=True)
+        wall = numbers(found.column(WALL))[first]
+        steps = np.diff(mono)
+        long = steps > max(GAP_S, _STEPS * float(np.median(steps))) if len(steps) else steps > 0
+        places = np.flatnonzero(long | (np.abs(np.diff(wall - mono)) > JUMP_S)).tolist()
+        moments = list(zip(mono.tolist(), wall.tolist(), strict=True))
+        starts = [self.start, *(moments[place + 1] for place in places)]
+        ends = [*(moments[place] for place in places), self.end]
+        return list(zip(starts, ends, strict=True))
 
     def batches(self, kind: type[Row]) -> list[Batch[Any]]:
         """Every reading of one row type, oldest first, each in its own order.
@@ -148,7 +209,7 @@ class Segment:
         found = self._table(table(kind), None, texts_of(kind)) if self.rows(kind) else None
         if found is not None:
             for extra in set(found.column_names) - set(schema_of(kind).names):
-                self._report(f"{table(kind)}.{extra}: a column this version does not know, skipped")
+                self.report(f"{table(kind)}.{extra}: a column this version does not know, skipped")
         readings = self.readings(coded=("table",))
         if readings is None:  # damaged: then its rows tell of every reading that had some
             known = {} if found is None else {table(kind): found}
@@ -174,11 +235,14 @@ class Segment:
                 return found
             return found.select([column for column in columns if column in found.column_names])
         try:
-            return read_table(self.path, name, self.manifest, columns, coded)
+            found = read_table(self.path, name, self.manifest, columns, coded)
+            if name == READING and found is not None:
+                check_times(found)
+            return found
         except StoreError as error:
             if not _is_there(self.path) and name in self.manifest["tables"]:
                 return self._from_successor(name, columns, coded)
-            self._report(str(error))
+            self.report(str(error))
             return None
 
     def _from_successor(
@@ -190,14 +254,14 @@ class Segment:
             if other.replaces(own):
                 break
         else:  # deleted by retention
-            self._report(f"{self.name}: deleted while it was being read")
+            self.report(f"{self.name}: deleted while it was being read")
             return None
         wanted = None if columns is None else [*dict.fromkeys((MONO, *columns))]
         try:
             successor = self.path.parent / other.text
             found = read_table(successor, name, read_manifest(successor), wanted, coded)
         except StoreError as error:
-            self._report(str(error))
+            self.report(str(error))
             return None
         if found is None:
             return None
@@ -218,9 +282,10 @@ class Segment:
         """Where problems go that are met from now on."""
         self._problems = problems
 
-    def _report(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
+        """Add a problem, once."""
         shown = printable(problem)
-        if shown and shown not in self._problems:
+        if shown and len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
             self._problems.append(shown)
 
     @staticmethod
@@ -279,7 +344,8 @@ class Recording:
             name = parse_name(entry.name)
             if name is not None and entry.is_dir(follow_symlinks=False):
                 names.append(name)
-            elif not entry.name.startswith(ASIDE):  # else: being written, or its writer died
+            elif len(self.problems) < _MOST_PROBLEMS and not entry.name.startswith(ASIDE):
+                # Else it is being written, or its writer died.
                 self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
         for name in current(names):
             path = self.path / place / name.text
@@ -294,7 +360,9 @@ class Recording:
             if not _is_there(path):
                 self._changed = True  # sealed, compacted or deleted meanwhile
                 continue
-            self.problems += [problem for problem in problems if problem not in self.problems]
+            room = _MOST_PROBLEMS - len(self.problems)
+            fresh = [problem for problem in problems[:room] if problem not in self.problems]
+            self.problems += fresh
             if segment is not None:
                 segment.report_to(self.problems)
                 yield segment
@@ -330,6 +398,10 @@ def _bytes_in(place: Path) -> int:
 def _is_there(path: Path) -> bool:
     """`Path.exists` raises where a directory above it is closed to us."""
     return os.path.lexists(path)
+
+
+def _ahead(moment: Moment) -> float:
+    return moment[1] - moment[0]
 
 
 def _moment(pair: Sequence[float]) -> tuple[float, float]:

@@ -28,7 +28,9 @@ import pyarrow as pa
 import sexton.model
 from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of, table
+from sexton.model.text import printable
 from sexton.model.window import Batch
+from sexton.sandbox import largest_read
 from sexton.store.arrays import Ints, values
 from sexton.store.journal import (
     ARROWS,
@@ -38,14 +40,20 @@ from sexton.store.journal import (
     ROWS,
     TIME,
     WALL,
+    TooLarge,
     blocks_in,
     columns_of,
     encode_rows,
 )
-from sexton.store.layout import FORMAT
+from sexton.store.layout import FORMAT, MOST_S
 
 __all__ = ["FORMAT", "MONO", "POSITION", "TIME", "WALL"]
 _TEXT = ("str", "str | None")
+#: What a file with a checksum and no sense may raise.
+_NONSENSE = (
+    AttributeError, IndexError, KeyError, OSError, OverflowError, RecursionError, TypeError,
+    ValueError, struct.error, zlib.error, pa.ArrowException,
+)  # fmt: skip
 
 
 @cache
@@ -114,12 +122,75 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
     """The rows of a table's file in an open segment; `StoreError` where they make no sense."""
     try:
         if suffix == ARROWS:
-            return pa.ipc.open_stream(b"".join(flushes)).read_all()
-        blocks = [block for flush in flushes for block in blocks_in(flush)]
+            found = pa.ipc.open_stream(b"".join(flushes)).read_all()
+            # Arrow takes offsets, codes and lengths from there as they are.
+            found.validate(full=True)
+            return found
+        most = largest_read()
+        blocks = []
+        for flush in flushes:
+            for columns, body in blocks_in(flush, most):
+                blocks.append((columns, body))
+                most -= len(body)
         parts = [_from_block(columns, body) for columns, body in blocks]
         return pa.concat_tables(parts, promote_options="default").combine_chunks()
-    except (ValueError, TypeError, KeyError, struct.error, zlib.error, pa.ArrowException) as error:
+    except MemoryError:
+        raise TooLarge("too large for the memory that is allowed") from None
+    except _NONSENSE as error:
         raise StoreError(str(error).split("\n")[0]) from None
+
+
+def checked_table(name: str, found: pa.Table) -> pa.Table:
+    """The table itself, as Arrow read it from a file that may come from elsewhere; `StoreError`
+    where an offset or a code leads out of it, or a column is not of its type."""
+    expected = _expected(name)
+    for field, column in zip(found.schema, found.columns, strict=True):
+        if field.name in expected and not _alike(expected[field.name], field.type):
+            wanted = expected[field.name]
+            raise StoreError(f"column {printable(field.name)} is {field.type}, not {wanted}")
+        if not pa.types.is_primitive(field.type):  # numbers have neither offsets nor codes
+            try:
+                column.validate(full=True)
+            except pa.ArrowException as error:
+                raise StoreError(str(error).split("\n")[0]) from None
+    return found
+
+
+def check_columns(name: str, there: Sequence[str]) -> None:
+    """`StoreError` where a table lacks a column that every version of it had."""
+    required = READINGS.names if name == READING else TIME if name in tables() else ()
+    for column in required:
+        if column not in there:
+            raise StoreError(f"has no column {column}")
+
+
+def check_times(readings: pa.Table) -> None:
+    """`StoreError` where a list of readings has one without a valid time."""
+    for name in {MONO, WALL} & {*readings.column_names}:
+        for chunk in readings.column(name).chunks:
+            if not (np.abs(chunk.to_numpy(zero_copy_only=False)) <= MOST_S).all():
+                raise StoreError("a reading has no valid time")
+
+
+@cache
+def _expected(name: str) -> Mapping[str, pa.DataType]:
+    """The types of a table's columns; none of a table that this version does not know."""
+    if name == READING:
+        return {field.name: field.type for field in READINGS}
+    kind = tables().get(name)
+    return {} if kind is None else {field.name: field.type for field in schema_of(kind)}
+
+
+def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
+    """Whether a column of one type can stand for one of the other: numbers for numbers, and codes
+    for the words they stand for."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_list(wanted) and pa.types.is_list(found):
+        return _alike(wanted.value_type, found.value_type)
+    if pa.types.is_boolean(wanted) or not pa.types.is_primitive(wanted):
+        return bool(wanted == found)
+    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
 
 
 def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
@@ -177,9 +248,19 @@ def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> lis
     for name in fields_of(kind):
         found_values = values(found.column(name), rows) if name in there else [None] * number
         if name in mappings and name in there:
-            found_values = [{} if value is None else json.loads(value) for value in found_values]
+            found_values = [{} if value is None else _mapping(value) for value in found_values]
         columns.append(found_values)
     return columns
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        made = json.loads(text)
+    except (ValueError, RecursionError):
+        made = None
+    if not isinstance(made, dict):
+        raise StoreError("a column of mappings holds something else")
+    return made
 
 
 def _mappings(kind: type[Row]) -> frozenset[str]:

@@ -6,7 +6,9 @@ order: neighbouring values of a counter differ little and compress well. `read_p
 the order within a reading.
 
 Files are read as a whole and checked against the manifest before Arrow parses them: flipped bits
-and foreign files are reported and skipped, never parsed.
+and foreign files are reported and skipped, never parsed. A checksum is no proof against somebody
+who made the file: so it is looked at how much a table would take before it is decoded, and at every
+offset and code after that.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
+from sexton.sandbox import largest_read
 from sexton.store.journal import READING, recover, stream_files
 from sexton.store.layout import (
     ASIDE,
@@ -39,7 +42,7 @@ from sexton.store.layout import (
     sync_directory,
     write_all,
 )
-from sexton.store.schema import MONO, POSITION, TIME, WALL, tables
+from sexton.store.schema import MONO, POSITION, TIME, WALL, check_columns, checked_table, tables
 
 _ZSTD_LEVEL = 3
 _COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
@@ -113,12 +116,14 @@ def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     try:
         found = recover(opened)
     except StoreError as error:
-        return None, [str(error), *_set_aside(opened, whole)]
+        return None, [str(error), *set_aside(opened, whole)]
     problems = [*found.problems, *filter(None, [found.cut])]
+    if found.too_large:
+        return None, [*problems, *set_aside(opened, whole)]
     readings = found.tables.pop(READING, None)
     if readings is None or not readings.num_rows:
         if problems:
-            return None, [*problems, *_set_aside(opened, whole)]
+            return None, [*problems, *set_aside(opened, whole)]
         remove(opened)
         return None, [f"{opened.name}: no whole flush"]
     kinds = tables()
@@ -142,7 +147,7 @@ def _is_sealed(whole: Path) -> bool:
     return True
 
 
-def _set_aside(opened: Path, whole: Path) -> list[str]:
+def set_aside(opened: Path, whole: Path) -> list[str]:
     """Keep what cannot be read; an empty one is a recorder that was killed as it began."""
     if not any(path.stat().st_size for path in stream_files(opened)):
         remove(opened)
@@ -186,43 +191,107 @@ def read_table(
     sealed.
     """
     source = open_table(directory, name, manifest, coded)
-    if source is None:
-        return None
-    try:
-        known = columns
-        if columns is not None:
-            there = {*source.schema_arrow.names}
-            known = [name for name in columns if name in there]
-        return source.read(columns=known, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        first = str(error).split("\n")[0]
-        raise StoreError(f"{directory.name}/{name}.parquet: {first}") from None
+    return None if source is None else source.read(columns)
+
+
+class TableFile:
+    """A table's file, checked against the manifest and not yet decoded."""
+
+    def __init__(self, source: pq.ParquetFile, name: str, place: str) -> None:
+        self.metadata = source.metadata
+        self.num_row_groups: int = source.num_row_groups
+        self._source, self._name, self._place = source, name, place
+        self._schema: pa.Schema = source.schema_arrow
+        self._rows: list[int] = [
+            self.metadata.row_group(group).num_rows for group in range(self.num_row_groups)
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        """Its columns."""
+        names: list[str] = self._schema.names
+        return names
+
+    @property
+    def rows(self) -> int:
+        return sum(self._rows)
+
+    def read(
+        self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+    ) -> pa.Table:
+        """These columns, as far as it has them, of these row groups; `StoreError` where it would
+        take too much memory or is not what a table is."""
+        groups = range(self.num_row_groups) if groups is None else groups
+        try:
+            return self._read(columns, groups)
+        except StoreError as error:
+            raise StoreError(f"{self._place}: {error}") from None
+        except MemoryError:
+            raise StoreError(f"{self._place}: too large for the memory that is allowed") from None
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            raise StoreError(f"{self._place}: {_first_line(error)}") from None
+
+    def _read(self, columns: Sequence[str] | None, groups: Sequence[int]) -> pa.Table:
+        there = {*self.names}
+        known = None if columns is None else [name for name in columns if name in there]
+        needed = self._bytes(self.names if known is None else known, groups)
+        if needed > largest_read():
+            raise StoreError(f"{needed >> 20:,} MB in memory, too large")
+        found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
+        return checked_table(self._name, found)
+
+    def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
+        """About how much they are in memory. The words of a dictionary are not counted for each
+        row: a command that reads files from elsewhere has a limit (`sexton.sandbox`)."""
+        total: int = len(columns) * sum(self._rows[group] for group in groups)
+        lists = [name for name in columns if pa.types.is_nested(self._schema.field(name).type)]
+        if lists:
+            for group in map(self.metadata.row_group, groups):
+                for place in range(group.num_columns):
+                    column = group.column(place)
+                    if column.path_in_schema.partition(".")[0] in lists:
+                        total += column.num_values
+        return 8 * total
 
 
 def open_table(
     directory: Path, name: str, manifest: Mapping[str, Any], coded: Sequence[str] = ()
-) -> pq.ParquetFile | None:
+) -> TableFile | None:
     """One table's file, checked and not yet decoded; raises and returns as `read_table` does."""
     described = manifest["tables"].get(name)
     if described is None or "crc32" not in described:
         return None
     path = directory / f"{name}.parquet"
+    place = f"{directory.name}/{path.name}"
     try:
         content = read_plain(path, int(described["bytes"]), exactly=True)
+    except MemoryError:
+        raise StoreError(f"{place}: too large for the memory that is allowed") from None
     except OSError as error:
-        raise StoreError(f"{directory.name}/{path.name}: {error.strerror}") from None
+        raise StoreError(f"{place}: {error.strerror}") from None
     if zlib.crc32(content) != described["crc32"]:
-        raise StoreError(f"{directory.name}/{path.name}: damaged: checksum differs")
+        raise StoreError(f"{place}: damaged: checksum differs")
     try:
         try:
-            return pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(coded) or None)
+            source = pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(coded) or None)
         except KeyError:  # an older version's table has no such column
             there = {*pq.ParquetFile(pa.BufferReader(content)).schema_arrow.names}
-            known = [column for column in coded if column in there] or None
-            return pq.ParquetFile(pa.BufferReader(content), read_dictionary=known)
-    except (OSError, pa.ArrowException) as error:
-        first = str(error).split("\n")[0]
-        raise StoreError(f"{directory.name}/{path.name}: {first}") from None
+            words = [column for column in coded if column in there] or None
+            source = pq.ParquetFile(pa.BufferReader(content), read_dictionary=words)
+        known = "" if "annex" in manifest else name  # an annex has tables of its own
+        opened = TableFile(source, known, place)
+        check_columns(known, opened.names)
+    except StoreError as error:
+        raise StoreError(f"{place}: {error}") from None
+    except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+        raise StoreError(f"{place}: {_first_line(error)}") from None
+    if opened.rows != described["rows"]:
+        raise StoreError(f"{place}: {opened.rows} rows, sealed with {described['rows']}")
+    return opened
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n")[0] or type(error).__name__
 
 
 def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:

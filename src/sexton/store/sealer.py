@@ -3,8 +3,9 @@
 ``python -m sexton.store.sealer DIR LAST AGE-S MOST-BYTES TASK…`` is the child: Arrow lives there
 and not in the process that samples. Tasks are "take-over" (remove what a killed recorder left half
 written), "seal" (open segments up to number LAST) and "compact" (finished hours). It works on one
-thread with bounded memory and CPU time, and says on standard error, as one line of JSON, what it
-did (`Outcome`). A lock on ``segments/`` keeps a second one out; it ends with the process.
+thread with bounded memory and CPU time and without a network (`sexton.sandbox`), and says on
+standard error, as one line of JSON, what it did (`Outcome`). A lock on ``segments/`` keeps a second
+one out; it ends with the process.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from sexton import sandbox
 from sexton.model.text import count, printable
 from sexton.store.layout import ASIDE, DIRECTORIES, segments_in
 from sexton.store.retention import Limits, drop_replaced
@@ -78,31 +80,72 @@ class HereSealer:
         return [*self.done(), seal_finished(self._directory)]
 
 
-def seal_finished(directory: Path, last: int = ALL) -> Outcome:
-    """Seal the open segments up to number `last`; the recorder writes into the one after it."""
-    import pyarrow as pa
+def seal_finished(directory: Path, last: int = ALL, apart: bool = False) -> Outcome:
+    """Seal the open segments up to number `last`; the recorder writes into the one after it.
 
-    from sexton.store.sealed import seal
-
+    With `apart` each in a child: one that crashes its reader is set aside and does not keep the
+    others, and every recorder after this one, from being sealed.
+    """
     done = Outcome()
     for name in segments_in(directory / "open"):
         if name.sequence > last:
             continue
-        try:
-            whole, problems = seal(directory / "open" / name.text, directory / "segments")
-        except (OSError, pa.ArrowException, MemoryError) as error:
-            done.error = getattr(error, "errno", None) or errno.EIO
-            done.why = getattr(error, "strerror", None) or str(error).split("\n")[0]
-            done.notes.append(printable(f"{name.text}: left open, cannot be sealed: {done.why}"))
-            continue
-        done.notes += [printable(problem) for problem in problems]
-        if whole is not None:
-            done.sealed += 1
-            done.bytes += sum(path.stat().st_size for path in whole.iterdir() if path.is_file())
+        opened, segments = directory / "open" / name.text, directory / "segments"
+        one = _in_child(opened, segments) if apart else _seal(opened, segments)
+        done.sealed += one.sealed
+        done.bytes += one.bytes
+        done.notes += one.notes
+        if one.error:
+            done.error, done.why = one.error, one.why
     return done
 
 
-def take_over(directory: Path) -> list[str]:
+def _seal(opened: Path, segments: Path) -> Outcome:
+    import pyarrow as pa
+
+    from sexton.store.sealed import seal
+
+    try:
+        whole, problems = seal(opened, segments)
+    except (OSError, pa.ArrowException, MemoryError) as error:
+        number = getattr(error, "errno", None) or errno.EIO
+        why = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        note = printable(f"{opened.name}: left open, cannot be sealed: {why}")
+        return Outcome(notes=[note], error=number, why=why)
+    done = Outcome(notes=[printable(problem) for problem in problems])
+    if whole is not None:
+        done.sealed = 1
+        done.bytes = sum(path.stat().st_size for path in whole.iterdir() if path.is_file())
+    return done
+
+
+def _in_child(opened: Path, segments: Path) -> Outcome:
+    import sexton.store.sealed as sealed  # before the fork: the next child has it already
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with open(writer, "w") as stream:
+            json.dump(asdict(_seal(opened, segments)), stream)
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as stream:
+        said = stream.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == 0:
+        return Outcome(**json.loads(said))
+    why = sandbox.cause_of_death(-code)
+    if not why:
+        return Outcome(error=errno.EIO, why=f"sealing {opened.name} failed (exit status {code})")
+    try:
+        kept = sealed.set_aside(opened, segments / opened.name)
+    except OSError as error:
+        kept = [f"{opened.name}: {error.strerror}"]
+    return Outcome(notes=[f"{opened.name}: cannot be read: {why}", *kept])
+
+
+def take_over(directory: Path, apart: bool = False) -> list[str]:
     """Put in order what a killed recorder left: remove what is half written, seal what is open.
 
     Only for the process that holds the `Lock`, or its child. A segment that cannot be sealed now,
@@ -114,7 +157,7 @@ def take_over(directory: Path) -> list[str]:
     if removed:
         notes.append(f"removed {count(removed, 'half-written leftover')}")
     drop_replaced(directory / "segments")
-    done = seal_finished(directory)
+    done = seal_finished(directory, apart=apart)
     notes += done.notes
     if done.sealed:
         notes.append(f"sealed {count(done.sealed, 'segment')} that an earlier recorder left open")
@@ -160,9 +203,9 @@ def main(arguments: Sequence[str]) -> int:
     _bound()
     done = Outcome()
     if "take-over" in tasks:
-        done.notes += take_over(directory)
+        done.notes += take_over(directory, apart=True)
     if "seal" in tasks:
-        sealed = seal_finished(directory, last)
+        sealed = seal_finished(directory, last, apart=True)
         sealed.notes = done.notes + sealed.notes
         done = sealed
     if "compact" in tasks:
@@ -177,20 +220,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _bound() -> None:
-    """One thread, bounded memory and CPU time; set before Arrow is imported."""
+    """One thread, bounded memory and CPU time, no network: segments may come from elsewhere."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = "1"
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
     import pyarrow as pa
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     with open("/proc/self/statm", "rb") as stream:
         reserved = int(stream.read().split()[5]) * resource.getpagesize()
-    limit = reserved + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    sandbox.expendable()
+    sandbox.confine(sandbox.Limits(reserved + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
 
 
 if __name__ == "__main__":

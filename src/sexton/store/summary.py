@@ -1,6 +1,8 @@
-"""What a recording holds, without reading it: manifests, and the few rows it keeps on itself.
+"""What a recording holds, without reading it all: manifests, the times of its readings, and the few
+rows that the recorder wrote on itself.
 
-A *gap* is a stretch in which nothing was read: the recorder was not running, the machine was down.
+A *gap* is a stretch in which nothing was read: the recorder was not running or was stopped, the
+machine was down or asleep.
 A *jump* is where the wall clock moved against the monotonic one.
 """
 
@@ -11,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -23,12 +26,9 @@ from sexton.store.annex import Annex
 from sexton.store.layout import is_locked, read_plain
 from sexton.store.pieces import waiting_stacks
 from sexton.store.pins import Pin, pins_in
-from sexton.store.recording import Recording, Segment
+from sexton.store.recording import GAP_S, JUMP_S, Moment, Recording, Segment
 from sexton.store.schema import tables
 
-#: Something is read every second; a machine that is held for a few is no gap.
-GAP_S = 10.0
-_JUMP_S = 1.0
 _MOST_STATUS = 1 << 20
 R = TypeVar("R", bound=Row)
 
@@ -176,8 +176,14 @@ def summarise(recording: Recording) -> Summary:
             last[state.id] = state
         for source, name, number in _state_counts(segment.manifest):
             states.setdefault(source, Counter())[name] += number
-        if before is not None:
-            _between(found, before, segment)
+        if before is not None and before.boot_id != segment.boot_id:
+            gone = segment.start[1] - before.end[1]
+            seconds = gone if gone >= 0 else None
+            found.gaps.append(Gap(before.end[1], segment.start[1], seconds, True))
+        elif before is not None:
+            _between(found, before.end, segment.start)
+        for (_, end), (start, _) in pairwise(segment.stretches()):
+            _between(found, end, start)
         before = segment
     if before is not None:
         found.start, found.end = recording.segments[0].start, before.end
@@ -233,7 +239,7 @@ def _count(found: Summary, segment: Segment) -> None:
     found.bytes += size
     if any(pin.holds(segment) for pin in found.pins):
         found.pinned_bytes += size
-    found.watched_s += max(segment.end[0] - segment.start[0], 0.0)
+    found.watched_s += sum(max(end[0] - start[0], 0.0) for start, end in segment.stretches())
     if segment.boot_id not in found.boots:
         found.boots.append(segment.boot_id)
     known = tables()
@@ -250,20 +256,16 @@ def _count(found: Summary, segment: Segment) -> None:
             total.pairs += readings - 1
 
 
-def _between(found: Summary, one: Segment, other: Segment) -> None:
-    start, end = one.end, other.start
-    if one.boot_id != other.boot_id:
-        gone = end[1] - start[1]
-        found.gaps.append(Gap(start[1], end[1], gone if gone >= 0 else None, True))
-        return
-    gone = end[0] - start[0]
+def _between(found: Summary, last: Moment, start: Moment) -> None:
+    """What lies between two readings of one boot."""
+    gone = start[0] - last[0]
     if gone > GAP_S:
-        found.gaps.append(Gap(start[1], end[1], gone, False))
+        found.gaps.append(Gap(last[1], start[1], gone, False))
     elif gone > 0:
         found.watched_s += gone
-    moved = (other.start[1] - other.start[0]) - (one.start[1] - one.start[0])
-    if abs(moved) > _JUMP_S:
-        found.jumps.append(Jump(end[1], moved))
+    moved = (start[1] - start[0]) - (last[1] - last[0])
+    if abs(moved) > JUMP_S:
+        found.jumps.append(Jump(start[1], moved))
 
 
 def _timed_rows(segments: Sequence[Segment], kind: type[R]) -> list[TimedRow]:

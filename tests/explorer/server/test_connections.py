@@ -6,16 +6,21 @@ import contextlib
 import socket
 import sys
 import time
+from pathlib import Path
 
 from sexton.explorer.server.server import MOST_OF_ONE
 from tests.explorer.server.asking import Running, stand_in, started
+from tests.record.running import wait_until
 
 HURRIED = """
 import runpy, sys
 import sexton.explorer.server.server as server
-server.REQUEST_S = float(sys.argv.pop())
+server.REQUEST_S = server.ANSWER_S = float(sys.argv.pop())
 runpy.run_module("tests.explorer.server.stand_in", run_name="__main__")
 """
+
+
+ASK = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def hurried(seconds: float) -> contextlib.AbstractContextManager[Running]:
@@ -62,3 +67,40 @@ def test_a_connection_that_is_kept_open_may_ask_again_later() -> None:
             assert told.startswith(b"HTTP/1.1 200")
         end.sendall(b"GET /icon.svg HTT")
         assert end.recv(1) == b""
+
+
+def test_a_client_that_does_not_read_its_answer_is_let_go() -> None:
+    """Its answer would stay in memory, and its connection open, for as long as it likes."""
+    with hurried(0.3) as server, contextlib.closing(socket.socket()) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        end.connect(("127.0.0.1", server.port))
+        end.sendall(ASK * 400)  # 10 MB of answers: more than the kernel keeps for us
+        wait_until(lambda: server_end(server, end) != ESTABLISHED, 60)
+
+
+ESTABLISHED = "01"
+
+
+def server_end(server: Running, end: socket.socket) -> str:
+    """The state of the server's end of a connection, as the kernel numbers them."""
+    pair = [f"{port:04X}" for port in (server.port, end.getsockname()[1])]
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        local, remote, state = line.split()[1:4]
+        if [local.partition(":")[2], remote.partition(":")[2]] == pair:
+            return state
+    return ""
+
+
+def test_a_client_that_reads_slowly_but_reads_gets_all_of_it() -> None:
+    with hurried(0.3) as server, contextlib.closing(socket.socket()) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        end.connect(("127.0.0.1", server.port))
+        end.settimeout(20)
+        number, got = 40, 0
+        end.sendall(ASK * (number - 1) + ASK[:-2] + b"Connection: close\r\n\r\n")
+        begin = time.monotonic()
+        while part := end.recv(32 << 10):
+            got += len(part)
+            if time.monotonic() - begin < 0.5:  # for a while, not faster than it must
+                time.sleep(0.01)
+        assert got > number * len(server.get("/openapi.json").sent)

@@ -122,16 +122,14 @@ def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
 def _recorded(args: argparse.Namespace) -> Diagnosis:
     import gc
     from dataclasses import replace
-    from pathlib import Path
 
     from sexton.cli.progress import working
-    from sexton.cli.window import cost_of, read_back, requested_span
+    from sexton.cli.window import cost_of, open_recording, read_back, requested_span
     from sexton.explain.diagnosis import diagnose
     from sexton.model.diagnosis import Replayed
-    from sexton.store.recording import Recording
 
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
-    recording = Recording(Path(args.recording))
+    recording = open_recording(args.recording)
     found = read_back(recording, requested_span(args, recording))
     with working("reading the recording"):
         diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))

@@ -32,14 +32,14 @@ marks, tables with their periods and sizes, missing sources and why, the recorde
 configuration and cost, and what readers must skip. Fast on any size. Exit: 0.
 """
 _VERIFY = """\
-Read every byte and report what is not as it was written.
+Read every byte and report what is not as it was written, or makes no sense.
 
-  damaged   a file is not what was sealed or flushed, or is missing
+  damaged   a file is not what was sealed or flushed, cannot be decoded, or is missing
   foreign   not written by a recorder; readers skip it
   torn      a recorder was killed while it wrote: at most its last flush is lost.
             Reported, but no error
 
-Exit: 0 intact, 1 something is damaged or foreign, 2 not a recording.
+Exit: 0 whole and valid, 1 something is damaged or foreign, 2 not a recording.
 """
 _EXPORT = """\
 Write parts of a recording to files for other programs and other people.
@@ -121,13 +121,14 @@ def _info(args: argparse.Namespace) -> int:
     import json
     import shutil
     import sys
-    from pathlib import Path
 
+    from sexton.cli.window import open_recording
+
+    recording = open_recording(args.directory)
     from sexton.reports.text.recording import info_json, info_text
-    from sexton.store.recording import Recording
     from sexton.store.summary import summarise
 
-    found = summarise(Recording(Path(args.directory)))
+    found = summarise(recording)
     if args.json:
         json.dump(info_json(found), sys.stdout, indent=2)
         sys.stdout.write("\n")
@@ -143,6 +144,9 @@ def _verify(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sexton.cli.progress import steps
+    from sexton.cli.window import confine_to
+
+    confine_to(args.directory)
     from sexton.reports.text.recording import verify_json, verify_text
     from sexton.store.verify import verify
 
@@ -203,16 +207,17 @@ def _export(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sexton.cli.progress import steps
+    from sexton.cli.window import open_recording
     from sexton.errors import CommandError
     from sexton.model.text import count, printable, size
-    from sexton.store.export import Wanted, export_recording, export_tables, touched
-    from sexton.store.pins import pins_in
-    from sexton.store.recording import Recording
 
     out = Path(args.out)
     if out.resolve().is_relative_to(Path(args.directory).resolve()):
         raise CommandError(f"--out {args.out} is inside the recording")
-    recording = Recording(Path(args.directory))
+    recording = open_recording(args.directory)
+    from sexton.store.export import Wanted, export_recording, export_tables, touched
+    from sexton.store.pins import pins_in
+
     pins, _ = pins_in(recording.path)
     spans = _spans(args, recording, pins)
     whole = args.format == "recording"

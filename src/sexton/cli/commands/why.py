@@ -149,18 +149,17 @@ def _look_up(args: argparse.Namespace, said: str) -> None:
 def _recorded(args: argparse.Namespace, said: str) -> Why:
     import gc
     from dataclasses import replace
-    from pathlib import Path
 
     from sexton.cli.progress import working
-    from sexton.cli.window import cost_of
+    from sexton.cli.window import cost_of, open_recording
     from sexton.model.diagnosis import Replayed
-    from sexton.replay.query import Question, boot_of, why_in
-    from sexton.replay.span import edges
-    from sexton.store.recording import Recording
 
     check_recording(args)
     gc.disable()  # as for diagnose
-    recording = Recording(Path(args.recording))
+    recording = open_recording(args.recording)
+    from sexton.replay.query import Question, boot_of, why_in
+    from sexton.replay.span import edges
+
     moment = _moment(said, edges(recording))
     span = _span(args, recording, moment)
     quiet = span if args.window else boot_of(recording, span)

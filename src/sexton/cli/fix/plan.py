@@ -109,20 +109,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
-    from pathlib import Path
-
-    from sexton.cli.options import need_recorder
-    from sexton.cli.window import read_back, requested_span, watch
+    from sexton.cli.window import open_recording, read_back, requested_span, watch
     from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
 
     if args.recording not in (None, "live"):
-        from sexton.store.recording import Recording
-
         if args.seconds is not None:
             raise CommandError("--seconds has no effect with --from")
-        need_recorder()
-        recording = Recording(Path(args.recording))
+        recording = open_recording(args.recording, live=True)
         window = read_back(recording, requested_span(args, recording)).window
         return diagnose(window), window
     if args.around is not None or args.window is not None:

@@ -81,8 +81,6 @@ def open_files(args: argparse.Namespace, files: list[str]) -> Opened:
 
     from sexton.cli.options import need_recorder
     from sexton.cli.progress import working
-    from sexton.profile.opened import open_profile
-    from sexton.profile.symbols import SymbolOptions
 
     if any("\0" in file for file in (*files, *args.symbols, args.kallsyms or "")):
         raise CommandError("NUL byte in a path")
@@ -92,9 +90,22 @@ def open_files(args: argparse.Namespace, files: list[str]) -> Opened:
             raise CommandError(f"{given}: no such file or directory")
     if any((Path(file) / "segments").is_dir() for file in files):
         need_recorder()
+    _confine(args)
+    from sexton.profile.opened import open_profile
+    from sexton.profile.symbols import SymbolOptions
+
     options = SymbolOptions(kallsyms=args.kallsyms, directories=tuple(args.symbols))
     with working("reading the capture"):
         return open_profile([Path(file) for file in files], options)
+
+
+def _confine(args: argparse.Namespace) -> None:
+    """Captures may come from elsewhere: bound what they take by their size, if that is known."""
+    from sexton.sandbox import confine, limits_for
+
+    piped = any(not os.path.isfile(file) and not os.path.isdir(file) for file in args.files)
+    limits = limits_for(*args.files, *args.symbols, growing=piped)
+    confine(limits._replace(cpu_s=None) if piped else limits)
 
 
 def arguments_of(args: argparse.Namespace) -> str:

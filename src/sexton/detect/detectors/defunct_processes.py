@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sexton.detect.registry import Threshold, detector
+from sexton.detect.registry import Threshold, detector, missing, unknown
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.task import Process
 from sexton.model.text import count
@@ -51,7 +51,8 @@ _SHOWN = 5
 def detect(window: Window) -> Finding:
     """How many stay defunct, and whose they are."""
     edges = window.edges(Process)
-    assert edges is not None
+    if edges is None:  # recorded, and damaged since
+        return unknown(NAME, "processes cannot be read", (missing(window.why_missing(Process)),))
     first, last = edges[0], edges[1].rows
     # A leader that ended before its threads shows Z too, and is nobody's to reap yet.
     defunct = [row for row in last if row.state == "Z" and row.threads <= 1]

@@ -202,6 +202,7 @@ class Explorer:
                 Refused: _error_response,
                 SextonError: _error_response,
                 HTTPException: _error_response,
+                MemoryError: _too_large,
                 500: _bug,
             },
         )
@@ -320,6 +321,11 @@ async def _error_response(_: Request, error: Exception) -> Response:
     if status == 503:
         headers["retry-after"] = "1"
     return _error(status, words, headers)
+
+
+async def _too_large(_: Request, __: Exception) -> Response:
+    """More memory than reading this recording may take."""
+    return _error(503, "not enough memory for this part of the recording", {})
 
 
 async def _bug(_: Request, error: Exception) -> Response:

@@ -2,7 +2,11 @@
 
 The socket is bound here, so that a port in use is a one-line error and the printed URL is right
 when the kernel chose the port. Connections without a complete request are closed: uvicorn alone
-waits forever for the rest of one, so a few hundred of those would lock everyone out.
+waits forever for the rest of one, so a few hundred of those would lock everyone out. So are those
+whose client does not read its answer.
+
+The recording may come from elsewhere. So the process confines itself (`sexton.sandbox`) once the
+socket is bound and before the first byte is read: from then on it opens no other.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from sexton.errors import CommandError, SextonError
 from sexton.explorer.server.api import Site
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.server.guard import Door, is_loopback, plain
+from sexton.sandbox import confine, limits_for
+from sexton.store.layout import is_locked
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
@@ -41,6 +47,8 @@ _MOST_CONNECTIONS = 256
 _SELDOM = 50_000
 #: A connection is closed if its request takes longer than this.
 REQUEST_S = 10.0
+#: And if its client does not take so many bytes of an answer in so many seconds.
+ANSWER_S, LEAST_TAKEN = 20.0, 64 << 10
 #: Connections per address; a page uses six, and all users of a tunnel share one address.
 MOST_OF_ONE = 128
 #: Wait this long for the recording to be read before the URL is printed.
@@ -65,17 +73,27 @@ class Setup:
 
 def serve(setup: Setup) -> int:
     """Serve until a signal; returns the exit code."""
+    bound = _bound(setup.host, setup.port)
+    show = _browser() if setup.open else None
+    growing = is_locked(setup.directory)
+    confine(limits_for(setup.directory, growing=growing)._replace(cpu_s=None))
+    os.register_at_fork(after_in_child=bound[0].close)  # they answer us and nobody else
     from sexton.explorer.tiles.view import View
 
     gc.set_threshold(_SELDOM)  # tiles create no reference cycles
     view = View.open(setup.directory)
     view.fork()
-    return serve_view(view, setup)
+    return serve_view(view, setup, bound, show)
 
 
-def serve_view(view: View, setup: Setup) -> int:
-    """Serve an open view; a thread reads it."""
-    listening, name = _bound(setup.host, setup.port)
+def serve_view(
+    view: View,
+    setup: Setup,
+    bound: tuple[socket.socket, str] | None = None,
+    show: Callable[[str], None] | None = None,
+) -> int:
+    """Serve an open view; a thread reads it. `show` opens a browser."""
+    listening, name = bound or _bound(setup.host, setup.port)
     port = listening.getsockname()[1]
     generated = None if setup.token or is_loopback(name) else secrets.token_urlsafe(24)
     door = Door(_names(setup.host, name), setup.token or generated, f"sexton-{port}")
@@ -92,8 +110,8 @@ def serve_view(view: View, setup: Setup) -> int:
         listening.close()
         return 0
     print(address, flush=True)
-    if setup.open:
-        _open(address)
+    if show is not None:
+        show(address)
     logging.getLogger("uvicorn.error").setLevel(
         logging.CRITICAL
     )  # malformed requests are not worth a log line
@@ -104,14 +122,14 @@ def serve_view(view: View, setup: Setup) -> int:
 def _warm(view: View, ready: threading.Event) -> None:
     """Read all lanes; a lane that fails reports its error when requested."""
     try:
-        with contextlib.suppress(SextonError):
+        with contextlib.suppress(SextonError, MemoryError):
             view.warm(ready.set)
     finally:
         ready.set()
 
 
 class LimitedProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with a request timeout and a limit per address."""
+    """uvicorn's HTTP protocol with timeouts for requests and answers, and a limit per address."""
 
     _held: ClassVar[Counter[str]] = Counter()
 
@@ -120,6 +138,7 @@ class LimitedProtocol(H11Protocol):
         self._peer = str(self.client[0]) if self.client else ""
         self._held[self._peer] += 1
         self._waiting: asyncio.TimerHandle | None = None
+        self._draining: asyncio.TimerHandle | None = None
         if self._held[self._peer] > MOST_OF_ONE:
             transport.close()
         else:
@@ -136,9 +155,16 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
         if self.timeout_keep_alive_task is not None:  # keep-alive has its own timer
             self._rest()
+        self._drain()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drain()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._rest()
+        if self._draining is not None:
+            self._draining.cancel()
         self._held[self._peer] -= 1
         if self._held[self._peer] <= 0:
             del self._held[self._peer]
@@ -151,6 +177,20 @@ class LimitedProtocol(H11Protocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+    def _drain(self) -> None:
+        """Look later how much of the answer was taken. A transport that is closed waits for its
+        client as well."""
+        left: int = self.transport.get_write_buffer_size()
+        if left and self._draining is None:
+            self._draining = self.loop.call_later(ANSWER_S, self._drained, left)
+
+    def _drained(self, before: int) -> None:
+        self._draining = None
+        if self.transport.get_write_buffer_size() > max(before - LEAST_TAKEN, 0):
+            self.transport.abort()
+        else:
+            self._drain()
 
     def _too_slow(self) -> None:
         self._waiting = None
@@ -261,11 +301,27 @@ def _address(host: str, address: str, port: int) -> str:
     return f"http://{name}:{port}/"
 
 
-def _open(address: str) -> None:
-    """Open a browser on a desktop; a text browser would hide the URL."""
+def _browser() -> Callable[[str], None] | None:
+    """A function that opens a browser on a desktop; `None` without one, where a text browser would
+    hide the URL. A confined process starts no program, so a child does, which waits for the URL."""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         print("sexton: no desktop session; open the URL yourself", file=sys.stderr)
-        return
-    import webbrowser
+        return None
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.close(writer)
+            address = os.read(reader, 4096).decode()
+            if address:  # else the server ended before it had one
+                import webbrowser
 
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+                webbrowser.open(address)
+        finally:
+            os._exit(0)
+    os.close(reader)
+
+    def show(address: str) -> None:
+        os.write(writer, address.encode())
+        os.close(writer)
+
+    return show

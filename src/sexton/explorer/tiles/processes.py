@@ -13,6 +13,7 @@ import contextlib
 import gc
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -197,6 +198,8 @@ def _answer(question: bytes, end: int, work: Work) -> None:
     signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
     os.nice(_NICE)
+    # The alarm above is Python's: one that is lost in a library does not hear it.
+    resource.setrlimit(resource.RLIMIT_CPU, (int(_MOST_S), int(_MOST_S) + 5))
     known = len(work.problems_so_far)
     name, arguments = pickle.loads(question)
     try:
@@ -205,6 +208,8 @@ def _answer(question: bytes, end: int, work: Work) -> None:
         answer = _REFUSED, str(error)
     except SextonError as error:
         answer = _NOT_THERE, str(error)
+    except MemoryError:
+        answer = _NOT_THERE, "not enough memory for this part of the recording"
     except Exception as error:  # noqa: BLE001 - reported where it can be seen
         last = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} in {last.filename} line {last.lineno}"

@@ -20,6 +20,7 @@ import zlib
 import numpy as np
 
 from sexton.profile.symbols.table import Table
+from sexton.store.layout import who_else
 
 MOST_BYTES = 512 << 20
 #: Limit of one file; a larger table is read from its program again.
@@ -80,9 +81,9 @@ class Cache:
             return
         with contextlib.suppress(OSError):
             directory = os.path.dirname(path)
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            if os.lstat(directory).st_uid != os.geteuid():
+            if who_else(directory):  # such as root with the home of somebody else
                 return
+            os.makedirs(directory, mode=0o700, exist_ok=True)
             aside = f"{path}.{os.getpid()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             try:

@@ -1,0 +1,231 @@
+"""Limits for a process that parses bytes from elsewhere: recordings, archives, images, captures.
+
+How to use it. A command runs in a child process of its own (`sexton.cli.parent`), which ends with
+it. Before that child opens the first byte from elsewhere, it confines itself::
+
+    from sexton.sandbox import confine, limits_for
+
+    confine(limits_for(path))          # of a file or a directory: memory and CPU time by its size
+    confine(limits_for())              # of a pipe, whose size is not known
+    confine(limits_for(path)._replace(cpu_s=None))   # a server, which has no end
+    confine(limits_for(path)._replace(live=True))    # it also needs D-Bus, or starts a program
+
+From then on
+
+- its memory is bounded (RLIMIT_DATA): an allocation beyond it fails, and `MemoryError` becomes one
+  line and exit 2 in `sexton.cli.main`;
+- its CPU time and its life are bounded (RLIMIT_CPU, an alarm): the kernel ends it;
+- it opens no connection, starts no program, and cannot use the system calls in `_DENIED`, nor can
+  anything it forks (seccomp, no new privileges). Files may be written: commands have outputs.
+
+A confined process that dies of a signal is one line and exit 2: `sexton.cli.parent` prints it.
+Nothing is undone, so `confine` only works in a process that declared itself expendable
+(`expendable`): a test that calls `main` stays as it is. Do this before Arrow or numpy is imported:
+the choice of the memory pool is read then. Where a kernel has no seccomp, the limits remain, and a
+line on standard error says so.
+
+Adding up file sizes and comparing counts with them before reading is still the reader's duty: a
+limit ends the command, a check skips one file.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import stat
+import struct
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+#: Python, numpy, Arrow and a segment take some 250 MB; the rest is for columns.
+_LEAST_BYTES, _MOST_BYTES = 500 << 20, 3 << 30
+#: Bytes of memory for each byte that is read: Parquet and tar.gz hold a fifth of what they say.
+_TIMES = 8
+#: CPU seconds: hostile input of 10 MB ends within a minute.
+_LEAST_S, _BYTES_A_SECOND = 45, 1 << 20
+#: A process that waits for a slow disk lives longer than it computes.
+_LIFE = 10
+_MOST_FILES = 200_000
+#: What a process that is not confined reads at once, at most.
+_UNCONFINED_READ = 1 << 30
+
+_SET_SECCOMP, _MODE_FILTER, _SET_NO_NEW_PRIVILEGES = 22, 2, 38
+#: The second flag keeps older kernels from slowing us down against Spectre v4 (since 4.17).
+_SET_MODE_FILTER, _ALL_THREADS, _FULL_SPEED = 1, 1, 4
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # EPERM
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
+#: System calls of x86-64 and of aarch64 (asm/unistd_64.h, asm-generic/unistd.h); -1: has none.
+_DENIED = {
+    "socket": (41, 198), "connect": (42, 203),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "execve": (59, 221), "execveat": (322, 281),
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438), "userfaultfd": (323, 282),
+    "bpf": (321, 280), "perf_event_open": (298, 241),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsmount": (432, 432), "mount_setattr": (442, 442), "open_by_handle_at": (304, 265),
+    "setns": (308, 268), "unshare": (272, 97),
+    "swapon": (167, 224), "swapoff": (168, 225),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "iopl": (172, -1), "ioperm": (173, -1), "modify_ldt": (154, -1),
+}  # fmt: skip
+
+
+class Limits(NamedTuple):
+    """What a confined process may use; `cpu_s` is `None` for a server, which has no end.
+
+    `live`: it also reads this node, whose buses and programs it needs, so no call is denied.
+    """
+
+    memory_bytes: int
+    cpu_s: int | None = None
+    live: bool = False
+
+
+#: Whether this process may be confined, and the limits it has.
+_expendable = False
+_in_force: Limits | None = None
+
+
+def expendable() -> None:
+    """Declare that this process ends with its command, so that it may be limited for good."""
+    global _expendable
+    _expendable = True
+
+
+def in_force() -> Limits | None:
+    """The limits of this process; `None` where it is not confined."""
+    return _in_force
+
+
+def limits_for(*paths: str | os.PathLike[str], growing: bool = False) -> Limits:
+    """Limits by the size of what is read. Holes in a file count as nothing. `growing`: it is being
+    written meanwhile, so its size now says nothing.
+
+    >>> limits_for("/dev/null").memory_bytes >> 20
+    500
+    """
+    total = sum(_size(os.fspath(path)) for path in paths)
+    memory = _MOST_BYTES if growing else min(_LEAST_BYTES + _TIMES * total, _MOST_BYTES)
+    return Limits(memory, _LEAST_S + total // _BYTES_A_SECOND)
+
+
+def confine(limits: Limits, quiet: bool = False) -> None:
+    """Confine this process for the rest of its life; nothing where it is not expendable, or is
+    confined already. `quiet`: it does not say that system calls cannot be filtered here."""
+    global _in_force
+    if not _expendable or _in_force is not None:
+        return
+    # Arrow's own pool reserves 1 GB at once, which counts as used; the system's is as fast here.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_DATA, limits.memory_bytes)
+    if limits.cpu_s is not None:
+        _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 5)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_LIFE * limits.cpu_s)
+    missing = "" if limits.live else _filter_calls()
+    if missing and not quiet:
+        print(f"sexton: {missing}; reading with limits on memory and time only", file=sys.stderr)
+    _in_force = limits
+
+
+def largest_read() -> int:
+    """How many bytes one table or file may become in memory: half of what this process may take,
+    since whoever asked for it makes something of it."""
+    return _UNCONFINED_READ if _in_force is None else _in_force.memory_bytes // 2
+
+
+def cause_of_death(number: int) -> str:
+    """In words why a process died of this signal; empty where somebody sent it."""
+    words = {
+        signal.SIGXCPU: "it used up the CPU time that is allowed for its input",
+        signal.SIGALRM: "it took longer than is allowed for its input",
+        signal.SIGSYS: "it made a system call that is not allowed",
+    }
+    crashes = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+    if number in crashes:
+        name = signal.Signals(number).name
+        return f"it crashed ({name}): its input is damaged or hostile, or this is a bug"
+    return next((text for signalled, text in words.items() if signalled == number), "")
+
+
+def _lower(which: int, soft: int, hard: int | None = None) -> None:
+    """Set a limit, or keep a lower one."""
+    wanted = (soft, soft if hard is None else hard)
+    lower = [
+        limit if known == resource.RLIM_INFINITY else min(limit, known)
+        for limit, known in zip(wanted, resource.getrlimit(which), strict=True)
+    ]
+    resource.setrlimit(which, (min(lower), lower[1]))
+
+
+def _size(path: str) -> int:
+    try:
+        about = os.stat(path)
+    except (OSError, ValueError):
+        return 0
+    if not stat.S_ISDIR(about.st_mode):
+        return _held(about)
+    return sum(_held(found) for found in _files(path))
+
+
+def _held(about: os.stat_result) -> int:
+    return min(about.st_size, about.st_blocks * 512) if stat.S_ISREG(about.st_mode) else 0
+
+
+def _files(path: str) -> Iterator[os.stat_result]:
+    left = _MOST_FILES
+    for place, _, names in os.walk(path):
+        for name in names[:left]:
+            try:
+                yield os.lstat(os.path.join(place, name))
+            except OSError:
+                continue
+        left -= len(names)
+        if left <= 0:
+            return
+
+
+def _filter_calls() -> str:
+    """Install the filter in every thread of this process; why not, where that cannot be."""
+    import ctypes  # slow to import, and most commands read no file from elsewhere
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+    machine = os.uname().machine
+    if machine not in _ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return f"no filter for the system calls of {machine}"
+    code = _instructions(machine)
+    program = Program(len(code) // 8, code)
+    call = ctypes.CDLL(None, use_errno=True)
+    if call.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0:
+        number = _ARCHITECTURES[machine][2]
+        for flags in (_ALL_THREADS | _FULL_SPEED, _ALL_THREADS):
+            if call.syscall(number, _SET_MODE_FILTER, flags, ctypes.byref(program)) == 0:
+                return ""
+        # Under a filter of older systemd's @system-service; for this thread and those it starts.
+        if call.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0:
+            return ""
+    return f"cannot filter system calls: seccomp: {os.strerror(ctypes.get_errno())}"
+
+
+def _instructions(machine: str) -> bytes:
+    """The filter as classic BPF (linux/filter.h): per instruction a code, two jumps and a value."""
+    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
+    architecture, column, _ = _ARCHITECTURES[machine]
+    numbers = sorted(calls[column] for calls in _DENIED.values() if calls[column] >= 0)
+    made = [(load, 0, 0, 4), (equal, 0, len(numbers) + 3, architecture), (load, 0, 0, 0)]
+    # The calls of x32 have this bit; no other call has so high a number.
+    made.append((at_least, len(numbers) + 1, 0, 0x40000000))
+    made += [(equal, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    made += [(answer, 0, 0, _ALLOW), (answer, 0, 0, _REFUSE)]
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in made)

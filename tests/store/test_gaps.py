@@ -1,0 +1,54 @@
+"""A recorder that was stopped, or a machine that slept, is a gap wherever it falls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sexton.explorer.tiles.view import View
+from sexton.replay.signals import recorded_in
+from sexton.replay.span import everything
+from sexton.store.recording import Recording
+from sexton.store.schema import tables
+from sexton.store.summary import summarise
+from tests.support.recordings import WALL_S, cores, marks, simple, write_open, write_sealed
+
+CORE = tables()["core_times"]
+
+
+@pytest.mark.parametrize("write", [write_sealed, write_open])
+def test_a_pause_inside_a_segment_is_a_gap(tmp_path: Path, write):
+    write(tmp_path, [simple(1.0), simple(3.0), simple(64.0)])
+    recording = Recording(tmp_path)
+    found = summarise(recording)
+    assert [gap[:3] for gap in found.gaps] == [(WALL_S + 4.0, WALL_S + 64.0, 60.0)]
+    assert found.watched_s == pytest.approx(4.0)
+    assert found.jumps == []
+    span = everything(recording)
+    assert [note.partition(" from ")[0] for note in span.notes] == ["nothing was recorded"]
+    assert recorded_in(recording, span) == ((1.0, 4.0), (64.0, 65.0))
+    assert View.open(tmp_path).gaps() == [(WALL_S + 4.0, WALL_S + 64.0)]
+
+
+def test_tables_that_are_all_read_seldom_have_no_gaps(tmp_path: Path):
+    write_sealed(tmp_path, [{CORE: [cores(60.0 * minute)]} for minute in range(1, 8)])
+    recording = Recording(tmp_path)
+    assert summarise(recording).gaps == []
+    assert everything(recording).notes == ()
+
+
+def test_a_table_that_comes_late_fills_the_gap_it_seemed_to_leave(tmp_path: Path):
+    slow = tables()["mark"]
+    late = [{CORE: [cores(1.0), cores(2.0), cores(31.0)]}]
+    write_sealed(tmp_path, [*late, {slow: [marks(1, float(second)) for second in range(3, 31)]}])
+    assert summarise(Recording(tmp_path)).gaps == []
+
+
+def test_a_clock_that_jumps_inside_a_segment_is_told_where_it_did(tmp_path: Path):
+    after = [replace(batch, wall_s=batch.wall_s - 7200) for batch in (cores(3.0), cores(4.0))]
+    write_sealed(tmp_path, [{CORE: [cores(1.0), cores(2.0)]}, {CORE: after}])
+    found = summarise(Recording(tmp_path))
+    assert found.gaps == []
+    assert found.jumps == [(WALL_S + 3.0 - 7200, -7200.0)]

@@ -1,0 +1,287 @@
+"""Segments that somebody made on purpose: every checksum fits, and the content is meant to hurt.
+
+A reader reports and skips them; it neither crashes nor swells, and `verify` calls them damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sexton import sandbox
+from sexton.store.journal import JOURNAL, MONO, POSITION, WALL
+from sexton.store.recording import Recording
+from sexton.store.schema import encode, schema_of, tables
+from sexton.store.sealer import take_over
+from sexton.store.verify import DAMAGED, verify
+from tests.explorer.server.asking import serving
+from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
+from tests.support.recordings import (
+    WALL_S,
+    manifest_of,
+    marks,
+    resign,
+    simple,
+    write_open,
+    write_sealed,
+)
+
+#: Of rows that take 512 MB; of a small recording 250 MB may be read at once.
+MILLIONS = 16
+#: In /proc/PID/status.
+KEYS = ("Seccomp", "VmHWM")
+#: Runs a command and says how many kB it took. Started by us alone it would have had our memory.
+MEASURED = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(status)
+"""
+MARK, CORE = tables()["mark"], tables()["core_times"]
+
+
+def vouch(opened: Path, name: str, content: bytes, suffix: str) -> None:
+    """Put these bytes in place of a table of an open segment, and sign the journal anew."""
+    for path in opened.glob(f"{name}.*"):
+        path.unlink()
+    (opened / f"{name}{suffix}").write_bytes(content)
+    lines = [json.loads(line[9:]) for line in (opened / JOURNAL).read_bytes().splitlines()]
+    for line in lines[1:]:
+        line.get("ends", {}).pop(name, None)
+    lines[-1].setdefault("ends", {})[name] = [len(content), zlib.crc32(content)]
+    write_journal(opened, lines)
+
+
+def write_journal(opened: Path, lines: list[Any]) -> None:
+    texts = [json.dumps(line).encode() for line in lines]
+    signed = (b"%08x %s\n" % (zlib.crc32(text), text) for text in texts)
+    (opened / JOURNAL).write_bytes(b"".join(signed))
+
+
+def stream_of(found: pa.RecordBatch) -> bytes:
+    """An Arrow stream, as older versions wrote them."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        writer.write_batch(found)
+    return sink.getvalue().to_pybytes()
+
+
+def bad_offsets(opened: Path) -> None:
+    """Offsets of strings that lead a gigabyte away: reading the text is a segmentation fault."""
+    batch = encode(MARK, [marks(3, 2.0)])[0]
+    offsets = batch.column("text").buffers()[1].to_pybytes()[:16]
+    content = stream_of(batch)
+    assert content.count(offsets) == 1
+    far = struct.pack("<4i", 0, 1 << 30, (1 << 30) + 9, (1 << 30) + 18)
+    vouch(opened, "mark", content.replace(offsets, far), ".arrows")
+
+
+def rows_without_bytes(opened: Path) -> None:
+    """A billion rows of nothing."""
+    names = [*schema_of(MARK).names]
+    columns = [pa.nulls(1 << 30) for _ in names]
+    vouch(opened, "mark", stream_of(pa.record_batch(columns, names)), ".arrows")
+
+
+def other_types(opened: Path) -> None:
+    """Text where numbers are expected."""
+    batch = encode(MARK, [marks(3, 2.0)])[0]
+    columns = [pa.array(["x"] * 3), *batch.columns[1:]]
+    vouch(opened, "mark", stream_of(pa.record_batch(columns, batch.schema.names)), ".arrows")
+
+
+def no_times(opened: Path) -> None:
+    batch = encode(MARK, [marks(3, 2.0)])[0]
+    vouch(opened, "mark", stream_of(batch.select(["text"])), ".arrows")
+
+
+def packed_zeros(opened: Path) -> None:
+    """Rows that unpack to a hundred times what they take."""
+    body = b"[]\n" + bytes(30 << 20)
+    block = zlib.compress(body, 1)
+    vouch(opened, "mark", (struct.pack("<I", len(block)) + block) * 3, ".rows")
+
+
+def backwards(opened: Path) -> None:
+    """A journal that vouches for the same bytes again and again."""
+    content = (opened / "mark.rows").read_bytes()
+    lines = [json.loads(line[9:]) for line in (opened / JOURNAL).read_bytes().splitlines()]
+    ends = [[len(content), zlib.crc32(content)], [0, 0]] * 50
+    write_journal(opened, [*lines, *({"ends": {"mark": end}} for end in ends)])
+
+
+OPEN: list[Callable[[Path], None]] = [
+    bad_offsets, rows_without_bytes, other_types, no_times, packed_zeros, backwards,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", OPEN)
+def test_an_open_segment_made_to_hurt_is_named_skipped_and_damaged(
+    tmp_path: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sandbox, "_UNCONFINED_READ", 64 << 20)
+    make(write_open(tmp_path, [simple(1.0)]))
+    recording = Recording(tmp_path)
+    (segment,) = recording.segments
+    assert len(segment.batches(CORE)) == 2, "the other tables are read"
+    assert [batch for batch in segment.batches(MARK) if batch.rows] == []
+    assert any("mark" in problem for problem in recording.problems)
+    assert any(trouble.kind == DAMAGED for trouble in verify(tmp_path).troubles)
+    assert any("mark" in note for note in take_over(tmp_path)), "a recorder seals the rest"
+    assert not list((tmp_path / "open").iterdir()), "and does not meet it again"
+    assert len(Recording(tmp_path).segments[0].batches(CORE)) == 2
+
+
+def replace_table(segment: Path, name: str, content: bytes, rows: int) -> None:
+    """Put another file in place of a sealed table, and sign the manifest anew."""
+    (segment / f"{name}.parquet").write_bytes(content)
+    manifest = manifest_of(segment)
+    told = {"rows": rows, "bytes": len(content), "crc32": zlib.crc32(content)}
+    manifest["tables"][name].update(told)
+    resign(segment, manifest)
+
+
+def constant_rows(millions: int) -> bytes:
+    """Millions of rows that are all the same: some kilobytes on disk, gigabytes in memory."""
+    number = 1 << 20
+    columns = {
+        MONO: np.full(number, 2.0),
+        WALL: np.full(number, WALL_S + 2.0),
+        POSITION: np.zeros(number, np.int32),
+        "text": pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x"]),
+    }
+    group = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, group.schema, compression="zstd", store_schema=False) as writer:
+        for _ in range(millions):
+            writer.write_table(group)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    return constant_rows(MILLIONS)
+
+
+def test_rows_are_counted_before_they_are_read(
+    tmp_path: Path, bomb: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sandbox, "_UNCONFINED_READ", 250 << 20)
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    replace_table(segment, "mark", bomb, MILLIONS << 20)
+    assert len(bomb) < 1 << 20
+    recording = Recording(tmp_path)
+    assert not any(batch.rows for batch in recording.segments[0].batches(MARK))
+    assert ["in memory, too large" in problem for problem in recording.problems] == [True]
+
+
+def test_a_file_with_other_rows_than_were_sealed_is_not_read(tmp_path: Path):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    content = (segment / "mark.parquet").read_bytes()
+    replace_table(segment, "mark", content, 4)
+    recording = Recording(tmp_path)
+    assert not any(batch.rows for batch in recording.segments[0].batches(MARK))
+    assert ["3 rows, sealed with 4" in problem for problem in recording.problems] == [True]
+
+
+def bad_codes() -> bytes:
+    """A column whose codes lead out of its dictionary: 1 bit each, made 8 bits that say 200."""
+    number = 1000
+    text = ["a"] * number + ["b"] * number
+    rows = 2 * number
+    columns = {MONO: np.full(rows, 2.0), WALL: np.full(rows, WALL_S + 2.0)}
+    columns[POSITION] = np.arange(rows, dtype=np.int32)
+    found = pa.table({**columns, "text": text})
+    sink = pa.BufferOutputStream()
+    options = {"compression": "none", "use_dictionary": ["text"], "store_schema": False}
+    pq.write_table(found, sink, **options)
+    content = sink.getvalue().to_pybytes()
+    runs = b"\x01\xd0\x0f\x00\xd0\x0f\x01"
+    assert content.count(runs) == 1
+    return content.replace(runs, b"\x08\xd0\x0f\xc8\xd0\x0f\xc8")
+
+
+def test_codes_that_lead_out_of_their_dictionary_are_never_looked_up(tmp_path: Path):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    replace_table(segment, "mark", bad_codes(), 2000)
+    recording = Recording(tmp_path)
+    for coded in ((), ("text",)):
+        assert recording.segments[0].table(MARK, None, coded) is None
+    assert any("mark.parquet" in problem for problem in recording.problems)
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_readings_without_a_time_are_not_used(tmp_path: Path, value: float):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    listed = pq.read_table(segment / "reading.parquet")
+    place = listed.column_names.index(MONO)
+    times = listed.column(MONO).to_pylist()
+    listed = listed.set_column(place, listed.schema.field(place), pa.array([value, *times[1:]]))
+    pq.write_table(listed, segment / "reading.parquet", store_schema=False)
+    replace_table(segment, "reading", (segment / "reading.parquet").read_bytes(), len(times))
+    recording = Recording(tmp_path)
+    assert recording.segments[0].readings() is None
+    assert any("no valid time" in problem for problem in recording.problems)
+    assert [trouble.detail for trouble in verify(tmp_path).troubles] == [
+        "a reading has no valid time"
+    ]
+
+
+def test_no_command_crashes_or_swells_on_a_made_recording(tmp_path: Path, bomb: bytes):
+    """The real commands, with what they take measured."""
+    bad_offsets(write_open(tmp_path, [simple(31.0)], sequence=2))
+    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, MILLIONS << 20)
+    for command in (["recording", "verify", tmp_path], ["diagnose", "--from", tmp_path]):
+        ended = subprocess.run(
+            [sys.executable, "-c", MEASURED, *SEXTON, *command],
+            env=ENVIRONMENT, capture_output=True, timeout=180, check=False,
+        )  # fmt: skip
+        *errors, taken = ended.stderr.splitlines()
+        assert (ended.returncode in (1, 3), errors) == (True, [])
+        assert b"damaged" in ended.stdout
+        assert int(taken) < 400 << 10
+
+
+def test_the_explorer_serves_the_rest_of_a_made_recording(tmp_path: Path, bomb: bytes):
+    bad_offsets(write_open(tmp_path, [simple(31.0)], sequence=2))
+    replace_table(write_sealed(tmp_path, [simple(1.0)]), "mark", bomb, MILLIONS << 20)
+    with serving(str(tmp_path)) as running:
+        about = running.get("/api/recording").json
+        told = running.get(f"/api/explain?from={about['start']}&to={about['end']}")
+        reader = reader_of(running.process)
+        status = Path(f"/proc/{reader}/status").read_text()
+        filtered, most = (int(re.findall(f"{key}:\\s+(\\d+)", status)[0]) for key in KEYS)
+    assert told.status == 200
+    assert any("mark" in problem for problem in about["problems"])
+    assert filtered == 2, "its system calls are filtered"
+    assert most < 400 << 10
+
+
+def test_memory_that_a_check_did_not_foresee_is_bounded(tmp_path: Path):
+    """A dictionary of one long word and many rows: little to see beforehand, gigabytes as text."""
+    number = 1 << 20
+    columns = {MONO: np.full(number, 2.0), WALL: np.full(number, WALL_S + 2.0)}
+    columns[POSITION] = np.zeros(number, np.int32)
+    text = pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x" * 2000])
+    found = pa.table({**columns, "text": text})
+    sink = pa.BufferOutputStream()
+    pq.write_table(found, sink, store_schema=False)
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    replace_table(segment, "mark", sink.getvalue().to_pybytes(), number)
+    ended = sexton("recording", "verify", tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    assert b"mark.parquet" in ended.stdout
+    assert b"Traceback" not in ended.stderr
