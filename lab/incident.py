@@ -44,20 +44,22 @@ _WIDTH = "88"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a scene's author knows to be true: `root` is `None` where nothing is wrong."""
+    """What a scene's author knows to be true: `root` is `None` where nothing is wrong, `named` are
+    words that the evidence of its problems must have."""
 
     root: str | None
     chain: tuple[str, ...]
     present: tuple[str, ...]
     absent: tuple[str, ...]
     exit: int
+    named: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Expected:
-        chain, present, absent = (
-            tuple(document.get(name, ())) for name in ("chain", "present", "absent")
+        chain, present, absent, named = (
+            tuple(document.get(name, ())) for name in ("chain", "present", "absent", "named")
         )
-        return cls(document.get("root"), chain, present, absent, int(document["exit"]))
+        return cls(document.get("root"), chain, present, absent, int(document["exit"]), named)
 
     @property
     def known(self) -> frozenset[str]:
@@ -170,6 +172,15 @@ def wrongs(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
     for name in expected.absent:
         if _verdict(known, name) is Verdict.PRESENT and not of_before(known[name], diagnosis):
             yield f"{name} is present: {known[name].summary}"
+    said = " ".join(_words(finding) for finding in diagnosis.findings if finding.is_problem)
+    for name in expected.named:
+        if name not in said:
+            yield f"{name} is not named"
+
+
+def _words(finding: Finding) -> str:
+    items = (f"{item.what} {item.value}" for item in finding.evidence)
+    return " ".join((finding.summary, *items))
 
 
 def of_before(finding: Finding, diagnosis: Diagnosis) -> bool:

@@ -3,7 +3,8 @@
 A scene is `lab/scenes/<id>/scene.py`: a module with `ID`, `TITLE`, `SECONDS`, `NEEDS`, `EXPECTED`
 and ``play(stage)``; where something has to be there before the recording begins, also
 ``prepare(stage)``; where what it made goes on to the end, `LIVE`, the cause that a live diagnosis
-must name then (`None`: that all is well). Whatever it makes it makes through the stage, which puts
+must name then (`None`: that all is well); where the kernel needs it, `KERNEL`, words for its
+command line. Whatever it makes it makes through the stage, which puts
 it away in the reverse order at the end, after a failure and after Ctrl-C alike: processes by their
 ids, cgroups, mounts, units, namespaces.
 """

@@ -36,6 +36,11 @@ NAMES = (
     "rt_calm",
     "stuck_nic",
     "sound_nic",
+    "slow_leak",
+    "slow_churn",
+    "two_leakers",
+    "two_tenants",
+    "starved_nic",
 )
 FOLDER = Path(__file__).parent
 

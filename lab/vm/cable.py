@@ -3,7 +3,8 @@
 QEMU carries the card's frames over a UNIX socket. While the peer reads, the card sends. When it
 stops, the socket fills, QEMU takes no more frames from the card, its transmit ring fills, and the
 guest's own driver and the kernel's transmit watchdog find a card that is stuck: nothing is
-injected. The guest asks for that with a frame of its own.
+injected. It can also read slowly, as a slow link does: then the ring is full at times, and the
+queue stops and starts. The guest asks for either with a frame of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-#: An EtherType for experiments (IEEE 802), and what the frame says: for how many seconds to stop.
+#: An EtherType for experiments (IEEE 802), and what its frames say: for how many seconds to stop,
+#: or how many frames a second to read from now on.
 ETHERTYPE = 0x88B5
-STOP = b"sexton-lab stop "
+STOP, PACE = b"sexton-lab stop ", b"sexton-lab pace "
 _MOST_FRAME = 1 << 17
 
 
@@ -28,10 +30,10 @@ def options(place: Path) -> tuple[str, ...]:
     return ("-netdev", wire, "-device", "virtio-net-pci,netdev=wire,romfile=,mq=off")
 
 
-def stop_frame(seconds: int) -> bytes:
-    """The frame that asks the peer to stop reading for so long."""
+def order_frame(order: bytes, number: int) -> bytes:
+    """A frame with an order for the peer."""
     header = b"\xff" * 6 + b"\x02sexto" + struct.pack("!H", ETHERTYPE)
-    return (header + STOP + str(seconds).encode()).ljust(64, b" ")
+    return (header + order + str(number).encode()).ljust(64, b" ")
 
 
 class Cable:
@@ -64,12 +66,19 @@ class Cable:
             connected, _ = self._listening.accept()
             with connected:
                 connected.settimeout(1.0)
+                pause_s = 0.0
                 while not self._ended.is_set():
                     frame = self._frame(connected)
                     if frame is None:
                         return
-                    if frame[12:14] == struct.pack("!H", ETHERTYPE) and STOP in frame:
-                        self._ended.wait(float(frame.partition(STOP)[2].split()[0]))
+                    if frame[12:14] == struct.pack("!H", ETHERTYPE):
+                        for order in (STOP, PACE):
+                            if order in frame:
+                                number = float(frame.partition(order)[2].split()[0])
+                                pause_s = 1 / number if order is PACE else pause_s
+                                self._ended.wait(number if order is STOP else 0)
+                    if pause_s:
+                        self._ended.wait(pause_s)
 
     def _frame(self, connected: socket.socket) -> bytes | None:
         """The next frame, after its length; `None` at the end."""

@@ -108,12 +108,15 @@ def _boot(run: Run) -> tuple[Said, list[Outcome]]:
         log(f"{run.name}: booting {parts.kernel.release}")
         with ExitStack() as stack:
             more: tuple[str, ...] = ()
-            if any("cable" in load(scene).NEEDS for scene in run.job.scenes if scene in NAMES):
+            scenes = [load(scene) for scene in run.job.scenes if scene in NAMES]
+            if any("cable" in scene.NEEDS for scene in scenes):
                 # Under /tmp, since the name of a UNIX socket must be short.
                 place = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "cable"
                 stack.enter_context(cable.Cable(place))
                 more = cable.options(place)
-            command = command_line(run.kernel, run.hierarchy, disks, run.console, more)
+            words = [run.kernel.arguments, *(getattr(scene, "KERNEL", "") for scene in scenes)]
+            kernel = replace(run.kernel, arguments=" ".join(filter(None, words)))
+            command = command_line(kernel, run.hierarchy, disks, run.console, more)
             said = follow(stack.enter_context(Machine(command, folder / "errors")), run)
         return said, _collect(run, said, disks.results)
 

@@ -40,7 +40,7 @@ def test_without_a_word_it_lists_the_words():
 @pytest.mark.root
 def test_a_hash_that_is_not_the_plans_is_refused(tmp_path):
     path, made = kept(tmp_path)
-    for given in (made.hash[:7], "f" * 64, "", made.hash + "0"):
+    for given in (made.hash[:15], "f" * 64, "", made.hash + "0"):
         ended = sexton("fix", "apply", path, "--confirm", given, "--state", tmp_path / "fix")
         assert ended.returncode == 2
         assert "does not match this plan" in one_line(ended.stderr)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sexton as sexton_package
-from sexton.cli.main import VERBS
+from sexton.cli.main import VERBS, main
 from sexton.cli.output import prepare, write_whole
 from sexton.errors import CommandError
 from tests.support.cli import ENVIRONMENT, SEXTON, one_line, quiet, sexton, shell
@@ -225,15 +225,30 @@ def test_it_is_there_for_its_owner_alone_and_nothing_lies_beside_it(tmp_path: Pa
     assert os.listdir(tmp_path) == ["plan.json"]
 
 
-def test_one_that_is_kept_in_git_keeps_its_mode(tmp_path: Path):
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o277])
+def test_a_new_file_is_private_and_one_that_is_kept_in_git_keeps_its_mode(
+    tmp_path: Path, mask: int
+):
     path = tmp_path / "agents.toml"
-    write_whole(str(path), (b"new",), mode=None)
-    mask = os.umask(0o022)
-    os.umask(mask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
-    path.chmod(0o640)
-    write_whole(str(path), (b"newer",), mode=None)
+    before = os.umask(mask)
+    try:
+        write_whole(str(path), (b"new",))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.chmod(0o640)
+        write_whole(str(path), (b"newer",))
+    finally:
+        os.umask(before)
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"newer", 0o640)
+
+
+@pytest.mark.root
+def test_the_mode_of_a_file_that_another_user_put_there_is_not_kept(tmp_path: Path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(b"")
+    path.chmod(0o666)
+    os.chown(path, 65534, 65534)
+    write_whole(str(path), (b"new",))
+    assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600)
 
 
 def test_what_fails_half_way_leaves_the_old_one_and_no_rest(tmp_path: Path):
@@ -255,6 +270,24 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path):
     write_whole(str(tmp_path / "plan.json"), (b"new",))
     assert (tmp_path / "precious").read_bytes() == b"precious"
     assert not (tmp_path / "plan.json").is_symlink()
+    assert stat.S_IMODE((tmp_path / "plan.json").stat().st_mode) == 0o600, "not the link's 0777"
+
+
+@pytest.mark.parametrize("option", ["--save", "--write-policy"])
+def test_an_audit_that_is_saved_on_a_link_is_private(tmp_path: Path, option: str):
+    (tmp_path / "usr/lib/systemd/system").mkdir(parents=True)
+    (tmp_path / "usr/lib/systemd/system/a.service").write_text("[Service]\nExecStart=/bin/true\n")
+    out = tmp_path / "out"
+    out.symlink_to("elsewhere")
+    assert main(["audit", "--root", str(tmp_path), option, str(out)]) in (0, 1)
+    assert (out.is_symlink(), stat.S_IMODE(out.stat().st_mode)) == (False, 0o600)
+
+
+def test_the_links_of_the_system_to_its_streams_stay_links(tmp_path: Path):
+    with (tmp_path / "out").open("wb") as stream:
+        write_whole(f"/proc/self/fd/{stream.fileno()}", (b"written",))
+    assert (tmp_path / "out").read_bytes() == b"written"
+    assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.mark.root
@@ -265,9 +298,8 @@ def test_a_device_is_written_to_and_stays_one(tmp_path: Path):
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     except PermissionError:
         pytest.skip("no devices may be made here")
-    for mode in (0o600, None):
-        write_whole(str(device), (b"x",), mode)
-        assert stat.S_ISCHR(device.stat().st_mode)
+    write_whole(str(device), (b"x",))
+    assert stat.S_ISCHR(device.stat().st_mode)
     assert os.listdir(tmp_path) == ["null"]
     disk = tmp_path / "disk"
     os.mknod(disk, stat.S_IFBLK | 0o600, os.makedev(7, 250))

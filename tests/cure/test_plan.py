@@ -23,7 +23,7 @@ from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.audit import Need, Reason, Subject
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, OfflineMemcg
+from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
@@ -110,19 +110,20 @@ def test_a_handful_elsewhere_is_not_worth_what_the_living_there_would_pay():
     assert others == 34
 
 
-def test_bytes_alone_name_a_parent_only_if_nothing_else_does():
-    weighed = [owner(f"/{name}.slice", None, Strength.POSSIBLE) for name in "ab"]
-    chosen, others = planning._parents(weighed)
-    assert ([item.path for item in chosen], others) == (["/a.slice", "/b.slice"], 0)
-    assert planning._parents([]) == ([], 0)
-    assert planning._parents([replace(weighed[0], bytes=0)]) == ([], 0)
+def test_leftover_bytes_choose_no_parent_whatever_else_is_known():
+    live_cache = replace(owner("/big.slice", None, Strength.POSSIBLE), bytes=15 << 30)
+    guessed = replace(owner("/ledger.slice", 1_526, Strength.POSSIBLE), bytes=1 << 20)
+    assert planning._parents([live_cache, guessed]) == ([], 0), "a guess is no basis for a step"
+    counted = replace(owner("/small.slice", 1_500, Strength.LIKELY), bytes=6 << 20)
+    assert planning._parents([live_cache, guessed, counted]) == ([counted], 0)
 
 
-def test_a_few_bytes_elsewhere_are_not_worth_it_either():
-    heap = replace(owner("/a.slice", None, Strength.POSSIBLE), bytes=4 << 20)
-    page = owner("/b.slice", None, Strength.POSSIBLE)
-    chosen, others = planning._parents([page, heap])
-    assert ([item.path for item in chosen], others) == (["/a.slice"], 0), "bytes are no number"
+def test_a_plan_with_nothing_but_bytes_has_no_step_and_says_whose_they_are():
+    rows = [CgroupResidual("/big.slice", 15 << 30, "upper bound"), CgroupResidual("/a", 1, "x")]
+    plan = make_plan(diagnosis(ZOMBIES), make_window([(0.0, rows)]), PlanContext(open_host()))
+    assert [step.remedy for step in plan.steps] == ["reboot_node"]
+    assert "15.0 GiB below /big.slice, which is only a guess" in plan.notes[0]
+    assert "sexton zombies --watch" in plan.notes[0]
 
 
 def test_a_plan_says_how_many_it_leaves_where_they_are():

@@ -27,7 +27,7 @@ def found(tmp_path: Path) -> Collateral:
 
 
 def proposed(found: Collateral, thorough: bool) -> Step:
-    reason = Reason(True, "counted", False, thorough=thorough)
+    reason = Reason(False, thorough=thorough)
     return reclaim_zombies.propose("1-free", found, cost_of(700), reason)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.explain.links import starved_tasks_end_job, stolen_time_starves_tasks
+from sexton.explain.links import (
+    contended_core_ends_job,
+    starved_tasks_end_job,
+    stolen_time_starves_tasks,
+)
 from sexton.model.chain import Strength
 from sexton.model.recorder import Mark
 from tests.explain.making import EMPTY, finding, told, window
@@ -44,12 +48,18 @@ def test_stolen_time_starves_the_same_core_in_the_same_seconds(
         (2_000.0, "job 17 died", None),
     ],
 )
-def test_a_job_dies_after_its_tasks_waited_and_not_before(died, job, expected):
-    crowd = finding("cpu_pressure", (100.0, 110.0), core=("0",))
+@pytest.mark.parametrize(
+    ("cause", "rule"),
+    [("cpu_pressure", starved_tasks_end_job), ("contended_core", contended_core_ends_job)],
+)
+def test_a_job_dies_after_its_tasks_waited_and_not_before(died, job, expected, cause, rule):
+    crowd = finding(cause, (100.0, 110.0), core=("0",))
     view = window({0: [], died: [Mark(job)]})
     death = finding("job_deaths", (died, died), job=(job,))
-    link = starved_tasks_end_job.join(crowd, death, view)
+    link = rule.join(crowd, death, view)
     assert (link.strength if link else None) is expected
+    if link is not None:
+        assert (link.cause, rule.__name__.rpartition(".")[2]) == (cause, link.id)
 
 
 def test_a_mark_that_names_memory_speaks_against_it():

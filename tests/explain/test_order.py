@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.incident import incidents
@@ -54,6 +56,25 @@ def test_of_several_resets_the_first_is_the_beginning():
     seen = window({0: lines, 300: []})
     ends = finding("nic_resets", (99.0, 99.0), nic=("eth0",)), finding("tcp_loss", (60.0, 120.0))
     assert in_order(link("nic_resets", "tcp_loss"), ends, seen).since is None
+
+
+def test_of_several_waits_the_first_is_the_beginning():
+    said = {"nic": "eth0", "queue": 5, "napi_us": 6_000_000}
+    lines = [KernelEvent("p", "nic_starved", "late", None, at, said) for at in (56.0, 106.0)]
+    seen = window({0: lines, 300: []})
+    ends = finding("starved_napi", (100.0, 106.0)), finding("nic_resets", (57.0, 107.0))
+    found = in_order(link("starved_napi", "nic_resets"), ends, seen)
+    assert (found.since, found.against) == (None, ())
+
+
+def test_a_cause_is_not_named_as_one_that_came_before_itself():
+    known = {
+        "nic_resets": finding("nic_resets", (50.0, 100.0)),
+        "tcp_loss": finding("tcp_loss", (93.0, 120.0)),
+    }
+    early = "TCP loss began 7.0 s before NIC resets"
+    split = replace(link("nic_resets", "tcp_loss", since=100.0), against=(early,))
+    assert with_first_causes([split], known) == [split]
 
 
 def test_the_cause_that_came_first_is_named():

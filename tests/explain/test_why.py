@@ -19,7 +19,9 @@ from sexton.model.stack import StackCount
 from sexton.model.task import Process, Thread
 from sexton.model.why import Subject, Why
 from sexton.model.window import Batch, Window
+from tests.support.fixtures import FIXTURES
 from tests.support.incident import UPTIME_S, WALL_S, incident
+from tests.support.windows import load_window
 
 CHAIN = ("crash_looping_unit", "zombie_memcgs", "slow_memcg_stats", "saturated_core",
          "starved_napi", "nic_resets")  # fmt: skip
@@ -54,6 +56,16 @@ def test_from_anywhere_in_it_the_same_chain_is_seen(said: str, concerned: tuple[
 def test_a_bystander_is_left_alone(said: str):
     why = asked(said, incident())
     assert (why.findings, why.chains, why.exit) == ((), (), Exit.HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("said", "exit"), [("core 1", Exit.PROBLEM), ("core 0", Exit.HEALTHY), ("sshd", Exit.PROBLEM)]
+)
+def test_tasks_that_wait_for_one_core_are_seen_from_it_and_from_them(said: str, exit: Exit):
+    window, _ = load_window(FIXTURES / "detectors" / "contended_core" / "present.json")
+    why = asked(said, window)
+    assert why.exit is exit
+    assert why.findings == (("contended_core",) if exit is Exit.PROBLEM else ())
 
 
 def test_without_the_source_that_would_tell_the_answer_is_that_it_cannot_be_told():

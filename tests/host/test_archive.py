@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import tarfile
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from sexton.errors import (
     SourceTimeout,
     StoreError,
 )
-from sexton.host import archive
+from sexton.host import archive, tar
 from sexton.host.archive import ArchiveFiles, read_archive
 from sexton.host.reader import Directory, text, walk
 from tests.support.examples import examples
@@ -218,8 +219,8 @@ def test_a_bomb_is_refused_while_it_is_read(monkeypatch: pytest.MonkeyPatch):
     bomb = gzip.compress(pack(("1/proc/stat", b"\0" * (4 << 20))))
     assert len(bomb) < 1 << 16
     assert "larger than" in refused(bomb) or "more than" in refused(bomb)
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 10)
-    assert "members" in refused(pack(*((f"1/{number}", b"") for number in range(20))))
+    monkeypatch.setattr(archive, "MOST_NAMES", 10)
+    assert "more than 10 names" in refused(pack(*((f"1/{number}", b"") for number in range(20))))
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -241,3 +242,100 @@ def test_junk_is_refused_or_read_and_never_a_crash(data: st.DataObject):
             for look in (snapshot.files.read, snapshot.files.names, snapshot.files.status):
                 with contextlib.suppress(SourceError):
                     look(path)
+
+
+def peak_bytes(content: bytes) -> int:
+    """What Python allocates at most while it reads this, or refuses it."""
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(StoreError):
+            read(content)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_path_of_many_levels_takes_no_memory_for_each_of_them():
+    """523 bytes took 3.6 GB: every level is a directory, with the whole way to it as its name."""
+    for kind, path, value in (
+        ("file", "/a" * 60_000, b""),
+        ("dir", "", b"1 2 " + b"/a" * 60_000),
+        ("link", "/x", b"a/" * 60_000),
+    ):
+        bad = gzip.compress(pack(("1/bundle", bundle(CLOCK, (kind, path, value)))))
+        assert len(bad) < 1024
+        assert "bytes" in refused(bad)
+        assert peak_bytes(bad) < 5 << 20
+    assert "a path of" in refused(pack(("1/" + "a/" * 30_000 + "x", b"")))
+    deep = one(("file", "/a" * archive.MOST_DEPTH, b"x"))
+    assert deep.read("/a" * archive.MOST_DEPTH) == b"x"
+
+
+def test_many_deep_paths_are_refused_by_what_they_would_take_together():
+    lines = b"".join(
+        b"1 2 /%d%s\n" % (number, b"/aaaaaaaaaaaaaaaa" * 120) for number in range(2000)
+    )
+    bad = gzip.compress(pack(("1/bundle", bundle(CLOCK, ("dir", "", lines)))))
+    assert "96 MB of names" in refused(bad)
+
+
+def test_what_the_snapshots_share_is_there_once_however_many_they_are():
+    """465 kB took 1.7 GB: each of 99 snapshots had a copy of it."""
+    shared = b"".join(b"%d 2 /sys/fs/cgroup/%05d\n" % (number, number) for number in range(5000))
+    moments = [
+        (f"{number}/bundle", bundle(("file", "/commands/clock", b"%d 17" % number)))
+        for number in range(1, 100)
+    ]
+    everyone = pack(
+        ("0/bundle", bundle(("dir", "", shared))),
+        *moments,
+        manifest=b"sexton.collect/1\nsnapshots 99\n",
+    )
+    assert peak_bytes(everyone) < 12 << 20
+    last = read(everyone)[-1].files
+    assert len(last.names("/sys/fs/cgroup")) == 5000
+    assert last.status("/sys/fs/cgroup/00017").inode == 17
+
+
+def test_what_a_snapshot_has_itself_hides_what_all_share():
+    content = pack(
+        ("0/bundle", bundle(("denied", "/a", b""), ("file", "/b", b"old"), ("file", "/d/x", b""))),
+        ("1/bundle", bundle(CLOCK, ("file", "/a", b"new"), ("file", "/b", b"new"))),
+        ("1/d/y", b""),
+    )
+    files = read(content)[0].files
+    assert (files.read("/a"), files.read("/b")) == (b"new", b"new")
+    assert sorted(files.names("/d")) == ["x", "y"]
+
+
+def header(name: str, size: int, kind: bytes) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+@pytest.mark.parametrize("digits", [20, 60_000])
+def test_a_pax_record_of_many_digits_costs_no_time(digits: int):
+    """`int` takes quadratic time, and `tarfile` gave it the whole record."""
+    record = b"9" * digits
+    block = header("x", digits, tarfile.XHDTYPE) + record + bytes(-digits % 512)
+    assert "pax record" in refused(pack()[:1024] + 5 * block)
+
+
+def test_pax_records_are_counted_over_all_members(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tar, "MOST_RECORDS", 1000)
+    record = b"6 a=b\n" * 85
+    block = header("x", len(record), tarfile.XHDTYPE) + record + bytes(-len(record) % 512)
+    assert "more than 1,000 pax records" in refused(pack()[:1024] + 20 * block)
+
+
+def test_lines_that_name_nothing_are_counted_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(archive, "MOST_LINES", 1000)
+    assert "1,000 lines" in refused(pack(("1/bundle", bundle(CLOCK, ("dir", "", b"\n" * 2000)))))
+    many = [("nothing", "", b"")] * 2000
+    assert "1,000 lines" in refused(pack(("1/bundle", bundle(CLOCK, *many))))
+
+
+def test_an_archive_without_its_end_is_refused():
+    whole = pack(("1/commands/clock", b"1 2"), ("1/proc/stat", b"x"))
+    assert "end marker" in refused(whole.rstrip(b"\0")[: 6 * 512].ljust(6 * 512, b"\0"))

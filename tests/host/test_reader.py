@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.host.host import open_host
-from sexton.host.reader import HeldFiles, LiveFiles, RootedFiles, room, text
+from sexton.host.reader import HeldFiles, LiveFiles, RootedFiles, read_regular, room, text
 from sexton.model.task import Process
 from sexton.sources.procfs.tasks import Tasks
 
@@ -279,3 +280,17 @@ def test_a_lasting_host_keeps_processes_open_and_closes_them_in_the_end() -> Non
     assert {os.getpid(), 1} <= {row.pid for row in first} & {row.pid for row in again}
     tasks.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("reader", ["root", "live"])
+def test_a_device_is_looked_at_and_not_opened(tmp_path: Path, reader: str):
+    """This one has no driver: opening it would be "No such device or address"."""
+    try:
+        os.mknod(tmp_path / "watchdog", stat.S_IFCHR | 0o600, os.makedev(511, 250))
+    except PermissionError:
+        pytest.skip("no devices may be made here")
+    files = RootedFiles(str(tmp_path)) if reader == "root" else LiveFiles()
+    path = "/watchdog" if reader == "root" else str(tmp_path / "watchdog")
+    with pytest.raises(SourceMalformed, match="a device, not a regular file"):
+        read_regular(files, path)

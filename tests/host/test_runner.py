@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped, SourceTimeout
-from sexton.host.runner import ChildOptions, run, start
+from sexton.host.runner import ChildOptions, module_command, run, start
 
 
 def alive(pid):
@@ -195,3 +195,13 @@ def test_starting_leaves_no_descriptor_open_even_where_it_fails():
     with pytest.raises(SourceAbsent):
         start(["sexton-no-such-program"], ChildOptions(keep_stderr=True))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_module_of_ours_is_searched_where_we_were_found_and_never_in_the_current_directory(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "sexton.py").write_text("raise SystemExit('from the wrong place')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ended = run(module_command("sexton", "--version"), 30.0)
+    assert (ended.status, ended.output[:7]) == (0, b"sexton ")

@@ -69,7 +69,8 @@ class Surfaces:
         """The explorer's table, a row as a dict."""
         table = self.view.table(lane, start, end)
         assert not table.left_out
-        return [dict(zip(table.headings, row, strict=True)) for row in table.rows]
+        names = [heading.partition(" (")[0] for heading in table.headings]  # without units
+        return [dict(zip(names, row, strict=True)) for row in table.rows]
 
     def seconds(self, lane: str) -> tuple[int, Strip]:
         """Every second of a lane, and the first column's number."""

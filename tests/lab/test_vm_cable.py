@@ -7,7 +7,7 @@ import struct
 import time
 from pathlib import Path
 
-from lab.vm.cable import Cable, options, stop_frame
+from lab.vm.cable import STOP, Cable, options, order_frame
 
 
 def sent(wire: socket.socket, frame: bytes) -> int:
@@ -25,7 +25,7 @@ def test_it_reads_until_it_is_asked_to_stop_and_then_goes_on(tmp_path: Path):
     place = tmp_path / "cable"
     with Cable(place), socket.socket(socket.AF_UNIX) as wire:
         wire.connect(str(place))
-        frame = stop_frame(1)
+        frame = order_frame(STOP, 1)
         wire.sendall(struct.pack("!I", len(frame)) + frame)
         wire.setblocking(False)
         assert sent(wire, b"y" * 1200) < 20_000, "nobody reads"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from lab.stage import Stage
-from lab.vm.cable import ETHERTYPE, stop_frame
+from lab.vm.cable import ETHERTYPE, STOP, order_frame
 
 ID = "stuck_nic"
 TITLE = "a network card that stops sending"
@@ -42,14 +42,19 @@ def bring_up(stage: Stage) -> None:
     stage.actor("sender", PEER, PORT, 400)
 
 
+def tell_peer(order: bytes, number: int) -> None:
+    """See `lab.vm.cable`."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as raw:
+        raw.bind((NIC, 0))
+        raw.send(order_frame(order, number))
+
+
 def play(stage: Stage) -> None:
     """40 s of traffic; then the other end of the cable stops reading for 40 s, and goes on."""
     bring_up(stage)
     stage.wait(40)
     stage.moment(f"the peer of {NIC} stops reading for {_STUCK_S} s")
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as raw:
-        raw.bind((NIC, 0))
-        raw.send(stop_frame(_STUCK_S))
+    tell_peer(STOP, _STUCK_S)
     stage.wait(_STUCK_S + 5)
     stage.moment("the peer reads again")
     stage.wait(10)

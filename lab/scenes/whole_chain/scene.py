@@ -79,7 +79,7 @@ def play(stage: Stage) -> None:
     """Three walks over the dead; the third lasts longer than the driver's patience."""
     core = stage.queue.cpus[0]
     talk = Talk(stage, core)
-    _let_starve(stage)
+    let_starve(stage)
     stage.wait(45)
     if "no zombies" in stage.props:
         talk.reset(ena.silent_device(stage.queue.nic), "job 17")
@@ -110,7 +110,7 @@ def _start_walk(stage: Stage, talk: Talk, seconds: float) -> subprocess.Popen[by
     return walker
 
 
-def _let_starve(stage: Stage) -> None:
+def let_starve(stage: Stage) -> None:
     """Before 6.5 a softirq that was left to ksoftirqd waits for it; where the machine is ours, the
     walker outranks it, as a walk without a reschedule point did in the incident."""
     if stage.own_machine:

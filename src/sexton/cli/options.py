@@ -65,8 +65,16 @@ def seconds(text: str) -> float:
 
 
 def _directory(text: str) -> str:
+    if text == "/":
+        return text
+    from sexton.errors import StoreError
+    from sexton.host.hung import unless_hung
+
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     try:
-        os.close(os.open(text, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.close(unless_hung(lambda: os.open(text, flags), text))
+    except StoreError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}") from None
     try:

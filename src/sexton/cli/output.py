@@ -116,20 +116,23 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 PRIVATE = 0o600
 
 
-def write_whole(out: str, parts: Iterable[bytes], mode: int | None = PRIVATE) -> None:
-    """Write a temporary file beside `out`, then rename it; `mode` `None` keeps the file's mode.
+def write_whole(out: str, parts: Iterable[bytes]) -> None:
+    """Write a temporary file beside `out`, then rename it.
 
-    A terminal, a pipe or /dev/null is written to and never replaced. A symbolic link is replaced,
-    not followed: in /tmp another user may have created it. Failures are `CommandError`s.
+    A new file is `PRIVATE` whatever the umask; a file of ours keeps its mode. A terminal, a pipe or
+    /dev/null is written to and never replaced. A symbolic link is replaced, not followed: in /tmp
+    another user may have created it. Failures are `CommandError`s.
     """
     if "\0" in out:
         raise CommandError("a path cannot contain a NUL byte")
     try:
         if _is_stream(out):
-            with open(out, "wb") as stream:
+            # Without O_CREAT: what is gone by now is not made anew as a file.
+            handle = os.open(out, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            with open(handle, "wb") as stream:
                 stream.writelines(parts)
             return
-        _replace(out, parts, _current_mode(out) if mode is None else mode)
+        _replace(out, parts, _mode(out))
     except OSError as error:
         raise CommandError(f"{out}: {error.strerror or error}") from None
 
@@ -155,13 +158,26 @@ def _is_stream(out: str) -> bool:
         return False
     if stat.S_ISBLK(found) or stat.S_ISSOCK(found):
         raise CommandError(f"{out}: is a {'disk' if stat.S_ISBLK(found) else 'socket'}, not a file")
-    return stat.S_ISCHR(found) or stat.S_ISFIFO(found)
+    return stat.S_ISCHR(found) or stat.S_ISFIFO(found) or _is_open_file(out)
 
 
-def _current_mode(out: str) -> int:
+_OPEN_FILES = "/proc/self/fd"
+
+
+def _is_open_file(out: str) -> bool:
+    """/dev/stdout and the like: links of the system to what is open, even to a file."""
+    place = os.path.dirname(os.path.abspath(out))
+    if place in (_OPEN_FILES, "/dev/fd"):
+        return True
+    return place == "/dev" and os.path.islink(out) and os.readlink(out).startswith(_OPEN_FILES)
+
+
+def _mode(out: str) -> int:
+    """That of a regular file of ours. A link's 0777 is nobody's wish, and neither is the mode of a
+    file that another user put there."""
     try:
-        return stat.S_IMODE(os.stat(out, follow_symlinks=False).st_mode) & 0o777
+        found = os.stat(out, follow_symlinks=False)
     except FileNotFoundError:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return 0o666 & ~mask
+        return PRIVATE
+    ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return found.st_mode & 0o777 if ours else PRIVATE

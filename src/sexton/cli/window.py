@@ -92,14 +92,17 @@ def read_archived(path: str) -> tuple[Window, Cost]:
     from sexton.host.archive import read_archive
     from sexton.host.host import Host
     from sexton.record.sampler import Sampler
+    from sexton.sandbox import confine, limits_for
 
     if path == "-":
         if sys.stdin is None:
             raise CommandError("standard input is closed; pipe the collected tar into it")
         if sys.stdin.isatty():
             raise CommandError("standard input is a terminal; pipe the collected tar into it")
+        confine(limits_for())
         snapshots = read_archive(sys.stdin.buffer)
     else:
+        confine(limits_for(path))
         try:
             with Path(path).open("rb") as stream:
                 snapshots = read_archive(stream)

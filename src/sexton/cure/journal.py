@@ -38,6 +38,8 @@ from sexton.model.plan import Plan, PlanError, Step, as_json, from_json
 from sexton.model.text import printable
 
 DIRECTORY = "/var/lib/sexton-fix"
+#: One per node, whatever the state directory; only root may create files in /run.
+NODE_LOCK = "/run/sexton-fix.lock"
 RUNS = "runs"
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_BYTES = 64 << 20
@@ -50,8 +52,9 @@ RUNNING, COMPLETE, STOPPED, ROLLED_BACK = "unfinished", "complete", "stopped", "
 class State:
     """The state directory; created on the first write."""
 
-    def __init__(self, directory: str = DIRECTORY) -> None:
+    def __init__(self, directory: str = DIRECTORY, node_lock: str | None = None) -> None:
         self.directory = directory
+        self.node_lock = node_lock or NODE_LOCK
 
     def make(self) -> None:
         """Create it if missing; refuse one that others can write to."""

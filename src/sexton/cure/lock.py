@@ -1,9 +1,10 @@
-"""One `sexton fix` at a time.
+"""One `sexton fix` at a time on a node, whatever its state directory.
 
-The lock is a kernel lock (`flock`): it is released when its holder dies, however that happens, and
-stays held by a child that outlives its parent. The holder sets a time limit, and an alarm ends it
-at that limit, so nothing waits forever for a hung process. The file says who holds the lock, since
-when, until when and for what.
+The locks, one of the node and one of the state directory, are kernel locks (`flock`): they are
+released when their holder dies, however that happens, and stay held by a child that outlives its
+parent. The holder sets a time limit, and an alarm ends it
+at that limit, so nothing waits forever for a hung process. Their files say who holds
+them, since when, until when and for what.
 """
 
 from __future__ import annotations
@@ -35,24 +36,33 @@ class Overdue(CommandError):
 def hold_lock(state: State, doing: str, limit_s: float) -> Iterator[None]:
     """Hold the lock for at most `limit_s` plus `GRACE_S`; `CommandError` if it is taken."""
     state.make()
-    path = f"{state.directory}/lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    now = time.time()
+    holder = {"pid": os.getpid(), "doing": doing, "since": now, "until": now + limit_s + GRACE_S}
+    content = json.dumps(holder).encode("ascii")
+    with (
+        _locked(state.node_lock, content),
+        _locked(f"{state.directory}/lock", content),
+        _alarm(limit_s + GRACE_S, doing),
+    ):
+        yield
+
+
+@contextmanager
+def _locked(path: str, content: bytes) -> Iterator[None]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise CommandError(
+            f"{path}: {error.strerror}; refusing to change anything without this lock"
+        ) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CommandError(_refusal(os.pread(descriptor, 4096, 0))) from None
-        now = time.time()
-        holder = {
-            "pid": os.getpid(),
-            "doing": doing,
-            "since": now,
-            "until": now + limit_s + GRACE_S,
-        }
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(holder).encode("ascii"), 0)
-        with _alarm(limit_s + GRACE_S, doing):
-            yield
+        os.pwrite(descriptor, content, 0)
+        yield
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

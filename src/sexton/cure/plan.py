@@ -258,16 +258,19 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
 
 def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
     """Reclaim on each parent with many zombies and no protected cgroups below it."""
-    chosen, others = _parents(
+    found = [
         replace(owner, path=surviving_ancestor(owner.path, draft.stopped))
         for owner in owners(window)
-    )
+    ]
+    chosen, others = _parents(found)
     if others:
         draft.notes.append(
             f"{others:,} more zombies under other parents, too few per parent to free"
         )
     if not chosen:
-        draft.notes.append("the zombies' parent is unknown: sudo sexton zombies --watch finds it")
+        draft.notes.append(
+            f"the zombies' parent is unknown{_guess(found)}: sudo sexton zombies --watch finds it"
+        )
     source, after = next(iter(draft.stopped.items()), ("", ""))
     if not source and crash_looping_unit.NAME in problems:
         draft.notes.append(
@@ -280,23 +283,20 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
             reason = "the zombies are directly below the root: reclaim there affects the whole node"
             draft.refusals.append(Refusal("/", reason, CACHES))
             continue
-        found = _allowed_collateral(draft, owner.path)
-        if found is not None and found.held is not None and found.only_tmpfs:
-            shmem, total = size(found.held.shmem_bytes), size(found.held.total_bytes)
+        below = _allowed_collateral(draft, owner.path)
+        if below is not None and below.held is not None and below.only_tmpfs:
+            shmem, total = size(below.held.shmem_bytes), size(below.held.total_bytes)
             on_tmpfs.append(f"{shmem} of {total} held by the dead below {owner.path} is tmpfs")
             reason = f"{on_tmpfs[-1]} and there is no swap: reclaim cannot free them"
             draft.refusals.append(Refusal(owner.path, reason))
-        elif found is not None:
-            sure = owner.strength is not Strength.POSSIBLE
+        elif below is not None:
             accepted = draft.context.options.accept_collateral
-            why = reclaim_zombies.Reason(
-                sure, owner.method, accepted, source, after, draft.context.options.thorough
-            )
-            chosen_parents.append((found, why))
+            why = reclaim_zombies.Reason(accepted, source, after, draft.context.options.thorough)
+            chosen_parents.append((below, why))
     # The parent with the least collateral first: that may be enough.
-    for found, why in sorted(chosen_parents, key=lambda parent: parent[0].total_bytes):
+    for below, why in sorted(chosen_parents, key=lambda parent: parent[0].total_bytes):
         identity = draft.next_id("free")
-        draft.steps.append(reclaim_zombies.propose(identity, found, estimate_cost(found), why))
+        draft.steps.append(reclaim_zombies.propose(identity, below, estimate_cost(below), why))
     if on_tmpfs:
         found_files = delete_tmpfs_files.find_tmpfs_use(draft.context.host)
         identity = draft.next_id("tmpfs")
@@ -348,17 +348,24 @@ def _joined(refused: Iterable[Refusal]) -> list[Refusal]:
 
 def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
     """Parents with the most zombies first, and how many zombies are under others: a few are not
-    worth the cache that running cgroups would lose. Bytes alone decide only if no count does."""
-    every = list(found)
-    sure = [part for part in every if part.strength is not Strength.POSSIBLE]
+    worth the cache that running cgroups would lose. Leftover bytes choose nobody: they may be
+    anybody's, and the cache of running cgroups would pay for a guess."""
+    sure = [owner for owner in found if owner.dying and owner.strength is not Strength.POSSIBLE]
     weight = Counter[str]()
-    for owner in sure or every:
-        weight[owner.path] += (owner.dying if sure else owner.bytes) or 0
+    for owner in sure:
+        weight[owner.path] += owner.dying or 0
     least = SHARE.value / 100 * weight.total()
-    first = _first_of(sure or every)
-    chosen = [first[path] for path, much in weight.most_common() if much and much >= least]
-    left = weight.total() - sum(weight[owner.path] for owner in chosen)
-    return chosen, left if sure else 0
+    first = _first_of(sure)
+    chosen = [first[path] for path, number in weight.most_common() if number >= least]
+    return chosen, weight.total() - sum(weight[owner.path] for owner in chosen)
+
+
+def _guess(found: Iterable[Owner]) -> str:
+    """The parent with the most leftover bytes, for a person to look at."""
+    most = max(found, key=lambda owner: owner.bytes or 0, default=None)
+    if most is None or not most.bytes:
+        return ""
+    return f" (most leftover bytes: {size(most.bytes)} below {most.path}, which is only a guess)"
 
 
 def _first_of(found: Iterable[Owner]) -> dict[str, Owner]:

@@ -311,6 +311,10 @@ def can_tell(window: Window) -> bool:
 
 def silences(window: Window, share_percent: float) -> list[Silence]:
     """Where a queue's core was silent although a poll may have been due, the longest first."""
+    return window.keep(("silences", share_percent), lambda: _silences(window, share_percent))
+
+
+def _silences(window: Window, share_percent: float) -> list[Silence]:
     served = nics.serving_cores(window)
     series = core_series(window)
     if not served or series is None or not can_tell(window):

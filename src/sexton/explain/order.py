@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sexton.detect.detectors import job_deaths, nic_resets, saturated_core
+from sexton.detect.detectors import job_deaths, nic_resets, saturated_core, starved_napi
 from sexton.detect.registry import title_of
 from sexton.explain.moments import READ_S, marks, resets
 from sexton.model.chain import Link
@@ -57,7 +57,9 @@ def _with_first_cause(link: Link, links: Sequence[Link], known: Mapping[str, Fin
     first = [
         other.cause
         for other in links
-        if other.effect == link.effect and (known[other.cause].start or link.since) < link.since
+        if other.effect == link.effect
+        and other.cause != link.cause
+        and (known[other.cause].start or link.since) < link.since
     ]
     if early not in link.against or not first:
         return link
@@ -71,6 +73,8 @@ def _beginnings(finding: Finding, window: Window) -> tuple[float, ...]:
         return resets(finding, window)
     if finding.id == job_deaths.NAME:
         return marks(finding, window)
+    if finding.id == starved_napi.NAME:
+        return tuple(starved_napi.beginnings(window))
     if finding.id != saturated_core.NAME or (series := core_series(window)) is None:
         return ()
     cores = finding.entities.get("core", ())

@@ -21,26 +21,40 @@ starting a process per file)::
 
 Nothing is ever unpacked to this machine's disk and no link is followed on it: the tree is in
 memory, and a link that leads out of it is dangling. Every limit below is checked while reading, so
-a zip bomb is refused early.
+a zip bomb is refused early, and so is a path of 60,000 levels, of which each level would be a
+directory with a name as long as the way to it.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-import tarfile
-import zlib
 from collections import deque
-from collections.abc import Container
-from typing import BinaryIO, NamedTuple, cast
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, Files, FileStatus
+from sexton.host.tar import (
+    BLOCK,
+    Expansion,
+    NotATarError,
+    TarStream,
+    compression_of,
+    damage_reported,
+    members,
+    padded,
+)
+from sexton.model.text import printable
 
 SCHEMA = "sexton.collect/1"
 BUNDLE_SCHEMA = "sexton.bundle/1"
 MOST_BYTES = 256 << 20
-MOST_MEMBERS = 400_000
+#: Names of all trees together, directories included, and their bytes as whole paths.
+MOST_NAMES = 600_000
+MOST_NAME_BYTES = 96 << 20
+MOST_LINES = 4_000_000
+#: Of one path. The kernel takes at most 4,096 bytes; cgroups are seldom ten levels deep.
+MOST_NAME = 4096
+MOST_DEPTH = 128
 MOST_SNAPSHOTS = 100
 #: The script reads one byte more than this of a file, so that truncation is detected.
 FILE_LIMIT = 4 << 20
@@ -54,21 +68,50 @@ class Snapshot(NamedTuple):
     moment: tuple[float, float]
 
 
-class ArchiveFiles:
-    """A host's tree in memory. Paths are looked up as recorded first, then through its links."""
+class Room:
+    """How many names trees may still take together, and how many lines may list them."""
 
     def __init__(self) -> None:
-        self._contents: dict[str, bytes] = {}
+        self._names = MOST_NAMES
+        self._bytes = MOST_NAME_BYTES
+        self._lines = MOST_LINES
+
+    def take(self, path: str) -> None:
+        self._names -= 1
+        self._bytes -= len(path)
+        if self._names < 0:
+            raise StoreError(f"more than {MOST_NAMES:,} names: not read further")
+        if self._bytes < 0:
+            raise StoreError(f"more than {MOST_NAME_BYTES >> 20} MB of names: not read further")
+
+    def take_line(self) -> None:
+        self._lines -= 1
+        if self._lines < 0:
+            raise StoreError(f"more than {MOST_LINES:,} lines in its bundles: not read further")
+
+
+class ArchiveFiles:
+    """A host's tree in memory. Paths are looked up as recorded first, then through its links.
+
+    What it does not have is looked up in `below`, if given: the part that all snapshots share.
+    """
+
+    def __init__(self, room: Room | None = None, below: ArchiveFiles | None = None) -> None:
+        self._room = room or Room()
+        self._below = below
+        self._contents: dict[str, bytes | memoryview] = {}
         self._links: dict[str, str] = {}
         self._denied: set[str] = set()
         self._late: set[str] = set()
         self._statuses: dict[str, FileStatus] = {}
         self._children: dict[str, dict[str, bool]] = {"/": {}}
 
-    def add_file(self, path: str, content: bytes) -> None:
+    def add_file(self, path: str, content: bytes | memoryview) -> None:
         self._contents[self._enter(path, is_dir=False)] = content
 
     def add_link(self, path: str, target: str) -> None:
+        if len(target) > MOST_NAME:
+            raise StoreError(f"a link with {len(target):,} bytes: {printable(path[:200])}")
         self._links[self._enter(path, is_dir=False)] = target
 
     def add_denied(self, path: str) -> None:
@@ -82,64 +125,92 @@ class ArchiveFiles:
         if links is not None:
             self._statuses[clean] = FileStatus(inode, links, is_dir=True)
 
-    def overlay(self, below: ArchiveFiles) -> None:
-        """Add everything of `below` that this tree does not have."""
-        self._contents = {**below._contents, **self._contents}
-        self._links = {**below._links, **self._links}
-        self._denied |= below._denied - self._contents.keys()
-        self._late |= below._late - self._contents.keys()
-        self._statuses = {**below._statuses, **self._statuses}
-        for path, names in below._children.items():
-            self._children[path] = {**names, **self._children.get(path, {})}
-
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         found = self._find(path)
-        content = self._contents.get(found)
+        content = self._content(found)
         if content is None:
-            if found in self._denied:
+            if self._is_denied(found):
                 raise SourceDenied(path, "not readable by the user who collected")
-            if found in self._children:
+            if self._is_directory(found):
                 raise SourceMalformed(path, 0, "a directory")
-            if found in self._late:
+            if self._is_late(found):
                 raise SourceTimeout(path, "did not finish in time when it was collected")
             raise SourceAbsent(path, "not in the archive")
         if len(content) > min(limit, FILE_LIMIT):
             raise SourceMalformed(path, 0, f"larger than {min(limit, FILE_LIMIT):,} bytes")
-        return content
+        return bytes(content)
 
     def names(self, path: str) -> list[str]:
         found = self._find(path)
-        if found in self._children:
-            return list(self._children[found])
-        if found in self._denied:
+        if self._is_directory(found):
+            return list(self._listed(found))
+        if self._is_denied(found):
             raise SourceDenied(path, "not readable by the user who collected")
         raise SourceAbsent(path, "not in the archive")
 
     def link(self, path: str) -> str:
         found = self._find(path, last=False)
-        if found in self._links:
-            return self._links[found]
-        if found in self._denied:
+        target = self._target(found)
+        if target is not None:
+            return target
+        if self._is_denied(found):
             raise SourceDenied(path, "not readable by the user who collected")
-        if found in self._contents or found in self._children:
+        if self._content(found) is not None or self._is_directory(found):
             raise SourceMalformed(path, 0, "not a link")
         raise SourceAbsent(path, "not in the archive")
 
     def status(self, path: str) -> FileStatus:
         found = self._find(path, last=False)
-        if found in self._statuses:
-            return self._statuses[found]
-        if found in self._children:
-            below = sum(1 for is_dir in self._children[found].values() if is_dir)
-            return FileStatus(0, 2 + below, is_dir=True)
-        files: tuple[Container[str], ...] = (self._contents, self._links, self._denied, self._late)
-        if any(found in file for file in files):
+        known = self._statuses.get(found)
+        if known is None and self._below is not None:
+            known = self._below._statuses.get(found)
+        if known is not None:
+            return known
+        if self._is_directory(found):
+            directories = sum(1 for is_dir in self._listed(found).values() if is_dir)
+            return FileStatus(0, 2 + directories, is_dir=True)
+        if (
+            self._content(found) is not None
+            or self._target(found) is not None
+            or self._is_denied(found)
+            or self._is_late(found)
+        ):
             return FileStatus(0, 1, is_dir=False)
         raise SourceAbsent(path, "not in the archive")
+
+    def _content(self, path: str) -> bytes | memoryview | None:
+        content = self._contents.get(path)
+        return content if content is not None or self._below is None else self._below._content(path)
+
+    def _target(self, path: str) -> str | None:
+        target = self._links.get(path)
+        return target if target is not None or self._below is None else self._below._target(path)
+
+    def _listed(self, path: str) -> dict[str, bool]:
+        own = self._children.get(path, {})
+        return own if self._below is None else {**self._below._children.get(path, {}), **own}
+
+    def _is_directory(self, path: str) -> bool:
+        return path in self._children or (
+            self._below is not None and self._below._is_directory(path)
+        )
+
+    def _is_denied(self, path: str) -> bool:
+        return path in self._denied or (
+            self._below is not None and path not in self._contents and path in self._below._denied
+        )
+
+    def _is_late(self, path: str) -> bool:
+        return path in self._late or (
+            self._below is not None and path not in self._contents and path in self._below._late
+        )
 
     def _enter(self, path: str, *, is_dir: bool) -> str:
         """Make the directories above `path`, and it in its parent's list."""
         clean = _clean(path)
+        if len(clean) > MOST_NAME or clean.count("/") > MOST_DEPTH:
+            levels = clean.count("/")
+            raise StoreError(f"a path of {levels:,} levels and {len(clean):,} bytes: not read")
         if is_dir:
             self._children.setdefault(clean, {})
         child, directory = clean, is_dir
@@ -151,6 +222,7 @@ class ArchiveFiles:
                 known = self._children[parent] = {}
             if name in known and known[name] >= directory:
                 break
+            self._room.take(child)
             known[name] = directory
             child, directory = parent, True
         return clean
@@ -162,7 +234,11 @@ class ArchiveFiles:
         """
         if ".." not in path:
             clean = _clean(path)
-            if clean in self._contents or clean in self._children or clean in self._denied:
+            if (
+                self._content(clean) is not None
+                or self._is_directory(clean)
+                or self._is_denied(clean)
+            ):
                 return clean
         parts = deque(path.split("/"))
         here: list[str] = []
@@ -172,7 +248,9 @@ class ArchiveFiles:
             if part == "..":
                 del here[-1:]
             elif part not in ("", "."):
-                target = self._links.get("/" + "/".join([*here, part]))
+                if len(here) == MOST_DEPTH:
+                    return ""  # nothing is that deep
+                target = self._target("/" + "/".join([*here, part]))
                 if target is None or links == _MOST_LINKS or not (last or any(parts)):
                     here.append(part)
                     continue
@@ -200,89 +278,50 @@ def _clean(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that raises after `MOST_BYTES`."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.given = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > MOST_BYTES:
-            raise StoreError("the archive is damaged: a header with an impossible size")
-        piece = self._stream.read(size)
-        self.given += len(piece)
-        if self.given > MOST_BYTES:
-            raise StoreError(f"the archive is larger than {MOST_BYTES >> 20} MB unpacked")
-        return piece
-
-
 def read_archive(stream: BinaryIO) -> list[Snapshot]:
     """Every snapshot in a tar (plain or gzipped) made by ``sexton collect``, oldest first."""
-    buffered = cast("BinaryIO", io.BufferedReader(_Raw(stream)))
-    start = cast("io.BufferedReader", buffered).peek(2)[:2]
+    with damage_reported():
+        start = stream.read(BLOCK)
     if not start:
         raise StoreError("the archive is empty: did the collect script fail?")
-    if start == b"\x1f\x8b":
-        buffered = cast("BinaryIO", gzip.GzipFile(fileobj=buffered))
-    bounded = _Bounded(buffered)
+    found = compression_of(start)
+    if found is not None and found.name != "gzip":
+        raise StoreError(f"compressed with {found.name}: run {found.command} FILE first")
     try:
-        members = _members(bounded)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise StoreError(f"the archive is damaged or truncated: {error}") from None
-    except tarfile.TarError as error:
-        if bounded.given <= tarfile.RECORDSIZE:
-            raise StoreError("not an archive of `sexton collect`: not a tar") from None
-        raise StoreError(f"the archive is damaged or truncated: {error}") from None
-    except (ValueError, OverflowError) as error:  # numbers in a hostile header
-        raise StoreError(f"the archive is damaged: {error}") from None
-    except OSError as error:
-        raise StoreError(f"the archive cannot be read: {error}") from None
-    return _snapshots(members)
+        with damage_reported():
+            return _snapshots(dict(_contents(TarStream(stream, Expansion(), start))))
+    except NotATarError:
+        raise StoreError("not an archive of `sexton collect`: not a tar") from None
+    except StoreError as error:
+        raise StoreError(str(error).replace("the tar", "the archive")) from None
 
 
-class _Raw(io.RawIOBase):
-    """Any object with `read` as a raw stream, so that its first bytes can be peeked at."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        piece = self._stream.read(len(buffer))
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-def _members(stream: _Bounded) -> dict[str, bytes | str]:
+def _contents(tar: TarStream) -> Iterator[tuple[str, bytes | str]]:
     """Regular members as bytes, symbolic links as their target; the last of a name wins."""
-    found: dict[str, bytes | str] = {}
-    # tarfile needs only `read`; typeshed declares more.
-    with tarfile.open(
-        fileobj=cast("BinaryIO", stream), mode="r|", encoding="utf-8", errors="surrogateescape"
-    ) as tar:
-        for number, member in enumerate(tar, 1):
-            tar.members = []  # type: ignore[attr-defined] # else it keeps every header
-            if number > MOST_MEMBERS:
-                raise StoreError(f"the archive has more than {MOST_MEMBERS:,} members")
-            name = member.name.removeprefix("./")
-            if name in ("", ".") or member.isdir():
-                continue
-            if name.startswith("/") or ".." in name.split("/"):
-                raise StoreError(f"the archive has a member that leads out of it: {name[:200]}")
-            if member.issym():
-                found[name] = member.linkname
-            elif member.isreg() and not member.issparse():
-                content = tar.extractfile(member)
-                found[name] = b"" if content is None else content.read()
-            else:
-                raise StoreError(f"the archive has a member that is not a plain file: {name[:200]}")
-    return found
+    room = Room()
+    for member in members(tar):
+        name = member.name.removeprefix("./")
+        room.take(name)
+        if len(name) > MOST_NAME:
+            raise StoreError(f"a path of {len(name):,} bytes: not read")
+        if tar.at + member.size > MOST_BYTES:
+            raise StoreError(f"the archive is larger than {MOST_BYTES >> 20} MB unpacked")
+        if name in ("", ".") or member.kind == "dir":
+            tar.skip(padded(member.size))
+        elif name.startswith("/") or ".." in name.split("/"):
+            raise StoreError(
+                f"the archive has a member that leads out of it: {printable(name[:200])}"
+            )
+        elif member.kind == "link":
+            yield name, member.target
+        elif member.kind == "file":
+            yield name, tar.content(member.size)
+        else:
+            raise StoreError(
+                f"the archive has a member that is not a plain file: {printable(name[:200])}"
+            )
+    if tar.incomplete:
+        raise StoreError(tar.incomplete)
 
 
 def _snapshots(members: dict[str, bytes | str]) -> list[Snapshot]:
@@ -292,61 +331,80 @@ def _snapshots(members: dict[str, bytes | str]) -> list[Snapshot]:
         raise StoreError(f"not an archive of `sexton collect`: no {SCHEMA} manifest")
     facts = dict(line.partition(" ")[::2] for line in lines[1:])
     expected = min(_number(facts.get("snapshots", "")) or 0, MOST_SNAPSHOTS)
-    trees: dict[int, ArchiveFiles] = {0: ArchiveFiles()}
+    room = Room()
+    below = ArchiveFiles(room)
+    trees: dict[int, ArchiveFiles] = {0: below}
     for name, content in members.items():
         first, _, rest = name.partition("/")
         number = _number(first)
         if number is None or number > MOST_SNAPSHOTS:
             continue
-        tree = trees.setdefault(number, ArchiveFiles())
+        tree = trees.setdefault(number, ArchiveFiles(room, below))
         if isinstance(content, str):
             tree.add_link("/" + rest, content)
         elif rest == "bundle":
-            _unbundle(content, tree)
+            _unbundle(content, tree, room)
         else:
             tree.add_file("/" + rest, content)
-    below = trees.pop(0)
+    del trees[0]
     missing = [str(number) for number in range(1, expected + 1) if number not in trees]
     if missing or not trees:
         raise StoreError(
             f"the archive is truncated: snapshot {', '.join(missing) or '1'} is missing"
         )
-    snapshots = []
-    for number in sorted(trees):
-        trees[number].overlay(below)
-        snapshots.append(Snapshot(trees[number], _moment(trees[number])))
-    return snapshots
+    return [Snapshot(trees[number], _moment(trees[number])) for number in sorted(trees)]
 
 
-def _unbundle(content: bytes, tree: ArchiveFiles) -> None:
-    first, _, body = content.partition(b"\n")
+def _unbundle(content: bytes, tree: ArchiveFiles, room: Room) -> None:
+    first, _, _ = content[:200].partition(b"\n")
     schema, _, mark = first.partition(b" ")
     if schema.decode("ascii", "replace") != BUNDLE_SCHEMA or len(mark) < 8:
         raise StoreError(f"the archive has a bundle that is not {BUNDLE_SCHEMA}")
     ended = False
-    for entry in body.split(b"\n" + mark + b" ")[1:]:
-        head, _, value = entry.partition(b"\n")
-        kind, _, name = head.decode("utf-8", "surrogateescape").partition(" ")
+    for start, end in _entries(content, len(first) + 1, b"\n" + mark + b" "):
+        room.take_line()
+        head, line_end = _line(content, start, end)
+        kind, _, name = head.partition(" ")
         path = "/" + name.lstrip("/")
-        text = value.decode("utf-8", "surrogateescape")
         if kind == "file":
-            tree.add_file(path, value)
+            tree.add_file(path, memoryview(content)[line_end:end])
         elif kind == "link":
-            tree.add_link(path, text.rstrip("\n"))
+            target = content[line_end : min(end, line_end + MOST_NAME + 2)]
+            tree.add_link(path, target.decode("utf-8", "surrogateescape").rstrip("\n"))
         elif kind == "denied":
             tree.add_denied(path)
         elif kind == "late":
             tree.add_late(path)
         elif kind == "dir":
-            _add_directories(text, tree)
+            _add_directories(content, (line_end, end), tree, room)
         ended = kind == "end"
     if not ended:
         raise StoreError("the archive is truncated: a bundle without its end")
 
 
-def _add_directories(text: str, tree: ArchiveFiles) -> None:
+def _entries(content: bytes, start: int, mark: bytes) -> Iterator[tuple[int, int]]:
+    """Where each entry of a bundle starts, behind its mark, and ends."""
+    at = content.find(mark, start)
+    while at >= 0:
+        following = content.find(mark, at + len(mark))
+        yield at + len(mark), following if following >= 0 else len(content)
+        at = following
+
+
+def _line(content: bytes, start: int, end: int) -> tuple[str, int]:
+    """The line at `start`, and where the next one begins. A longer one than a path is cut."""
+    found = content.find(b"\n", start, end)
+    line_end = found if found >= 0 else end
+    line = content[start : min(line_end, start + 2 * MOST_NAME)]
+    return line.decode("utf-8", "surrogateescape"), min(line_end + 1, end)
+
+
+def _add_directories(content: bytes, span: tuple[int, int], tree: ArchiveFiles, room: Room) -> None:
     """Lines of ``INODE LINKS PATH``, parents first or not."""
-    for line in text.split("\n"):
+    at, end = span
+    while at < end:
+        room.take_line()
+        line, at = _line(content, at, end)
         inode, _, rest = line.partition(" ")
         links, _, path = rest.partition(" ")
         known, count = _number(inode), _number(links)

@@ -84,6 +84,16 @@ def text(files: Files, path: str, limit: int = DEFAULT_LIMIT) -> str:
     return files.read(path, limit).decode("utf-8", "surrogateescape")
 
 
+def read_regular(files: Files, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
+    """A regular file whose path comes from elsewhere: an option, a unit, another user's process.
+
+    On this machine too it is looked at before it is opened: a device may act on being opened.
+    """
+    if isinstance(files, LiveFiles):
+        return _read_handle(files.handle(path), path, limit)
+    return files.read(path, limit)
+
+
 def walk(files: Files, path: str, depth: int | None = None) -> Iterator[Directory]:
     """Every directory under `path`, itself first, at most `depth` levels down; parents first.
 
@@ -161,7 +171,8 @@ class RootedFiles:
     """Another host's tree under a directory, resolved as `chroot` would, without leaving it.
 
     Absolute links start again at the root and ``..`` stops there, so a hostile tree cannot make
-    us read a file of this machine.
+    us read a file of this machine. Only regular files and directories are opened: a device in the
+    tree would act on it (a watchdog is armed by that, and reboots the machine).
     """
 
     def __init__(self, root: str) -> None:
@@ -175,7 +186,7 @@ class RootedFiles:
         os.close(self._root)
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
-        return _read_all(self._open(path, OPEN_FLAGS), path, limit)
+        return _read_handle(self.handle(path), path, limit)
 
     def names(self, path: str) -> list[str]:
         descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -288,6 +299,35 @@ def _read_record(descriptor: int, path: str, limit: int) -> bytes:
     if len(content) > limit:
         raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
     return content
+
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _read_handle(handle: int, path: str, limit: int) -> bytes:
+    """The regular file behind an `O_PATH` descriptor, which is closed."""
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            kind = next((word for test, word in _KINDS if test(found.st_mode)), "a special file")
+            raise SourceMalformed(path, 0, f"{kind}, not a regular file")
+        if found.st_size > limit:
+            raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
+        # Through /proc: by now the path may lead to another file, the descriptor cannot.
+        opened = os.open(f"/proc/self/fd/{handle}", OPEN_FLAGS)
+    except FileNotFoundError:
+        raise SourceDenied(path, "/proc must be mounted here to read it safely") from None
+    except OSError as error:
+        raise failure(path, error) from None
+    finally:
+        os.close(handle)
+    return _read_all(opened, path, limit)
 
 
 def _read_all(descriptor: int, path: str, limit: int) -> bytes:

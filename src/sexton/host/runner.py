@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -20,6 +21,11 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSki
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _MOST_ERRORS = 4096
 _SET_PARENT_DEATH_SIGNAL = 1
+#: -I ignores PYTHONPATH, and `pip install --target` is found only through it.
+_MODULE = (
+    "import runpy, sys; sys.path[:] = sys.argv.pop(1).split('\\n');"
+    " runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
 
 
 class Ended(NamedTuple):
@@ -50,6 +56,22 @@ class ChildOptions(NamedTuple):
     keep_stderr: bool = False
     dies_with_parent: bool = False
     keep: tuple[int, ...] = ()
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of ours in an interpreter of its own.
+
+    It searches where we were found and where this process searches, but never the current
+    directory, whose files are not ours.
+    """
+    own = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        here = ""
+    searched = [path for path in sys.path if os.path.isabs(path) and os.path.realpath(path) != here]
+    places = "\n".join(dict.fromkeys((own, *searched)))
+    return [sys.executable, "-I", "-c", _MODULE, places, module, *arguments]
 
 
 def run(

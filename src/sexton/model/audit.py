@@ -204,7 +204,8 @@ class Audit:
     """A node or an image with the verdicts on its units.
 
     `workloads` is `None` if cgroups could not be read (always in an image). `notes` are about the
-    reading itself, `unseen` lists what could not be checked.
+    reading itself, `unseen` lists what could not be checked, `unread` which unit files or parts of
+    an image exist but are damaged or could not be read: units may be missing from `subjects`.
     """
 
     place: str
@@ -215,13 +216,14 @@ class Audit:
     watched_s: float = 0.0
     notes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     kubelet: tuple[KubeletProblem, ...] = ()
     #: Units could be listed; if not, there is nothing to judge and the exit status is 3.
     has_units: bool = True
 
     def __post_init__(self) -> None:
         _escape(self, "place")
-        for name in ("notes", "unseen"):
+        for name in ("notes", "unseen", "unread"):
             object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
 
     def of(self, need: Need) -> tuple[Subject, ...]:

@@ -22,7 +22,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 
 from sexton.errors import SourceError
 from sexton.host.reader import text
-from sexton.host.runner import ChildOptions, Running, start
+from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import count, printable
@@ -244,9 +243,9 @@ class Decoding:
             return
         requests = [self._request(now_s, file) for file in files]
         cache = str(max(self._place.most_bytes // _CACHE_SHARE, _LEAST_CACHE))
-        command = [sys.executable, "-I", "-m", _CHILD, str(self._place.directory)]
+        arguments = (str(self._place.directory), json.dumps(requests), cache)
         try:
-            child = start([*command, json.dumps(requests), cache], _CHILD_OPTIONS)
+            child = start(module_command(_CHILD, *arguments), _CHILD_OPTIONS)
         except SourceError as error:
             self.counts.last_error = printable(str(error))
             self._not_before_s = now_s + 60.0

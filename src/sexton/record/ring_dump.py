@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import SextonError
-from sexton.host.runner import ChildOptions, Running, start
+from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.row import fields_of
 from sexton.model.trace import TraceEvent
 from sexton.sources.tracefs.ring import EventRing, events
@@ -53,7 +53,7 @@ class Dumping:
         options = ChildOptions(
             nice=_NICE, private=True, keep_stderr=True, dies_with_parent=True, keep=keep
         )
-        command = [sys.executable, "-m", __name__, ring.path, path, str(max(0, since_ns))]
+        command = module_command(__name__, ring.path, path, str(max(0, since_ns)))
         self._end: DumpEnd | None = None
         self._child: Running | None = None
         try:

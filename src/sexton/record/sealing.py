@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
 import time
 from pathlib import Path
 
 from sexton.errors import SourceError
-from sexton.host.runner import ChildOptions, Running, start
+from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.text import printable
 from sexton.store.layout import segments_in
 from sexton.store.retention import Limits
@@ -93,10 +92,10 @@ class ChildSealer:
 
     def _begin(self, last: int, *tasks: str) -> None:
         limits = (str(self._limits.age_s), str(self._limits.most_bytes))
-        command = [sys.executable, "-I", "-m", _CHILD, str(self._directory), str(last), *limits]
+        arguments = (str(self._directory), str(last), *limits, *tasks)
         self._began_s = time.monotonic()
         try:
-            self._child = start([*command, *tasks], _OPTIONS)
+            self._child = start(module_command(_CHILD, *arguments), _OPTIONS)
         except SourceError:
             self._child = None
             self._last = last

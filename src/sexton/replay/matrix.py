@@ -1,8 +1,8 @@
 """A stored table by thing and reading: Arrow's columns as numpy matrices.
 
-In a sealed segment the rows of each thing stand together in the order of time. Where the same
-things were there at every reading, a column is a matrix as it lies; otherwise each value is put in
-its place.
+In a sealed segment the rows of each thing stand together in the order of time, and a compacted hour
+has a few such pieces, one after the other. Where the same things were there at every reading of a
+piece, a column of it is a matrix as it lies; otherwise each value is put in its place.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from sexton.store.schema import MONO
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+#: An hour is kept in some pieces of time. With more of them things come and go.
+_MOST_BLOCKS = 32
+
 
 class Matrix(NamedTuple):
     """Some columns of one table: a row per thing, a column per reading that had rows."""
@@ -35,51 +38,106 @@ class Matrix(NamedTuple):
 def matrix(
     found: pa.Table, keys: Sequence[str], names: Sequence[str], wanted: Wanted | None = None
 ) -> Matrix:
-    """A table by thing and reading."""
+    """A table by thing and reading; readings without a wanted thing are there too."""
     mono = numbers(found.column(MONO))
     starts, things = runs_of(found, keys)
-    rows = [at for at, key in enumerate(things) if wanted is None or wanted(key)]
-    number = len(mono) // max(len(things), 1)
-    if _is_regular(mono, starts, number) and len({*things}) == len(things):
-        moments = mono[:number].copy()
-        made = {name: _regular(found, name, rows, number) for name in names}
-        return Matrix(moments, [things[row] for row in rows], made)
-    moments, at = np.unique(mono, return_inverse=True)
-    distinct = in_order(dict.fromkeys(things[row] for row in rows))
-    index = {key: row for row, key in enumerate(distinct)}
-    if 8 * len(index) * len(moments) * max(len(names), 1) > largest_read():
-        raise StoreError(f"{len(index):,} things at {len(moments):,} moments, too large")
+    distinct = dict.fromkeys(key for key in things if wanted is None or wanted(key))
     length = np.diff(np.append(starts, len(mono)))
-    thing = np.repeat(np.array([index.get(key, -1) for key in things], np.int64), length)
+    blocks = _blocks(mono, starts, length)
+    rows = {key: row for row, key in enumerate(in_order(distinct) if blocks is None else distinct)}
+    thing = np.array([rows.get(key, -1) for key in things], np.int64)
+    if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
+        return _one_by_one(found, names, mono, (rows, np.repeat(thing, length)))
+    moments = np.concatenate([block.mono for block in blocks]) if blocks else mono
+    _bound(len(rows), len(moments), len(names))
+    made = {}
+    for name in names:
+        made[name] = np.full((len(rows), len(moments)), np.nan)
+        if name in found.column_names:
+            _fill(made[name], floats(found.column(name)), blocks, thing)
+    return Matrix(moments, list(rows), made)
+
+
+def _bound(things: int, moments: int, columns: int) -> None:
+    """A small file can hold things that were each read at other moments than all the rest."""
+    if 8 * things * moments * max(columns, 1) > largest_read():
+        raise StoreError(f"{things:,} things at {moments:,} moments, too large")
+
+
+class _Block(NamedTuple):
+    """Runs (neighbouring rows of one thing) that are all of the same readings: which, where each
+    starts, and whether they stand behind each other without a gap."""
+
+    mono: F64
+    runs: Ints
+    start: Ints
+    together: bool
+
+    def of(self, column: F64) -> F64:
+        """A column's values, a row per run."""
+        number = len(self.mono)
+        if self.together:
+            first = int(self.start[0])
+            return column[first : first + number * len(self.start)].reshape(-1, number)
+        found: F64 = column[self.start[:, None] + np.arange(number)]
+        return found
+
+
+def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
+    """The table as blocks, in the order of time; `None` where things come and go."""
+    found: list[_Block] = []
+    first = mono[starts]
+    moments = np.unique(first)
+    if len(moments) > _MOST_BLOCKS:
+        return None
+    for moment in moments.tolist():
+        runs = np.flatnonzero(first == moment)
+        start, number = starts[runs], int(length[runs[0]])
+        if (length[runs] != number).any():
+            return None
+        together = np.array_equal(start, start[0] + number * np.arange(len(start)))
+        block = _Block(mono[start[0] : start[0] + number].copy(), runs, start, together)
+        if found and moment <= found[-1].mono[-1]:
+            return None
+        later = block.mono[1:] > block.mono[:-1]
+        if not later.all() or (block.of(mono) != block.mono).any():
+            return None
+        found.append(block)
+    return found
+
+
+def _twice(thing: Ints) -> bool:
+    """Is a thing that is wanted there twice?"""
+    wanted = thing[thing >= 0]
+    return len(np.unique(wanted)) < len(wanted)
+
+
+def _fill(made: F64, column: F64, blocks: Sequence[_Block], thing: Ints) -> None:
+    end = 0
+    for block in blocks:
+        row = thing[block.runs]
+        some = slice(end, end := end + len(block.mono))
+        if len(row) == len(made) and (row == np.arange(len(row))).all():
+            made[:, some] = block.of(column)
+        elif (wanted := np.flatnonzero(row >= 0)).size:
+            kept = block._replace(start=block.start[wanted], together=False)
+            made[row[wanted], some] = kept.of(column)
+
+
+def _one_by_one(
+    found: pa.Table, names: Sequence[str], mono: F64, what: tuple[dict[Key, int], Ints]
+) -> Matrix:
+    """Each value put in its place."""
+    rows, thing = what
+    moments, at = np.unique(mono, return_inverse=True)
+    _bound(len(rows), len(moments), len(names))
     kept = np.flatnonzero(thing >= 0)
     made = {}
     for name in names:
-        made[name] = np.full((len(index), len(moments)), np.nan)
+        made[name] = np.full((len(rows), len(moments)), np.nan)
         if name in found.column_names:
             made[name][thing[kept], at[kept]] = floats(found.column(name))[kept]
-    return Matrix(moments, list(index), made)
-
-
-def _is_regular(mono: F64, starts: Ints, number: int) -> bool:
-    """The same things at every reading, each thing's readings together: as segments are sealed."""
-    if not number or len(mono) != number * len(starts):
-        return False
-    if (starts != np.arange(0, len(mono), number)).any():
-        return False
-    first = mono[:number]
-    return bool((first[1:] > first[:-1]).all() and (mono.reshape(-1, number) == first).all())
-
-
-def _regular(found: pa.Table, name: str, rows: Sequence[int], number: int) -> F64:
-    if name not in found.column_names:
-        return np.full((len(rows), number), np.nan)
-    column = whole(found.column(name))
-    if len(rows) * number == len(column):
-        return floats(column).reshape(-1, number)
-    made = np.empty((len(rows), number))
-    for at, row in enumerate(rows):
-        made[at] = floats(column.slice(row * number, number))
-    return made
+    return Matrix(moments, list(rows), made)
 
 
 def runs_of(found: pa.Table, keys: Sequence[str]) -> tuple[Ints, list[Key]]:

@@ -640,6 +640,7 @@ def _rows(
         return segment.table(kind, columns, keys)
     there = [name for name in columns if name in source.names]
     named = [name for name in kind.entity if name in there]
+    others = [name for name in there if name not in named]
     parts: list[pa.Table] = []
     try:
         for group in range(source.num_row_groups):
@@ -652,7 +653,9 @@ def _rows(
                 if wanted(thing)
             ]
             if some or (not parts and group == source.num_row_groups - 1):
-                found = source.read(there, [group])
+                more = source.read(others, [group])
+                for name in others:
+                    found = found.append_column(name, more.column(name))
                 parts += [found.slice(*pair) for pair in some] or [found.slice(0, 0)]
         return pa.concat_tables(parts)
     except (StoreError, pa.ArrowException):

@@ -73,6 +73,8 @@ class Metric(NamedTuple):
 
 
 _CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
+#: Units without a metric: the mean of all cores, shares of a capture's samples, busy samples.
+ALL_CORES, CORE_SAMPLES, SAMPLES = "% of all cores", "% of samples", "samples in 20 ms"
 #: `/proc/vmstat` names these like gauges, and counts them up.
 _COUNTED = frozenset(
     {
@@ -166,6 +168,11 @@ VMSTAT_CHANGE = Metric("vmstat_change", VmCounter, ("value",), Kind.CHANGE, _EAC
                        "change of {0}", "memory", wanted=_is_gauge, about="vmstat")  # fmt: skip
 VMSTAT_LEVEL = Metric("vmstat_level", VmCounter, ("value",), Kind.GAUGE, "pages", "{0}", "memory",
                       wanted=_is_level, about="vmstat")  # fmt: skip
+NIC_RECEIVED, NIC_SENT = (
+    Metric(f"nic_{way}_mbit", NetDevice, (f"{way}_bytes",), Kind.COUNTER, "Mbit/s", text, "nic",
+           scale=8e-6, compared=False)
+    for way, text in (("rx", "received"), ("tx", "sent"))
+)  # fmt: skip
 NIC_COUNTER = Metric("nic_counter", NicCounter, ("value",), Kind.COUNTER, _EACH, "{1}", "nic",
                      compared=False)  # fmt: skip
 CONNTRACK_ENTRIES = Metric("conntrack_entries", Conntrack, ("count",), Kind.GAUGE, "entries",
@@ -193,10 +200,10 @@ CGROUPS_CHANGE = Metric(
     "memory_cgroups_change", Controller, ("cgroups",), Kind.CHANGE, _EACH,
     "change of cgroups, the dying among them", "cgroup", wanted=_is_memory,
 )  # fmt: skip
-DYING = Metric("dying_memcgs", CgroupCensus, ("dying",), Kind.GAUGE, "", "dying memory cgroups",
-               "cgroup", "< 50", compared=False)  # fmt: skip
-LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "", "live memory cgroups",
-              "cgroup", compared=False)  # fmt: skip
+DYING = Metric("dying_memcgs", CgroupCensus, ("dying",), Kind.GAUGE, "cgroups",
+               "dying memory cgroups", "cgroup", "< 50", compared=False)  # fmt: skip
+LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "cgroups",
+              "live memory cgroups", "cgroup", compared=False)  # fmt: skip
 
 METRICS: tuple[Metric, ...] = (
     CORE_KERNEL, CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT, CORE_STEAL, RUN_QUEUE_WAIT,
@@ -208,7 +215,7 @@ METRICS: tuple[Metric, ...] = (
     *_counters(NetDevice, "nic", ("nic", "{0}"),
                "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
                "tx_bytes", "tx_packets", "tx_errors", "tx_dropped"),
-    NIC_COUNTER,
+    NIC_RECEIVED, NIC_SENT, NIC_COUNTER,
     *_counters(TcpCounters, "tcp", ("tcp", "TCP"),
                "in_segments", "out_segments", "retransmitted_segments", "established_resets",
                "attempt_fails", "timeouts", "aborts_on_timeout", "lost_retransmits",

@@ -5,6 +5,9 @@ cores wait. `/proc/schedstat` adds up the time that tasks waited, which needs no
 moment. But it goes on counting for tasks that their cgroup's quota has stopped (seen on 6.1, v1:
 3.8 waiting on idle cores), and many kernels do not have it. So the first is used where there is
 one.
+
+For one core there is only `/proc/schedstat`, or, on kernels without it, the tasks themselves: those
+that are ready with that core as their last, less the one that runs.
 """
 
 from __future__ import annotations
@@ -14,11 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.cpu import RunQueue
-from sexton.model.window import Window
-from sexton.series.catalogue import READY_TASKS
-from sexton.series.cores import core_series
-from sexton.series.meter import series
-from sexton.series.rates import F64, SLACK, Floats, Stepper, Steps, stretches, sums
+from sexton.model.task import Process, Thread
+from sexton.model.window import Batch, Key, Window
+from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
+from sexton.series.cores import CoreSeries, core_series
+from sexton.series.meter import end_to_end, series
+from sexton.series.rates import F64, SLACK, Floats, Series, Stepper, Steps, stretches, sums
+
+#: Of a long stretch, what is looked at task by task; and of how many stretches.
+_CLOSE_S, _LOOKED_AT = 55.0, 4
 
 
 class Waiting(NamedTuple):
@@ -40,6 +47,14 @@ class Stretch(NamedTuple):
     @property
     def seconds(self) -> float:
         return self.end - self.start
+
+
+class Queues(NamedTuple):
+    """Tasks that wait for each core, by step; or for all together, under the key of no core, where
+    they were too few to matter. `source` are the files that tell."""
+
+    waiting: Series
+    source: str
 
 
 def waiting(window: Window) -> Waiting | None:
@@ -119,3 +134,72 @@ def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None
     mean = sums(value * (end - start), first) / np.maximum(length, 1e-9)
     enough = length >= min(seconds * SLACK, float(length.max()))
     return float(mean[enough].max())
+
+
+def queues(window: Window, limit: float, seconds: float) -> Queues | None:
+    """Tasks that waited for each core; `None` where nothing counts them.
+
+    No core has a queue of `limit` while the node has not half as many more ready tasks than busy
+    cores. Only where that is so for so many seconds the cores' queues are read; without
+    `/proc/schedstat` by the tasks themselves.
+    """
+    cores, ready = core_series(window), series(window, READY_TASKS)
+    crowded: list[Stretch] | None = None
+    if cores is not None and ready is not None and len(ready.values):
+        excess = ready._replace(things=[()], values=_excess(ready, cores)[None])
+        if not np.isnan(excess.values).all():
+            crowded = high(ready.start, ready.end, excess.values[0], limit / 2, seconds)
+        if crowded == []:
+            return Queues(excess, "/proc/stat")
+    found = series(window, RUN_QUEUE_WAIT._replace(scale=1e-9))
+    if found is not None and not np.isnan(found.values).all():
+        return Queues(found, "/proc/schedstat")
+    if cores is None or crowded is None or not window.read(Process):
+        return None
+    crowded.sort(key=lambda stretch: -stretch.mean * stretch.seconds)
+    chosen = sorted(crowded[:_LOOKED_AT])
+    counted = end_to_end(_ready_by_core(window, stretch, cores.cores) for stretch in chosen)
+    return None if counted is None else Queues(counted, "/proc/PID/stat, /proc/stat")
+
+
+def _excess(ready: Series, cores: CoreSeries) -> F64:
+    """Ready tasks beyond the cores that are busy; unknown where the cores' time is."""
+    busy = (cores.percent(cores.user + cores.kernel) / 100).sum(axis=0, dtype=np.float64)
+    step = np.minimum(np.searchsorted(cores.end, ready.end), len(busy) - 1)
+    known = (cores.end[step] == ready.end) & (ready.end > ready.start)
+    made: F64 = np.where(known, np.maximum(ready.values[0] - busy[step], 0.0), np.nan)
+    return made
+
+
+def _ready_by_core(window: Window, over: Stretch, cores: list[int]) -> Series:
+    """Each reading of the tasks stands for the time around it."""
+    end = min(over.end, over.start + _CLOSE_S)
+    read = [part for part in threads(window, over.start, end) if over.start <= part.mono_s <= end]
+    counted = np.zeros((len(cores), len(read)))
+    rows = {core: row for row, core in enumerate(cores)}
+    for at, batch in enumerate(read):
+        for thread in batch.rows:
+            if thread.state == "R" and thread.cpu in rows:
+                counted[rows[thread.cpu], at] += 1
+    mono = np.array([batch.mono_s for batch in read])
+    edges = np.concatenate([[over.start], (mono[1:] + mono[:-1]) / 2, [end]])[: len(read) + 1]
+    things: list[Key] = [(core,) for core in cores]
+    return Series(edges[:-1], edges[1:], edges[1:], things, np.maximum(counted - 1, 0.0))
+
+
+def threads(window: Window, start: float, end: float) -> list[Batch[Thread]]:
+    """Threads around a span (monotonic seconds): those that were read, of busy processes, and every
+    process that has only one."""
+    found = []
+    read = {batch.mono_s: batch.rows for batch in window.between(Thread, start, end)}
+    for batch in window.between(Process, start, end):
+        alone = [_only_thread(row) for row in batch.rows if row.threads == 1]
+        pids = {row.pid for row in alone}
+        more = (row for row in read.get(batch.mono_s, ()) if row.pid not in pids)
+        found.append(Batch(batch.mono_s, batch.wall_s, (*alone, *more), batch.follows))
+    return found
+
+
+def _only_thread(row: Process) -> Thread:
+    times = (row.start_ms, row.user_ms, row.system_ms)
+    return Thread(row.pid, row.pid, row.comm, row.state, *times, row.cpu)

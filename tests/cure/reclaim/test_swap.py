@@ -25,9 +25,7 @@ def kernel(tmp_path: Path) -> FakeKernel:
 
 def risk(host: Host) -> str:
     found = read_collateral(host, PARENT)
-    return reclaim_zombies.propose(
-        "1", found, estimate_cost(found), Reason(True, "", False)
-    ).risk_why
+    return reclaim_zombies.propose("1", found, estimate_cost(found), Reason(False)).risk_why
 
 
 def test_what_went_to_swap_is_in_the_sentence_the_lines_and_the_journal(kernel: FakeKernel):

@@ -58,6 +58,48 @@ def test_how_long_it_counts(age, severity):
     assert logged(edac("UE", 1), age=age).severity is severity
 
 
+def firmware(level: str, *sections: str, record: int = 10) -> list[str]:
+    """A report as the kernel prints it, without the lines that the catalogue does not know."""
+    start = f"{{{record}}}[Hardware Error]: "
+    return [
+        f"{start}event severity: {level}",
+        *(f"{start}  section_type: {section}" for section in sections),
+    ]
+
+
+@pytest.mark.parametrize("section", ["PCIe error", "CXL Protocol Error"])
+def test_a_report_of_the_firmware_about_a_link_is_no_memory_error(section):
+    assert logged(*firmware("fatal", section)).verdict is Verdict.ABSENT
+    assert logged(*firmware("fatal", section, section)).verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("sections", "what"),
+    [
+        (("memory error",), "memory error"),
+        (("PCIe error", "memory error"), "memory error"),
+        (("general processor error",), "general processor error"),
+        ((), "hardware error"),
+    ],
+)
+def test_the_section_says_what_the_firmware_reports(sections, what):
+    finding = logged(*firmware("recoverable", *sections))
+    assert finding.severity is Severity.WARNING
+    assert finding.summary.startswith(f"{what} reported by the firmware (recoverable)")
+
+
+def test_a_section_belongs_to_the_report_with_its_number():
+    memory, pcie = (
+        firmware("recoverable", "memory error"),
+        firmware("fatal", "PCIe error", record=11),
+    )
+    mixed = [memory[0], pcie[0], pcie[1], memory[1]]
+    assert logged(*mixed).severity is Severity.WARNING
+    after_a_reboot = [*firmware("fatal", "PCIe error"), *memory]
+    assert logged(*after_a_reboot).severity is Severity.WARNING
+    assert logged(memory[1]).verdict is Verdict.ABSENT
+
+
 def test_corrected_errors_of_one_module_add_up_and_those_of_two_do_not():
     assert logged(edac("CE", 60), edac("CE", 60)).severity is Severity.WARNING
     assert logged(edac("CE", 60), edac("CE", 60, "DIMM_B1")).severity is Severity.INFO

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.stuck_io import detect
+from sexton.detect.detectors.stuck_io import NAME, detect
+from sexton.detect.registry import detector_of
 from sexton.model.finding import Severity, Verdict
 from sexton.model.task import Process
 from tests.support.log import events, log
@@ -59,6 +60,56 @@ def test_the_wait_began_before_the_line():
     assert finding.start == EPOCH + NOW - 60 - 120
 
 
+def hung(task: str, *, by: str | None = None) -> list[str]:
+    lines = [f"INFO: task {task} blocked for more than 122 seconds."]
+    if by is not None:
+        lines.append(f"INFO: task {task} is blocked on a mutex likely owned by task {by}.")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("INFO: task cat:115 is blocked on a mutex likely owned by task cat:114.",
+         "a lock (mutex) likely held by cat[114]"),
+        ("INFO: task cat:115 blocked on a semaphore likely last held by task kworker/0:1:11",
+         "a lock (semaphore) likely held by kworker/0:1[11]"),
+        ("INFO: task cat:115 <reader> blocked on an rw-semaphore likely owned by task 12:4"
+         " <writer>",
+         "a lock (rw-semaphore) likely held by 12[4]"),
+    ],
+)  # fmt: skip
+def test_the_owner_of_the_lock_is_named(line, words):
+    finding = logged(*hung("cat:115"), line)
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary.endswith(f"waits for {words}")
+    assert len(finding.entities["task"]) == 2
+
+
+def test_the_stack_to_read_is_that_of_the_last_owner():
+    lines = [*hung("b:2", by="c:3"), *hung("a:1", by="b:2")]
+    window = make_window([(NOW - 10, [log()]), (NOW, [log(), *events(lines, NOW - 60)])])
+    finding = detect(window)
+    assert "a[1] was stuck" in finding.summary
+    assert finding.summary.endswith("likely held by b[2], which waits for c[3]")
+    assert finding.entities["task"] == ("a[1]", "b[2]", "c[3]")
+    declared = detector_of(NAME)
+    assert declared is not None
+    assert declared.advice is not None
+    assert [step.do for step in declared.advice.steps(finding, window)] == ["cat /proc/3/stack"]
+    assert [item.value for item in finding.evidence if item.unit == "task"] == ["b[2]", "c[3]"]
+
+
+def test_tasks_that_wait_for_each_other():
+    finding = logged(*hung("b:2", by="a:1"), *hung("a:1", by="b:2"))
+    assert finding.summary.endswith("held by b[2]; they wait for each other in a circle")
+
+
+def test_the_last_report_names_the_owner():
+    finding = logged(*hung("a:1", by="b:2"), *hung("a:1", by="c:3"))
+    assert finding.summary.endswith("likely held by c[3]")
+
+
 def process(state: str, cpu: int = 5, start: int = 1) -> Process:
     return Process(7, 1, "cp", state, start, cpu, cpu, 0, 1, False)
 
@@ -92,3 +143,5 @@ def test_two_readings_are_chance():
 def test_a_hostile_name_is_escaped():
     finding = logged("INFO: task \x1b[2J:71 blocked for more than 120 seconds.")
     assert finding.entities["task"] == ("\\x1b[2J[71]",)
+    finding = logged(*hung("cp:71", by="\x1b[2J:7"))
+    assert finding.entities["task"] == ("cp[71]", "\\x1b[2J[7]")

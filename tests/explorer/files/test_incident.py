@@ -346,6 +346,14 @@ def test_the_held_cores_functions_are_in_it_too(made: str):
     assert {flame["cpu"] for flame in data_of(made)["flames"] if flame["baseline"]} == {None, 1}
 
 
+def test_the_held_cores_samples_are_in_it_in_the_order_of_time(made: str):
+    (only,) = (flame for flame in data_of(made)["flames"] if flame.get("order"))
+    nodes = only["document"]["nodes"]
+    assert (only["order"], only["cpu"], only["baseline"]) == ("time", 1, None)
+    assert only["from"] <= nodes["start"][0] <= nodes["start"][-1] < only["to"]
+    assert nodes["start"] == sorted(nodes["start"])
+
+
 def test_a_window_that_was_only_watched_is_drawn_too(tmp_path: Path):
     found = Recording(WHOLE)
     seen = window(found, everything(found)).window

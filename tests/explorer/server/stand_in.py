@@ -19,6 +19,7 @@ import numpy as np
 from sexton.errors import CommandError, StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.explorer.tiles.flames import Seen
+from sexton.explorer.tiles.time_order import Ordered
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.lane import COLUMNS, Marked, Strip, Table
 from sexton.model.profile import Flame, Frames, Kind, Tree
@@ -136,6 +137,10 @@ class StandIn:
 
     def glimpse(self, start: float, end: float, who: Any = None) -> Seen:
         return Seen(self.flame(start, end, who), "a first look", False)
+
+    def ordered(self, start: float, end: float, who: Any = None, stop: Any = None) -> Ordered:
+        flame = self.flame(start, end, who)
+        return Ordered(flame, np.full(len(flame.tree), start))
 
     def diagnosis(self, start: float, end: float, _stop: object = None) -> Diagnosis:
         self.explained += 1

@@ -97,6 +97,39 @@ def test_a_difference_has_both_sides_of_every_box(server: Running) -> None:
     assert json["before"] == nodes["before"][0]
 
 
+@pytest.mark.parametrize(
+    ("function", "samples", "missing"),
+    [("mem_cgroup_iter", 40, "<script>x\\x1b"), ("%3Cscript%3Ex%5Cx1b", 20, "mem_cgroup_iter")],
+)
+def test_the_stacks_of_one_function_are_those_it_is_in(
+    server: Running, function: str, samples: int, missing: str
+) -> None:
+    whole = server.get(f"/api/flame?{SPAN}").json
+    json = server.get(f"/api/flame?{SPAN}&function={function}").json
+    assert (json["total"], json["all"]) == (samples, whole["total"])
+    assert missing not in boxes(json)
+    both = f"{SPAN}&baseline_from={START}&baseline_to={START + 2}&function={function}"
+    json = server.get(f"/api/flame?{both}").json
+    assert (json["total"], json["all"]) == (samples, whole["total"])
+    assert json["before"] <= json["all_before"]
+
+
+def test_a_function_that_is_nowhere_has_no_samples(server: Running) -> None:
+    json = server.get(f"/api/flame?{SPAN}&function=.%2A").json
+    assert json["total"] == 0
+    assert len(json["nodes"]["parent"]) == 1
+
+
+def test_siblings_can_be_in_the_order_of_time(server: Running) -> None:
+    json = server.get(f"/api/flame?{SPAN}&order=time").json
+    nodes = json["nodes"]
+    assert json["total"] == server.get(f"/api/flame?{SPAN}").json["total"]
+    assert nodes["start"] == sorted(nodes["start"])
+    assert len(nodes["start"]) == len(nodes["parent"])
+    refused = server.get(f"/api/flame?{SPAN}&order=time&function=main")
+    assert (refused.status, "neither" in refused.json["error"]) == (422, True)
+
+
 def test_functions_are_counted_once_and_have_shares(server: Running) -> None:
     json = server.get(f"/api/functions?{SPAN}").json
     rows = {row["name"]: row for row in json["rows"]}

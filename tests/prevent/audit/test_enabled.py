@@ -222,7 +222,7 @@ def test_a_hostile_tree_of_units_is_read_to_its_end(tree: Tree, tmp_path: Path):
     assert by_name["fine.service"].program == "/usr/bin/fine.service"
     assert not any(unit.program == "/the/hosts" for unit in found.units)
     assert not any("\x1b" in unit.name for unit in found.units)
-    notes = "\n".join(found.tree.notes)
+    notes = "\n".join((*found.tree.notes, *found.tree.unread))
     for word in ("a FIFO", "larger than", "not unit names", "a directory"):
         assert word in notes, word
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sexton.cli.main import main
 from tests.prevent.gate.making import IN_TIME, image
 from tests.support.cli import one_line, quiet, sexton
 from tests.support.tools import need
@@ -297,3 +299,76 @@ def test_a_hostile_image_is_read_safely_and_what_is_wrong_with_it_still_found(
     assert b"ecs.service" in ended.stdout
     assert b"\x1b" not in ended.stdout
     assert b"PATH=" not in ended.stdout, "this process's own environment"
+
+
+UNKNOWN = ("unneeded_units", "restart_without_backoff", "kubelet_config")
+
+
+def many_units(root: Path) -> Path:
+    """Sixty units that would not pass."""
+    for number in range(60):
+        unit = root / f"etc/systemd/system/loop-{number:02}.service"
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        unit.write_text("[Service]\nExecStart=/bin/false\nRestart=always\nRestartSec=10\n")
+        wants = root / "etc/systemd/system/multi-user.target.wants"
+        wants.mkdir(exist_ok=True)
+        (wants / unit.name).symlink_to(f"../{unit.name}")
+    return root
+
+
+@pytest.mark.parametrize("features", ["metadata_csum", "^metadata_csum"])
+def test_a_damaged_disk_never_passes(
+    healthy: Path, tmp_path: Path, features: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four bytes hid all of them, and the gate opened without a word."""
+    make = need("mke2fs", package="e2fsprogs")
+    disk = tmp_path / "disk"
+    command = [make, "-q", "-F", "-t", "ext4", "-b", "4096", "-O", features]
+    subprocess.run([*command, "-d", many_units(healthy), disk, "20M"], check=True)
+    raw = bytearray(disk.read_bytes())
+    for kind in (1, 7):  # the files, and the links that enable them
+        at = next(
+            at
+            for at in range(0, len(raw), 4)
+            if raw[at + 8 : at + 13] == b"loop-" and raw[at + 6 : at + 8] == bytes((15, kind))
+        )
+        rest = 4096 - at % 4096 - (0 if features.startswith("^") else 12)
+        raw[at + 4 : at + 6] = rest.to_bytes(2, "little")
+    disk.write_bytes(raw)
+    ended = sexton("gate", "--root", disk, "--json")
+    quiet(ended, (1,))
+    assert {rules(ended)[rule] for rule in UNKNOWN} == {"unknown"}
+    assert b"damaged ext4 file system" in ended.stdout
+    assert main(["audit", "--root", str(disk)]) == 3
+    assert "UNREAD" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("packing", ["w", "w:gz"])
+def test_a_tar_that_was_cut_between_members_never_passes(
+    healthy: Path, tmp_path: Path, packing: str
+) -> None:
+    packed = tmp_path / "image.tar"
+    with tarfile.open(packed, "w") as out:
+        out.add(healthy, ".")
+        end = out.offset
+        out.add(many_units(tmp_path / "more"), ".")
+    content = packed.read_bytes()[:end]
+    packed.write_bytes(gzip.compress(content) if packing == "w:gz" else content)
+    ended = sexton("gate", "--root", packed, "--json")
+    quiet(ended, (1,))
+    assert {rules(ended)[rule] for rule in UNKNOWN} == {"unknown"}
+    assert b"without its end marker" in ended.stdout
+    assert main(["audit", "--root", str(packed)]) == 3
+
+
+def test_units_that_may_not_be_read_are_unknown_and_not_absent(healthy: Path) -> None:
+    unit = healthy / "usr/lib/systemd/system/large.service"
+    unit.write_bytes(b"[Service]\nRestart=always\n" + b"#" * (2 << 20))
+    wants = healthy / "etc/systemd/system/multi-user.target.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    (wants / unit.name).symlink_to(f"/usr/lib/systemd/system/{unit.name}")
+    ended = sexton("gate", "--root", healthy, "--json")
+    quiet(ended, (1,))
+    assert rules(ended)["restart_without_backoff"] == "unknown"
+    assert rules(ended)["kubelet_config"] == "pass"
+    assert main(["audit", "--root", str(healthy)]) == 3

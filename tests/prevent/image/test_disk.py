@@ -19,6 +19,7 @@ from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.prevent.image import ext4, open_image
 from sexton.prevent.image.disk import Slice
 from sexton.prevent.image.ext4 import Ext4Files
+from sexton.prevent.image.ext4_layout import INDEXED
 from tests.support.examples import examples
 from tests.support.tools import need
 
@@ -227,13 +228,13 @@ def test_a_data_disk_is_no_root(tmp_path: Path):
 
 
 def test_a_journal_that_was_not_played_back_is_said(make: Make):
-    path = make("-t", "ext4")
+    path = make("-t", "ext3")
     raw = bytearray(path.read_bytes())
     features = struct.unpack_from("<I", raw, 1024 + 96)[0]
     struct.pack_into("<I", raw, 1024 + 96, features | 0x4)
     path.write_bytes(raw)
     with open_image(str(path)) as image:
-        assert "journal" in image.notes[0]
+        assert "journal" in image.unread[0]
 
 
 @pytest.mark.parametrize("kind", ["fifo", "missing", "empty"])
@@ -259,7 +260,8 @@ def look_at_everything(files: Ext4Files) -> None:
 
 @pytest.fixture(scope="module")
 def small(make: Make) -> list[bytes]:
-    return [make("-t", "ext4").read_bytes(), make("-t", "ext2", "-b", "1024").read_bytes()]
+    plain = make("-t", "ext4", "-O", "^metadata_csum").read_bytes()
+    return [make("-t", "ext4").read_bytes(), plain, make("-t", "ext2", "-b", "1024").read_bytes()]
 
 
 class Damaged:
@@ -294,7 +296,7 @@ def test_junk_in_a_file_system_is_said_and_never_followed_for_ever(small, data):
 
 def test_an_extent_tree_in_a_circle_ends(make: Make):
     """A node that names itself as its child."""
-    raw = make("-t", "ext4", "-b", "4096").read_bytes()
+    raw = make("-t", "ext4", "-b", "4096", "-O", "^metadata_csum").read_bytes()
     at = raw.find(Ext4Files(Damaged(raw, {}))._find("/etc/large").block)
     block = 4000
     node = struct.pack("<HHHHI", 0xF30A, 1, 4, 1, 0) + struct.pack("<IIHH", 0, block, 0, 0)
@@ -307,3 +309,113 @@ def test_a_slice_past_the_end_is_an_error_and_not_zeros(tmp_path: Path):
     (tmp_path / "x").write_bytes(b"abc")
     with (tmp_path / "x").open("rb") as stream, pytest.raises(StoreError, match="truncated"):
         Slice(stream.fileno()).at(1, 10)
+
+
+def names_of(raw: bytes, changed: dict[int, bytes], path: str = "/etc/many") -> list[str]:
+    return Ext4Files(Damaged(raw, changed)).names(path)
+
+
+def record_of(raw: bytes, name: bytes) -> int:
+    """Where the directory record of this name is."""
+    found = raw.find(name)
+    while raw[found - 2] != len(name) or raw[found - 1] != 1:
+        found = raw.find(name, found + 1)
+    return found - 8
+
+
+@pytest.mark.parametrize(
+    "options", [("-t", "ext4"), ("-t", "ext4", "-O", "^metadata_csum"), ("-t", "ext2")]
+)
+def test_four_changed_bytes_hide_no_names(make: Make, options: tuple[str, ...]):
+    """The length of one record: too small for what follows, or so large that it swallows it."""
+    raw = make(*options, "-b", "4096").read_bytes()
+    at = record_of(raw, b"unit-0600.service")
+    rest = 4096 - at % 4096 - (12 if "^metadata_csum" not in options and "ext4" in options else 0)
+    assert len(names_of(raw, {})) == 1200
+    for length in (0, 3, 8, 13, rest, rest + 4, 65535):
+        files = Ext4Files(Damaged(raw, {at + 4: struct.pack("<H", length)}))
+        with pytest.raises(SourceMalformed, match="damaged ext4"):
+            files.names("/etc/many")
+        assert "/etc/many: damaged ext4" in files.unread[0]
+    with pytest.raises(SourceMalformed, match="damaged ext4"):
+        names_of(raw, {at: b"\xff\xff\xff\x7f"})
+
+
+@pytest.mark.parametrize("options", [("-t", "ext4"), ("-t", "ext3"), ("-t", "ext2")])
+def test_a_directory_whose_inode_says_less_hides_no_names(make: Make, options: tuple[str, ...]):
+    raw = make(*options, "-b", "4096").read_bytes()
+    files = Ext4Files(Damaged(raw, {}))
+    inode = files._find("/etc/many")
+    at = raw.find(inode.block) - 40
+    size = struct.pack("<I", 4096)
+    # Its size, and what maps its blocks.
+    for changed in ({at + 4: size}, {at + 40: bytes(4)}, {at + 40 + 20: bytes(8)}):
+        with pytest.raises(SourceMalformed, match="damaged ext4"):
+            names_of(raw, changed)
+
+
+def test_every_changed_byte_of_a_directory_with_checksums_is_noticed(make: Make):
+    raw = make("-t", "ext4", "-b", "1024").read_bytes()
+    block = record_of(raw, b"unit-0600.service") // 1024 * 1024
+    for at in range(block, block + 1024, 7):
+        with pytest.raises(SourceMalformed, match="wrong checksum of a directory"):
+            names_of(raw, {at: bytes([raw[at] ^ 0x40])})
+    with pytest.raises(StoreError, match="wrong checksum of the superblock"):
+        names_of(raw, {1024 + 120: b"x"})
+    with pytest.raises(StoreError, match="wrong checksum of a group descriptor"):
+        names_of(raw, {2048 + 12: b"\xff"})
+
+
+@pytest.mark.parametrize("options", [("-t", "ext4"), ("-t", "ext3")])
+def test_an_indexed_directory_is_read_and_its_index_checked(make: Make, options: tuple[str, ...]):
+    check = need("e2fsck", package="e2fsprogs")
+    path = make(*options, "-b", "1024")
+    subprocess.run([check, "-fyD", path], stdout=subprocess.DEVNULL)
+    raw = path.read_bytes()
+    files = Ext4Files(Damaged(raw, {}))
+    inode = files._find("/etc/many")
+    assert inode.flags & INDEXED
+    assert len(files.names("/etc/many")) == 1200
+    if options[1] == "ext4":
+        start = next(iter(files._extents(inode))).start * 1024
+        with pytest.raises(SourceMalformed, match="wrong checksum of a directory"):
+            names_of(raw, {start + 40: b"\xff\xff"})
+
+
+@pytest.mark.parametrize("options", [("-t", "ext4"), ("-t", "ext3")])
+def test_files_that_were_deleted_or_renamed_are_no_damage(make: Make, options: tuple[str, ...]):
+    """Their names stay in unused space, and an inode may be in use again under another name."""
+    debugfs = need("debugfs", package="e2fsprogs")
+    path = make(*options, "-b", "4096")
+    orders = [
+        *(f"rm /etc/many/unit-{number:04}.service" for number in range(300, 330)),
+        "ln /etc/many/unit-0400.service /etc/renamed",
+        "unlink /etc/many/unit-0400.service",
+    ]
+    for order in orders[-2:]:
+        subprocess.run([debugfs, "-w", "-R", order, path], check=True, capture_output=True)
+    subprocess.run(
+        [debugfs, "-w", "-f", "/dev/stdin", path],
+        input="\n".join(orders[:-2]), text=True, check=True, capture_output=True,
+    )  # fmt: skip
+    with open_image(str(path)) as image:
+        assert len(image.files.names("/etc/many")) == 1200 - 31
+        assert image.unread == []
+
+
+def test_a_file_system_with_errors_is_not_read_as_whole(make: Make):
+    path = make("-t", "ext3")
+    raw = bytearray(path.read_bytes())
+    struct.pack_into("<H", raw, 1024 + 58, 3)
+    path.write_bytes(raw)
+    with open_image(str(path)) as image:
+        assert "marked as having errors" in image.unread[0]
+
+
+def test_a_damaged_root_directory_is_said_to_be_one(make: Make):
+    path = make("-t", "ext4", "-b", "4096")
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"lost+found") - 4] ^= 4
+    path.write_bytes(raw)
+    with pytest.raises(StoreError, match="wrong checksum of a directory"):
+        open_image(str(path))

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed, StoreError
+from sexton.host import tar as host_tar
 from sexton.prevent.image import tar
 from sexton.prevent.image.tar import TarImage, read_tar
 from tests.support.examples import examples
@@ -202,13 +203,13 @@ def test_a_header_that_lies_about_its_size_does_not_get_it():
 def test_a_bomb_of_zeros_is_passed_over_and_not_kept(monkeypatch: pytest.MonkeyPatch):
     raw = packed(member("var/zeros", content=bytes(64 << 20)), UNIT)
     assert read(gzip.compress(raw, 1)).files.read("/etc/systemd/system/a.service")
-    monkeypatch.setattr(tar, "MOST_STREAM", 32 << 20)
+    monkeypatch.setattr(host_tar, "MOST_STREAM", 32 << 20)
     with pytest.raises(StoreError, match="larger than"):
         read(gzip.compress(raw, 1))
 
 
 def test_too_many_members_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tar, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(host_tar, "MOST_MEMBERS", 3)
     with pytest.raises(StoreError, match="more than 3"):
         read(packed(*[member(f"etc/{number}") for number in range(5)]))
 
@@ -294,3 +295,32 @@ def test_junk_in_a_tar_is_refused_in_words_or_read(data):
             files.status("/" + name)
     except (StoreError, SourceAbsent, SourceMalformed):
         pass
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_bomb_is_refused_by_its_ratio_over_all_passes(pack, monkeypatch: pytest.MonkeyPatch):
+    """1.3 kB of bzip2 took 25 s: they unpack to more than a gigabyte."""
+    monkeypatch.setattr(host_tar, "FREE_BYTES", 1 << 20)
+    bomb = pack(packed(member("var/zeros", content=bytes(16 << 20)), KUBELET))
+    with pytest.raises(StoreError, match="more than 100 times its size"):
+        read(bomb)
+    monkeypatch.setattr(host_tar, "FREE_BYTES", 17 << 20)
+    files = read(bomb).files
+    with pytest.raises(SourceMalformed, match="more than 100 times its size"):
+        files.read("/opt/k8s/kubelet.yaml")
+
+
+def test_a_tar_that_ends_between_two_members_is_not_whole():
+    raw = packed(UNIT, KUBELET)
+    assert read(raw).incomplete == ""
+    assert "without its end marker" in read(raw[:1024]).incomplete
+    assert "half an end marker" in read(raw[: 2048 + 512]).incomplete
+    assert "without its end marker" in read(gzip.compress(raw[:1024])).incomplete
+    overwritten = raw[:1024] + bytes(1024) + raw[1024:]
+    assert "goes on after its end" in read(overwritten).incomplete
+
+
+@pytest.mark.parametrize("cut", [1, 200, 511])
+def test_a_small_member_that_was_cut_is_not_taken_for_a_shorter_one(cut: int):
+    with pytest.raises(StoreError, match="ends inside a member"):
+        read(packed(UNIT)[: 1024 - cut])

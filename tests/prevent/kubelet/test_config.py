@@ -110,7 +110,10 @@ def test_a_fifo_and_a_huge_file_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a")
     with (tmp_path / "b").open("wb") as huge:
         huge.truncate(10 << 30)
-    assert [f.unread for f in inspect(host)] == ["not a regular file", "larger than 262,144 bytes"]
+    assert [f.unread for f in inspect(host)] == [
+        "a FIFO, not a regular file",
+        "larger than 262,144 bytes",
+    ]
 
 
 def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:

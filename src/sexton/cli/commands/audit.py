@@ -108,16 +108,19 @@ def _image(args: argparse.Namespace) -> tuple[Audit, str]:
     """Audit an image."""
     from dataclasses import replace
 
+    from sexton.cli.image import confine_directory, opened
     from sexton.cli.progress import working
     from sexton.host.host import Host
+    from sexton.host.hung import unless_hung
     from sexton.prevent.audit import audit
-    from sexton.prevent.image import open_image
 
-    with working("reading the image"), open_image(args.root) as image:
+    with working("reading the image"), opened(args.root) as image:
+        confine_directory(args.root, booted=False)
         host = Host(image.files, live=False, root=args.root)
-        found = audit(host, None, _protected(None))
-        _write_kubelet(host, args.kubelet_out)
-        return replace(found, notes=(*image.notes, *found.notes)), image.kind
+        found = unless_hung(lambda: audit(host, None, _protected(None)), args.root)
+        unless_hung(lambda: _write_kubelet(host, args.kubelet_out), args.root)
+        unread = tuple(dict.fromkeys((*image.unread, *found.unread)))
+        return replace(found, notes=(*image.notes, *found.notes), unread=unread), image.kind
 
 
 def _node(args: argparse.Namespace) -> tuple[Audit, str]:
@@ -200,10 +203,10 @@ def _entries(path: str, required: bool = True) -> tuple[Entry, ...]:
 def _text(path: str) -> str | None:
     """A file given by the user; `None` if it does not exist."""
     from sexton.errors import CommandError, SourceAbsent, SourceError
-    from sexton.host.reader import LiveFiles, text
+    from sexton.host.reader import LiveFiles, read_regular
 
     try:
-        return text(LiveFiles(), path, _MOST_BYTES)
+        return read_regular(LiveFiles(), path, _MOST_BYTES).decode("utf-8", "surrogateescape")
     except SourceAbsent:
         return None
     except SourceError as error:
@@ -213,4 +216,4 @@ def _text(path: str) -> str | None:
 def _write(path: str, content: str) -> None:
     from sexton.cli.output import write_whole
 
-    write_whole(path, (content.encode("utf-8", "surrogateescape"),), mode=None)
+    write_whole(path, (content.encode("utf-8", "surrogateescape"),))

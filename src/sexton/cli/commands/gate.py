@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sexton.model.audit import Audit
     from sexton.model.window import Window
     from sexton.prevent.gate import Gate, Policy
+    from sexton.prevent.image import Image
 
 FORMATS = ("text", "json", "sarif", "junit")
 _BY_SUFFIX = {".sarif": "sarif", ".xml": "junit", ".json": "json", ".txt": "text"}
@@ -98,12 +99,12 @@ def run(args: argparse.Namespace) -> int:
         from sexton.host.host import open_host
 
         return _judge(args, open_host("/"), policy, formats)
+    from sexton.cli.image import opened
     from sexton.host.host import Host
-    from sexton.prevent.image import open_image
 
-    with open_image(args.root) as image:
+    with opened(args.root) as image:
         host = Host(image.files, live=False, root=args.root)
-        return _judge(args, host, policy, formats, (image.kind, image.notes))
+        return _judge(args, host, policy, formats, image)
 
 
 def _formats(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -144,11 +145,11 @@ def _policy(args: argparse.Namespace) -> Policy:
 def _read(path: str) -> bytes:
     """A file given by the user; never a device or a pipe, which could block."""
     from sexton.errors import CommandError, SourceError
-    from sexton.host.reader import LiveFiles
+    from sexton.host.reader import LiveFiles, read_regular
     from sexton.prevent.gate.policy import MOST_BYTES
 
     try:
-        return LiveFiles().read(path, MOST_BYTES)
+        return read_regular(LiveFiles(), path, MOST_BYTES)
     except SourceError as error:
         raise CommandError(f"{path}: {error.detail}") from None
     except ValueError:
@@ -160,32 +161,43 @@ def _judge(
     host: Host,
     policy: Policy,
     formats: list[tuple[str, str]],
-    image: tuple[str, tuple[str, ...]] = ("", ()),
+    image: Image | None = None,
 ) -> int:
     import datetime
     import sys
 
+    from sexton.cli.image import confine_directory
     from sexton.cli.progress import working
     from sexton.errors import CommandError
+    from sexton.host.hung import unless_hung
     from sexton.prevent.gate import Target, is_booted, judge, os_release, require_system
 
-    kind, notes = image
     name = args.root if args.root not in (None, "/") else _hostname()
-    if not host.live:
-        require_system(host, name)
-    booted = is_booted(host)
+
+    def probe() -> tuple[bool, dict[str, str]]:
+        if not host.live:
+            require_system(host, name)
+        return is_booted(host), os_release(host)
+
+    booted, release = probe() if image is None else unless_hung(probe, name)
     if not booted and args.seconds is not None:
         raise CommandError("--seconds cannot be used with an image: nothing runs in it")
+    if image is not None:
+        confine_directory(args.root, booted)
     window = _watch(host, args.seconds or policy.observe_seconds) if booted else None
 
-    target = Target(host, name, kind, booted, window, _auditing(host), os_release(host), notes)
+    kind, notes, unread = ("", (), ()) if image is None else (image.kind, image.notes, image.unread)
+    target = Target(host, name, kind, booted, window, _auditing(host), release, notes, unread)
+    today = datetime.datetime.now(datetime.UTC).date()
     with working("checking"):
-        today = datetime.datetime.now(datetime.UTC).date()
-        gate = judge(target, policy, today)
+        if image is None:
+            gate = judge(target, policy, today)
+        else:
+            gate = unless_hung(lambda: judge(target, policy, today), name)
     for form, path in formats:
         _write_report(gate, form, path)
     if args.kubelet_out is not None:
-        _write_kubelet(host, args.kubelet_out)
+        unless_hung(lambda: _write_kubelet(host, args.kubelet_out), name)
     shown = "text" if formats else args.format or "text"
     sys.stdout.write(_report(gate, shown, screen=True))
     return gate.exit

@@ -24,7 +24,8 @@ from sexton.cli.options import add_json, seconds
 if TYPE_CHECKING:
     from sexton.model.plan import Plan
 
-_SHORTEST_HASH = 8
+#: 64 bits: nobody makes another plan with the same digits.
+_SHORTEST_HASH = 16
 _MOST_BYTES = 16 << 20
 
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--confirm",
         metavar="HASH",
         required=True,
-        help="the plan's hash, or at least its first 8 digits",
+        help="the plan's hash, or at least its first 16 digits",
     )
     parser.add_argument(
         "--dry-run",
@@ -100,11 +101,11 @@ def read_plan(path: str) -> Plan:
     import json
 
     from sexton.errors import CommandError, SourceError
-    from sexton.host.reader import LiveFiles
+    from sexton.host.reader import LiveFiles, read_regular
     from sexton.model.plan import PlanError, from_json
 
     try:
-        return from_json(json.loads(LiveFiles().read(path, _MOST_BYTES)))
+        return from_json(json.loads(read_regular(LiveFiles(), path, _MOST_BYTES)))
     except SourceError as error:
         raise CommandError(f"{path}: {error.detail}") from None
     except (ValueError, RecursionError) as error:

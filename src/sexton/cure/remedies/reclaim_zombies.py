@@ -30,12 +30,9 @@ _LONGEST_S = 60.0
 
 
 class Reason(NamedTuple):
-    """Why this parent: `sure` if a count and not only bytes (`why`) points to it; `source` is the
-    unit that the step `after` stops; `accepted`: collateral is accepted; `thorough`: running
-    cgroups may lose all of their cache."""
+    """`accepted`: collateral is accepted; `source` is the unit that the step `after` stops;
+    `thorough`: running cgroups may lose all of their cache."""
 
-    sure: bool
-    why: str
     accepted: bool
     source: str = ""
     after: str = ""
@@ -46,7 +43,6 @@ def propose(identity: str, found: Collateral, cost: CostEstimate, reason: Reason
     """The step for one parent."""
     parent = found.parent
     directory = parent.directory
-    sure = "" if reason.sure else f"; attribution estimated ({reason.why})"
     protected = f"; protected: {_named(found)}" if found.protected else ""
     return Step(
         id=identity,
@@ -54,7 +50,7 @@ def propose(identity: str, found: Collateral, cost: CostEstimate, reason: Reason
         title=f"free zombies under {parent.path}",
         target=parent.path,
         risk="high" if found.protected or (reason.thorough and found.live) else "medium",
-        risk_why=f"{_collateral(found)}{protected}{sure}{_price(found, reason)}; {cost.sentence}",
+        risk_why=f"{_collateral(found)}{protected}{_price(found, reason)}; {cost.sentence}",
         preconditions=_conditions(found, reason),
         effect=_effect(found, reason.thorough),
         cannot_undo="evicted cache of running cgroups refills only as it is used"

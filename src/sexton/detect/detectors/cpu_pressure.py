@@ -14,8 +14,8 @@ worker per core, or a build with some more, stays below the limit however high i
 with ``-j`` many times the cores is reported: for its neighbours it is one. Tasks at a low priority
 (``nice``) count like others, though they hurt nobody. Tasks stopped by their cgroup's quota are not
 short of cores: see `quota_throttling`; that is why idle cores rule it out. One core that is crowded
-by pinned tasks is not seen here while others are idle. `procs_running` is a sample: the mean of ten
-is good to a task or so.
+by pinned tasks while others are idle is `contended_core`. `procs_running` is a sample: the mean of
+ten is good to a task or so.
 
 **Check by hand.** ``vmstat 1`` (column r against the number of cores), ``cat /proc/pressure/cpu``
 twice, ``pidstat -u 1 5`` or ``systemd-cgtop -c``.

@@ -2,15 +2,18 @@
 
 **What is seen.** Lines of the kernel about memory that failed (`EDAC`: corrected CE, uncorrected
 UE, with the module's label; ``Memory failure:`` with the process that was killed for it), machine
-checks and the firmware's own reports (``[Hardware Error]``), and the counters of the memory
-controllers in `/sys/devices/system/edac`, since boot and in this window.
+checks and the firmware's own reports (``[Hardware Error]``: those whose section is memory, a
+processor or unknown), and the counters of the memory controllers in `/sys/devices/system/edac`,
+since boot and in this window.
 
 **Why it hurts.** An error that could not be corrected kills the process whose page it was in, with
 SIGBUS, or the whole machine. Corrected ones cost nothing each; thousands of them slow the node down
 (each is an interrupt to the firmware) and announce those that will not be correctable.
 
 **What would make it wrong.** Single corrected errors are normal: cosmic rays. A machine check may
-be about a cache or a link instead of memory: decode the bank. Virtual machines see only what their
+be about a cache or a link instead of memory: decode the bank. A report of the firmware about PCIe
+or CXL is not counted here; one about memory and PCIe together counts as grave as the worse of them.
+Virtual machines see only what their
 hypervisor passes on, usually nothing, so silence proves little there. A firmware that handles
 errors itself (firmware first) hides corrected ones. Tests (`hwpoison`, `einj`) look real.
 
@@ -26,6 +29,7 @@ plan the replacement. A page that failed is taken out of use by the kernel, unti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -56,6 +60,8 @@ _EDAC = "/sys/devices/system/edac/mc"
 _SHOWN = 8
 _UNCORRECTED_BIT = 61
 _CORRECTED, _KILLED = "corrected errors", "process killed for a memory error"
+#: Sections of the firmware's reports that are about a link to a device, not about memory.
+_LINKS = frozenset({"PCIe error", "CXL Protocol Error"})
 
 
 class _Counted(NamedTuple):
@@ -99,7 +105,7 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """Which module fails, whether it was corrected, and who was killed for it."""
-    lines = kernel_log.lines(window, ("memory_error",))
+    lines = _of_memory(kernel_log.lines(window, ("memory_error", "hardware_error")))
     logged = faults(window, lines, partial(_judged, _corrected(lines)), RECENT.value)
     counted = _counted(window)
     bad = [item for item in counted if item.severity is not None]
@@ -125,6 +131,30 @@ def detect(window: Window) -> Finding:
 
 def _rank(item: _Counted) -> int:
     return item.severity.rank if item.severity is not None else -1
+
+
+def _of_memory(lines: Sequence[Line]) -> list[Line]:
+    """Lines about memory and processors. Those of the firmware know the sections that follow them;
+    the number of a record is its own until the next boot."""
+    sections: dict[int, list[str]] = {}
+    last: dict[int | None, int] = {}
+    for at, line in enumerate(lines):
+        if line.text("kind") == "firmware":
+            last[line.number("record")] = at
+        elif line.text("kind") == "section" and line.number("record") in last:
+            mine = sections.setdefault(last[line.number("record")], [])
+            mine.append(line.text("section") or "")
+    found = []
+    for at, line in enumerate(lines):
+        about = [section for section in sections.get(at, ()) if section not in _LINKS]
+        if line.text("kind") == "section" or (at in sections and not about):
+            continue
+        if about:
+            best = "memory error" if "memory error" in about else about[0]
+            fields = {**line.event.fields, "section": best}
+            line = line._replace(event=replace(line.event, fields=fields))
+        found.append(line)
+    return found
 
 
 def _corrected(lines: Sequence[Line]) -> dict[str, int]:
@@ -157,7 +187,8 @@ def _judged(corrected: dict[str, int], line: Line) -> Judged:
     if kind == "firmware":
         grave = {"fatal": Severity.CRITICAL, "recoverable": Severity.WARNING}
         level = line.text("level") or ""
-        what = f"hardware error reported by the firmware ({level})"
+        section = line.text("section") or "hardware error"
+        what = f"{section} reported by the firmware ({level})"
         return Judged("", what, grave.get(level, Severity.INFO))
     return Judged(thing, "uncorrected error", Severity.CRITICAL)
 

@@ -138,6 +138,21 @@ def detect(window: Window) -> Finding:
     return _fed(window, lost, (live, watched), lacking)
 
 
+def beginnings(window: Window) -> list[float]:
+    """When each of the waits began, as far as one is known, in UNIX seconds."""
+    measured = waits.measured_waits(window, WAIT.value)
+    found = [window.wall(wait.start) for wait in measured]
+    found += [
+        wait.line.wall_s - wait.seconds
+        for wait in logged_waits(window)
+        if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
+    ]
+    for silence in waits.silences(window, HELD.value):
+        if silence.is_starved and silence.seconds >= WAIT.value * 0.9:
+            found.append(window.wall(silence.start))
+    return found
+
+
 def _unasked(silence: Silence, lacking: Sequence[Missing]) -> Finding:
     """Held and silent, and nothing tells whether a packet was waiting."""
     row = silence.queues[0]

@@ -1,17 +1,19 @@
 """Tasks are stuck waiting for a disk or a file server.
 
-**What is seen.** Hung tasks in the kernel log (``blocked for more than 120 seconds``), commands
-that a disk did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), NFS servers that
-do not respond, and I/O errors of the block layer, each with its device. Also, live, processes that
-were in uninterruptible sleep (state D) at every reading and used no CPU time. The share of time in
-which all tasks waited for I/O (`/proc/pressure/io`) is evidence.
+**What is seen.** Hung tasks in the kernel log (``blocked for more than 120 seconds``), and the task
+that holds the lock they wait for, where the kernel names it (6.15 and later); commands that a disk
+did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), NFS servers that do not
+respond, and I/O errors of the block layer, each with its device. Also, live, processes that were in
+uninterruptible sleep (state D) at every reading and used no CPU time. The share of time in which
+all tasks waited for I/O (`/proc/pressure/io`) is evidence.
 
 **Why it hurts.** A task in state D cannot be killed, not even by SIGKILL: a job hangs without an
 error until something else gives it up, its node looks idle, and the load average rises by one for
 each such task. A checkpoint that does not end holds up all other ranks.
 
 **What would make it wrong.** Hung tasks wait for whatever they wait for: a mutex of a driver, a
-frozen cgroup and a stopped FUSE server look alike. The kernel reports the first ten
+frozen cgroup and a stopped FUSE server look alike. The owner of a lock is who holds it when the
+line is written; of a semaphore, who took it last. The kernel reports the first ten
 (`kernel.hung_task_warnings`) and then no more. Cloud disks are given years before a time-out is
 reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is seen
 of a process's main thread only. Errors of floppy and optical drives do not count.
@@ -19,16 +21,16 @@ of a process's main thread only. Errors of floppy and optical drives do not coun
 **Check by hand.** ``ps -eo state,pid,wchan:32,comm | grep ^D``; ``cat /proc/PID/stack``; ``dmesg -T
 | grep -E 'blocked for more|I/O error|timeout'``; ``iostat -x 1``.
 
-**What to do.** Read what the tasks wait for (their stack). A disk: move the work, check the
-volume's status and ``smartctl -a``. NFS: is the server up, does the network lose packets
-(`tcp_loss`)? Only the end of the wait frees a task in state D: an answer, a reset of the device, or
-a reboot.
+**What to do.** Read what the tasks wait for (their stack); where a task holds the lock that others
+wait for, its stack is the one to read. A disk: move the work, check the volume's status and
+``smartctl -a``. NFS: is the server up, does the network lose packets (`tcp_loss`)? Only the end of
+the wait frees a task in state D: an answer, a reset of the device, or a reboot.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -75,6 +77,13 @@ _GONE = ("controller is down", "Device not ready", "Removing", "Disabling", "off
 _WRONG = "it waits for something other than a disk: a lock, a frozen cgroup"
 
 
+class _Lock(NamedTuple):
+    """What a hung task waits for, and who holds it."""
+
+    kind: str
+    owner: str
+
+
 class _Stuck(NamedTuple):
     """A process in state D at every reading from `start` on (monotonic seconds)."""
 
@@ -89,11 +98,13 @@ def _ruled_out(window: Window) -> str:
     return "stuck I/O" if long else ""
 
 
-def _look(finding: Finding, _window: Window) -> list[Step]:
+def _look(finding: Finding, window: Window) -> list[Step]:
     task = next(iter(finding.entities.get("task", ())), "")
-    found = re.search(r"\[(\d+)\]$", task)
+    locks = _locks(kernel_log.lines(window, ("hung_task",)))
+    last, does = _waits(task, locks)[-1], "does" if task in locks else "waits for"
+    found = re.search(r"\[(\d+)\]$", last)
     if found is not None:
-        return [Step(f"cat /proc/{found[1]}/stack", f"what {task} waits for in the kernel", READS)]
+        return [Step(f"cat /proc/{found[1]}/stack", f"what {last} {does} in the kernel", READS)]
     return [
         Step("ps -eo state,pid,wchan:32,comm | grep ^D", "which tasks wait, and for what", READS)
     ]
@@ -116,7 +127,7 @@ def detect(window: Window) -> Finding:
     logged = faults(window, lines, partial(_judged, back), RECENT.value)
     stuck = _stuck(window)
     if logged and (logged[0].severity is not Severity.INFO or not stuck):
-        return _logged(window, logged, stuck)
+        return _logged(window, logged, stuck, _locks(lines))
     if stuck:
         return _waiting(window, stuck)
     if not kernel_log.was_read(window):
@@ -136,6 +147,8 @@ def detect(window: Window) -> Finding:
 
 
 def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
+    if line.text("owner") is not None:  # a further line about a hung task
+        return None
     if line.event.family == "hung_task":
         return Judged(_task(line), _HUNG, Severity.CRITICAL)
     device, action = line.text("device") or line.text("bus") or "?", line.text("action") or ""
@@ -156,6 +169,23 @@ def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
 
 def _task(line: Line) -> str:
     return f"{line.text('comm')}[{line.text('pid')}]"
+
+
+def _locks(lines: Sequence[Line]) -> dict[str, _Lock]:
+    """By hung task, the lock it waits for as of its last report."""
+    return {
+        _task(line): _Lock(line.text("lock") or "lock", f"{owner}[{line.text('owner_pid')}]")
+        for line in lines
+        if (owner := line.text("owner")) is not None
+    }
+
+
+def _waits(task: str, locks: Mapping[str, _Lock]) -> list[str]:
+    """A task, the owner of the lock it waits for, who that one waits for, and so on; each once."""
+    found = [task]
+    while found[-1] in locks and locks[found[-1]].owner not in found:
+        found.append(locks[found[-1]].owner)
+    return found
 
 
 def _stuck(window: Window) -> list[_Stuck]:
@@ -183,17 +213,28 @@ def _stuck(window: Window) -> list[_Stuck]:
     return sorted(found, key=lambda task: (-task.seconds, task.task))
 
 
-def _logged(window: Window, logged: Sequence[Fault], stuck: Sequence[_Stuck]) -> Finding:
+def _logged(
+    window: Window, logged: Sequence[Fault], stuck: Sequence[_Stuck], known: Mapping[str, _Lock]
+) -> Finding:
     worst = logged[0]
     current = [fault for fault in logged if fault.severity is not Severity.INFO]
     shown = current or list(logged)
     tasks = [fault.thing for fault in shown if fault.what == _HUNG]
     devices = [fault.thing for fault in shown if fault.what != _HUNG]
+    locks = {task: known[task] for task in tasks if task in known}
+    owners = [lock.owner for lock in locks.values()]
     report = Report(
-        _summary(worst, len(tasks), names(devices)),
-        {"task": names([*tasks, *(item.task for item in stuck)]), "device": names(devices)},
+        _summary(worst, len(tasks), names(devices)) + _held_by(worst.thing, locks),
+        {
+            "task": names([*tasks, *owners, *(item.task for item in stuck)]),
+            "device": names(devices),
+        },
         _WRONG,
-        (*map(_evidence, stuck[:_SHOWN]), *_pressed(window)),
+        (
+            *(_owned(task, lock) for task, lock in list(locks.items())[:_SHOWN]),
+            *map(_evidence, stuck[:_SHOWN]),
+            *_pressed(window),
+        ),
     )
     begun = [
         line.wall_s - (line.number("seconds") or 0)
@@ -216,6 +257,28 @@ def _summary(worst: Fault, tasks: int, devices: tuple[str, ...]) -> str:
         return f"I/O errors on {worst.thing}, last {worst.when}{worst.times}"
     words = {"NFS server did not respond": f"NFS server {worst.thing} did not respond"}
     return f"{words.get(worst.what, f'{worst.thing} did not answer')}, {worst.when}{worst.times}"
+
+
+def _held_by(task: str, locks: Mapping[str, _Lock]) -> str:
+    if task not in locks:
+        return ""
+    lock, last = locks[task], _waits(task, locks)[-1]
+    words = f"; waits for a lock ({lock.kind}) likely held by {lock.owner}"
+    if last in locks:
+        return f"{words}; they wait for each other in a circle"
+    return words if last == lock.owner else f"{words}, which waits for {last}"
+
+
+def _owned(task: str, lock: _Lock) -> Evidence:
+    return Evidence(
+        f"{lock.kind} that {task} waits for, held by",
+        lock.owner,
+        "nobody for long",
+        "task",
+        "kernel log",
+        None,
+        "the lock changes hands, and this was its owner at that moment",
+    )
 
 
 def _waiting(window: Window, stuck: Sequence[_Stuck]) -> Finding:

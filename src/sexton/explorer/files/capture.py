@@ -17,6 +17,7 @@ from sexton.explorer.files.page import Part, top_of
 from sexton.model.lane import COLUMNS, TOP, Strip
 from sexton.model.profile import CELLS, I64, Heat
 from sexton.profile.heat import disjoint
+from sexton.series.catalogue import CORE_SAMPLES, SAMPLES
 
 _MOST_ROWS = 120
 #: Columns of the finest level.
@@ -60,7 +61,7 @@ class CaptureLanes:
                 "id": "cores",
                 "title": "Cores: samples per core",
                 "kind": "heat",
-                "unit": "% of samples",
+                "unit": CORE_SAMPLES,
                 "about": "Share of a core's samples in user space and in the kernel, per second. "
                 "Hatched: not sampled.",
                 "series": self._names,
@@ -71,7 +72,7 @@ class CaptureLanes:
                 "id": "stacks",
                 "title": "Samples: busy samples per 20 ms",
                 "kind": "stacks",
-                "unit": "busy samples in 20 ms",
+                "unit": SAMPLES,
                 "about": "Each column is a second, each row 20 ms of it, all cores together.",
                 "series": [],
                 "levels": [-1 if self.base == 0 else self.base, top],

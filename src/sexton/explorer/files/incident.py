@@ -28,6 +28,7 @@ from sexton.explorer.server.documents import (
     flame_document,
     functions_document,
     marks_document,
+    ordered_document,
     safe,
     table_document,
 )
@@ -62,6 +63,8 @@ _LEAST_CALM_S = 5.0
 _MOMENTS = ("spike", "reset")
 _MOST_BOXES = 2500
 _MOST_CORES = 2
+#: Boxes in the order of time: of each saturated core once.
+_ORDERED_BOXES = 1500
 
 
 def event_of(diagnosis: Diagnosis) -> Part:
@@ -156,6 +159,9 @@ def _flames(view: View, parts: Sequence[Part], busy: Saturated | None) -> Iterat
         if seen := _seen(view, busy.part, core):
             document = _noted(flame_document(seen.flame, None, _MOST_BOXES), seen.note)
             yield _drawn(busy.part, document, core)
+            ordered = view.ordered(*busy.part, _who(core))
+            document = ordered_document(ordered, _ORDERED_BOXES)
+            yield {**_drawn(busy.part, document, core), "order": "time"}
     for of in (None, *busy.cores[:1]):
         seen = _seen(view, busy.part, of)
         if seen and calm.end - calm.start >= _LEAST_CALM_S and _seen(view, calm, of):

@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from sexton.explorer.tiles.registry import shown_by
 from sexton.model.cpu import CoreTimes
+from sexton.series.catalogue import ALL_CORES
 
-shown_by(__name__, "cores", "lines", "% of all cores", (10, (CoreTimes,)))
+shown_by(__name__, "cores", "lines", ALL_CORES, (10, (CoreTimes,)))

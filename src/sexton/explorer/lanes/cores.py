@@ -52,7 +52,7 @@ class _Average(Lines):
         return [((name,), name) for name in _AVERAGE] if self.pyramid.tiles else []
 
 
-@lane(kind="heat", unit="% of a core", order=20, needs=(CoreTimes,))
+@lane(kind="heat", unit=CORE_SYSTEM.unit, order=20, needs=(CoreTimes,))
 class Builder:
     """Of all cores, and of their average, which is a lane of its own."""
 

@@ -36,7 +36,7 @@ _LOOKED = ""
 _CENSUS = {"live": LIVE, "dying": DYING}
 
 
-@lane(kind="lines", unit="cgroups", order=50, needs=(CgroupCensus,))
+@lane(kind="lines", unit=DYING.unit, order=50, needs=(CgroupCensus,))
 class Builder(Lines):
     """Two lines of the census, and one per owner."""
 

@@ -44,7 +44,7 @@ def _group(counter: str) -> str | None:
     return next((name for name, pattern in _CALLED if pattern.search(counter)), None)
 
 
-@lane(kind="lines", unit="/s", order=75, needs=(NetDevice, NicCounter))
+@lane(kind="lines", unit=NIC_COUNTER.unit, order=75, needs=(NetDevice, NicCounter))
 class Builder(Lines):
     """A line per interface and fault, of those that ever moved."""
 

@@ -17,14 +17,12 @@ from sexton.explorer.tiles.registry import lane
 from sexton.model.net import NetDevice, Nic
 from sexton.model.text import printable
 from sexton.model.window import Key
-from sexton.series.catalogue import metric
+from sexton.series.catalogue import NIC_RECEIVED, NIC_SENT
 from sexton.store.arrays import numbers, values
 
 #: Interfaces that are shown.
 MOST = 4
-#: Bytes as megabits.
-_MEGABITS = 8e-6
-_WAYS = ((metric("nic_rx_bytes"), "received"), (metric("nic_tx_bytes"), "sent"))
+_WAYS = ((NIC_RECEIVED, "received"), (NIC_SENT, "sent"))
 
 
 #: A node of containers has thousands; without a device behind them these many are counted.
@@ -61,7 +59,7 @@ class Devices:
         return name in self._others
 
 
-@lane(kind="lines", unit="Mbit/s", order=70, needs=(NetDevice,))
+@lane(kind="lines", unit=NIC_RECEIVED.unit, order=70, needs=(NetDevice,))
 class Builder(Lines):
     """Two lines per interface."""
 
@@ -82,7 +80,7 @@ class Builder(Lines):
 
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
         return {
-            (str(key[0]), way): rates * np.float32(_MEGABITS)
+            (str(key[0]), way): rates
             for item, way in _WAYS
             for key, rates in zip(taken.things, taken.values[item.name], strict=True)
         }

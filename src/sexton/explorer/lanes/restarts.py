@@ -25,7 +25,7 @@ _MOST_KEPT = 500
 _LOOKED = ("",)
 
 
-@lane(kind="lines", unit="restarts a minute", order=60, needs=(Unit,))
+@lane(kind="lines", unit=UNIT_RESTARTS.unit, order=60, needs=(Unit,))
 class Builder(Lines):
     """A line per unit that restarted at all."""
 

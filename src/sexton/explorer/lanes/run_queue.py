@@ -18,7 +18,7 @@ from sexton.series.catalogue import RUN_QUEUE_WAIT
 _MEAN, _MOST = "mean of all cores", "core with most"
 
 
-@lane(kind="lines", unit="% of a core", order=90, needs=(RunQueue,))
+@lane(kind="lines", unit=RUN_QUEUE_WAIT.unit, order=90, needs=(RunQueue,))
 class Builder(Lines):
     """Two lines."""
 

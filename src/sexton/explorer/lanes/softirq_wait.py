@@ -21,7 +21,7 @@ _VECTORS = ("NET_RX", "NET_TX")
 _REACH_S = 1.2
 
 
-@lane(kind="lines", unit="ms", order=30, needs=(SoftirqWait,))
+@lane(kind="lines", unit=SOFTIRQ_LONGEST.unit, order=30, needs=(SoftirqWait,))
 class Builder(Lines):
     """A line per vector: 0 where the probe ran and no row was written, else the longest wait."""
 

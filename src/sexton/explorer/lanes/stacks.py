@@ -1,6 +1,6 @@
 """Stacks: samples of what ran, in fiftieths of a second.
 
-Each column is a second, each row 20 ms of it, from its begin at the top; the colour is how many
+Each column is a second, each row 20 ms of it, from its begin at the bottom; the colour is how many
 busy samples all cores together had there. Choose a span of it for its flame graph.
 """
 
@@ -16,13 +16,14 @@ from sexton.explorer.tiles.tables import TableSpan, clock, level_for, number, ti
 from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Marked, Table
 from sexton.model.profile import Heat
 from sexton.profile.recorded import read_heat
+from sexton.series.catalogue import SAMPLES
 from sexton.store.annex import Annex
 
 _MOST = STACKS.absent - 1
 _OFFSETS = tuple(f"{1000 // CELLS_A_SECOND * at} ms" for at in range(CELLS_A_SECOND))
 
 
-@lane(kind="stacks", unit="busy samples in 20 ms", order=110, needs=())
+@lane(kind="stacks", unit=SAMPLES, order=110, needs=())
 class Builder:
     """Fifty rows."""
 

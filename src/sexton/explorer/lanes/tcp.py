@@ -21,7 +21,7 @@ _LINES = {
 }
 
 
-@lane(kind="lines", unit="/s", order=100, needs=(TcpCounters,))
+@lane(kind="lines", unit=metric("tcp_timeouts").unit, order=100, needs=(TcpCounters,))
 class Builder(Lines):
     """A line per counter."""
 

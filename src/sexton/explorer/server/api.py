@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _MOST_MARKS = 2000
 _MOST_ROWS = 200
-_MOST_FUNCTIONS = 50
+#: As many as a page searches.
+_MOST_FUNCTIONS = 2000
 
 #: UNIX seconds as `sexton why` takes them.
 _MOMENT = re.compile(r"@?[0-9]{9,12}(?:\.[0-9]{1,9})?", re.ASCII)
@@ -38,6 +39,12 @@ CGROUP = Parameter(
 BASELINE = (
     Parameter("baseline_from", "number", "start of the baseline span", required=False),
     Parameter("baseline_to", "number", "end of the baseline span; both or neither", required=False),
+)
+FUNCTION = Parameter(
+    "function", "string", "only stacks with this function, by its name in answers", 1, 500, False
+)
+ORDER = Parameter(
+    "order", "string", "time: siblings in the order of time", 4, 4, False, None, "time"
 )
 QUICK = Parameter("quick", "integer", "1: return a fast partial result", 0, 1, False, 0)
 
@@ -127,12 +134,16 @@ def _table(site: Site, values: Values) -> Made:
 
 
 def _flame(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import flame_document
+    from sexton.explorer.server.documents import flame_document, ordered_document, sandwich_document
     from sexton.explorer.tiles.flames import cut_note
 
-    span, who = span_of(values), _who(values)
+    span, who, function = span_of(values), _who(values), values["function"]
     if (values["baseline_from"] is None) != (values["baseline_to"] is None):
         raise Refused("baseline_from and baseline_to must be given together")
+    if values["order"] is not None:
+        if function is not None or values["baseline_from"] is not None:
+            raise Refused("order: time has neither a baseline nor a function")
+        return Made(ordered_document(site.view.ordered(*span, who, site.stop)))
     difference = None
     if values["baseline_from"] is not None:
         baseline = span_of(values, "baseline_from", "baseline_to")
@@ -144,6 +155,8 @@ def _flame(site: Site, values: Values) -> Made:
     else:
         seen = site.view.seen(*span, who, site.stop)
         extra = {"note": cut_note(span, baseline), "settled": True}
+    if function is not None:
+        return Made({**sandwich_document(seen.flame, difference, function), **extra})
     return Made({**flame_document(seen.flame, difference), **extra})
 
 
@@ -226,10 +239,10 @@ ENDPOINTS = (
     Endpoint("/api/table/{lane}", "A span of a lane as a table", "Table", _table, (LANE, FROM, TO)),
     Endpoint(
         "/api/flame",
-        "The flame graph of a span, or its difference from a baseline",
+        "The flame graph of a span, its difference from a baseline, or in the order of time",
         "Flame",
         _flame,
-        (FROM, TO, CPU, TASK, CGROUP, *BASELINE, QUICK),
+        (FROM, TO, CPU, TASK, CGROUP, *BASELINE, FUNCTION, ORDER, QUICK),
         FLAMES,
     ),
     Endpoint(

@@ -13,17 +13,21 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sexton.model.lane import COLUMNS, MOST_TILES, Strip
 from sexton.model.profile import Kind
 from sexton.model.text import printable, shorten
-from sexton.reports.svg.flame_picture import MOST_BOXES, Box, boxes_of, difference_boxes
+from sexton.profile.select import below
+from sexton.reports.svg.flame_picture import MOST_BOXES, Box, boxes_of, difference_boxes, shown_name
 
 if TYPE_CHECKING:
+    from sexton.explorer.tiles.time_order import Ordered
     from sexton.model.lane import Marked, Table
-    from sexton.model.profile import Flame, FlameDifference, FunctionCount
+    from sexton.model.profile import Bools, Flame, FlameDifference, FunctionCount, Tree
 
 STRIP, MARKS, TABLE = "sexton.strip/1", "sexton.marks/1", "sexton.table/1"
 FLAME, FUNCTIONS, NEXT = "sexton.flame/1", "sexton.functions/1", "sexton.next/1"
@@ -117,6 +121,7 @@ def flame_document(
 ) -> dict[str, Any]:
     """The widest boxes, siblings by name; with a baseline what each held `before`."""
     boxes = _boxes(flame, difference, most)
+    document = _flame_document(flame if difference is None else difference, boxes)
     if difference is None:
         total, before = flame.samples, None
         there = int((flame.tree.totals(flame.own) > 0).sum())
@@ -124,25 +129,12 @@ def flame_document(
         total, before = int(difference.after.sum()), int(difference.before.sum())
         both = difference.tree.totals(difference.before + difference.after)
         there = int((both > 0).sum())
-    names: dict[str, int] = {}
-    modules: dict[str, int] = {}
-    nodes: dict[str, list[Any]] = {
-        "parent": _parents(boxes),
-        "name": [names.setdefault(box.name, len(names)) for box in boxes],
-        "samples": [box.counts[-1] for box in boxes],
-        "own": [box.own for box in boxes],
-        "kind": _kinds(flame if difference is None else difference, boxes),
-        "module": [modules.setdefault(box.module, len(modules)) for box in boxes],
-    }
-    if difference is not None:
-        nodes["before"] = [box.counts[0] for box in boxes]
-        nodes["q"] = [box.q for box in boxes]
+        document["nodes"]["before"] = [box.counts[0] for box in boxes]
+        document["nodes"]["q"] = [box.q for box in boxes]
     return {
         "schema": FLAME,
         "event": flame.event,
-        "names": [shorten(name, _MOST_TEXT) for name in names],
-        "modules": [shorten(module, _MOST_TEXT) for module in modules],
-        "nodes": nodes,
+        **document,
         "total": total,
         "before": before,
         "core_seconds": flame.core_seconds,
@@ -150,12 +142,80 @@ def flame_document(
     }
 
 
+def sandwich_document(
+    flame: Flame, difference: FlameDifference | None, function: str
+) -> dict[str, Any]:
+    """The same of the stacks that have this function in them; `all` is what there is beside."""
+    if difference is None:
+        inside = _inside(flame.tree, function)
+        some = replace(flame, own=np.where(inside, flame.own, 0))
+        return {**flame_document(some, None), "all": flame.samples, "all_before": None}
+    inside = _inside(difference.tree, function)
+    before, after = (
+        np.where(inside, counts, 0) for counts in (difference.before, difference.after)
+    )
+    return {
+        **flame_document(flame, replace(difference, before=before, after=after)),
+        "all": int(difference.after.sum()),
+        "all_before": int(difference.before.sum()),
+    }
+
+
+def ordered_document(found: Ordered, most: int = MOST_BOXES) -> dict[str, Any]:
+    """The widest boxes in the order of time, with the moment in which each begins."""
+    boxes = sorted(_boxes(found.flame, None, most), key=lambda box: box.node)
+    document = _flame_document(found.flame, boxes)
+    document["nodes"]["start"] = [round(float(found.start[box.node]), 3) for box in boxes]
+    return {
+        "schema": FLAME,
+        "event": found.flame.event,
+        **document,
+        "total": found.flame.samples,
+        "before": None,
+        "core_seconds": found.flame.core_seconds,
+        "pruned": len(found.flame.tree) - len(boxes),
+        "note": found.note,
+        "settled": True,
+    }
+
+
+def _flame_document(flame: Flame | FlameDifference, boxes: Sequence[Box]) -> dict[str, Any]:
+    """Boxes by column, each name once."""
+    names: dict[str, int] = {}
+    modules: dict[str, int] = {}
+    nodes: dict[str, list[Any]] = {
+        "parent": _parents(boxes),
+        "name": [names.setdefault(box.name, len(names)) for box in boxes],
+        "samples": [box.counts[-1] for box in boxes],
+        "own": [box.own for box in boxes],
+        "kind": _kinds(flame, boxes),
+        "module": [modules.setdefault(box.module, len(modules)) for box in boxes],
+    }
+    return {
+        "names": [shorten(name, _MOST_TEXT) for name in names],
+        "modules": [shorten(module, _MOST_TEXT) for module in modules],
+        "nodes": nodes,
+    }
+
+
+def _inside(tree: Tree, function: str) -> Bools:
+    """Per node: is it the function that documents call so, or called by it?"""
+    frames = tree.frames
+    named = (
+        shorten(shown_name(*frame), _MOST_TEXT) == function
+        for frame in zip(frames.names, frames.modules, strict=True)
+    )
+    found = np.fromiter(named, np.bool_, len(frames))
+    found[0] = False
+    return below(tree, found)
+
+
 def functions_document(
     functions: Iterable[FunctionCount], samples: int, left_out: int = 0
 ) -> dict[str, Any]:
     rows = [
         {
-            "name": function.name,
+            "name": shorten(shown_name(function.name, function.module), _MOST_TEXT),
             "module": function.module,
             "kind": KINDS.get(Kind(function.kind), "other"),
             "self": function.own,

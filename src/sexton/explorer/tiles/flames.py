@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from sexton.errors import StoreError
 from sexton.explorer.tiles.feeding import ANNEXES_LATE
+from sexton.explorer.tiles.time_order import Ordered, Shown, in_time_order
 from sexton.model.profile import Facts, Flame, FlameDifference
 from sexton.model.text import seconds
 from sexton.profile.difference import Side, difference
@@ -204,6 +205,16 @@ class Samples:
         with self._lock:
             self._follow(recording)
             return self._seen_in(span, who, quick)
+
+    def ordered(self, recording: Recording, span: Window, who: Who) -> Ordered:
+        """The same in the order of time."""
+        with self._lock:
+            self._follow(recording)
+            chosen = choose(span, [reach for boot in self._boots for reach in boot.reaches])
+            parts = [Shown(window, self._sides(window, who)) for window in chosen.windows]
+            if not any(part.sides for part in parts):
+                raise _none(span)
+            return in_time_order(parts, chosen.note)
 
     def follow(self, recording: Recording) -> None:
         """Index the stacks now, so that the first request is faster."""

@@ -17,6 +17,7 @@ from sexton.explain.diagnosis import diagnose
 from sexton.explorer.tiles.flames import LATE_S, Samples, Seen, Who
 from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.explorer.tiles.processes import ForkServer, Gone, Stop, Unanswered
+from sexton.explorer.tiles.time_order import Ordered
 from sexton.model.diagnosis import Diagnosis, Replayed
 from sexton.model.finding import Finding, Verdict
 from sexton.model.lane import Marked
@@ -200,6 +201,16 @@ class Questions:
             return cast("Seen", known)
         return self._samples.flame(self.recording, (start, end), who, quick=True)
 
+    def ordered(
+        self, start: float, end: float, who: Who = EVERYONE, stop: Stop | None = None
+    ) -> Ordered:
+        """What ran from `start` to before `end`, in the order of time."""
+        key, span = ("ordered", who, start, end), (start, end)
+        found: Ordered = self._flames.answer(
+            self.recording, key, lambda: self._run("ordered", (span, who), stop), stop
+        )
+        return found
+
     def difference(
         self, span: Window, baseline: Window, who: Who = EVERYONE, stop: Stop | None = None
     ) -> FlameDifference:
@@ -266,6 +277,8 @@ class Questions:
         """Answer in this process."""
         if name == "flame":
             return self._samples.flame(self.recording, *arguments)
+        if name == "ordered":
+            return self._samples.ordered(self.recording, *arguments)
         if name == "difference":
             return self._samples.difference(self.recording, *arguments)
         if name == "diagnosis":

@@ -172,7 +172,11 @@ class View(Questions):
         span = TableSpan(self.recording, start, end)
         self._ready(known.of).preload(span)
         with self._built[known.of].lock:
-            return self._built[known.of].builder.table(lane, span, most)
+            found = self._built[known.of].builder.table(lane, span, most)
+        if known.kind != "lines":
+            return found
+        time, *lines = found.headings
+        return found._replace(headings=(time, *(f"{name} ({known.unit})" for name in lines)))
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
         """The next (or the last) of a kind: "spike", "reset" or a kind of mark; `None` if none."""

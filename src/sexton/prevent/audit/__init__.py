@@ -68,6 +68,7 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
         watched_s=seen.seconds,
         notes=tuple(tree.notes),
         unseen=(*seen.unseen, *enabled.unseen, *unread),
+        unread=tuple(tree.unread),
         kubelet=problems,
         has_units=tree.has_units if window is None else bool(seen.units),
     )

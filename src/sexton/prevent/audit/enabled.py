@@ -253,7 +253,7 @@ class Enabled:
             self._seen.add(name)
             for pull in self._pulled(name):
                 self._start(pull, name)
-        self.tree.note(f"more than {MOST_STEPS:,} dependencies: the list is incomplete")
+        self.tree.skip(f"more than {MOST_STEPS:,} dependencies: the list is incomplete")
         self._pending.clear()
 
     def _start(self, pull: Pull, by: str) -> None:

@@ -2,7 +2,7 @@ r"""The unit files of a file tree: the files, links and drop-ins systemd would r
 
 The search path and the rules for links, masks, templates and drop-ins are those of systemd.unit(5),
 the syntax that of systemd.syntax(7) and systemd.time(7). Nothing is executed. The tree is not
-trusted: files and lists are bounded, and what could not be read is in `UnitTree.notes`.
+trusted: files and lists are bounded, and what could not be read is in `UnitTree.unread`.
 
 >>> settings = Settings()
 >>> settings.read("[Unit]\nAfter=a.service \\\n  b.service\n[Service]\nRestart=always\n", "/x")
@@ -26,7 +26,7 @@ from math import inf
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed
-from sexton.host.reader import Files, exists, text
+from sexton.host.reader import Files, exists, read_regular
 
 #: In systemd's order: the first match wins.
 DIRECTORIES = (
@@ -213,6 +213,9 @@ class UnitTree:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.notes: list[str] = []
+        #: Units and directories that exist but could not be read, a line each: not seen is not
+        #: absent.
+        self.unread: list[str] = []
         self._odd = 0
         self._where: dict[str, str] = {}
         self._pulls: dict[str, list[Pull]] = defaultdict(list)
@@ -231,6 +234,11 @@ class UnitTree:
         """Add a note for the report; only the first few are kept."""
         if len(self.notes) < _MOST_NOTES and words not in self.notes:
             self.notes.append(words)
+
+    def skip(self, words: str) -> None:
+        """Record what could not be read; only the first few are kept."""
+        if len(self.unread) < _MOST_NOTES and words not in self.unread:
+            self.unread.append(words)
 
     @property
     def names(self) -> list[str]:
@@ -270,7 +278,7 @@ class UnitTree:
         if path.startswith(("/usr/", "/lib/")):
             return False  # vendors do not mask; reading every file to check is expensive
         try:
-            return not self.files.read(path, MOST_FILE)
+            return not read_regular(self.files, path, MOST_FILE)
         except SourceError:
             return False
 
@@ -304,14 +312,17 @@ class UnitTree:
         return sorted(self._pulls)
 
     def listing(self, directory: str) -> list[str]:
-        """The names in a directory, sorted; empty, with a note, if it cannot be listed."""
+        """The names in a directory, sorted; empty if it cannot be listed, which is recorded."""
         try:
-            return sorted(self.files.names(directory))[:MOST_UNITS]
+            found = sorted(self.files.names(directory))
         except SourceAbsent:
             return []
         except SourceError as error:
-            self.note(str(error))
+            self.skip(str(error))
             return []
+        if len(found) > MOST_UNITS:
+            self.skip(f"{directory}: more than {MOST_UNITS:,} names")
+        return found[:MOST_UNITS]
 
     def has(self, path: str) -> bool | None:
         """Does the path exist? `None` if unknown."""
@@ -321,13 +332,13 @@ class UnitTree:
             return None
 
     def text(self, path: str, limit: int = MOST_FILE) -> str | None:
-        """A file as text; `None` if there is none, or, with a note, if it cannot be read."""
+        """A file as text; `None` if there is none, or if it cannot be read, which is recorded."""
         try:
-            return text(self.files, path, limit)
+            return read_regular(self.files, path, limit).decode("utf-8", "surrogateescape")
         except SourceAbsent:
             return None
         except SourceError as error:
-            self.note(str(error))
+            self.skip(str(error))
             return None
 
     def _distinct(self, directories: tuple[str, ...]) -> list[str]:
@@ -351,6 +362,8 @@ class UnitTree:
             elif _UNIT.fullmatch(name):
                 if len(self._where) < MOST_UNITS:
                     self._where.setdefault(name, path)
+                else:
+                    self.skip(f"more than {MOST_UNITS:,} units")
             else:
                 self._odd += 1
 
@@ -375,13 +388,15 @@ class UnitTree:
             except (SourceAbsent, SourceMalformed):
                 pass
             except SourceError as error:
-                self.note(str(error))
+                self.skip(str(error))
             self._targets[path] = target
         return self._targets[path]
 
     def _add(self, settings: Settings, path: str) -> None:
         content = self.text(path)
         if content is not None:
+            if content.count("\n") > MOST_LINES:
+                self.skip(f"{path}: more than {MOST_LINES:,} lines")
             settings.read(content, path)
 
     def _find_drop_ins(self, name: str) -> list[str]:
@@ -391,6 +406,8 @@ class UnitTree:
                 for item in self.listing(directory):
                     if item.endswith(".conf") and len(found) < MOST_DROP_INS:
                         found.setdefault(item, f"{directory}/{item}")
+                    elif item.endswith(".conf") and item not in found:
+                        self.skip(f"{name}: more than {MOST_DROP_INS} drop-ins")
         return [
             path
             for _, path in sorted(found.items())

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from sexton.model.finding import Missing
 from sexton.model.text import count, printable
 from sexton.prevent.gate.model import (
     WAIVERS,
@@ -23,15 +24,22 @@ from sexton.prevent.gate.model import (
 )
 from sexton.prevent.gate.policy import Policy
 from sexton.prevent.gate.rules import Rule, all_rules
-from sexton.prevent.gate.target import Target
+from sexton.prevent.gate.target import NOT_BOOTED, Target
 
+_REBUILD = "build or copy the image again, or repair it (e2fsck -f IMAGE)"
+_MOST_DAMAGE = 3
 _WAIVERS_TITLE = "No waiver has expired or runs too long"
 WaiverStates = tuple[tuple[Waiver, WaiverState], ...]
 
 
 def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
     """Check every rule in the policy's order, then the waivers."""
-    results = tuple(_run(rule, target, policy, today) for rule in all_rules())
+    # First all checks, then the results: a later check may find that the image is damaged.
+    checks = [(rule, *_check(rule, target, policy)) for rule in all_rules()]
+    results = tuple(
+        _result(rule, _with_damage(checked, target), policy, _Spent(today, spent_s))
+        for rule, checked, spent_s in checks
+    )
     violations = [(result.rule, violation) for result in results for violation in result.violations]
     agents = [agent for agent in policy.agents if any(covers(agent, *one) for one in violations)]
     states = waiver_states(policy, agents, violations, today)
@@ -51,16 +59,38 @@ def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
     )
 
 
-def _run(rule: Rule, target: Target, policy: Policy, today: datetime.date) -> Result:
+class _Spent(NamedTuple):
+    """The day, and how long a check took."""
+
+    today: datetime.date
+    seconds: float
+
+
+def _check(rule: Rule, target: Target, policy: Policy) -> tuple[Checked | None, float]:
+    """What the rule found, `None` if it is off; and how long that took."""
+    settings = policy.rules[rule.id]
+    began = time.monotonic()
+    checked = rule.check(target, settings) if settings["enabled"] else None
+    return checked, time.monotonic() - began
+
+
+def _with_damage(checked: Checked | None, target: Target) -> Checked | None:
+    """Nothing that was not found in a damaged image is known to be absent."""
+    if checked is None or not target.unread or checked.not_applicable == NOT_BOOTED:
+        return checked
+    lines = [line for line in target.unread if all(line != lack.what for lack in checked.missing)]
+    missing = tuple(Missing(line, _REBUILD) for line in lines[:_MOST_DAMAGE])
+    return replace(checked, not_applicable="", missing=(*checked.missing, *missing))
+
+
+def _result(rule: Rule, checked: Checked | None, policy: Policy, spent: _Spent) -> Result:
     settings = policy.rules[rule.id]
     level: str = settings["level"]
-    if not settings["enabled"]:
+    if checked is None:
         off = "disabled by the policy"
         return Result(rule.id, rule.title, Outcome.OFF, level, False, off)
-    began = time.monotonic()
-    checked = rule.check(target, settings)
     waivers = (*policy.waivers, *policy.agents)
-    violations = apply_waivers(rule.id, checked.violations, waivers, today)
+    violations = apply_waivers(rule.id, checked.violations, waivers, spent.today)
     outcome, closes = _outcome(checked, settings, violations)
     return Result(
         rule=rule.id,
@@ -72,7 +102,7 @@ def _run(rule: Rule, target: Target, policy: Policy, today: datetime.date) -> Re
         violations=violations,
         missing=checked.missing,
         notes=checked.notes,
-        spent_s=time.monotonic() - began,
+        spent_s=spent.seconds,
     )
 
 

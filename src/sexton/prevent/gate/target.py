@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,6 +30,7 @@ _OS_FILES = (
     "/sbin/init",
 )
 _LIMIT = 64 << 10
+_MOST_UNREAD = 3
 #: An image may set a PRETTY_NAME of any length.
 _LONGEST = 80
 
@@ -47,6 +48,8 @@ class Target:
     auditing: Callable[[Host, Window | None], Audit]
     os_release: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    #: What is damaged or missing in an image, a line each; grows while it is read.
+    unread: Sequence[str] = ()
 
     @cached_property
     def audit(self) -> Audit:
@@ -81,6 +84,11 @@ def audit_of(target: Target) -> Audit | Checked:
     if not target.in_container and target.service_manager not in (None, "systemd"):
         return Checked(not_applicable=f"systemd is not running: {why.removeprefix('units: ')}")
     return Checked(missing=(Missing(why, "sudo sexton gate  # on the node itself"),))
+
+
+def unread_units(audit: Audit) -> tuple[Missing, ...]:
+    """Unit files that exist but could not be read: a unit may be missing from the audit."""
+    return tuple(Missing(line, "sudo sexton gate") for line in audit.unread[:_MOST_UNREAD])
 
 
 def memcg_counts(target: Target) -> tuple[CgroupCensus, ...] | Checked:

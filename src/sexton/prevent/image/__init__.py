@@ -18,12 +18,17 @@ _MAGIC_BYTES = 512
 
 
 class Image(Closing):
-    """An opened image; use as a context manager. `kind` and `notes` are for display."""
+    """An opened image; use as a context manager. `kind` and `notes` are for display.
+
+    `unread` grows while it is read: what is damaged or missing, a line each. It may hide anything,
+    so nothing that was not found in such an image is known to be absent.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__()
         self.path = path
         self.notes: tuple[str, ...] = ()
+        self.unread: list[str] = []
         if not path:
             raise StoreError("the image path is empty")
         try:
@@ -43,6 +48,7 @@ class Image(Closing):
         if stat.S_ISDIR(mode):
             tree = ImageDirectory(self.path)
             self._held.callback(tree.close)
+            self.unread = tree.unread
             return tree, "a directory"
         if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
             raise StoreError("not a directory, a file or a block device")
@@ -63,6 +69,7 @@ class Image(Closing):
             stream = self._held.enter_context(os.fdopen(os.dup(descriptor), "rb"))
             found = read_tar(stream)
             self.notes = found.notes
+            self.unread += [found.incomplete] if found.incomplete else []
             return found.files, "a tar"
         return self._disk(descriptor)
 
@@ -70,11 +77,7 @@ class Image(Closing):
         from sexton.prevent.image.disk import find_root
 
         root, where = find_root(descriptor)
-        if not root.super.clean:
-            self.notes = (
-                "the file system was not unmounted cleanly, and its journal is not replayed here:"
-                " the latest writes may be missing",
-            )
+        self.unread = root.unread
         return root, f"a disk image, {where}"
 
 

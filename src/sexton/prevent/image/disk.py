@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.prevent.image.ext4 import MAGIC, Ext4Files, is_root
+from sexton.prevent.image.ext4 import Ext4Files, is_root
+from sexton.prevent.image.ext4_layout import MAGIC
 
 _MOST_PARTITIONS = 256
 _HEAD = 128 << 10
@@ -93,6 +94,8 @@ def find_root(descriptor: int) -> tuple[Ext4Files, str]:
             files = Ext4Files(Slice(descriptor, part.start))
             if is_root(files):
                 return files, part.name
+            if files.unread:
+                raise StoreError(f"{part.name}: {files.unread[0]}")
             seen.append(f"{part.name}: an ext file system, but not a root (no /etc)")
         elif part.start and (other := unsupported_format(start)) is not None:
             seen.append(f"{part.name}: {other.name}")

@@ -15,7 +15,7 @@ from itertools import chain, islice
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
-from sexton.host.reader import Files, exists, text
+from sexton.host.reader import Files, exists, read_regular, text
 from sexton.prevent.kubelet.checks import (
     ERROR,
     NOTE,
@@ -91,12 +91,24 @@ def inspect(host: Host, flags: list[Flag] | None = None) -> tuple[KubeletFile, .
     return (
         *(_inspect(host, path, by) for path, by in config_paths(known, host.files)),
         *(KubeletFile(value, _named_by(flag), unread=_LOST) for value, flag in lost.items()),
+        *(KubeletFile(path, "kubelet's flags", unread=why) for path, why in _unread(host.files)),
     )
+
+
+def _unread(files: Files) -> Iterator[tuple[str, str]]:
+    """Files that may hold kubelet's flags, and thus name its configuration, but cannot be read."""
+    for path in _start_files(files):
+        try:
+            read_regular(files, path, MOST_BYTES)
+        except SourceAbsent:
+            continue
+        except SourceError as error:
+            yield path, error.detail or "cannot be read"
 
 
 def _inspect(host: Host, path: str, named_by: str) -> KubeletFile:
     try:
-        content = host.files.read(path, MOST_BYTES).decode("utf-8")
+        content = read_regular(host.files, path, MOST_BYTES).decode("utf-8")
     except SourceAbsent:
         why = "not found (created at first boot?)"
         return KubeletFile(path, named_by, unread=why, absent=True)
@@ -137,7 +149,7 @@ def flags_of(host: Host) -> list[Flag]:
     directory = "/"  # systemd's own default
     for path in _start_files(host.files):
         try:
-            content = text(host.files, path, MOST_BYTES)
+            content = read_regular(host.files, path, MOST_BYTES).decode("utf-8", "surrogateescape")
         except SourceError:  # a missing flag is no error; the configuration file may still be found
             continue
         if changed := _DIRECTORY.findall(content):
@@ -211,11 +223,14 @@ def _start_files(files: Files) -> Iterator[str]:
 
 
 def _conf_files(files: Files, directory: str) -> list[str]:
-    """``*.conf`` in a drop-in directory, sorted by name as systemd and kubelet read them."""
+    """``*.conf`` in a drop-in directory, sorted by name as systemd and kubelet read them; the
+    directory itself if it cannot be listed, so that reading it reports that."""
     try:
         names = sorted(files.names(directory))
-    except SourceError:
+    except SourceAbsent:
         return []
+    except SourceError:
+        return [directory]
     kept = [name for name in names if name.endswith(".conf")][:_MOST_DROP_INS]
     return [f"{directory.rstrip('/')}/{name}" for name in kept]
 

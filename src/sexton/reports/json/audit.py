@@ -37,6 +37,7 @@ def audit_json(audit: Audit, changed: Sequence[Change] | None = None) -> dict[st
             for problem in audit.kubelet
         ],
         "notes": list(audit.notes),
+        "unread": list(audit.unread),
         "unseen": list(audit.unseen),
     }
     if changed is not None:

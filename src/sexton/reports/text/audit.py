@@ -34,9 +34,10 @@ def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
     if not audit.has_units:
         return UNKNOWN
     if changed is not None:
-        return FOUND if any(change.bad for change in changed) else CLEAN
-    broken = any(problem.level == "error" for problem in audit.kubelet)
-    return FOUND if audit.found or broken else CLEAN
+        found = any(change.bad for change in changed)
+    else:
+        found = bool(audit.found) or any(problem.level == "error" for problem in audit.kubelet)
+    return FOUND if found else UNKNOWN if audit.unread else CLEAN
 
 
 def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -> str:
@@ -146,7 +147,8 @@ def _lead(audit: Audit) -> str:
     against = [subject for subject in audit.subjects if subject.policy]
     if against:
         return f"{count(len(against), 'unit')} violating the policy: {_names(against, 3)}."
-    return "No unit is clearly unneeded, and none would restart forever."
+    known = " in what could be read" if audit.unread else ""
+    return f"No unit is clearly unneeded, and none would restart forever{known}."
 
 
 def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[str]:
@@ -261,6 +263,7 @@ def _with_why(subject: Subject) -> str:
 
 
 def _about(audit: Audit, width: int, short: bool = False) -> Iterator[str]:
+    yield from labelled("UNREAD", audit.unread[: 3 if short else 8], width)
     yield from labelled("NOT SEEN", audit.unseen, width)
     yield from labelled("NOTE", audit.notes[: 3 if short else 8], width)
     if not audit.live:

@@ -6,7 +6,8 @@ To add a pattern, add an entry; one test checks every entry against its own line
 ``id``          its name, `KernelEvent.pattern`
 ``family``      what detectors look for: nic_reset nic_starved nic_watchdog nic_other soft_lockup
                 hard_lockup rcu_stall hung_task oom conntrack slub sessions cgroup filesystem
-                no_space block_error disk_timeout memory_error thermal clock gpu
+                no_space block_error disk_timeout memory_error hardware_error thermal clock
+                gpu
 ``level``       info, warning, error or critical: how bad the line is by itself
 ``hint``        a literal in every matching line; checked before the regex is tried
 ``regex``       matched from the message's start; named groups become fields, those in ``_ms``
@@ -66,7 +67,7 @@ _PREFIXES = {
 _TEXT = frozenset(
     {"action", "bus", "cache", "cgroup", "clock", "comm", "constraint", "device", "dimm"}
     | {"driver", "error", "exception", "found", "function", "info", "kind", "level", "mce"}
-    | {"nic", "operation", "page", "part", "rcu", "side", "table", "task_cgroup", "zone"}
+    | {"nic", "operation", "owner", "page", "part", "rcu", "side", "table", "task_cgroup", "zone"}
 )
 _NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _UNITS = {"_ms": ("_us", 1000), "_kb": ("_bytes", 1024)}

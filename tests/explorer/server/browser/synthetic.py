@@ -102,10 +102,16 @@ class Machine:
         names = [str(index) for index in range(self.cores)]
         for id_, title, kind, unit, series in (
             ("events", "Events", "marks", "", []),
-            ("average", "Machine average", "lines", "%", ["user", "system", "softirq"]),
-            ("cores", "Cores", "heat", "%", names),
-            ("memcgs", self.name, "lines", "memory cgroups", ["live", f"dying {self.name}"]),
-            ("stacks", "Stacks", "stacks", "samples", []),
+            (
+                "average",
+                "Machine average",
+                "lines",
+                "% of all cores",
+                ["user", "system", "softirq"],
+            ),
+            ("cores", "Cores", "heat", "% of a core", names),
+            ("memcgs", self.name, "lines", "cgroups", ["live", f"dying {self.name}"]),
+            ("stacks", "Stacks", "stacks", "samples in 20 ms", []),
         ):
             if id_ in self.play.absent:
                 continue
@@ -187,10 +193,18 @@ class Machine:
         seen = [mark for mark in there if start <= mark["time"] <= end]
         return {"schema": "sexton.marks/1", "marks": seen, "left_out": 0}
 
-    def flame(self, compared: bool) -> dict[str, Any]:
+    def flame(self, compared: bool, in_order: bool = False) -> dict[str, Any]:
         names = ["all", f"task {self.name}", "mem_cgroup_iter", "idle"]
         nodes: dict[str, Any] = {"parent": [-1, 0, 1, 0], "name": [0, 1, 2, 3]}
         nodes |= {"samples": [100, 80, 60, 20], "kind": ["other", "task", "kernel", "kernel"]}
+        nodes["own"] = [0, 20, 60, 20]
+        if in_order:
+            nodes = {"parent": [-1, 0, 0, 1, 0], "name": [0, 3, 1, 2, 3], "own": [0] * 5}
+            nodes |= {"samples": [100, 5, 80, 60, 15], "kind": ["other", *["kernel"] * 4]}
+            nodes |= {
+                "start": [START + at for at in (0, 0, 10, 10, 20)],
+                "parent": [-1, 0, 0, 2, 0],
+            }
         if compared:
             nodes["before"] = [100, 20, 5, 80]
         document = {"schema": "sexton.flame/1", "names": names, "nodes": nodes, "total": 100}
@@ -206,8 +220,12 @@ class Machine:
             cells = [[f"row {at}", self.name, str(at)] for at in range(3)]
             return {"headings": ["time", "what", "value"], "rows": cells, "left_out": 7}
         if path == "functions":
-            row = {"name": self.name, "self": 60, "total": 80, "share": 0.6}
-            return {"rows": [row]}
+            counts = (("mem_cgroup_iter", 60, 60), (self.name, 20, 80), ("idle", 20, 20))
+            rows = [
+                {"name": name, "self": own, "total": total, "share": own / 100}
+                for name, own, total in counts
+            ]
+            return {"rows": rows, "samples": 100, "left_out": 7}
         if path == "next":
             time = None if not self.stalls else START + self.stalls[0][1]
             after, back = float(query["after"]), query.get("back") == "1"
@@ -216,7 +234,7 @@ class Machine:
         if path == "marks":
             return self.marks(float(query["from"]), float(query["to"]))
         documents = {
-            "flame": self.flame("baseline_from" in query),
+            "flame": self.flame("baseline_from" in query, "order" in query),
             "explain": {"exit": 0, "findings": [], "chains": [], **self.explanation},
         }
         return documents[path]

@@ -148,10 +148,11 @@ def test_every_lane_has_a_table_that_the_keyboard_reaches(page):
 def test_tab_walks_through_a_lane_in_a_sane_order(page):
     page.locator("[data-lane=average] .grip").focus()
     seen = []
-    for _ in range(4):
+    for _ in range(5):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.className || document.activeElement.id"))
-    assert seen == ["fold", "more", "asTable", "canvas-average"]
+    assert seen == ["fold", "more", "asTable", "pin", "canvas-average"]
+    page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#tableTitle")).to_contain_text("Machine average")
@@ -197,7 +198,8 @@ def test_a_narrow_window_shows_the_verdict_and_the_lanes(width, incident, opened
 
 OUTSIDE = """() => {
   const header = document.querySelector("#panel > header"), around = header.getBoundingClientRect();
-  const all = [...header.querySelectorAll("button, input, select")].filter((e) => !e.hidden);
+  const all = [...header.querySelectorAll("button, input, select")]
+    .filter((control) => !control.closest("[hidden]"));
   const out = all.filter((each) => {
     const box = each.getBoundingClientRect();
     const over = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
@@ -216,13 +218,13 @@ def test_every_control_of_the_span_can_be_reached(width, height, compared, incid
     held = FINDINGS["saturated_core"]["start"]
     words = f"s={held:.3f},{held + 0.5:.3f}&tab=flame&search=mem_cgroup"
     if compared:
-        words += f"&b={held - 1:.3f},{held - 0.5:.3f}"
+        words += f"&b={held - 1:.3f},{held - 0.5:.3f}&view=sandwich&of=vfs_read"
     size = {"width": width, "height": height}
     page = drawn(opened(f"{incident}#{words}", viewport=size))
     expect(page.locator("#panelNote")).to_contain_text("sample", timeout=60_000)
     expect(page.locator("#found")).not_to_be_empty()
     count, outside = page.evaluate(OUTSIDE)
-    assert (count, outside) == (11, [])
+    assert (count, outside) == (13 if compared else 12, [])
     assert page.evaluate("document.getElementById('flameBox').clientHeight") > 60
 
 

@@ -116,6 +116,26 @@ def test_functions_are_counted_from_the_file(opened: Opened, folder: Path):
     expect(page.locator("#functionsBox")).to_contain_text("mem_cgroup_css_rstat_flush")
 
 
+def test_a_capture_has_every_view_and_a_difference_all_but_the_order_of_time(
+    opened: Opened, folder: Path, difference: Page
+):
+    page = look(opened, folder / "flame.html")
+    page.locator("#byView").select_option("time")
+    expect(page.locator("#panelNote")).to_contain_text("as they were taken")
+    total = page.locator("#panelNote").inner_text().split()[0]
+    page.get_by_role("tab", name="functions").click()
+    page.locator("#search").fill("rstat_flush")
+    page.get_by_role("button", name="mem_cgroup_css_rstat_flush").click()
+    held = page.locator("#panelNote")
+    expect(held).to_contain_text(re.compile(r"^mem_cgroup_css_rstat_flush: [\d,]+ samples"))
+    page.locator("#byView").select_option("name")
+    samples(page, total)
+    assert difference.evaluate("document.querySelector('#byView [value=time]').disabled")
+    difference.keyboard.press("v")
+    difference.keyboard.press("v")
+    expect(difference.locator("#panelNote")).to_contain_text("callers above")
+
+
 def test_any_range_can_be_the_baseline(opened: Opened, folder: Path):
     page = look(opened, folder / "report.html")
     select_seconds(page, 68.4, 69.6)

@@ -63,6 +63,11 @@ def test_the_held_core_is_looked_into_alone_and_against_the_calm_before(
     page.get_by_role("tab", name="functions").click()
     expect(page.locator("#functionsBox")).to_contain_text("mem_cgroup_iter")
     page.get_by_role("tab", name="flame graph").click()
+    page.locator("#byView").select_option("time")
+    expect(page.locator("#panelNote")).to_contain_text("as they were taken")
+    page.locator("#byView").select_option("sandwich")
+    expect(page.locator("#panelNote")).to_contain_text("callers above, callees below")
+    page.locator("#byView").select_option("name")
     page.keyboard.press("B")
     expect(page.locator("#panelNote")).to_contain_text("compared with")
 

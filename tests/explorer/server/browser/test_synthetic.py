@@ -136,11 +136,18 @@ def test_the_crosshair_reads_exact_values_in_every_lane(plain, opened):
     page.mouse.move(x, box["y"] + box["height"] * 1.5 / 4)
     cores = page.locator("[data-lane=cores]")
     expect(cores.locator(".readout")).to_have_text("core 1")
-    expect(cores.locator(".reading li").nth(1)).to_contain_text("99")
+    expect(cores.locator(".reading li").nth(1)).to_contain_text("99 %")
     average = page.locator("[data-lane=average] .reading li")
-    expect(average.nth(1)).to_contain_text("27")  # (99 + 3 * 3) / 4 cores
-    dying = float(page.locator("[data-lane=memcgs] .reading li").nth(1).inner_text().split()[-1])
-    assert abs(dying - 305) <= 1
+    expect(average.nth(1)).to_contain_text("27 %")  # (99 + 3 * 3) / 4 cores
+    dying = page.locator("[data-lane=memcgs] .reading .value").nth(1).text_content()
+    assert dying.endswith(" cgroups")
+    assert abs(float(dying.removesuffix(" cgroups")) - 305) <= 1
+    box = page.locator("#canvas-stacks").bounding_box()
+    page.mouse.move(x - 3, box["y"] + 1 + 50.5 * 2)
+    page.mouse.move(x, box["y"] + 1 + 50 * 2 - 1)
+    stacks = page.locator("[data-lane=stacks]")
+    expect(stacks.locator(".readout")).to_have_text("+0 ms: 0 samples")
+    expect(stacks.locator(".reading")).to_contain_text("100 samples")  # (0 + 1 + 2 + 3 + 4) * 10
 
 
 def test_lanes_are_put_in_another_order_by_keys_and_by_dragging(plain, opened):
@@ -169,7 +176,7 @@ def test_the_address_holds_the_view_and_gives_it_back(plain, opened):
     page.keyboard.press("B")
     page.keyboard.press("/")
     page.keyboard.type("mem_")
-    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
     held = address(page)
     other = drawn(opened(held))
     assert address(other) == held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,9 +84,10 @@ def test_an_address_gives_back_what_it_was_made_of(modules):
       const s = new m.PageState();
       Object.assign(s, {view: {start: 1.5, end: 2.25}, select: {start: 1.6, end: 1.7}, core: "3",
         cursor: 1.625, task: "a&b=<c>#%", search: "x|y", order: ["b", "a"], tall: new Set(["a"]),
-        folded: new Set(["b"]), panel: true, tab: "functions", plane: "mean", link: 0});
+        folded: new Set(["b"]), panel: true, tab: "functions", plane: "mean", link: 0,
+        pins: new Set(["a"]), find: "/eth0|x/", flameView: "sandwich", of: "f<int>&g"});
       const said = m.stateOfHash("#" + m.hashOf(s), ["a", "b", "new"]);
-      return {...said, folded: [...said.folded], tall: [...said.tall]};
+      return {...said, folded: [...said.folded], tall: [...said.tall], pins: [...said.pins]};
     })()"""
     said = called(modules, "state", script)
     assert said["view"] == {"start": 1.5, "end": 2.25}
@@ -95,6 +97,27 @@ def test_an_address_gives_back_what_it_was_made_of(modules):
     assert said["order"] == ["b", "new", "a"]  # a lane that came later is behind the one it follows
     assert (said["folded"], said["tall"]) == (["b"], ["a"])
     assert (said["panel"], said["tab"], said["plane"]) == (True, "functions", "mean")
+    assert (said["pins"], said["find"]) == (["a"], "/eth0|x/")
+    assert (said["flameView"], said["of"]) == ("sandwich", "f<int>&g")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "said"),
+    [
+        ("12", "% of a core", "12 %"),
+        ("3", "/s", "3/s"),
+        ("40", "ms", "40 ms"),
+        ("1", "ms", "1 ms"),
+        ("1", "cgroups", "1 cgroup"),
+        ("7", "samples in 20 ms", "7 samples"),
+        ("12.35 M", "bytes", "12.35 MB"),
+        ("512", "bytes", "512 bytes"),
+        ("–", "bytes", "–"),
+        ("5", "", "5"),
+    ],
+)
+def test_a_number_has_its_unit(modules, text, unit, said):
+    assert called(modules, "words", "m.withUnit(a[0], a[1])", text, unit) == said
 
 
 def test_boxes_of_a_flame_stand_within_their_parents(modules):
@@ -120,6 +143,99 @@ def test_boxes_of_a_flame_stand_within_their_parents(modules):
         assert box["x"] >= parent["x"] - 1e-9
         assert box["x"] + box["width"] <= parent["x"] + parent["width"] + 1e-9
     assert boxes[1]["end"] == 4
+
+
+#: Parent, name and samples of each box: f is called by a and b, and calls itself through g.
+STACKS = {
+    "names": ["all", "b", "f", "h", "a", "g"],
+    "nodes": {
+        "parent": [-1, 0, 1, 2, 0, 4, 5, 6],
+        "name": [0, 1, 2, 3, 4, 2, 5, 2],
+        "samples": [100, 35, 30, 25, 65, 50, 30, 10],
+        "own": [0, 5, 5, 25, 15, 20, 20, 10],
+        "kind": ["root", *["kernel"] * 7],
+    },
+}
+
+
+def arranged(page: Page, view: str, of: str = "") -> list[dict[str, Any]]:
+    script = """(() => {
+      const graph = new m.FlameGraph(() => {}, () => {});
+      Object.assign(graph, {view: a[1], of: a[2]});
+      graph.show(a[0]);
+      return graph.boxes;
+    })()"""
+    found: list[dict[str, Any]] = called(page, "flame", script, STACKS, view, of)
+    return found
+
+
+def test_left_heavy_has_the_heaviest_first_and_the_same_boxes(modules):
+    by_name, heavy = arranged(modules, "name"), arranged(modules, "heavy")
+    assert [box["name"] for box in heavy] == ["all", "a", "f", "g", "f", "b", "f", "h"]
+    assert sorted(box["samples"] for box in heavy) == sorted(box["samples"] for box in by_name)
+    assert [box["parent"] for box in heavy] == [-1, 0, 1, 2, 3, 0, 5, 6]
+    assert [box["end"] for box in heavy] == [8, 5, 5, 5, 5, 8, 8, 8]
+    assert heavy[1]["x"] == 0
+    assert heavy[5]["x"] == pytest.approx(0.65)
+
+
+def test_a_sandwich_has_callers_above_and_callees_below_and_counts_recursion_once(modules):
+    boxes = arranged(modules, "sandwich", "f")
+    assert [(box["name"], box["depth"], box["samples"]) for box in boxes] == [
+        ("f", 0, 80),  # 50 + 30, and not the 10 within the 50
+        ("g", 1, 30),
+        ("f", 2, 10),
+        ("h", 1, 25),
+        ("a", -1, 50),
+        ("b", -1, 30),
+    ]
+    assert boxes[0]["own"] == 25
+    assert boxes[0]["width"] == 1
+    assert [boxes[at]["x"] for at in (1, 3, 4, 5)] == pytest.approx([0, 30 / 80, 0, 50 / 80])
+    assert arranged(modules, "sandwich", "nobody") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "names", "is_plain"),
+    [
+        ("foo(int)", True, {"foo(int)": [0, 8], "a fooint": [2, 8]}, False),
+        ("/foo(int)/", True, {"a fooint": [2, 8]}, False),
+        ("/foo(int)/", False, {"foo(int)": [0, 8]}, True),
+        ("FOO", True, {"foo(int)": [0, 3], "a fooint": [2, 5]}, False),
+        ("", True, {}, False),
+    ],
+)
+def test_words_are_found_as_they_are_and_patterns_between_slashes(
+    modules, text, typed, names, is_plain
+):
+    script = """(() => {
+      const {found, isPlain} = m.searchNames(a[0], a[1], a[2]);
+      return [Object.fromEntries(found), isPlain];
+    })()"""
+    listed = ["foo(int)", "a fooint", "bar"]
+    assert called(modules, "search", script, listed, text, typed) == [names, is_plain]
+
+
+def test_packed_stacks_can_be_had_in_the_order_of_time(modules):
+    """f for a second, then g, then f again, of one core; keys are (column, node)."""
+    entries = [(0, 2, 3), (1, 3, 2), (2, 2, 4)]
+    keys = [column * 4 + node for column, node, _ in entries]
+    steps = [key - before for key, before in zip(keys, [0, *keys], strict=False)]
+    packed = [byte for step, entry in zip(steps, entries, strict=True) for byte in (step, entry[2])]
+    stacks = {
+        "first": 10, "column": 1, "cores": [0], "depth": [0, 1, 2, 2], "name": [0, 1, 2, 3],
+        "module": [0, 0, 0, 0], "kind": ["root", "task", "kernel", "kernel"],
+        "names": ["all", "t", "f", "g"], "modules": [""], "entries": 3,
+        "packed": base64.b64encode(bytes(packed)).decode(),
+    }  # fmt: skip
+    script = """(() => {
+      const stacks = new m.PackedStacks(a[0]), query = {from: 10, to: 13};
+      const {names, nodes, total} = stacks.ordered(query);
+      const {all, total: ofOne} = stacks.flame({...query, function: "g"}, null);
+      return [total, nodes.name.map((name, at) => [names[name], nodes.samples[at]]), all, ofOne];
+    })()"""
+    boxes = [["all", 9], ["t", 9], ["f", 3], ["g", 2], ["f", 4]]
+    assert called(modules, "packed", script, stacks) == [9, boxes, 9, 2]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +279,7 @@ def test_a_finding_is_shown_in_a_lane_that_is_there(modules):
     "text", ["mem_cgroup", "a|b|c", "^do_.*irq$", "(un)?lock", "[a-z+*]+_iter", "x{2}", r"\(+"]
 )
 def test_what_is_typed_may_be_a_pattern(modules, text):
-    assert called(modules, "flame", "m.patternOf(a[0]).source", text) == text
+    assert called(modules, "search", "m.patternOf(a[0]).source", text) == text
 
 
 @pytest.mark.parametrize(
@@ -184,7 +300,7 @@ def test_what_is_typed_may_be_a_pattern(modules, text):
     ],
 )
 def test_a_pattern_that_is_none_or_could_take_for_ever_is_plain_words(modules, text):
-    assert called(modules, "flame", "m.patternOf(a[0])", text) is None
+    assert called(modules, "search", "m.patternOf(a[0])", text) is None
 
 
 SEARCH = """(() => {

@@ -53,7 +53,14 @@ export function actionsOf(app) {
       if (start - from > 0.02) state.set({ baseline: { start: from, end: start } });
       else app.say("nothing recorded before this span");
     },
-    search: () => { if (state.select) { state.set({ panel: true, tab: "flame" }); byId("search").focus(); } },
+    search: () => {
+      if (!state.select) { app.lanes.search(); return; }
+      state.set({ panel: true });
+      byId("search").focus();
+      byId("search").select();
+    },
+    arrange: () => { if (state.select) app.panel.nextView(); },
+    sandwich: () => { if (!app.panel.sandwichHere()) app.announce("point at a box of the flame graph first"); },
     flip: () => app.panel.flip(),
     taller: () => state.set({ roomy: !state.roomy }),
     tab: () => state.set({ tab: state.tab === "flame" ? "functions" : "flame" }),
@@ -62,6 +69,7 @@ export function actionsOf(app) {
     cores: () => app.lanes.unfoldCores(),
     laneDown: () => app.lanes.go(1), laneUp: () => app.lanes.go(-1),
     moveUp: () => app.lanes.move(app.lanes.here()?.id, -1), moveDown: () => app.lanes.move(app.lanes.here()?.id, 1),
+    pin: () => app.lanes.pin((app.lanes.here() || app.lanes.pointed())?.id), findLane: () => app.lanes.search(),
     tall: () => app.lanes.stretch(app.lanes.here()?.id),
     table: () => app.lanes.tabulate((app.lanes.here() || app.lanes.first())?.id),
     plane: () => state.set({ plane: state.plane === "peak" ? "mean" : "peak" }),

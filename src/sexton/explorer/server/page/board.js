@@ -1,12 +1,14 @@
 // @ts-check
-// All lanes, one below the other: their order, which are folded, and the frame that draws them.
+// All lanes, one below the other: their order, which are pinned, folded or searched for, and the frame
+// that draws them.
 
 import {LaneItem, rowOfCore} from "./lane_item.js";
 import {ReadingSheet} from "./readings.js";
-import {byId} from "./words.js";
+import {byId, shortened} from "./words.js";
 import {kindsOf} from "./lanes/marks.js";
 import {columnSeconds} from "./tiles.js";
 import {laneLevel} from "./lanes/pieces.js";
+import {searchNames} from "./search.js";
 
 /** Milliseconds of a frame that may go into new pictures; a frame has sixteen, of which we want half. */
 const PAINT_MS = 3, MOST_MOVING = 2, MOST_AT_REST = 3;
@@ -27,11 +29,15 @@ export class LaneBoard {
     this.width = 0;
     /** Where the lanes begin. */ this.left = gutterWidth();
     this.list = byId("laneList");
+    this.pinnedList = byId("pinnedList");
+    /** What was typed to search for; from the URL it is never a pattern. */ this.typed = "";
     /** @type {Map<string, LaneItem>} */ this.items = new Map();
     this.recording = recording;
     this.look = look;
-    this.sheet = new ReadingSheet();
-    this.seen = this.watch();
+    this.sheet = new ReadingSheet("readings");
+    this.pinnedSheet = new ReadingSheet("pinnedReadings");
+    /** Of the lanes that are on the screen. */ this.seen = { lanes: this.watch("lanes"), pinned: this.watch("pinned") };
+    this.measure();
     for (const about of recording.lanes) this.add(about);
     this.place();
   }
@@ -43,30 +49,41 @@ export class LaneBoard {
       : about.series || [];
     const item = new LaneItem({ id: about.id, about, tiles, look, plane: state.plane, grain: state.grain, whole: tiles.whole, gaps: recording.gaps, names, marks: [], top: 0 });
     this.items.set(about.id, item);
-    this.seen.observe(item.root);
+    this.seen.lanes.observe(item.root);
     if (this.width) item.resize(this.width, Math.min(window.devicePixelRatio || 1, 2));
     return item;
   }
 
-  /** @returns {IntersectionObserver} of the lanes that are on the screen */
-  watch() {
-    new ResizeObserver((entries) => {
-      const box = entries[entries.length - 1].contentRect;
-      this.left = gutterWidth();
-      this.width = Math.max(Math.floor(box.width) - this.left, 50);
-      this.resize();
-      this.sheet.place(this.items.values(), this.left, Math.ceil(box.height), Math.min(window.devicePixelRatio || 1, 2));
+  /** Whenever the lists have another size. */
+  measure() {
+    const watch = new ResizeObserver((entries) => {
+      const ratio = Math.min(window.devicePixelRatio || 1, 2);
+      for (const { target, contentRect: { width, height } } of entries) {
+        const isMain = target === this.list;
+        this.left = gutterWidth();
+        if (isMain) { this.width = Math.max(Math.floor(width) - this.left, 50); this.resize(); }
+        (isMain ? this.sheet : this.pinnedSheet).place(this.within(!isMain), this.left, Math.ceil(height), ratio);
+      }
       this.readAll(this.state.cursor);
-    }).observe(this.list);
-    const seen = new IntersectionObserver((entries) => {
+    });
+    for (const list of [this.list, this.pinnedList]) watch.observe(list);
+  }
+
+  /** @param {boolean} onTop @returns {LaneItem[]} those at the top, or the others */
+  within(onTop) {
+    return [...this.items.values()].filter((item) => item.isOnTop === onTop);
+  }
+
+  /** @param {string} root what the lanes scroll in @returns {IntersectionObserver} */
+  watch(root) {
+    return new IntersectionObserver((entries) => {
       for (const entry of entries) {
         const item = this.items.get(/** @type {HTMLElement} */ (entry.target).dataset.lane || "");
         if (item) { item.onScreen = entry.isIntersecting; item.dirty = true; }
       }
       if (this.state.cursor !== null) this.readAll(this.state.cursor);
       this.wake();
-    }, { root: byId("lanes"), rootMargin: "120px" });
-    return seen;
+    }, { root: byId(root), rootMargin: "120px" });
   }
 
   resize() {
@@ -75,23 +92,44 @@ export class LaneBoard {
     this.wake();
   }
 
-  /** The state's order and folds, onto the page. */
+  /** The state's order, pins, folds and search, onto the page. */
   place() {
-    const { order, folded, tall } = this.state;
-    const now = Array.from(this.list.children, (child) => /** @type {HTMLElement} */ (child).dataset.lane);
-    if (now.join() !== order.join()) {
-      const focused = document.activeElement;
-      for (const id of order) { const item = this.items.get(id); if (item) this.list.append(item.root); }
-      if (focused instanceof HTMLElement && this.list.contains(focused)) focused.focus({ preventScroll: true });
+    const { order, folded, tall, pins } = this.state, found = this.found(), focused = document.activeElement;
+    for (const [list, ids] of /** @type {const} */ ([[this.pinnedList, order.filter((id) => pins.has(id))], [this.list, order.filter((id) => !pins.has(id))]])) {
+      const now = Array.from(list.children, (/** @type {any} */ child) => child.dataset.lane);
+      if (now.join() !== ids.join()) for (const id of ids) { const item = this.items.get(id); if (item) list.append(item.root); }
     }
+    if (focused instanceof HTMLElement && focused !== document.activeElement && focused.closest(".lane")) focused.focus({ preventScroll: true });
+    byId("pinned").hidden = !this.pinnedList.childElementCount;
     for (const [id, item] of this.items) {
-      item.shape(folded.has(id), tall.has(id));
-      if (folded.has(id)) this.tiles.unwant(id);
+      if (item.isOnTop !== pins.has(id)) this.observe(item, pins.has(id));
+      item.shape(folded.has(id), tall.has(id), pins.has(id));
+      item.root.hidden = found !== null && !found.has(id) && !pins.has(id);
+      if (folded.has(id) || item.root.hidden) this.tiles.unwant(id);
       if (this.width) item.resize(this.width, item.ratio);
       item.dirty = true;
     }
-    if (this.width) this.sheet.place(this.items.values(), this.left, this.sheet.tall, this.sheet.ratio);
+    if (this.width) {
+      this.sheet.place(this.within(false), this.left, this.sheet.tall, this.sheet.ratio);
+      this.pinnedSheet.place(this.within(true), this.left, this.pinnedSheet.tall, this.sheet.ratio);
+    }
     this.wake();
+  }
+
+  /** @param {LaneItem} item @param {boolean} onTop */
+  observe(item, onTop) {
+    this.seen[onTop ? "lanes" : "pinned"].unobserve(item.root);
+    this.seen[onTop ? "pinned" : "lanes"].observe(item.root);
+  }
+
+  /** The lanes with what is searched for in the name of the lane or of one of its series. @returns {Set<string> | null} `null`: nothing is searched for */
+  found() {
+    const { find } = this.state;
+    if (!find) { byId("lanesFound").textContent = ""; return null; }
+    const texts = new Map([...this.items].map(([id, { lane }]) => [id, [lane.about.title, id, ...lane.names].join("\n")]));
+    const { found } = searchNames(texts.values(), find, find === this.typed), ids = [...texts].filter(([, text]) => found.has(text)).map(([id]) => id);
+    byId("lanesFound").textContent = `${ids.length || "none"} of ${this.items.size} lanes ${ids.length === 1 ? "matches" : "match"} “${shortened(find, 40)}” · Esc in the search clears it`;
+    return new Set(ids);
   }
 
   /** @param {import("./theme.js").Look} look */
@@ -124,6 +162,7 @@ export class LaneBoard {
         item.lane.names = names;
         item.legend();
         item.resize(this.width, item.ratio);
+        if (this.state.find) this.place();
       }
       item.picture.stale = true;
     }
@@ -207,10 +246,11 @@ export class LaneBoard {
 
   /** @param {number | null} time */
   readAll(time) {
-    const seen = [...this.items.values()].filter((item) => !item.folded && item.onScreen);
-    for (const item of seen) item.readAt(time, this.state.view);
-    const [first] = seen;
-    if (first) this.sheet.draw(seen, first.lane.look);
+    for (const onTop of [true, false]) {
+      const seen = this.within(onTop).filter((item) => !item.folded && !item.root.hidden && item.onScreen);
+      for (const item of seen) item.readAt(time, this.state.view);
+      (onTop ? this.pinnedSheet : this.sheet).draw(seen, this.look);
+    }
   }
 
   /** The finest column any open lane is drawn with: a step of the crosshair. */
@@ -218,7 +258,7 @@ export class LaneBoard {
     const perPixel = (this.state.view.end - this.state.view.start) / Math.max(this.width, 1);
     let least = Infinity;
     for (const item of this.items.values()) {
-      if (item.folded || item.lane.about.kind === "marks") continue;
+      if (item.folded || item.root.hidden || item.lane.about.kind === "marks") continue;
       least = Math.min(least, columnSeconds(laneLevel(item.lane, perPixel)));
     }
     return Number.isFinite(least) ? least : Math.max(perPixel, 0.02);

@@ -5,7 +5,7 @@ import {PackedStacks} from "./packed.js";
 import {SourceError} from "./source.js";
 import {clockText, zoneText} from "./words.js";
 
-const EMBEDDED_COLUMNS = 256, MOST_FUNCTIONS = 100;
+const EMBEDDED_COLUMNS = 256, MOST_FUNCTIONS = 2000;
 /** Cells of 20 ms in a second. */
 const EMBEDDED_CELLS = 50;
 /** Array types, and the value that means absent. @type {Record<string, [any, number]>} */
@@ -26,6 +26,7 @@ export class EmbeddedSource {
     /** @type {PackedStacks | null} */ this.stacks = data.stacks ? new PackedStacks(data.stacks) : null;
     /** A flame graph without a time axis. */ this.untimed = Boolean(data.profile) && !data.recording?.lanes.length;
     /** Whether flame graphs of several cores can be had. */ this.manyCores = this.stacks !== null;
+    /** Whether some in the order of time can be had. */ this.inOrder = this.stacks !== null || (data.flames || []).some((/** @type {any} */ entry) => entry.order);
   }
 
   async recording() {
@@ -128,7 +129,7 @@ export class EmbeddedSource {
   /** An embedded flame graph of exactly this span, else counted from the embedded stacks, else the nearest.
    *  @param {import("./source.js").FlameQuery} query */
   async flame(query) {
-    const { flames } = this.data, against = query.baseline_from !== undefined && query.baseline_from !== null;
+    const flames = this.data.flames.filter((/** @type {any} */ entry) => (entry.order ?? null) === (query.order ?? null)), against = query.baseline_from !== undefined && query.baseline_from !== null;
     const exact = query.task || query.cgroup ? null : flames.find((/** @type {any} */ entry) => isOf(entry, query));
     if (this.stacks && !exact) return this.counted(query, against);
     const found = embeddedNearest(exact ? [exact] : this.chosen(flames, query, against), query, "no stacks in this file");
@@ -149,7 +150,7 @@ export class EmbeddedSource {
     const stacks = /** @type {PackedStacks} */ (this.stacks);
     const baseline = against ? { ...query, from: Number(query.baseline_from), to: Number(query.baseline_to) } : null;
     const note = embeddedNotes(baseline ? "change not tested: sexton profile diff tests it" : "", this.noteOf(query));
-    return { ...stacks.flame(query, baseline), note };
+    return { ...(query.order ? stacks.ordered(query) : stacks.flame(query, baseline)), note };
   }
 
   /** @param {import("./source.js").FlameQuery} query */
@@ -178,7 +179,7 @@ export class EmbeddedSource {
     if (query.task || query.cgroup) throw new SourceError(404, `this file cannot filter by task or cgroup: ${instead}`);
     const found = held.filter((entry) => sameCore(entry.cpu, query.cpu) && Boolean(entry.baseline) === compared);
     if (!found.length && held.length) {
-      const what = compared ? "no such comparison" : `no samples of core ${query.cpu} alone`;
+      const what = query.order ? `time order only of core ${held.map((entry) => entry.cpu).join(" and ")}` : compared ? "no such comparison" : `no samples of core ${query.cpu} alone`;
       throw new SourceError(404, `${what} in this file: ${instead}`);
     }
     return found;

@@ -52,6 +52,7 @@ export class Explorer {
     /** @type {import("./axis.js").Span | null} what the chain is about when nothing is chosen */ this.about = null;
     this.frame = new PageFrame(this);
     this.lanes = new LaneMoves(this);
+    this.lanes.wire();
     this.explaining = 0;
     this.tipping = 0;
     this.begun = false;
@@ -63,13 +64,14 @@ export class Explorer {
     for (const entry of changed) this.frame.changed.add(entry);
     const { state } = this;
     if (changed.has("theme")) this.relook();
-    if (["order", "folded", "tall"].some((entry) => changed.has(entry))) this.board.place();
+    if (["order", "folded", "tall", "pins", "find"].some((entry) => changed.has(entry))) this.board.place();
+    if (changed.has("find")) this.lanes.showSearch();
     if (changed.has("plane") || changed.has("grain")) {
       byId("plane").textContent = state.plane === "peak" ? "peaks" : "means";
       this.board.replane();
     }
     if (changed.has("core")) this.board.pin(state.core);
-    if (["select", "baseline", "panel", "tab", "core", "task", "cgroup", "search", "roomy", "brushing"].some((entry) => changed.has(entry))) this.panel.update();
+    if (["select", "baseline", "panel", "tab", "flameView", "of", "core", "task", "cgroup", "search", "roomy", "brushing"].some((entry) => changed.has(entry))) this.panel.update();
     if (changed.has("link")) { this.chain.light(state.link); this.showBadges(); }
     // A selection stops following.
     if (changed.has("select") && state.select && state.follow) state.set({ follow: false });
@@ -299,10 +301,11 @@ export class Explorer {
     if (lane) this.lanes.reveal(lane);
   }
 
-  /** One step at a time: the large panel, the span, the core, the link, the crosshair. */
+  /** One step at a time: the large panel, the sandwich, the span, the core, the link, the crosshair. */
   close() {
     const { state } = this;
     if (state.roomy) state.set({ roomy: false });
+    else if (state.select && state.panel && state.tab === "flame" && state.flameView === "sandwich") state.set({ flameView: this.panel.viewBefore });
     else if (state.select) { state.set({ baseline: null }); this.choose(null); }
     else if (state.baseline) state.set({ baseline: null });
     else if (state.core !== null) state.set({ core: null });

@@ -1,13 +1,15 @@
 // @ts-check
 // A flame graph on a canvas: zoom, search, keys; of one span, or of one span against another.
 
-import {byId, countText, numberText, percentText} from "./words.js";
+import {byId, clockText, countText, percentText, shortened} from "./words.js";
+import {heaviestFirst, sandwichOf} from "./flame_views.js";
+import {searchNames} from "./search.js";
 import {changeColour, frameColour} from "./theme.js";
 import {COLOURS} from "./colours.js";
 
 const FLAME_ROW = 17, LETTER = 6.7, LEAST = 0.4;
 
-/** @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, own: number, module: string, q: number | null, x: number, width: number}} FlameBox */
+/** `start` is a time, in the order of time. @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, own: number, module: string, q: number | null, x: number, width: number, start?: number}} FlameBox */
 
 /** The server's kinds, as one letter. @param {any} kind */
 function kindLetter(kind) {
@@ -15,10 +17,10 @@ function kindLetter(kind) {
   return text.startsWith("k") || text === "1" ? "k" : text.startsWith("u") || text === "2" ? "u" : text.startsWith("t") || text === "0" ? "t" : "o";
 }
 
-/** Boxes in pre-order, the widest child first at its left as the server has them.
+/** Boxes in pre-order, siblings as the server has them: by name, or by time.
  *  @param {any} reply a `sexton.flame/1` document @returns {FlameBox[]} */
 export function boxesOf(reply) {
-  const { parent, name, samples, before, kind, q, own, module } = reply.nodes, count = parent.length;
+  const { parent, name, samples, before, kind, q, own, module, start } = reply.nodes, count = parent.length;
   /** @type {number[][]} */ const children = Array.from({ length: count }, () => []);
   /** @type {number[]} */ const roots = [];
   for (let at = 0; at < count; at++) (parent[at] >= 0 && parent[at] !== at ? children[parent[at]] : roots).push(at);
@@ -30,7 +32,7 @@ export function boxesOf(reply) {
   while (todo.length) {
     const [at, above, depth] = /** @type {[number, number, number]} */ (todo.pop());
     const here = boxes.length;
-    boxes.push({ name: reply.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, own: own ? own[at] : 0, module: module ? reply.modules[module[at]] : "", q: q ? q[at] : 0, x: 0, width: 0 });
+    boxes.push({ name: reply.names[name[at]] || "all", kind: kindLetter(kind ? kind[at] : "o"), parent: above, depth, end: here + 1, samples: samples[at], before: before ? before[at] : 0, own: own ? own[at] : 0, module: module ? reply.modules[module[at]] : "", q: q ? q[at] : 0, x: 0, width: 0, start: start?.[at] });
     for (let index = children[at].length - 1; index >= 0; index--) todo.push([children[at][index], here, depth + 1]);
   }
   for (let at = boxes.length - 1; at > 0; at--) boxes[boxes[at].parent].end = Math.max(boxes[boxes[at].parent].end, boxes[at].end, at + 1);
@@ -42,56 +44,16 @@ export function boxesOf(reply) {
  *  @param {FlameBox[]} boxes @param {string} side "after", "before" or "both" */
 export function layBoxes(boxes, side) {
   if (!boxes.length) return;
-  const total = Math.max(boxes[0].samples, 1), earlier = Math.max(boxes[0].before, 1), next = [0];
+  const total = Math.max(boxes[0].samples, 1), earlier = Math.max(boxes[0].before, 1);
+  /** Where the next box of a row begins; the rows of callers are below zero. @type {Map<number, number>} */ const next = new Map();
   for (const box of boxes) {
     const after = box.samples / total, before = box.before / earlier;
     box.width = side === "both" ? (after + before) / 2 : side === "before" ? before : after;
-    box.x = next[box.depth] || 0;
-    next[box.depth] = box.x + box.width;
-    next[box.depth + 1] = box.x;
+    box.x = next.get(box.depth) || 0;
+    next.set(box.depth, box.x + box.width);
+    if (box.depth >= 0) next.set(box.depth + 1, box.x);
+    if (box.depth <= 0) next.set(box.depth - 1, box.x);
   }
-}
-
-/** Milliseconds that a pattern may take for all names; what it may repeat, so that one name cannot take longer. */
-const PATTERN_MS = 50, PATTERN_COST = 8, REPEAT_COST = 3;
-
-/** What was typed as a regular expression; `null` where it is none, or one that could try for hours:
- *  a repeat of what repeats or has alternatives in it, too many of either, or a reference backwards.
- *  @param {string} text @returns {RegExp | null} */
-export function patternOf(text) {
-  /** Of each open group: has it repeats or alternatives? @type {boolean[]} */ const open = [];
-  let cost = 0, wasBusy = false, isRepeated = false;
-  const parts = text.match(/\\.|\[(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!]|<[=!]|<\w+>))?|\{\d+(?:,\d*)?\}|[^]/g) || [];
-  for (const part of parts) {
-    const isRepeat = part === "*" || part === "+" || (part.startsWith("{") && part.length > 1);
-    if (/^\\[1-9k]/.test(part) || (isRepeat && wasBusy)) return null;
-    if (isRepeat || (part === "?" && !isRepeated) || (part === "|" && open.length)) {
-      cost += isRepeat ? REPEAT_COST : 1;
-      open.fill(true);
-    }
-    if (part.startsWith("(")) open.push(false);
-    wasBusy = part === ")" && (open.pop() || false);
-    isRepeated = isRepeat || (part === "?" && !isRepeated);
-  }
-  if (!text || cost > PATTERN_COST) return null;
-  try { return new RegExp(text, "i"); }
-  catch { return null; }
-}
-
-/** @param {Iterable<string>} names @param {RegExp} pattern @returns {Set<string> | null} `null` where that takes too long */
-function matchedNames(names, pattern) {
-  const until = performance.now() + PATTERN_MS, found = new Set();
-  for (const name of names) {
-    if (pattern.test(name)) found.add(name);
-    if (performance.now() > until) return null;
-  }
-  return found;
-}
-
-/** @param {Iterable<string>} names @param {string} text @returns {Set<string>} */
-function plainNames(names, text) {
-  const wanted = text.toLowerCase();
-  return new Set([...names].filter((name) => name.toLowerCase().includes(wanted)));
 }
 
 /** The significance of a change. @param {number | null} q */
@@ -102,10 +64,16 @@ function qText(q) {
 }
 
 export class FlameGraph {
-  /** @param {() => void} wake @param {(text: string) => void} tell */
-  constructor(wake, tell) {
+  /** @param {() => void} wake @param {(text: string) => void} tell @param {(name: string) => void} [pick] a function was chosen */
+  constructor(wake, tell, pick = () => {}) {
     this.wake = wake;
     this.tell = tell;
+    this.pick = pick;
+    /** @type {any} what the boxes are made of */ this.reply = null;
+    /** How they are arranged, one of `FLAME_VIEWS`. */ this.view = "name";
+    /** The function of the sandwich. */ this.of = "";
+    /** All samples, of the span and of the baseline. */ this.total = { samples: 1, before: 1 };
+    /** The uppermost row, of callers. */ this.highest = 0;
     /** @type {HTMLCanvasElement} */ this.canvas = byId("flame");
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     /** @type {FlameBox[]} */ this.boxes = [];
@@ -128,7 +96,7 @@ export class FlameGraph {
     new ResizeObserver((entries) => { this.width = Math.floor(entries[0].contentRect.width); this.touch(); }).observe(byId("flameBox"));
     this.canvas.addEventListener("pointermove", (event) => this.point(this.boxAt(event.offsetX, event.offsetY)));
     this.canvas.addEventListener("pointerleave", () => this.point(-1));
-    this.canvas.addEventListener("click", (event) => { const at = this.boxAt(event.offsetX, event.offsetY); if (at >= 0) this.zoom(at); });
+    this.canvas.addEventListener("click", (event) => { const at = this.boxAt(event.offsetX, event.offsetY); if (at > 0 && event.shiftKey) this.pick(this.boxes[at].name); else if (at >= 0) this.zoom(at); });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -139,13 +107,25 @@ export class FlameGraph {
 
   /** @param {any} reply @param {boolean} [again] the same span in more detail: focus and cursor stay */
   show(reply, again = false) {
-    const focus = again ? this.path(this.focus) : [], cursor = again && this.cursor >= 0 ? this.path(this.cursor) : null;
-    this.boxes = boxesOf(reply);
+    this.reply = reply;
+    this.arrange(again);
+  }
+
+  /** @param {boolean} again */
+  arrange(again) {
+    const { reply } = this, focus = again ? this.path(this.focus) : [], cursor = again && this.cursor >= 0 ? this.path(this.cursor) : null;
+    if (!reply) return;
+    const boxes = boxesOf(reply);
+    this.boxes = this.view === "heavy" ? heaviestFirst(boxes) : this.view === "sandwich" ? sandwichOf(boxes, this.of) : boxes;
     this.compared = Boolean(reply.nodes.before);
+    this.total = { samples: Math.max(reply.all ?? boxes[0]?.samples ?? 0, 1), before: Math.max(reply.all_before ?? boxes[0]?.before ?? 0, 1) };
+    // Stacks that are too narrow to be drawn have the function in them as well.
+    if (this.view === "sandwich" && this.boxes.length && reply.all !== undefined) Object.assign(this.boxes[0], { samples: reply.total, before: reply.before ?? 0 });
     this.coreSeconds = reply.core_seconds || 0;
     this.sides = reply.sides || ["baseline", ""];
     layBoxes(this.boxes, this.compared ? this.side : "after");
     this.deepest = this.boxes.reduce((most, box) => Math.max(most, box.depth), 0);
+    this.highest = this.boxes.reduce((least, box) => Math.min(least, box.depth), 0);
     this.focus = Math.max(this.find(focus), 0);
     this.cursor = cursor ? this.find(cursor) : -1;
     this.touch();
@@ -166,7 +146,7 @@ export class FlameGraph {
 
   /** Where a row is drawn. @param {number} depth */
   rowY(depth) {
-    return (this.flipped ? this.deepest - depth : depth) * FLAME_ROW;
+    return (this.flipped ? this.deepest - depth : depth - this.highest) * FLAME_ROW;
   }
 
   /** The names from the first below the root to a box. @param {number} at @returns {string[]} */
@@ -189,6 +169,7 @@ export class FlameGraph {
 
   clear() {
     this.boxes = [];
+    this.reply = null;
     this.touch();
   }
 
@@ -196,10 +177,9 @@ export class FlameGraph {
   search(text, mayBePattern) {
     const [before, was, boxes, said] = this.searched;
     if (before === text && was === mayBePattern && boxes === this.boxes) return said;
-    const names = new Set(this.boxes.slice(1).map((box) => box.name)), pattern = mayBePattern ? patternOf(text) : null;
-    const matched = pattern && matchedNames(names, pattern);
-    this.hits = text ? matched || plainNames(names, text) : null;
-    const reply = this.hits && this.boxes.length ? this.foundWords(this.hits) + (matched || !/[\\^$.*+?()[\]{}|]/.test(text) ? "" : ", as plain words") : "";
+    const { found, isPlain } = searchNames(new Set(this.boxes.slice(1).map((box) => box.name)), text, mayBePattern);
+    this.hits = text ? new Set(found.keys()) : null;
+    const reply = this.hits && this.boxes.length ? this.foundWords(this.hits) + (isPlain ? ", as plain words" : "") : "";
     this.searched = [text, mayBePattern, this.boxes, reply];
     this.touch();
     return reply;
@@ -213,7 +193,9 @@ export class FlameGraph {
       found++;
       if (at >= until) { share += box.samples; until = box.end; }
     });
-    return found ? `${percentText(share / Math.max(this.boxes[0].samples, 1))} in ${found} ${found > 1 ? "boxes" : "box"}` : "not found";
+    const boxes = `${found} ${found > 1 ? "boxes" : "box"}`;
+    // Callers and callees of one function have the same samples.
+    return !found ? "not found" : this.view === "sandwich" ? boxes : `${percentText(share / this.total.samples)} in ${boxes}`;
   }
 
   /** @param {number} at */
@@ -227,14 +209,16 @@ export class FlameGraph {
   words(at) {
     const box = this.boxes[at];
     if (!box) return "";
-    const total = Math.max(this.boxes[0].samples, 1), share = box.samples / total;
+    const total = this.total.samples, share = box.samples / total;
     const reply = [box.name, countText(box.samples, "sample"), percentText(share)];
     if (box.module) reply.splice(1, 0, box.module);
     if (box.own && at > 0) reply.push(`self ${percentText(box.own / total)}`);
     if (this.coreSeconds && !this.compared) reply.push(countText(share * this.coreSeconds, "core second"));
+    if (this.view === "sandwich" && at > 0) reply.push(`${percentText(box.samples / Math.max(this.boxes[0].samples, 1))} of ${shortened(this.of, 40)}`);
+    if (box.start !== undefined && at > 0) reply.push(`from ${clockText(box.start, 0.01)} on`);
     if (this.compared) {
-      const earlier = box.before / Math.max(this.boxes[0].before, 1);
-      reply.push(`${this.sides[0]} ${percentText(earlier)} (${numberText(box.before)})`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`, qText(box.q));
+      const earlier = box.before / this.total.before;
+      reply.push(`${this.sides[0]} ${percentText(earlier)} (${countText(box.before, "sample")})`, `${share >= earlier ? "+" : "−"}${percentText(Math.abs(share - earlier))}`, qText(box.q));
     }
     return reply.filter(Boolean).join("  ·  ");
   }
@@ -243,7 +227,7 @@ export class FlameGraph {
   draw(look) {
     this.dirty = false;
     const { pen, boxes, width } = this, ratio = Math.min(window.devicePixelRatio || 1, 2);
-    const height = Math.max((this.deepest + 1) * FLAME_ROW + 2, 20);
+    const height = Math.max((this.deepest - this.highest + 1) * FLAME_ROW + 2, 20);
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
     this.canvas.style.height = height + "px";
@@ -269,7 +253,7 @@ export class FlameGraph {
     pen.globalAlpha = at < this.focus ? 0.55 : this.hits && !hit ? 0.45 : 1;
     pen.fillStyle = hit ? COLOURS.found : this.colour(box, at, look);
     pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 0.7 : 0), 0.4), FLAME_ROW - 1);
-    if (at === this.cursor) {
+    if (at === this.cursor || (at === 0 && this.view === "sandwich")) {
       pen.strokeStyle = look.ink;
       pen.lineWidth = 1.4;
       pen.strokeRect(x + 0.7, y + 0.7, Math.max(wide - 2, 1), FLAME_ROW - 2.4);
@@ -283,8 +267,8 @@ export class FlameGraph {
 
   /** @param {FlameBox} box @param {number} at @param {import("./theme.js").Look} look */
   colour(box, at, look) {
-    if (!this.compared) return at === 0 ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
-    const share = box.samples / Math.max(this.boxes[0].samples, 1), earlier = box.before / Math.max(this.boxes[0].before, 1);
+    if (!this.compared) return at === 0 && this.view !== "sandwich" ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
+    const share = box.samples / this.total.samples, earlier = box.before / this.total.before;
     // What may be chance is pale where it is large, and has no hue where it is small.
     const change = share - earlier, sure = box.q !== null && box.q <= 0.05;
     return changeColour(look, sure || Math.abs(change) >= COLOURS.large ? change : 0, sure);
@@ -292,7 +276,7 @@ export class FlameGraph {
 
   /** @param {number} x @param {number} y @returns {number} */
   boxAt(x, y) {
-    const row = Math.floor(y / FLAME_ROW), depth = this.flipped ? this.deepest - row : row, { boxes } = this;
+    const row = Math.floor(y / FLAME_ROW), depth = this.flipped ? this.deepest - row : row + this.highest, { boxes } = this;
     if (!boxes.length) return -1;
     for (let at = this.focus; at >= 0; at = boxes[at].parent) if (at !== this.focus && boxes[at].depth === depth) return at;
     const focus = boxes[this.focus], scale = focus.width > 0 ? this.width / focus.width : 0;
@@ -315,17 +299,18 @@ export class FlameGraph {
   beside(at, step) {
     const { depth } = this.boxes[at];
     for (let index = at + step; index > 0 && index < this.boxes.length; index += step) {
-      if (this.boxes[index].depth < depth) return at;
+      if (Math.abs(this.boxes[index].depth) < Math.abs(depth)) return at;
       if (this.boxes[index].depth === depth) return index;
     }
     return at;
   }
 
-  /** @param {number} at @returns {number} its widest child */
-  widest(at) {
+  /** The box a row further down, or up: the parent, or the widest child. @param {number} at @param {number} way 1 or -1 @returns {number} */
+  step(at, way) {
+    if (this.boxes[at].depth * way < 0) return Math.max(this.boxes[at].parent, 0);
     let best = -1;
     for (let index = at + 1; index < this.boxes[at].end; index++) {
-      if (this.boxes[index].depth === this.boxes[at].depth + 1 && (best < 0 || this.boxes[index].width > this.boxes[best].width)) best = index;
+      if (this.boxes[index].depth === this.boxes[at].depth + way && (best < 0 || this.boxes[index].width > this.boxes[best].width)) best = index;
     }
     return best < 0 ? at : best;
   }
@@ -335,8 +320,8 @@ export class FlameGraph {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !this.boxes.length) return;
     const here = this.cursor >= 0 ? this.cursor : this.focus;
     /** @type {Record<string, () => void>} */ const moves = {
-      [this.flipped ? "ArrowUp" : "ArrowDown"]: () => this.point(this.widest(here)),
-      [this.flipped ? "ArrowDown" : "ArrowUp"]: () => this.point(Math.max(this.boxes[here].parent, 0)),
+      [this.flipped ? "ArrowUp" : "ArrowDown"]: () => this.point(this.step(here, 1)),
+      [this.flipped ? "ArrowDown" : "ArrowUp"]: () => this.point(this.step(here, -1)),
       ArrowLeft: () => this.point(this.beside(here, -1)), ArrowRight: () => this.point(this.beside(here, 1)), Enter: () => this.zoom(here),
     };
     if (event.key === "Escape" && this.focus !== 0) moves.Escape = () => this.zoom(0);

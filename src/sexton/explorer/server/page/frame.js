@@ -17,8 +17,8 @@ export class PageFrame {
     this.wide = 0;
     this.describing = 0;
     this.isFirst = true;
-    this.bands = /** @type {const} */ ([["select", byId("selectBand")], ["baseline", byId("baselineBand")]]);
-    this.line = byId("crosshair");
+    this.bands = /** @type {const} */ ([["select", byId("selectBand")], ["baseline", byId("baselineBand")], ["select", byId("pinnedSelect")], ["baseline", byId("pinnedBaseline")]]);
+    this.lines = [byId("crosshair"), byId("pinnedCrosshair")];
   }
 
   /** @param {string[]} names @returns {boolean} */
@@ -84,9 +84,11 @@ export class PageFrame {
       band.style.transform = `translateX(${left.toFixed(1)}px)`;
       band.style.width = Math.max(right - left, 1).toFixed(1) + "px";
     }
-    const { cursor } = this.app.state, { line } = this;
-    line.hidden = cursor === null || cursor < view.start || cursor > view.end;
-    if (cursor !== null) line.style.transform = `translateX(${timeToX(view, width, cursor).toFixed(1)}px)`;
+    const { cursor } = this.app.state;
+    for (const line of this.lines) {
+      line.hidden = cursor === null || cursor < view.start || cursor > view.end;
+      if (cursor !== null) line.style.transform = `translateX(${timeToX(view, width, cursor).toFixed(1)}px)`;
+    }
   }
 
   /** For screen readers, once the view rests. */

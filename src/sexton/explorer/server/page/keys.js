@@ -26,11 +26,13 @@ export const KEYS = [
   ]],
   ["Selected span", [
     [["b"], "baseline", "use as the baseline (again: clear)"], [["B"], "before", "compare with the time just before"],
-    [["/"], "search", "search the flame graph"], [["f"], "taller", "larger flame graph"], [["u"], "flip", "flip the flame graph"], [["g"], "tab", "flame graph or functions"],
+    [["/"], "search", "search the functions, or lanes if no span is selected"], [["f"], "taller", "larger flame graph"], [["u"], "flip", "flip the flame graph"], [["g"], "tab", "flame graph or functions"],
+    [["v"], "arrange", "by name, left heavy, time order or sandwich"], [["o"], "sandwich", "callers and callees of the function at the pointer"],
     [["e"], "explain", "explain the selected or visible span"], [["Escape"], "close", "close, one step at a time"],
   ]],
   ["Lanes", [
     [["c"], "cores", "show every core"], [["j"], "laneDown", "next lane"], [["k"], "laneUp", "previous lane"],
+    [["p"], "pin", "pin the lane to the top, or not"], [["L"], "findLane", "search lanes by name"],
     [["Enter"], "fold", "fold or unfold the lane (on its title)"], [["Alt+ArrowUp"], "moveUp", "move the lane up"], [["Alt+ArrowDown"], "moveDown", "move it down"],
     [["x"], "tall", "taller or normal height"], [["t"], "table", "visible span as a table"], [["m"], "plane", "columns show their busiest second or their mean"],
   ]],
@@ -90,7 +92,7 @@ export function openHelp() {
     const mouse = element("section"), list = element("ul");
     mouse.append(element("h3", "", "Mouse"), list);
     for (const words of ["drag over a lane: select a span", "click a core: only that core; click again: all", "Ctrl and wheel, or the wheel over the time axis: zoom",
-      "Shift and wheel, drag the time axis, Alt and drag: pan", "drag ⠿: reorder lanes"]) list.append(element("li", "", words));
+      "Shift and wheel, drag the time axis, Alt and drag: pan", "drag ⠿: reorder lanes; ⤒: pin one to the top", "click a box: zoom; Shift and click: its callers and callees"]) list.append(element("li", "", words));
     const looks = element("section"), legend = element("ul", "legend");
     looks.append(element("h3", "", "Legend"), legend);
     for (const [name, words] of [["hatched", "not recorded (not zero)"], ["plain", "loading"], ["outside", "outside the recording"],
@@ -102,5 +104,5 @@ export function openHelp() {
     body.append(mouse, looks);
   }
   dialog.showModal();
-  body.focus();
+  body.focus({ preventScroll: true });
 }

@@ -2,7 +2,7 @@
 // One lane: its title and readings at the left, its canvas, its picture.
 
 import {LanePicture} from "./picture.js";
-import {element, numberText, setText, shortened} from "./words.js";
+import {element, numberText, setText, shortened, withUnit} from "./words.js";
 import {seriesColour} from "./theme.js";
 import {ticksOf, timeToX} from "./axis.js";
 import {columnSeconds, TILE_COLUMNS} from "./tiles.js";
@@ -10,7 +10,7 @@ import {laneLevel} from "./lanes/pieces.js";
 import {heatDrawer, coreName} from "./lanes/heat.js";
 import {linesDrawer, scaleText} from "./lanes/lines.js";
 import {marksDrawer, marksNear} from "./lanes/marks.js";
-import {stacksDrawer} from "./lanes/stacks.js";
+import {drawStackAxes, stackHeight, stacksDrawer, STACK_VALUES} from "./lanes/stacks.js";
 import {drawBadges} from "./lanes/badges.js";
 
 const DRAWERS = { heat: heatDrawer, lines: linesDrawer, marks: marksDrawer, stacks: stacksDrawer };
@@ -33,12 +33,14 @@ export class LaneItem {
     this.ratio = 1;
     /** @type {number | null} the row under the pointer, or moved to by keys */ this.row = null;
     this.pinned = false;
+    /** Is it among the lanes that stay at the top? */ this.isOnTop = false;
     /** @type {import("./lanes/badges.js").Badge[]} */ this.badges = [];
-    /** @type {{series: string, words: Text, shown: string}[]} */ this.readings = [];
+    /** `brief` is without the peak, for a narrow window. @type {{series: string, words: Text, shown: string, brief: string}[]} */ this.readings = [];
     const [title] = lane.about.title.split(": ");
     this.title = title;
     this.grip = element("button", "grip", "⠿");
     this.fold = element("button", "fold", shortened(title, 22));
+    this.pin = element("button", "pin", "⤒");
     this.more = element("button", "more", "↕");
     this.table = element("button", "asTable", "table");
     this.headingBox = element("div", "readout");
@@ -59,16 +61,18 @@ export class LaneItem {
   build() {
     const { about } = this.lane, gutter = element("div", "gutter"), name = element("div", "name");
     const [title, ...rest] = about.title.split(": ");
-    for (const button of [this.grip, this.fold, this.more, this.table]) button.setAttribute("type", "button");
+    for (const button of [this.grip, this.fold, this.pin, this.more, this.table]) button.setAttribute("type", "button");
     this.grip.setAttribute("aria-label", `move lane ${title}: drag, or press Alt and an arrow key`);
     this.grip.title = "drag to reorder (Alt ↑ ↓)";
-    this.fold.title = [rest.join(": "), about.about].filter(Boolean).join("\n");
+    this.fold.title = [rest.join(": "), about.about, about.unit && `Unit: ${about.unit}`].filter(Boolean).join("\n");
     this.fold.setAttribute("aria-controls", "canvas-" + this.id);
+    this.pin.setAttribute("aria-label", `pin ${title} to the top`);
+    this.pin.title = "keep at the top (p)";
     this.more.setAttribute("aria-label", `${title}: taller or normal height`);
     this.more.title = "taller (x)";
     this.table.setAttribute("aria-label", `${title} as a table`);
     this.table.title = "visible span as a table (t)";
-    name.append(this.grip, this.fold, this.more, this.table);
+    name.append(this.grip, this.fold, this.more, this.table, this.pin);
     gutter.append(name, this.headingBox, this.list);
     this.canvas.id = "canvas-" + this.id;
     this.canvas.tabIndex = 0;
@@ -83,7 +87,7 @@ export class LaneItem {
   /** The names beside the lane, with their colours; the values come with the crosshair. */
   legend() {
     const { about, look } = this.lane;
-    const names = about.kind === "heat" ? about.channels || ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? ["samples", "busiest 20 ms"]
+    const names = about.kind === "heat" ? about.channels || ["user", "system", "softirq", "iowait_steal"] : about.kind === "stacks" ? STACK_VALUES
       : this.lane.names;
     this.list.textContent = "";
     this.readings = names.slice(0, about.kind === "marks" ? names.length : MOST_READ).map((text, at) => {
@@ -95,7 +99,7 @@ export class LaneItem {
       value.append(words);
       row.append(swatch, name, value);
       this.list.append(row);
-      return { series: text, words, shown: "" };
+      return { series: text, words, shown: "", brief: "" };
     });
   }
 
@@ -113,16 +117,18 @@ export class LaneItem {
     this.picture.stale = true;
   }
 
-  /** @param {boolean} folded @param {boolean} tall */
-  shape(folded, tall) {
+  /** @param {boolean} folded @param {boolean} tall @param {boolean} onTop */
+  shape(folded, tall, onTop) {
     this.folded = folded;
     this.tall = tall;
+    this.isOnTop = onTop;
+    this.pin.setAttribute("aria-pressed", String(onTop));
     this.root.classList.toggle("folded", folded);
     this.fold.setAttribute("aria-expanded", String(!folded));
   }
 
   get isDrawn() {
-    return !this.folded && this.onScreen && this.width > 0;
+    return !this.folded && !this.root.hidden && this.onScreen && this.width > 0;
   }
 
   /** @param {import("./axis.js").Span} view @param {boolean} moving */
@@ -144,6 +150,7 @@ export class LaneItem {
       if (this.pinned) this.drawLens(pen, box);
       drawBadges(pen, box, lane, this.badges);
     });
+    if (lane.about.kind === "stacks") this.dirty = true;
     if (lane.about.kind === "lines") setText(this.scale, scaleText(lane));
     if (lane.about.kind === "marks") return;
     if (this.ask(this.picture, (view.end - view.start) / this.width) && this.isWaiting) this.wait(false);
@@ -166,6 +173,7 @@ export class LaneItem {
   /** Where the picture is; what lies over it only where that has changed. @param {import("./axis.js").Span} view */
   draw(view) {
     if (this.dirty && this.lane.about.kind === "heat") this.drawOver();
+    if (this.dirty && this.lane.about.kind === "stacks") this.drawAxes();
     this.dirty = false;
     this.picture.place(view, this.width, this.ratio);
   }
@@ -188,6 +196,15 @@ export class LaneItem {
     pen.fillRect(0, y - 1.5, this.width, 1.5);
     pen.fillRect(0, y + tall, this.width, 1.5);
     if (this.pinned) this.label(pen, coreName(lane.names[this.row] || ""), 4, y + Math.min(tall / 2 + 4, 11));
+  }
+
+  /** What a row and a colour of the stacks mean. */
+  drawAxes() {
+    const pen = this.pen ??= /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
+    pen.font = '10.5px system-ui, "DejaVu Sans", sans-serif';
+    drawStackAxes(pen, this, (text, x, y) => this.label(pen, text, x, y));
   }
 
   /** A frame goes around a core, not over it; a chosen one that is too low to be read is held under a lens.
@@ -228,8 +245,9 @@ export class LaneItem {
     for (const reading of this.readings) {
       const name = reading.series;
       const [, mean, peak] = (reply && reply.values.find((value) => value[0] === name)) || ["", undefined, NaN];
-      const shown = mean === undefined ? "" : typeof mean === "string" ? mean : Number.isNaN(mean) ? "not recorded" : valueText(mean, peak);
+      const shown = mean === undefined ? "" : typeof mean === "string" ? mean : Number.isNaN(mean) ? "not recorded" : valueText(mean, peak, this.lane.about.unit);
       reading.shown = shown;
+      reading.brief = typeof mean === "number" && !Number.isNaN(mean) ? valueText(mean, NaN, this.lane.about.unit) : shown;
       if (shown) words.push(`${name} ${shown}`);
     }
     return words.join(", ");
@@ -239,7 +257,7 @@ export class LaneItem {
   writeDown() {
     setText(this.headingBox, this.heading);
     for (const { series, words, shown } of this.readings) {
-      const text = shortened(shown, Math.max(31 - series.length, 8));
+      const text = this.lane.about.kind === "marks" ? shortened(shown, Math.max(31 - series.length, 8)) : shown;
       if (words.data !== text) words.data = text;
     }
   }
@@ -267,14 +285,15 @@ export class LaneItem {
   rowAt(y) {
     const rows = this.lane.about.kind === "heat" ? Math.max(this.lane.names.length, 1) : this.lane.about.kind === "stacks" ? 50 : 0;
     if (!rows) return null;
-    return Math.min(Math.max(Math.floor((y - 1) / (this.height - 2) * rows), 0), rows - 1);
+    const tall = this.lane.about.kind === "stacks" ? stackHeight(this.height) : this.height - 2;
+    return Math.min(Math.max(Math.floor((y - 1) / tall * rows), 0), rows - 1);
   }
 }
 
-/** @param {number} mean @param {number} peak */
-function valueText(mean, peak) {
+/** @param {number} mean @param {number} peak @param {string} unit */
+function valueText(mean, peak, unit) {
   const shown = numberText(mean);
-  return peak > mean && numberText(peak) !== shown ? `${shown} ▴${numberText(peak)}` : shown;
+  return peak > mean && numberText(peak) !== shown ? `${shown} ▴${withUnit(numberText(peak), unit)}` : withUnit(shown, unit);
 }
 
 /** @param {string} name as the lane calls it */

@@ -1,5 +1,5 @@
 // @ts-check
-// What one does to lanes: go from one to the next, fold them, put them in another order.
+// What one does to lanes: go from one to the next, fold them, put them in another order, pin and find them.
 
 import {byId} from "./words.js";
 import {openTable} from "./table.js";
@@ -24,9 +24,20 @@ export class LaneMoves {
     return this.app.board.itemOf(document.activeElement);
   }
 
+  /** The lane under the pointer. */
+  pointed() {
+    return this.app.board.itemOf(document.querySelector(".lane:hover"));
+  }
+
+  /** Those that are listed, from the top. @returns {string[]} */
+  listed() {
+    const { order, pins } = this.state, listed = order.filter((id) => !this.item(id)?.root.hidden);
+    return [...listed.filter((id) => pins.has(id)), ...listed.filter((id) => !pins.has(id))];
+  }
+
   /** The topmost that is open. */
   first() {
-    return this.item(this.state.order.find((entry) => !this.state.folded.has(entry)));
+    return this.item(this.listed().find((entry) => !this.state.folded.has(entry)));
   }
 
   /** @param {string} id */
@@ -36,7 +47,7 @@ export class LaneMoves {
 
   /** To the next lane, or the one before. @param {number} way */
   go(way) {
-    const { order } = this.state, here = this.here(), at = here ? order.indexOf(here.id) + way : way > 0 ? 0 : order.length - 1;
+    const order = this.listed(), here = this.here(), at = here ? order.indexOf(here.id) + way : way > 0 ? 0 : order.length - 1;
     const item = this.item(order[Math.min(Math.max(at, 0), order.length - 1)]);
     if (!item) return;
     item.root.scrollIntoView({ block: "nearest" });
@@ -46,17 +57,59 @@ export class LaneMoves {
   /** @param {string | undefined} id @param {number} way */
   move(id, way) {
     if (!id) return;
-    const order = [...this.state.order], from = order.indexOf(id), to = Math.min(Math.max(from + way, 0), order.length - 1);
-    order.splice(from, 1);
-    order.splice(to, 0, id);
-    this.state.set({ order });
+    // Among those it stands with: the pinned ones, or the others that are listed.
+    const { pins } = this.state, peers = this.listed().filter((entry) => pins.has(entry) === pins.has(id)), from = peers.indexOf(id), to = Math.min(Math.max(from + way, 0), peers.length - 1);
+    const moved = [...peers];
+    moved.splice(from, 1);
+    moved.splice(to, 0, id);
+    const next = moved.values();
+    this.state.set({ order: this.state.order.map((entry) => (peers.includes(entry) ? next.next().value || entry : entry)) });
     this.reveal(id);
-    this.app.say(`${this.item(id)?.title}: ${to + 1} of ${order.length}`);
+    this.app.say(`${this.item(id)?.title}: ${to + 1} of ${peers.length}`);
   }
 
   /** @param {string} id */
   fold(id) {
     this.state.set({ folded: toggled(this.state.folded, id) });
+  }
+
+  /** @param {string | undefined} id */
+  pin(id) {
+    if (!id) { this.app.announce("point at a lane, or go to one (j, k), then press p"); return; }
+    this.state.set({ pins: toggled(this.state.pins, id) });
+    this.app.say(`${this.item(id)?.title}: ${this.state.pins.has(id) ? "pinned to the top" : "no longer pinned"}`);
+  }
+
+  /** Opens the search for lanes. */
+  search() {
+    byId("dayLabel").hidden = byId("findButton").hidden = true;
+    byId("find").hidden = false;
+    byId("find").focus();
+    byId("find").select();
+  }
+
+  /** The state's search, into its field. */
+  showSearch() {
+    const field = byId("find"), isFocused = document.activeElement === field;
+    if (!isFocused) field.value = this.state.find;
+    const isOpen = isFocused || this.state.find !== "";
+    byId("dayLabel").hidden = byId("findButton").hidden = isOpen;
+    field.hidden = !isOpen;
+  }
+
+  wire() {
+    const field = byId("find"), { board } = this.app;
+    const search = () => { board.typed = field.value; this.state.set({ find: field.value }); };
+    field.addEventListener("input", search);
+    field.addEventListener("blur", () => this.showSearch());
+    field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter") { search(); this.go(1); }
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      field.value = "";
+      search();
+      field.blur();
+    });
   }
 
   /** @param {string | undefined} id */

@@ -4,7 +4,10 @@
 
 /** @typedef {{first: number, column: number, cores: (number | null)[], depth: number[], name: number[], module: number[],
  *   kind: string[], names: string[], modules: string[], entries: number, packed: string}} PackedDocument */
-/** @typedef {{from: number, to: number, cpu?: string, task?: string}} PackedQuery */
+/** @typedef {{from: number, to: number, cpu?: string, task?: string, function?: string}} PackedQuery */
+
+/** Slices of time in which samples are in order; a box with a smaller share of all is too narrow to be drawn. */
+const ORDERED_SLICES = 200, ORDERED_SHARE = 1 / 4000;
 
 /** Cores of a list like "0,3-5". @param {string} text @returns {Set<number>} */
 export function coresOf(text) {
@@ -52,18 +55,35 @@ export class PackedStacks {
     return { from: first + low * column, to: first + high * column };
   }
 
-  /** Samples per node that end in it. @param {PackedQuery} query @returns {Float64Array} */
-  own(query) {
-    const { first, column, cores, depth } = this.stacks, entries = this.decoded();
+  /** @param {PackedQuery} query @param {(node: number, count: number, place: number) => void} take what is chosen, with its place in the range, 0 to 1 */
+  visit(query, take) {
+    const { first, column, cores } = this.stacks, entries = this.decoded();
     const range = this.rangeOf(query), low = Math.round((range.from - first) / column), high = Math.round((range.to - first) / column);
     const chosen = query.cpu ? coresOf(query.cpu) : null;
     const wanted = cores.map((core) => core === null || !chosen || chosen.has(core));
-    const own = new Float64Array(depth.length), tasks = query.task ? this.nodesOf(query.task) : null;
+    const tasks = query.task ? this.nodesOf(query.task) : null;
     for (let at = 0; at < entries.node.length; at++) {
       const here = entries.column[at], node = entries.node[at];
-      if (here >= low && here < high && wanted[entries.core[at]] && (!tasks || tasks[node])) own[node] += entries.count[at];
+      if (here >= low && here < high && wanted[entries.core[at]] && (!tasks || tasks[node])) take(node, entries.count[at], (here - low) / (high - low));
     }
+  }
+
+  /** Samples per node that end in it; with a function, only those of stacks that it is in. @param {PackedQuery} query @returns {Float64Array} */
+  own(query) {
+    const own = new Float64Array(this.stacks.depth.length);
+    this.visit(query, (node, count) => { own[node] += count; });
+    if (query.function) this.inside(query.function).forEach((isInside, at) => { if (!isInside) own[at] = 0; });
     return own;
+  }
+
+  /** Per node: is it the function, or called by it? @param {string} text its name @returns {boolean[]} */
+  inside(text) {
+    const { depth, name, names } = this.stacks;
+    let from = Infinity;
+    return depth.map((level, at) => {
+      if (level <= from) from = level > 0 && names[name[at]] === text ? level : Infinity;
+      return level >= from;
+    });
   }
 
   /** Nodes below tasks whose name contains the text. @param {string} text @returns {boolean[]} */
@@ -100,7 +120,57 @@ export class PackedStacks {
       name: pick(name), module: pick(module), kind: pick(kind), samples: pick(totals), own: pick(own),
     };
     if (before) nodes.before = pick(before);
-    return { schema: "sexton.flame/1", names, modules, nodes, total: totals[0] || 0, before: before ? before[0] : null, core_seconds: null, pruned: 0 };
+    const document = { schema: "sexton.flame/1", names, modules, nodes, total: totals[0] || 0, before: before ? before[0] : null, core_seconds: null, pruned: 0 };
+    if (!query.function) return document;
+    const count = (/** @type {PackedQuery} */ of) => this.own({ ...of, function: undefined }).reduce((sum, samples) => sum + samples, 0);
+    return { ...document, all: count(query), all_before: baseline && count(baseline) };
+  }
+
+  /** The same in the order of time, as the server makes it: equal stacks are one box only while they follow one another. @param {PackedQuery} query */
+  ordered(query) {
+    const { name, module, kind, names, modules, depth } = this.stacks, { totals, parents } = this.summed(this.own(query)), total = totals[0] || 0;
+    /** @type {Map<number, number>[]} */ const slices = Array.from({ length: ORDERED_SLICES }, () => new Map());
+    this.visit(query, (node, count, place) => {
+      while (node > 0 && totals[node] < total * ORDERED_SHARE) node = parents[node];
+      const slice = slices[Math.floor(place * ORDERED_SLICES)];
+      slice.set(node, (slice.get(node) || 0) + count);
+    });
+    const { from, to } = this.rangeOf(query), ends = depth.map((_, at) => at + 1);
+    for (let at = depth.length - 1; at > 0; at--) ends[parents[at]] = Math.max(ends[parents[at]], ends[at]);
+    /** @type {{node: number, parent: number, samples: number, own: number, start: number, seen: number}[]} */ const made = [{ node: 0, parent: -1, samples: 0, own: 0, start: from, seen: 0 }];
+    /** What goes on, from the root on, as numbers of `made`. */ let open = [0];
+    slices.forEach((slice, at) => {
+      // What goes on comes first, and callees before the samples of their caller itself: of one slice the order is not known.
+      const before = open, common = (/** @type {number} */ node) => before.filter((box) => made[box].node <= node && node < ends[made[box].node]).length;
+      for (const [node, count] of [...slice].sort(([one], [other]) => common(other) - common(one) || ends[one] - ends[other] || other - one)) {
+        const level = depth[node];
+        if (level < open.length && made[open[level]].node === node) {
+          if (level + 1 < open.length && made[open[level + 1]].seen !== at) open = open.slice(0, level + 1);
+        } else {
+          const path = [];
+          for (let above = node; above >= 0; above = parents[above]) path[depth[above]] = above;
+          let same = 1;
+          while (same < path.length && same < open.length && made[open[same]].node === path[same]) same++;
+          open = open.slice(0, same);
+          for (const below of path.slice(same)) {
+            made.push({ node: below, parent: open[open.length - 1], samples: 0, own: 0, start: from + (to - from) * at / ORDERED_SLICES, seen: at });
+            open.push(made.length - 1);
+          }
+        }
+        for (const box of open.slice(0, level + 1)) { made[box].samples += count; made[box].seen = at; }
+        made[open[level]].own += count;
+      }
+    });
+    /** @type {number[]} */ const place = [];
+    let number = 0;
+    const kept = made.filter((box, at) => {
+      const isWide = at === 0 || box.samples >= total * ORDERED_SHARE;
+      if (isWide) place[at] = number++;
+      return isWide;
+    });
+    return { schema: "sexton.flame/1", names, modules, total, before: null, core_seconds: null, pruned: made.length - kept.length,
+      nodes: { parent: kept.map((box) => (box.parent < 0 ? -1 : place[box.parent])), name: kept.map((box) => name[box.node]), module: kept.map((box) => module[box.node]), kind: kept.map((box) => kind[box.node]),
+        samples: kept.map((box) => box.samples), own: kept.map((box) => box.own), start: kept.map((box) => box.start) } };
   }
 
   /** A `sexton.functions/1` document; a recursive function counts once per stack. @param {PackedQuery} query @param {number} most */

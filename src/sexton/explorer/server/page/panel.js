@@ -1,8 +1,10 @@
 // @ts-check
-// The selected span: its flame graph, compared with a baseline if set, and its functions.
+// The selected span: its flame graph in several arrangements, compared with a baseline if set, and its functions.
 
-import {FlameGraph} from "./flame.js";
-import {byId, countText, element, fromToText, numberText, percentText, spanText} from "./words.js";
+import {boxesOf, FlameGraph} from "./flame.js";
+import {FunctionList} from "./functions.js";
+import {FLAME_VIEWS} from "./state.js";
+import {byId, countText, element, fromToText, numberText, percentText, shortened, spanText} from "./words.js";
 import {coreName} from "./lanes/heat.js";
 
 export class SpanPanel {
@@ -10,7 +12,9 @@ export class SpanPanel {
   constructor(source, state, wake) {
     this.source = source;
     this.state = state;
-    this.flame = new FlameGraph(wake, (text) => { byId("flameTold").textContent = text; });
+    this.flame = new FlameGraph(wake, (text) => { byId("flameTold").textContent = text; }, (name) => this.sandwich(name));
+    this.functions = new FunctionList((name) => this.sandwich(name));
+    /** The arrangement before the sandwich, for Esc. */ this.viewBefore = "name";
     /** @type {AbortController | null} */ this.stop = null;
     this.asked = "";
     /** What was typed here; a search from the URL is never a pattern. */ this.typed = "";
@@ -35,7 +39,20 @@ export class SpanPanel {
     byId("byCgroup").addEventListener("change", (/** @type {any} */ event) => state.set({ cgroup: event.target.value.trim() }));
     const search = () => { this.typed = byId("search").value; state.set({ search: this.typed }); };
     byId("search").addEventListener("input", search);
-    byId("search").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") search(); });
+    byId("search").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter") { search(); byId(state.tab === "flame" ? "flame" : "functionsBox").focus(); }
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      byId("search").value = "";
+      search();
+      byId("search").blur();
+    });
+    byId("byView").addEventListener("change", (/** @type {any} */ event) => {
+      if (event.target.value === "sandwich" && this.sandwichHere()) return;
+      if (event.target.value === "sandwich") this.viewBefore = this.view;
+      state.set({ flameView: event.target.value });
+    });
+    byId("byFunction").addEventListener("change", (/** @type {any} */ event) => state.set({ of: event.target.value.trim() }));
     byId("flip").addEventListener("click", () => this.flip());
     byId("widths").addEventListener("click", () => { byId("widths").textContent = `widths: ${this.flame.nextSide()}`; });
     for (const tab of document.querySelectorAll("[data-tab]")) {
@@ -93,14 +110,16 @@ export class SpanPanel {
       tab.tabIndex = chosen ? 0 : -1;
       byId(name + "Box").hidden = !chosen;
     }
+    for (const name of ["flameTold", "flip"]) byId(name).hidden = state.tab !== "flame";
     byId("panelBody").setAttribute("aria-labelledby", state.tab === "flame" ? "tabFlame" : "tabFunctions");
+    this.showView();
     this.search();
     if (!state.brushing) this.later();
   }
 
   search() {
     const { search } = this.state;
-    byId("found").textContent = this.flame.search(search, search === this.typed);
+    byId("found").textContent = (this.state.tab === "flame" ? this.flame : this.functions).search(search, search === this.typed);
   }
 
   /** Debounced: a span changes with every key press. */
@@ -117,12 +136,20 @@ export class SpanPanel {
     if (core !== null) query.cpu = core;
     if (task) query.task = task;
     if (cgroup) query.cgroup = cgroup;
-    if (baseline && this.state.tab === "flame") Object.assign(query, { baseline_from: baseline.start, baseline_to: baseline.end });
+    if (this.state.tab !== "flame") return query;
+    if (this.view === "time") query.order = "time";
+    else if (baseline) Object.assign(query, { baseline_from: baseline.start, baseline_to: baseline.end });
+    if (this.view === "sandwich" && this.state.of) query.function = this.state.of;
     return query;
   }
 
+  /** What a request is known by. */
+  key() {
+    return this.state.select ? this.state.tab + JSON.stringify(this.query()) : "";
+  }
+
   async ask() {
-    const { tab } = this.state, query = this.query(), key = tab + JSON.stringify(query);
+    const { tab } = this.state, query = this.query(), key = this.key();
     if (key === this.asked) return;
     this.asked = key;
     this.stop?.abort();
@@ -140,7 +167,7 @@ export class SpanPanel {
       this.asked = ""; // allow a retry
       note.textContent = /** @type {Error} */ (fault).message;
       this.flame.clear();
-      byId("functionsBox").textContent = "";
+      this.functions.clear();
       this.bare(true);
     }
     if (!stop.signal.aborted) byId("panelBody").removeAttribute("aria-busy");
@@ -149,7 +176,7 @@ export class SpanPanel {
   /** A quick partial result first, then the complete one. @param {import("./source.js").FlameQuery} query @param {AbortSignal} signal */
   async askFlame(query, signal) {
     const first = await this.source.flame({ ...query, quick: 1 }, signal);
-    if (signal.aborted) return;
+    if (signal.aborted || this.chooseFunction(first)) return;
     this.showFlame(first);
     if (first.settled !== false) return;
     const note = byId("panelNote"), { textContent } = note;
@@ -166,19 +193,22 @@ export class SpanPanel {
 
   /** @param {any} reply @param {boolean} [again] the same span in more detail */
   showFlame(reply, again = false) {
-    const words = [];
-    words.push(reply.total ? countText(reply.total, "sample") : this.none());
-    if (reply.core_seconds) words.push(`of ${countText(reply.core_seconds, "core second")}`);
+    const words = [], { view } = this, isSandwich = view === "sandwich";
+    Object.assign(this.flame, { view, of: this.state.of });
+    this.flame.show(reply, again);
+    words.push(isSandwich && this.state.of ? this.sandwichWords() : reply.total ? countText(reply.total, "sample") : this.none());
+    if (view === "time") words.push("from left to right as they were taken" + (this.state.baseline ? ", without the baseline" : ""));
+    if (reply.core_seconds && !isSandwich) words.push(`of ${countText(reply.core_seconds, "core second")}`);
     byId("widths").hidden = !reply.nodes.before;
     if (reply.nodes.before) words.push(reply.nodes.q ? "red grew, blue shrank, pale or grey: may be chance" : "red grew, blue shrank");
     if (reply.pruned) words.push(`${numberText(reply.pruned)} boxes too small to draw`);
     if (reply.note) words.push(reply.note);
     byId("panelNote").textContent = words.join(" · ");
-    this.bare(!reply.total && !reply.before);
-    this.flame.show(reply, again);
+    this.bare(isSandwich ? !this.flame.boxes.length : !reply.total && !reply.before);
     this.flame.canvas.setAttribute("aria-label", `flame graph, ${words.join(", ")}; use arrow keys to move, or the functions tab for a table`);
     this.search();
-    this.offerTasks();
+    // Stacks of one function do not name all.
+    if (reply.all === undefined) this.offerNames(reply);
   }
 
   /** Why there are no samples. @returns {string} */
@@ -194,43 +224,92 @@ export class SpanPanel {
     byId("panel").classList.toggle("bare", bare);
   }
 
-  /** Suggests the tasks in the flame graph. */
-  offerTasks() {
-    if (this.state.task) return;
-    const names = new Set(this.flame.boxes.filter((box) => box.kind === "t").map((box) => box.name));
-    byId("tasks").textContent = "";
-    for (const name of [...names].slice(0, 200)) {
-      const option = document.createElement("option");
-      option.value = name;
-      byId("tasks").append(option);
-    }
+  /** Suggests the tasks and the functions of a flame graph. @param {any} reply */
+  offerNames(reply) {
+    const boxes = boxesOf(reply), tasks = new Set(boxes.filter((box) => box.kind === "t").map((box) => box.name));
+    if (!this.state.task) offer("tasks", [...tasks]);
+    offer("functionNames", namesByOwn(boxes));
   }
 
   /** @param {any} reply */
   showFunctions(reply) {
-    const box = byId("functionsBox"), table = element("table"), head = element("tr");
-    box.textContent = "";
     const words = [reply.rows.length ? reply.samples ? countText(reply.samples, "sample") : "" : this.none(), reply.note, reply.left_out ? `${countText(reply.left_out, "more function")} not shown` : ""];
     byId("panelNote").textContent = words.filter(Boolean).join(" · ");
     this.bare(!reply.rows.length);
-    for (const [text, name] of [["function", ""], ["self", "n"], ["", ""], ["total", "n"]]) {
-      const cell = element("th", name, text);
-      cell.setAttribute("scope", "col");
-      head.append(cell);
-    }
-    const first = element("thead"), body = element("tbody");
-    first.append(head);
-    const all = Math.max(...reply.rows.map((/** @type {any} */ row) => (row.share > 0 ? row.self / row.share : 0)), 1);
-    for (const row of reply.rows) {
-      const line = element("tr"), bar = element("td", "share"), fill = element("i");
-      fill.style.width = Math.max(100 * row.self / all, 0.5) + "px";
-      bar.append(fill);
-      const name = element("th", "function", row.name);
-      name.setAttribute("scope", "row");
-      line.append(name, element("td", "n", `${numberText(row.self)} (${percentText(row.self / all)})`), bar, element("td", "n", `${numberText(row.total)} (${percentText(row.total / all)})`));
-      body.append(line);
-    }
-    table.append(first, body);
-    box.append(table);
+    this.functions.show(reply);
+    this.search();
   }
+
+  // Arrangements of the flame graph.
+
+  /** As far as the source has the order of samples. @returns {string} */
+  get view() {
+    const { flameView } = this.state;
+    return flameView === "time" && !this.source.inOrder ? "name" : flameView;
+  }
+
+  nextView() {
+    const views = FLAME_VIEWS.filter((view) => view !== "time" || this.source.inOrder);
+    this.state.set({ tab: "flame", flameView: views[(views.indexOf(this.view) + 1) % views.length] });
+  }
+
+  /** @param {string} name of a function */
+  sandwich(name) {
+    if (this.view !== "sandwich") this.viewBefore = this.view;
+    this.state.set({ panel: true, tab: "flame", flameView: "sandwich", of: name });
+  }
+
+  /** Of the box that is pointed at. @returns {boolean} is there one? */
+  sandwichHere() {
+    const { boxes, cursor, focus } = this.flame, at = cursor > 0 ? cursor : focus;
+    if (this.state.tab !== "flame" || at <= 0) return false;
+    this.sandwich(boxes[at].name);
+    return true;
+  }
+
+  showView() {
+    const { view } = this, { of, tab } = this.state;
+    for (const label of document.querySelectorAll(".arranged")) /** @type {HTMLElement} */ (label).hidden = tab !== "flame";
+    byId("ofLabel").hidden = tab !== "flame" || view !== "sandwich";
+    byId("byView").value = view;
+    for (const option of byId("byView").options) option.disabled = option.value === "time" && !this.source.inOrder;
+    if (document.activeElement !== byId("byFunction")) byId("byFunction").value = of;
+    // Another arrangement of the same samples need not be requested.
+    if (tab !== "flame" || this.asked !== this.key() || (this.flame.view === view && this.flame.of === of)) return;
+    if (this.flame.reply && this.chooseFunction(this.flame.reply)) return;
+    Object.assign(this.flame, { view, of });
+    this.flame.arrange(false);
+  }
+
+  /** Without a name the function with most samples of its own. @param {any} reply @returns {boolean} was there one to choose? */
+  chooseFunction(reply) {
+    if (this.view !== "sandwich" || this.state.of) return false;
+    const [name] = namesByOwn(boxesOf(reply));
+    if (name) this.state.set({ of: name });
+    return Boolean(name);
+  }
+
+  /** What the function in the middle has, and where it is in sight. @returns {string} */
+  sandwichWords() {
+    const { of } = this.state, [root] = this.flame.boxes, box = byId("flameBox");
+    window.requestAnimationFrame(() => { box.scrollTop = Math.max(this.flame.rowY(0) - box.clientHeight / 2, 0); });
+    if (!root) return `no samples of ${shortened(of, 60)} in this span`;
+    return `${shortened(of, 60)}: ${countText(root.samples, "sample")}, ${percentText(root.samples / this.flame.total.samples)} of all · callers above, callees below`;
+  }
+}
+
+/** @param {string} list @param {string[]} names */
+function offer(list, names) {
+  byId(list).replaceChildren(...names.slice(0, 200).map((name) => {
+    const option = document.createElement("option");
+    option.value = name;
+    return option;
+  }));
+}
+
+/** Functions by their own samples, tasks and the root left out. @param {import("./flame.js").FlameBox[]} boxes @returns {string[]} */
+function namesByOwn(boxes) {
+  /** @type {Map<string, number>} */ const own = new Map();
+  boxes.forEach((box, at) => { if (at > 0 && box.kind !== "t") own.set(box.name, (own.get(box.name) || 0) + box.own); });
+  return [...own.keys()].sort((one, other) => (own.get(other) || 0) - (own.get(one) || 0));
 }

@@ -7,8 +7,15 @@ import {panSpan, xToTime, zoomSpan} from "./axis.js";
 
 /** @param {import("./explorer.js").Explorer} app */
 export function wirePointer(app) {
-  const wrap = byId("laneWrap"), { state, board } = app;
+  const { state, board } = app;
   const timeAt = (/** @type {{clientX: number}} */ event) => xToTime(state.view, board.width, event.clientX - board.left);
+  for (const name of ["laneWrap", "pinnedWrap"]) wireLanes(app, byId(name), timeAt);
+  wireTime(app, timeAt);
+}
+
+/** @param {import("./explorer.js").Explorer} app @param {HTMLElement} wrap around some lanes @param {(event: {clientX: number}) => number} timeAt */
+function wireLanes(app, wrap, timeAt) {
+  const { state, board } = app;
   /** @type {{x: number, time: number, pan: boolean, view: any, moved: boolean, item: any, y: number, shift: boolean} | null} */ let drag = null;
 
   wrap.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
@@ -59,11 +66,10 @@ export function wirePointer(app) {
     if (event.target instanceof HTMLCanvasElement) app.look(zoomSpan(state.view, 0.35, timeAt(event), app.whole), true);
   });
 
-  byId("lanes").addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
+  wrap.parentElement?.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
     if (event.ctrlKey || event.metaKey) wheelZoom(app, event, timeAt(event));
     else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) wheelPan(app, event);
   }, { passive: false });
-  wireTime(app, timeAt);
 }
 
 /** @param {import("./explorer.js").Explorer} app @param {WheelEvent} event @param {number} at */
@@ -110,14 +116,13 @@ export function wireReorder(app) {
 
 /** Lanes are put in another order by their grips. @param {import("./explorer.js").Explorer} app @param {import("./lane_item.js").LaneItem} item */
 export function wireLane(app, item) {
-  const list = byId("laneList"), { state } = app;
   item.grip.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     event.preventDefault();
     item.grip.focus();
     item.grip.setPointerCapture(event.pointerId);
     item.root.classList.add("moving");
-    const middles = Array.from(list.children, (entry) => { const box = entry.getBoundingClientRect(); return box.top + box.height / 2; });
-    const from = state.order.indexOf(item.id);
+    const peers = Array.from(item.root.parentElement?.children || []).filter((entry) => !(/** @type {HTMLElement} */ (entry).hidden)), from = peers.indexOf(item.root);
+    const middles = peers.map((entry) => { const box = entry.getBoundingClientRect(); return box.top + box.height / 2; });
     let to = from;
     const move = (/** @type {PointerEvent} */ at) => {
       to = middles.filter((middle, index) => index !== from && at.clientY > middle).length;
@@ -132,6 +137,7 @@ export function wireLane(app, item) {
     item.grip.addEventListener("pointermove", move);
     item.grip.addEventListener("lostpointercapture", drop, { once: true });
   });
+  item.pin.addEventListener("click", () => app.lanes.pin(item.id));
   item.fold.addEventListener("click", () => app.lanes.fold(item.id));
   item.more.addEventListener("click", () => app.lanes.stretch(item.id));
   item.table.addEventListener("click", () => app.lanes.tabulate(item.id));

@@ -5,10 +5,14 @@
 import {byId} from "./words.js";
 
 const LEFT = 24, EDGE = 9, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
+/** Narrower than this the names beside the lanes leave little room; the colours of the series stay in sight. */
+const NARROW = 150, SWATCH = 13;
+const LARGE = '600 11.5px system-ui, "DejaVu Sans", sans-serif', SMALL = '600 10px system-ui, "DejaVu Sans", sans-serif';
 
 export class ReadingSheet {
-  constructor() {
-    /** @type {HTMLCanvasElement} */ this.canvas = byId("readings");
+  /** @param {string} id of its canvas */
+  constructor(id) {
+    /** @type {HTMLCanvasElement} */ this.canvas = byId(id);
     this.pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     /** @type {Map<string, number>} */ this.tops = new Map();
     this.wide = 0;
@@ -39,7 +43,7 @@ export class ReadingSheet {
     this.isEmpty = isEmpty;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, this.wide, this.tall);
-    pen.font = '600 11.5px system-ui, "DejaVu Sans", sans-serif';
+    const isNarrow = this.wide < NARROW, edge = isNarrow ? 3 : EDGE, left = isNarrow ? 8 : LEFT, room = this.wide - edge - LEFT - SWATCH;
     for (const item of items) {
       const { kind } = item.lane.about;
       if (kind === "marks") continue;
@@ -47,15 +51,19 @@ export class ReadingSheet {
       let y = top + HEAD + (kind === "lines" ? 0 : TITLE);
       pen.textAlign = "left";
       pen.fillStyle = kind === "lines" ? look.soft : look.ink;
-      if (item.heading) pen.fillText(item.heading, LEFT, kind === "lines" ? top + item.height - 4 : top + HEAD + 11);
+      pen.font = isNarrow ? SMALL : LARGE;
+      if (item.heading) pen.fillText(item.heading, left, kind === "lines" ? top + item.height - 4 : top + HEAD + 11);
       pen.textAlign = "right";
-      for (const { shown } of item.readings) {
-        if (shown) {
+      for (const { shown: all, brief } of item.readings) {
+        if (all) {
+          pen.font = LARGE;
+          const shown = pen.measureText(all).width > room ? brief : all;
+          if (pen.measureText(shown).width > room) pen.font = SMALL;
           const long = pen.measureText(shown).width + 4;
           pen.fillStyle = look.card;
-          pen.fillRect((this.wide - EDGE) - long, y, long, ROW_OF);
+          pen.fillRect(this.wide - edge - long, y, long + edge - 1, ROW_OF);
           pen.fillStyle = look.ink;
-          pen.fillText(shown, (this.wide - EDGE), y + 11);
+          pen.fillText(shown, this.wide - edge, y + 11);
         }
         y += ROW_OF;
       }

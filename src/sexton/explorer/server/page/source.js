@@ -8,7 +8,7 @@
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
  *   dtype: string, planes: Record<string, any>, channels: string[]}} StripDocument */
 /** @typedef {{from: number, to: number, cpu?: string, task?: string, cgroup?: string,
- *   baseline_from?: number, baseline_to?: number, quick?: number}} FlameQuery */
+ *   baseline_from?: number, baseline_to?: number, function?: string, order?: string, quick?: number}} FlameQuery */
 
 /** @typedef {{end: number, live?: boolean, lanes?: number}} LiveEvent */
 
@@ -25,6 +25,7 @@ export class FetchSource {
   constructor() {
     this.of = "";
     /** The data may change while the page is open. */ this.follows = true;
+    /** Whether flame graphs in the order of time can be had. */ this.inOrder = true;
   }
 
   /** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */

@@ -6,6 +6,9 @@ import {LEAST_SPAN} from "./axis.js";
 
 /** @typedef {import("./axis.js").Span} Span */
 
+/** Arrangements of a flame graph: siblings by name, the heaviest first, in the order of time, one function with callers and callees. */
+export const FLAME_VIEWS = ["name", "heavy", "time", "sandwich"];
+
 /** What can be looked at, and how. Times are wall seconds. */
 export class PageState {
   constructor() {
@@ -15,6 +18,8 @@ export class PageState {
     /** @type {string[]} */ this.order = [];
     /** @type {Set<string>} */ this.folded = new Set();
     /** @type {Set<string>} */ this.tall = new Set();
+    /** @type {Set<string>} lanes that stay at the top */ this.pins = new Set();
+    /** Only lanes that have this in their names. */ this.find = "";
     /** @type {number | null} */ this.cursor = null;
     /** @type {string | null} */ this.core = null;
     /** @type {number | null} */ this.link = null;
@@ -23,6 +28,8 @@ export class PageState {
     this.cgroup = "";
     this.search = "";
     this.tab = "flame";
+    this.flameView = "name";
+    /** The function of the sandwich. */ this.of = "";
     this.panel = false;
     this.roomy = false;
     this.theme = "";
@@ -65,11 +72,13 @@ export function hashOf(state) {
   if (state.baseline) words.set("b", spanWords(state.baseline));
   if (state.cursor !== null) words.set("at", state.cursor.toFixed(3));
   if (state.core !== null) words.set("core", state.core);
-  for (const name of /** @type {const} */ (["task", "cgroup", "search", "theme"])) {
+  for (const name of /** @type {const} */ (["task", "cgroup", "search", "theme", "of", "find"])) {
     if (state[name]) words.set(name, state[name]);
   }
   if (state.link !== null) words.set("link", String(state.link));
   if (state.panel) words.set("tab", state.tab);
+  if (state.flameView !== "name") words.set("view", state.flameView);
+  if (state.pins.size) words.set("pin", [...state.pins].join("."));
   if (state.plane !== "peak") words.set("plane", state.plane);
   if (state.follow) words.set("follow", state.sliding === null ? "last" : Number.isFinite(state.sliding) ? state.sliding.toFixed(3) : "all");
   words.set("lanes", state.order.map((id) => (state.folded.has(id) ? "-" : state.tall.has(id) ? "*" : "") + id).join("."));
@@ -88,11 +97,13 @@ export function stateOfHash(hash, known) {
   said.baseline = spanOfWords(words.get("b"));
   said.cursor = words.has("at") && Number.isFinite(Number(words.get("at"))) ? Number(words.get("at")) : null;
   said.core = words.get("core");
-  for (const name of /** @type {const} */ (["task", "cgroup", "search"])) said[name] = words.get(name) || "";
+  for (const name of /** @type {const} */ (["task", "cgroup", "search", "of", "find"])) said[name] = words.get(name) || "";
   if (["light", "dark"].includes(words.get("theme") || "")) said.theme = words.get("theme") || "";
   said.link = /^\d+$/.test(words.get("link") || "") ? Number(words.get("link")) : null;
   said.panel = words.has("tab");
   said.tab = words.get("tab") === "functions" ? "functions" : "flame";
+  said.flameView = FLAME_VIEWS.includes(words.get("view") || "") ? words.get("view") || "name" : "name";
+  said.pins = new Set((words.get("pin") || "").split(".").filter((id) => known.includes(id)));
   said.plane = words.get("plane") === "mean" ? "mean" : "peak";
   said.follow = /^(last|all|\d+(\.\d+)?)$/.test(words.get("follow") || "");
   if (said.follow) said.sliding = words.get("follow") === "last" ? null : words.get("follow") === "all" ? Infinity : Math.max(Number(words.get("follow")), LEAST_SPAN);

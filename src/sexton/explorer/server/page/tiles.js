@@ -3,7 +3,7 @@
 // do not depend on the recording, so one that is finished is kept as long as there is room.
 
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
- *   channels: string[], planes: Record<string, any>, most: number}} Strip */
+ *   channels: string[], planes: Record<string, any>, most: Record<string, number>}} Strip */
 /** @typedef {{strip: Strip, index: number, offset: number, start: number, column: number, used: number, bytes: number, isOld: boolean,
  *   bitmaps: Map<string, HTMLCanvasElement>, stalls: Map<string, number[]>}} Tile */
 /** @typedef {{tile: Tile | null, start: number, end: number}} Piece */
@@ -211,7 +211,7 @@ export class TileCache {
     const columns = reply.columns || TILE_COLUMNS * reply.count;
     const strip = {
       lane: reply.lane, level: reply.level, first: reply.first, count: reply.count, columns, planes,
-      names: reply.names, channels: reply.channels && reply.channels.length ? reply.channels : [""], most: 0,
+      names: reply.names, channels: reply.channels && reply.channels.length ? reply.channels : [""], most: {},
     };
     const bytes = Object.values(planes).reduce((sum, plane) => sum + plane.byteLength, 0) / reply.count;
     if (reply.names.length) this.names.set(reply.lane, reply.names);

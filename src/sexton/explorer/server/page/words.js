@@ -70,6 +70,16 @@ export function countText(count, one) {
   return `${numberText(count)} ${one}${count === 1 ? "" : "s"}`;
 }
 
+/** A number with its unit, which the lane has from the catalogue of metrics; of "% of a core" only the "%" is said.
+ *  @param {string} text the number @param {string} unit @returns {string} */
+export function withUnit(text, unit) {
+  const [short] = unit.split(/ (?:of|in) /);
+  if (!short || text === "–") return text;
+  if (short === "bytes" && / [MG]$/.test(text)) return text + "B";
+  if (short.startsWith("/")) return text + short;
+  return `${text} ${text === "1" && /^[a-z]{3,}s$/.test(short) ? short.slice(0, -1) : short}`;
+}
+
 /** @param {number} share 0 to 1 @returns {string} */
 export function percentText(share) {
   return (100 * share).toFixed(share > 0 && share < 0.01 ? 2 : 1) + " %";

@@ -15,7 +15,7 @@ from shlex import quote
 from sexton.model.audit import CRASH_LOOP, ENDLESS_RESTART, Fault, Need, Subject
 from sexton.model.text import count
 from sexton.prevent.gate.model import Checked, Settings, Violation
-from sexton.prevent.gate.target import Target, audit_of
+from sexton.prevent.gate.target import Target, audit_of, unread_units
 
 
 def check(target: Target, settings: Settings) -> Checked:
@@ -40,7 +40,7 @@ def check(target: Target, settings: Settings) -> Checked:
     if slow:
         notes.append(f"endless, but below the limit: {', '.join(dict.fromkeys(slow))}")
     summary = f"{count(len(audit.subjects), 'unit')}, at most {most:,} starts a day each"
-    return Checked(summary, tuple(violations), notes=tuple(notes))
+    return Checked(summary, tuple(violations), unread_units(audit), notes=tuple(notes))
 
 
 def _violation(subject: Subject, fault: Fault) -> Violation:

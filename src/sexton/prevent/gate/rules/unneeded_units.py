@@ -13,7 +13,7 @@ from shlex import quote
 from sexton.model.audit import Audit, Need, Subject
 from sexton.model.text import count
 from sexton.prevent.gate.model import Checked, Settings, Violation
-from sexton.prevent.gate.target import Target, audit_of
+from sexton.prevent.gate.target import Target, audit_of, unread_units
 
 
 def check(target: Target, settings: Settings) -> Checked:  # noqa: ARG001 - same call for all rules
@@ -23,7 +23,8 @@ def check(target: Target, settings: Settings) -> Checked:  # noqa: ARG001 - same
     numbers = ", ".join(f"{len(audit.of(need)):,} {need}" for need in Need)
     violations = tuple(_violation(subject, audit) for subject in audit.of(Need.UNNEEDED))
     units = count(len(audit.subjects), "unit")
-    return Checked(f"{units}: {numbers}", violations, notes=audit.unseen)
+    summary = f"{units}: {numbers}"
+    return Checked(summary, violations, missing=unread_units(audit), notes=audit.unseen)
 
 
 def _violation(subject: Subject, audit: Audit) -> Violation:

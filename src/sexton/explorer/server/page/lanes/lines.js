@@ -8,15 +8,14 @@ import {rgbOf, seriesColour} from "../theme.js";
 import {numberText} from "../words.js";
 
 /** @param {number} value @returns {number} the next round number */
-function roundUp(value) {
+export function roundUp(value) {
   if (!(value > 0)) return 1;
   const unit = 10 ** Math.floor(Math.log10(value));
   return [1, 1.5, 2, 3, 5, 7.5, 10].map((entry) => entry * unit).find((entry) => entry >= value - 1e-9) || 10 * unit;
 }
 
-/** The top of the scale for what is drawn: shares reach 100. @param {import("./pieces.js").LaneView} lane @param {import("../picture.js").Box} box */
+/** The top of the scale for what is drawn: shares reach 100 at least. @param {import("./pieces.js").LaneView} lane @param {import("../picture.js").Box} box */
 function topOf(lane, box) {
-  if (lane.about.unit.trim().startsWith("%")) return 100;
   const level = laneLevel(lane, (box.end - box.start) / box.width);
   let most = 0;
   const from = Math.max(box.start, lane.whole.start), to = Math.min(box.end, lane.whole.end);
@@ -30,7 +29,8 @@ function topOf(lane, box) {
       for (let column = first; column < last; column++) if (peak[base + column] > most) most = peak[base + column];
     }
   }
-  return roundUp(most * 1.02);
+  // A reading of a share may be some hundredths above all.
+  return lane.about.unit.startsWith("%") && most < 110 ? 100 : roundUp(most * 1.02);
 }
 
 /** @type {import("./pieces.js").Drawer} */
@@ -84,5 +84,6 @@ function heights(top, box) {
 
 /** The scale's top, drawn over the lane. @param {import("./pieces.js").LaneView} lane @returns {string} */
 export function scaleText(lane) {
-  return lane.top ? `${numberText(lane.top)} ${lane.about.unit}` : "";
+  const { unit } = lane.about;
+  return lane.top ? `${numberText(lane.top)}${unit.startsWith("/") ? "" : " "}${unit}`.trim() : "";
 }

@@ -7,7 +7,7 @@ import {hatchOf} from "../theme.js";
 
 /** @typedef {{id: string, about: import("../source.js").LaneAbout, tiles: import("../tiles.js").TileCache,
  *   look: import("../theme.js").Look, plane: string, grain: number | null, whole: {start: number, end: number},
- *   gaps: number[][], names: string[], marks: any[], top: number}} LaneView */
+ *   gaps: number[][], names: string[], marks: any[], top: number, isFine?: boolean}} LaneView */
 /** @typedef {{title: string, values: any[][]}} Reading */
 /** @typedef {{
  *   height(about: import("../source.js").LaneAbout, names: string[], tall: boolean): number,

@@ -1,0 +1,26 @@
+"""The same agent as in slow_leak, whose cgroups the kernel can let go."""
+
+from __future__ import annotations
+
+from lab.graveyard import graveyard
+from lab.scenes.idle.scene import EXPECTED as IDLE
+from lab.scenes.slow_leak.scene import PAUSE_S
+from lab.stage import PREFIX, Stage
+
+ID = "slow_churn"
+TITLE = "an agent that restarts every ten seconds and leaves nothing"
+SECONDS = 170
+NEEDS = frozenset({"root"})
+EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "cgroup_churn"]}
+_ROUNDS = 13
+
+
+def play(stage: Stage) -> None:
+    """Each run's file is deleted a second after it, and with it the last page of its cgroup."""
+    stage.wait(40)
+    yard = stage.open(graveyard(PREFIX))
+    stage.moment(f"an agent under {yard.path} begins to restart every {PAUSE_S:g} s")
+    stage.adopt(yard.start_digging(100_000, "agent", pause_s=PAUSE_S))
+    for _ in range(int(_ROUNDS * PAUSE_S)):
+        stage.wait(1)
+        yard.lay_to_rest()

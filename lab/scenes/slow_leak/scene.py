@@ -1,0 +1,49 @@
+"""One memory cgroup in ten seconds is left behind: nobody would notice for hours."""
+
+from __future__ import annotations
+
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, Stage
+
+ID = "slow_leak"
+TITLE = "a slow leak, one dead cgroup in ten seconds"
+SECONDS = 175
+NEEDS = frozenset({"root"})
+EXPECTED = {
+    "root": "zombie_memcgs",
+    "chain": ["zombie_memcgs"],
+    "present": ["zombie_memcgs"],
+    "absent": [
+        "saturated_core",
+        "starved_napi",
+        "nic_resets",
+        "tcp_loss",
+        "job_deaths",
+        "direct_reclaim",
+        "quota_throttling",
+        "leaked_scopes",
+        "memory_pressure",
+    ],
+    "exit": 1,
+}
+PAUSE_S = 10.0
+_PLAYED_S = 135
+
+
+def play(stage: Stage) -> None:
+    """An agent restarts every ten seconds and leaves one dead cgroup each time."""
+    stage.wait(40)
+    before = stage.dying() or 0
+    yard = stage.open(graveyard(PREFIX))
+    stage.moment(f"an agent under {yard.path} begins to restart every {PAUSE_S:g} s")
+    stage.adopt(yard.start_digging(100_000, "agent", pause_s=PAUSE_S))
+    stage.wait(_PLAYED_S)
+    if (stage.dying() or 0) - before < _PLAYED_S / PAUSE_S / 3:
+        stage.adapt(
+            "this kernel keeps no zombies: a cgroup that comes and goes is all there is",
+            root=None,
+            chain=[],
+            present=[],
+            absent=["zombie_memcgs", "cgroup_churn", *EXPECTED["absent"]],  # type: ignore[misc]
+            exit=0,
+        )

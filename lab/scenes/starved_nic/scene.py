@@ -1,0 +1,79 @@
+"""The incident's own chain, with not one injected line: a walk over zombies starves a real card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.scenes.stuck_nic.scene import NIC, PEER, PORT, bring_up, tell_peer
+from lab.scenes.whole_chain.scene import let_starve
+from lab.scenes.whole_chain.scene import prepare as leave_zombies
+from lab.stage import CannotPlay, Stage
+from lab.vm.cable import PACE
+from lab.wire import wire
+
+ID = "starved_nic"
+TITLE = "crash loop → zombies → burnt core → starved NAPI → a transmit queue that times out"
+SECONDS = 150
+NEEDS = frozenset({"root", "systemd", "cable"})
+KERNEL = "preempt=none"
+_CHAIN = ["crash_looping_unit", "zombie_memcgs", "saturated_core", "starved_napi", "nic_resets"]
+EXPECTED = {
+    "root": "crash_looping_unit",
+    "chain": _CHAIN,
+    # The walker runs in real time: see README.
+    "present": [*_CHAIN, "cgroup_churn", "realtime_hog"],
+    "absent": [
+        "memory_pressure",
+        "page_fault_storm",
+        "quota_throttling",
+        "softirq_flood",
+        "conntrack_full",
+        "leaked_scopes",
+        "rstat_contention",
+    ],
+    "exit": 1,
+}
+#: The kernel's transmit watchdog waits five seconds, and looks only every five.
+WALKS_S = (3.0, 20.0)
+#: Packets a second that the link takes, and that are sent: the ring fills, and the queue stops
+#: until the poll has emptied it.
+_LINK, _SENT = 1_000, 5_000
+
+
+def prepare(stage: Stage) -> None:
+    """The loop has been going on for a while when the recording begins."""
+    leave_zombies(stage)
+    if "no zombies" in stage.props:
+        raise CannotPlay("this kernel keeps no zombies: there is nothing to walk")
+
+
+def play(stage: Stage) -> None:
+    """Two walks over the dead on the core that serves the card; the second lasts too long."""
+    core = max(stage.cores)
+    bring_up(stage)
+    for irq in interrupts(NIC):
+        Path(f"/proc/irq/{irq}/smp_affinity_list").write_text(str(core))
+    tell_peer(PACE, _LINK)
+    let_starve(stage)
+    busy = stage.open(wire())
+    busy.serve_on(core)
+    stage.wait(45)
+    for seconds in WALKS_S:
+        stage.moment(f"a walk over the dead holds core {core}, which serves {NIC}, {seconds:g} s")
+        where = stage.props["parent"]
+        walker = stage.hold("walker", where, seconds, "fifo", core=core, may_die=True)
+        # Packets for that core, so that its softirqs are left to ksoftirqd.
+        other = min(stage.cores)
+        stage.actor("flood", busy.here, 9, 0.5, namespace=busy.namespace, core=other)
+        sender = stage.actor("sender", PEER, PORT, _SENT, core=other)
+        stage.finish(walker, seconds + 90)
+        stage.end(sender)
+        stage.moment("the walk is over")
+        stage.wait(14)
+
+
+def interrupts(nic: str) -> list[str]:
+    """The numbers of a virtio card's interrupts."""
+    device = Path(f"/sys/class/net/{nic}/device").resolve().name
+    lines = Path("/proc/interrupts").read_text().splitlines()
+    return [line.split(":")[0].strip() for line in lines if f"{device}-" in line]

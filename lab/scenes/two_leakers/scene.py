@@ -1,0 +1,54 @@
+"""Two agents leave dead memory cgroups at once, one twice as many as the other."""
+
+from __future__ import annotations
+
+from lab.graveyard import graveyard
+from lab.stage import PREFIX, Stage
+
+ID = "two_leakers"
+TITLE = "two that leak at once"
+SECONDS = 100
+NEEDS = frozenset({"root"})
+#: The one that leaves twice as many comes first.
+NAMES = ("backup", "scraper")
+EXPECTED = {
+    "root": "cgroup_churn",
+    "chain": ["cgroup_churn", "zombie_memcgs"],
+    "present": ["cgroup_churn", "zombie_memcgs"],
+    "absent": [
+        "saturated_core",
+        "starved_napi",
+        "nic_resets",
+        "tcp_loss",
+        "job_deaths",
+        "direct_reclaim",
+        "quota_throttling",
+        "leaked_scopes",
+    ],
+    "named": [f"{PREFIX}-{name}" for name in NAMES],
+    "exit": 1,
+}
+LIVE = "cgroup_churn"
+PAUSES_S = (0.5, 1.0)
+
+
+def play(stage: Stage) -> None:
+    """Both begin at the same time."""
+    stage.wait(40)
+    before = stage.dying() or 0
+    for name, pause_s in zip(NAMES, PAUSES_S, strict=True):
+        yard = stage.open(graveyard(f"{PREFIX}-{name}"))
+        stage.moment(f"an agent under {yard.path} begins to restart every {pause_s:g} s")
+        stage.adopt(yard.start_digging(100_000, "agent", pause_s=pause_s))
+    stage.wait(60)
+    if (stage.dying() or 0) - before < 60 / PAUSES_S[0] / 3:
+        stage.live_root = None
+        stage.adapt(
+            "this kernel keeps no zombies: cgroups that come and go are all there is",
+            root=None,
+            chain=[],
+            present=[],
+            absent=["zombie_memcgs", "cgroup_churn", *EXPECTED["absent"]],
+            named=[],
+            exit=0,
+        )

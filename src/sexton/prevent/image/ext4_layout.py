@@ -1,0 +1,268 @@
+"""The structures of ext2, ext3 and ext4 on disk, parsed from bytes of an untrusted image.
+
+The layout is the one in the kernel's Documentation/filesystems/ext4. What no file system has is a
+`StoreError`.
+
+>>> SuperBlock.parse(bytes(1024))
+Traceback (most recent call last):
+    ...
+sexton.errors.StoreError: not an ext2, ext3 or ext4 file system
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sexton.errors import StoreError
+from sexton.prevent.image.ext4_checksums import crc32c, super_block_is_whole
+
+MAGIC = 0xEF53
+SUPER_AT = 1024
+SUPER_SIZE = 1024
+ROOT_INODE = 2
+_EXTENT_MAGIC = 0xF30A
+#: An extent longer than this is allocated but not written: it reads as zeros.
+_UNWRITTEN = 32768
+
+COMPRESSED, RECOVER, JOURNAL_DEVICE, META_GROUPS = 0x1, 0x4, 0x8, 0x10
+SIXTY_FOUR, ENCRYPTED = 0x80, 0x10000
+SEED_IN_SUPER = 0x2000
+#: A feature that older kernels may ignore when they read.
+_CHECKSUMS = 0x400
+_HAS_ERRORS = 0x2
+#: Incompatible features (linux/fs/ext4/ext4.h) that do not affect reading.
+_KNOWN = (
+    0x2 | RECOVER | META_GROUPS | 0x40 | SIXTY_FOUR | 0x100 | 0x200 | 0x400 | 0x1000 | 0x2000
+    | 0x4000 | 0x8000 | ENCRYPTED | 0x20000
+)  # fmt: skip
+
+#: Magic of extended attributes in an inode; inline data is "data" in the class "system.".
+_ATTRIBUTES, _SYSTEM = 0xEA020000, 7
+
+EXTENTS, INLINE, ENCRYPTED_FILE, INDEXED = 0x80000, 0x10000000, 0x800, 0x1000
+#: By the type in a directory record (ext4_dir_entry_2).
+DIRECTORY = 2
+TYPES = {
+    1: stat.S_IFREG, 2: stat.S_IFDIR, 3: stat.S_IFCHR, 4: stat.S_IFBLK, 5: stat.S_IFIFO,
+    6: stat.S_IFSOCK, 7: stat.S_IFLNK,
+}  # fmt: skip
+
+
+class SuperBlock(NamedTuple):
+    """The fields of the superblock that reading needs."""
+
+    blocks: int
+    first_block: int
+    block_size: int
+    inodes: int
+    inodes_per_group: int
+    inode_size: int
+    descriptor_size: int
+    features: int
+    clean: bool
+    has_errors: bool
+    label: str
+    checksum_seed: int | None
+
+    @classmethod
+    def parse(cls, raw: bytes) -> SuperBlock:
+        if len(raw) < SUPER_SIZE or u16(raw, 56) != MAGIC:
+            raise StoreError("not an ext2, ext3 or ext4 file system")
+        features = u32(raw, 96)
+        shift = u32(raw, 24)
+        old = u32(raw, 76) == 0
+        seed = None
+        if u32(raw, 100) & _CHECKSUMS and not old:
+            if not super_block_is_whole(raw):
+                raise StoreError("damaged ext4 file system: wrong checksum of the superblock")
+            seed = u32(raw, 624) if features & SEED_IN_SUPER else crc32c(raw[104:120])
+        wide = bool(features & SIXTY_FOUR)
+        found = cls(
+            blocks=u32(raw, 4) | (u32(raw, 336) << 32 if wide else 0),
+            first_block=u32(raw, 20),
+            block_size=1024 << min(shift, 16),
+            inodes=u32(raw, 0),
+            inodes_per_group=u32(raw, 40),
+            inode_size=128 if old else u16(raw, 88),
+            descriptor_size=max(u16(raw, 254), 64) if wide else 32,
+            features=features,
+            clean=not features & RECOVER,
+            has_errors=bool(u16(raw, 58) & _HAS_ERRORS),
+            label=raw[120:136].rstrip(b"\0").decode("utf-8", "surrogateescape"),
+            checksum_seed=seed,
+        )
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Refuse values no file system has, and features that cannot be read."""
+        sane = (
+            self.block_size <= 65536
+            and 128 <= self.inode_size <= self.block_size
+            and 0 < self.inodes_per_group <= 8 * self.block_size
+            and 32 <= self.descriptor_size <= 1024
+            and self.blocks > 0
+        )
+        if not sane:
+            raise StoreError("damaged ext4 file system: invalid superblock")
+        unknown = self.features & ~_KNOWN
+        if unknown:
+            raise StoreError(f"unsupported ext4 feature (incompat {unknown:#x})")
+        if self.features & META_GROUPS:
+            raise StoreError("unsupported ext4 feature (meta_bg)")
+
+
+class Inode(NamedTuple):
+    """One file: `mode` as in stat, `block` the 60 bytes of block pointers, or of inline data;
+    `tail` is the rest of inline data; `seed` that of the checksums of its blocks."""
+
+    number: int
+    mode: int
+    size: int
+    links: int
+    flags: int
+    block: bytes
+    tail: bytes
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, number: int, raw: bytes, seed: int = 0) -> Inode:
+        size = u32(raw, 4) | u32(raw, 108) << 32
+        flags = u32(raw, 32)
+        tail = _inline_tail(raw) if flags & INLINE else b""
+        return cls(number, u16(raw, 0), size, u16(raw, 26), flags, raw[40:100], tail, seed)
+
+
+class Extent(NamedTuple):
+    """`length` blocks of a file from `first` on, at `start` on disk; `start` 0: a hole."""
+
+    first: int
+    length: int
+    start: int
+
+
+class Node(NamedTuple):
+    """One node of an extent tree: leaves have `extents`, inner nodes `children` (block numbers)."""
+
+    depth: int
+    extents: tuple[Extent, ...]
+    children: tuple[int, ...]
+
+
+def _inline_tail(raw: bytes) -> bytes:
+    """The extended attribute "system.data" in the inode; empty if there is none."""
+    start = 128 + (u16(raw, 128) if len(raw) > 160 else len(raw))
+    if start + 4 > len(raw) or u32(raw, start) != _ATTRIBUTES:
+        return b""
+    first = at = start + 4
+    while at + 16 <= len(raw) and u32(raw, at) != 0:
+        length, kind, offset = struct.unpack_from("<BBH", raw, at)
+        size = u32(raw, at + 8)
+        if (kind, raw[at + 16 : at + 16 + length]) == (_SYSTEM, b"data"):
+            return raw[first + offset : first + offset + size]
+        at += (16 + length + 3) & ~3
+    return b""
+
+
+def inode_table(raw: bytes) -> int:
+    """The first block of a group's inode table, from its descriptor."""
+    high = u32(raw, 40) if len(raw) >= 64 else 0
+    return u32(raw, 8) | high << 32
+
+
+def extent_node(raw: bytes) -> Node:
+    """A node of an extent tree, from an inode or a block."""
+    if len(raw) < 12 or u16(raw, 0) != _EXTENT_MAGIC:
+        raise StoreError("damaged ext4 file system: extent tree without magic")
+    entries, depth = u16(raw, 2), u16(raw, 6)
+    if depth > 5 or 12 * (entries + 1) > len(raw):
+        raise StoreError("damaged ext4 file system: invalid extent tree")
+    if depth:
+        indices = (struct.unpack_from("<IIHH", raw, 12 * (1 + index)) for index in range(entries))
+        return Node(depth, (), tuple(low | high << 32 for _, low, high, _ in indices))
+    leaves = []
+    for index in range(entries):
+        first, count, high, low = struct.unpack_from("<IHHI", raw, 12 * (1 + index))
+        written = count <= _UNWRITTEN
+        start = low | high << 32
+        leaves.append(Extent(first, count if written else count - _UNWRITTEN, start * written))
+    return Node(0, tuple(leaves), ())
+
+
+class Entry(NamedTuple):
+    """One record of a directory; `kind` is 0 where the file system does not keep it."""
+
+    name: str
+    inode: int
+    kind: int
+
+
+def directory_entries(raw: bytes) -> tuple[list[Entry], list[Entry]]:
+    """The entries of one directory block, and what looks like entries in its unused space.
+
+    Inner blocks of an indexed directory look like one large unused entry, by design. An invalid
+    record is damage: the following ones cannot be located.
+    """
+    live: list[Entry] = []
+    unused: list[Entry] = []
+    at = 0
+    while at < len(raw):
+        length = _record_length(raw, at)
+        if length < 12 or length % 4 or at + length > len(raw):
+            raise StoreError("damaged ext4 file system: invalid record in a directory")
+        found = _entry(raw, at, at + length)
+        if found is None:
+            raise StoreError("damaged ext4 file system: invalid name in a directory")
+        if found.inode:
+            live.append(found)
+        used = at + _least_length(found) if found.inode else at + 8
+        unused += _swallowed(raw, used, at + length)
+        at += length
+    return live, unused
+
+
+def _record_length(raw: bytes, at: int) -> int:
+    length = u16(raw, at + 4) if at + 8 <= len(raw) else 0
+    return len(raw) if length in (0, 65535) and len(raw) == 65536 else length
+
+
+def _entry(raw: bytes, at: int, end: int) -> Entry | None:
+    """The record at `at`; `None` if it is none. An unused one has the inode 0."""
+    inode, _, name_length, kind = struct.unpack_from("<IHBB", raw, at)
+    if inode == 0:
+        return Entry("", 0, kind)
+    name = raw[at + 8 : at + 8 + name_length]
+    if not name or at + 8 + name_length > end or b"/" in name or b"\0" in name:
+        return None
+    return Entry(name.decode("utf-8", "surrogateescape"), inode, kind)
+
+
+def _least_length(entry: Entry) -> int:
+    return (8 + len(entry.name.encode("utf-8", "surrogateescape")) + 3) & ~3
+
+
+def _swallowed(raw: bytes, at: int, end: int) -> Iterator[Entry]:
+    while at + 12 <= end:
+        length = _record_length(raw, at)
+        found = _entry(raw, at, end) if 12 <= length <= end - at and length % 4 == 0 else None
+        if found is not None and found.inode and found.kind in TYPES:
+            yield found
+            at += _least_length(found)
+        else:
+            at += 4
+
+
+def block_numbers(raw: bytes) -> tuple[int, ...]:
+    """The block numbers in an indirect block (ext2 and ext3), or the 15 in an inode."""
+    return struct.unpack_from(f"<{len(raw) // 4}I", raw)
+
+
+def u16(raw: bytes, at: int) -> int:
+    return int(struct.unpack_from("<H", raw, at)[0])
+
+
+def u32(raw: bytes, at: int) -> int:
+    return int(struct.unpack_from("<I", raw, at)[0])
