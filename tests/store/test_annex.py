@@ -6,13 +6,16 @@ import errno
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import StoreError
+from sexton.profile.recorded import Stacks
 from sexton.store.annex import (
     Annex,
     Origin,
@@ -33,7 +36,16 @@ from sexton.store.summary import summarise
 from sexton.store.verify import DAMAGED, FOREIGN, verify
 from tests.support.annexes import STAMP, annex, samples, with_stacks
 from tests.support.profiles import profile_of
-from tests.support.recordings import BOOT, HEADER, WALL_S, simple, write_open, write_sealed
+from tests.support.recordings import (
+    BOOT,
+    HEADER,
+    WALL_S,
+    manifest_of,
+    resign,
+    simple,
+    write_open,
+    write_sealed,
+)
 
 OTHER = "0f8c2f5e-0000-4000-8000-000000000002"
 EMPTY = {"boot_id": BOOT, "start": [1.0, 2.0], "end": [1.0, 2.0]}
@@ -259,3 +271,24 @@ def test_what_a_file_was_made_into_is_known_by_that_very_file(place: Path) -> No
     assert len(annexes_of(segment)) == 2
     assert json.loads(json.dumps(annexes_of(segment)[0].manifest))["origin"] == list(origin)
     assert os.listdir(place / "stacks") == []
+
+
+def test_an_annex_whose_numbers_lead_out_of_its_tables_is_refused(place: Path) -> None:
+    """With checksums that fit: somebody made it."""
+    with_stacks(place)
+    found = annexes_of(next((place / "segments").iterdir()))[0]
+    who = found.table("who")
+    far = who.set_column(0, who.column_names[0], pa.array([99] * who.num_rows, pa.int32()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(far, sink, store_schema=False)
+    content = sink.getvalue().to_pybytes()
+    (found.path / "who.parquet").write_bytes(content)
+    manifest = manifest_of(found.path)
+    manifest["tables"]["who"].update(bytes=len(content), crc32=zlib.crc32(content))
+    resign(found.path, manifest)
+    with pytest.raises(StoreError, match="a number leads out of its table"):
+        Stacks(annexes_of(found.path.parent)[0])
+    manifest["profile"]["events"] = 7
+    resign(found.path, manifest)
+    with pytest.raises(StoreError, match="cannot be understood"):
+        Stacks(annexes_of(found.path.parent)[0])

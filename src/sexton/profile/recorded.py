@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,18 +192,24 @@ def _sum_up(facts: Facts, annexes: list[Annex]) -> None:
 def read_seconds(annex: Annex) -> Heat:
     """Heat by the second; `cells` has no columns."""
     found = annex.table("heat")
-    return Heat(
-        _column(found, "second", np.int64),
-        _column(found, "cpu", np.int32),
-        _column(found, "samples", np.int32),
-        _column(found, "busy", np.int32),
-        _column(found, "kernel", np.int32),
-        np.zeros((found.num_rows, 0), np.uint16),
-    )
+    with _sensible(annex):
+        return Heat(
+            _column(found, "second", np.int64),
+            _column(found, "cpu", np.int32),
+            _column(found, "samples", np.int32),
+            _column(found, "busy", np.int32),
+            _column(found, "kernel", np.int32),
+            np.zeros((found.num_rows, 0), np.uint16),
+        )
 
 
 def read_heat(annex: Annex) -> Heat:
     """Heat with its cells, read without samples and stacks."""
+    with _sensible(annex):
+        return _with_cells(annex)
+
+
+def _with_cells(annex: Annex) -> Heat:
     heat = read_seconds(annex)
     cells = annex.table("heat_cell").column("cells")
     width = cells.type.byte_width
@@ -224,10 +231,34 @@ def _column(found: pa.Table, name: str, kind: Any) -> Any:
     return found.column(name).to_numpy().astype(kind, copy=False)
 
 
+@contextmanager
+def _sensible(annex: Annex) -> Iterator[None]:
+    """An annex may come from elsewhere, with checksums that fit and nothing else that does."""
+    try:
+        yield
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        first = str(error).split("\n")[0]
+        raise StoreError(f"{annex.name}: cannot be understood: {printable(first)}") from None
+
+
+def _places(found: Any, most: int) -> Any:
+    """Places in a list that is so long; -1 is none of them."""
+    if len(found) and not -1 <= found.min() <= found.max() < most:
+        raise ValueError("a number leads out of its table")
+    return found
+
+
 class Stacks:
-    """The tree, threads and cgroups that the samples of an annex refer to; read once."""
+    """The tree, threads and cgroups that the samples of an annex refer to; read once.
+
+    `StoreError` where it is damaged or makes no sense.
+    """
 
     def __init__(self, annex: Annex) -> None:
+        with _sensible(annex):
+            self._read(annex)
+
+    def _read(self, annex: Annex) -> None:
         nodes = annex.table("node")
         depth = _column(nodes, "depth", np.int32)
         frames = annex.table("frame")
@@ -245,16 +276,21 @@ class Stacks:
         self.threads = tuple(map(Thread, *columns, _names(threads.column("comm"))))
         self.cgroups = _names(annex.table("cgroup").column("path"))
         who = annex.table("who")
-        self.who_thread = _column(who, "thread", np.int32)
-        self.who_cgroup = _column(who, "cgroup", np.int32)
-        self.who_event = _column(who, "event", np.int16)
+        self.who_thread = _places(_column(who, "thread", np.int32), len(self.threads))
+        self.who_cgroup = _places(_column(who, "cgroup", np.int32), len(self.cgroups))
+        self.who_event = _places(_column(who, "event", np.int16), len(_events(annex)))
 
 
 def read_profile(
     annex: Annex, stacks: Stacks, start_ns: int | None = None, end_ns: int | None = None
 ) -> Profile:
     """The samples of an annex, or those of a range (end excluded); other row groups are not
-    decoded."""
+    decoded. `StoreError` as for `Stacks`."""
+    with _sensible(annex):
+        return _profile(annex, stacks, start_ns, end_ns)
+
+
+def _profile(annex: Annex, stacks: Stacks, start_ns: int | None, end_ns: int | None) -> Profile:
     source = annex.opened("sample")
     wanted = [
         group
@@ -264,7 +300,7 @@ def read_profile(
     found = source.read(groups=wanted)
     time_us: I64 = _column(found, "time_us", np.int64)
     rows = _inside(time_us, start_ns, end_ns)
-    who = _column(found, "who", np.int32)[rows]
+    who = _places(_column(found, "who", np.int32)[rows], len(stacks.who_thread))
     weight = _column(found, "weight", np.int64)[rows] if "weight" in found.column_names else None
     return Profile(
         time_ns=time_us[rows] * 1000,
@@ -272,7 +308,7 @@ def read_profile(
         thread=stacks.who_thread[who],
         cgroup=stacks.who_cgroup[who],
         event=stacks.who_event[who],
-        node=_column(found, "node", np.int32)[rows],
+        node=_places(_column(found, "node", np.int32)[rows], len(stacks.tree)),
         weight=weight,
         threads=stacks.threads,
         cgroups=stacks.cgroups,
@@ -302,6 +338,11 @@ def _touches(group: Any, start_ns: int | None, end_ns: int | None) -> bool:
 
 def facts_of(annex: Annex) -> Facts:
     """Facts about the capture of an annex."""
+    with _sensible(annex):
+        return _facts(annex)
+
+
+def _facts(annex: Annex) -> Facts:
     found = annex.manifest.get("profile", {})
     return Facts(
         path=str(annex.path),
@@ -323,8 +364,9 @@ def clock_of(annex: Annex) -> Clock:
 
 
 def _events(annex: Annex) -> tuple[Event, ...]:
-    events = annex.manifest.get("profile", {}).get("events", ())
-    return tuple(Event(unescape(str(name)), hertz, period) for name, hertz, period in events)
+    with _sensible(annex):
+        events = annex.manifest.get("profile", {}).get("events", ())
+        return tuple(Event(unescape(str(name)), hertz, period) for name, hertz, period in events)
 
 
 def _unescaped(text: object) -> str | None:
