@@ -12,7 +12,6 @@ TITLE = "two that restart often and leave nothing"
 SECONDS = 100
 NEEDS = frozenset({"root"})
 EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "cgroup_churn"]}
-LIVE = None
 
 
 def play(stage: Stage) -> None:

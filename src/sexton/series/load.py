@@ -12,13 +12,16 @@ that are ready with that core as their last, less the one that runs.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from sexton.model.cpu import RunQueue
+from sexton.model.memory import Pressure
+from sexton.model.row import Row
 from sexton.model.task import Process, Thread
-from sexton.model.window import Batch, Key, Window
+from sexton.model.window import Batch, Key, Window, values_getter
 from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.meter import end_to_end, series
@@ -77,6 +80,41 @@ def _waiting(window: Window) -> Waiting | None:
         return None
     start, end, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Waiting(start, end, mean, "/proc/schedstat")
+
+
+def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
+    """Stretches of `seconds` and more without one reading, in which tasks waited for a core for
+    `limit` per cent of the time and more.
+
+    Nothing can be said of each second of a gap. But PSI's counter went on, and who could not read
+    for so long while others waited for a core got none either.
+    """
+    found = []
+    for piece in window.columns(Pressure, ("total_us",), lambda key: key == ("cpu", "some")):
+        for row in piece.values["total_us"][:1]:
+            spent = np.diff(piece.mono)
+            share = np.diff(row) / np.maximum(spent, 1e-9) / 1e4
+            for at in np.flatnonzero((spent >= seconds) & (share >= limit)).tolist():
+                start, end = piece.mono[at : at + 2].tolist()
+                found.append(Stretch(start, end, min(float(share[at]), 100.0)))
+    return found
+
+
+def across(
+    window: Window, kind: type[Row], field: str, over: Stretch
+) -> tuple[dict[Key, float], tuple[float, float]]:
+    """What a counter of each thing moved by from the last reading before a stretch to the first
+    after it, whatever lies between; and when these were."""
+    read = [batch for batch in window.between(kind, over.start, over.end) if batch.rows]
+    if len(read) < 2:
+        return {}, (over.start, over.end)
+    key_of, value_of = values_getter(kind.entity), attrgetter(field)
+    first = {key_of(row): value_of(row) for row in read[0].rows}
+    moved = {
+        key: value_of(row) - first[key] for row in read[-1].rows if (key := key_of(row)) in first
+    }
+    span = read[0].mono_s, read[-1].mono_s
+    return {key: float(value) for key, value in moved.items() if value >= 0}, span
 
 
 def _queued(steps: Steps) -> tuple[F64, F64, F64]:

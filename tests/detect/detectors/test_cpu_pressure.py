@@ -150,3 +150,28 @@ def test_counters_that_went_backwards_are_unknown():
 def test_a_hostile_name_is_escaped():
     finding = detect(seen(12, 25, more=lambda at: [process(7, at, 0.9, "x\x1b[2J")]))
     assert "\x1b" not in finding.summary + "".join(each.what for each in finding.evidence)
+
+
+def lapsed(waited_s: float):
+    """A reading a second, none for 17 s in between; tasks waited for so long of those."""
+
+    def rows(at: int) -> list[Row]:
+        late = at >= 47
+        used = [CgroupCpu("/batch.slice", 30_000_000 * late, None), CgroupCpu("/sshd", 1000, None)]
+        some = Pressure("cpu", "some", 0.0, 0.0, 0.0, round(1e6 * waited_s) * late)
+        cores = [core(cpu, at, 0.1) for cpu in range(CORES)]
+        return [*cores, ReadyTasks(1, 0), some, *used]
+
+    return make_window([(float(at), rows(at)) for at in (*range(31), *range(47, 70))])
+
+
+def test_a_node_too_short_of_cpu_time_to_be_read_is_told_by_its_counters():
+    finding = detect(lapsed(15.9))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING)
+    assert "nothing could be read for 17.0 s" in finding.summary
+    assert "/batch.slice took 100 % of the CPU time" in finding.summary
+    assert finding.entities["cgroup"] == ("/batch.slice",)
+
+
+def test_a_gap_in_which_nobody_waited_is_only_a_gap():
+    assert detect(lapsed(1.0)).verdict is Verdict.ABSENT

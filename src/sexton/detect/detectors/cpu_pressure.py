@@ -4,7 +4,8 @@
 `/proc/stat`, else the waiting time in `/proc/schedstat`), on average over ten seconds and more,
 while the cores have nothing left to give. Beside it pressure stall information
 (`/proc/pressure/cpu`), and by name: which cgroups and processes used the time, and which were ready
-and got little of it (`cpu.pressure` of each cgroup on v2).
+and got little of it (`cpu.pressure` of each cgroup on v2). A node can be so short of CPU time that
+Sexton itself reads nothing for ten seconds: then the counters before and after tell.
 
 **Why it hurts.** With four tasks waiting per core each gets a fifth of it: a heartbeat, a health
 check or a barrier that needs 0.2 s takes a second, and one slow rank holds up a whole job.
@@ -48,7 +49,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.catalogue import PRESSURE
 from sexton.series.cores import CoreSeries, core_series
-from sexton.series.load import Stretch, Waiting, high, highest, waiting
+from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
 from sexton.series.meter import series
 from sexton.series.rates import SLACK, Born, steps_of
 from sexton.series.steps import steps
@@ -152,6 +153,9 @@ def detect(window: Window) -> Finding:
     full = [stretch for stretch in crowded if stretch.seconds >= BRIEF.value * SLACK]
     full = [stretch for stretch in full if _busy(cores, stretch) >= FULL.value]
     if not full:
+        lost = lapses(window, STALLED.value, LASTING.value)
+        if lost:
+            return _unread(window, max(lost, key=lambda lapse: lapse.seconds), cores)
         calm = _calm(cores, found, stalls)
         return _too_short(watched, calm, found) if short else calm
     worst = max(full, key=lambda stretch: stretch.mean * stretch.seconds)
@@ -205,6 +209,44 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
         end=window.wall(worst.end),
         evidence=tuple(evidence),
         missing=() if window.read(Process) else (missing(window.why_missing(Process)),),
+    )
+
+
+def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
+    """Sexton itself got no time to read, while tasks waited for a core."""
+    used, covered = across(window, CgroupCpu, "used_us", lapse)
+    users = _users({str(key[0]): amount for key, amount in used.items()}, covered)
+    words = f"nothing could be read for {duration(lapse.seconds)}, while tasks waited for a core"
+    words += f" {lapse.mean:.0f} % of the time"
+    if users:
+        words += f"; {users[0].name} took {users[0].share:.0f} % of the CPU time"
+    silent = Evidence(
+        "time without a reading",
+        duration(lapse.seconds),
+        "< 2 s",
+        "between two readings of one recorder",
+        "/proc/pressure/cpu",
+        round(lapse.seconds, 2),
+        "Sexton was stopped, or waited for a disk",
+    )
+    units = [user.unit for user in users[:1] if user.unit is not None]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING,
+        words,
+        entities={
+            "core": tuple(str(core) for core in sorted(cores.cores)),
+            "unit": tuple(units),
+            "cgroup": tuple(user.cgroup for user in users[:1] if user.cgroup is not None),
+        },
+        start=window.wall(lapse.start),
+        end=window.wall(lapse.end),
+        evidence=(
+            silent,
+            _some(lapse.mean, duration(lapse.seconds)),
+            *(_used(user) for user in users[:_SHOWN]),
+        ),
     )
 
 
@@ -288,8 +330,18 @@ def _programs(tasks: Sequence[_Task]) -> list[_User]:
 def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
     """Units, and cgroups that are in none, by the time they used; none where that is not read."""
     used, covered = _moved(window, span, "used_us")
-    total = sum(amount for path, amount in used.items() if split(path)[0] == "/")
-    seconds = covered[1] - covered[0]
+    return _users(used, covered, _inside(window, covered, _total(used)))
+
+
+def _total(used: Mapping[str, float]) -> float:
+    return sum(amount for path, amount in used.items() if split(path)[0] == "/")
+
+
+def _users(
+    used: Mapping[str, float], covered: tuple[float, float], inside: float = 1.0
+) -> list[_User]:
+    """`inside` is the part of all CPU time that these cgroups used."""
+    total, seconds = _total(used), covered[1] - covered[0]
     if not total or seconds <= 0:
         return []
     by_name: dict[str, float] = defaultdict(float)
@@ -298,7 +350,6 @@ def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
         name = unit_of(path) or path
         by_name[name] += used[path]
         places.setdefault(name, path)
-    inside = _inside(window, covered, total)
     made = [
         _User(
             name,
