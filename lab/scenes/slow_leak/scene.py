@@ -10,9 +10,9 @@ TITLE = "a slow leak, one dead cgroup in ten seconds"
 SECONDS = 175
 NEEDS = frozenset({"root"})
 EXPECTED = {
-    "root": "zombie_memcgs",
-    "chain": ["zombie_memcgs"],
-    "present": ["zombie_memcgs"],
+    "root": "cgroup_churn",
+    "chain": ["cgroup_churn", "zombie_memcgs"],
+    "present": ["cgroup_churn", "zombie_memcgs"],
     "absent": [
         "saturated_core",
         "starved_napi",

@@ -11,7 +11,7 @@ half of the dead are known to be from there: who left the others is not known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sexton.detect.churn import churn
 from sexton.detect.owners import Owner, owners
@@ -21,6 +21,8 @@ from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
+
+_SHOWN = 3
 
 
 @link(
@@ -38,25 +40,38 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if not mine:
         return None
     # The surest, not the largest: older ones that the kernel only counts make a trace no weaker.
-    owner = max(mine, key=lambda item: item.strength.rank)
-    sure = Strength.PROVEN if owner.strength is Strength.PROVEN else Strength.LIKELY
-    strength, covers = of_the_dead(sure, _number(mine, sure), window)
+    best = max(item.strength.rank for item in mine)
+    sure = Strength.PROVEN if best == Strength.PROVEN.rank else Strength.LIKELY
+    surest = _surest(mine, sure)
+    owner = max(surest, key=lambda item: item.strength.rank)
+    strength, covers = of_the_dead(sure, sum(item.dying or 0 for item in surest), window)
     return Link(
         "churn_leaves_zombies",
         cause.id,
         effect.id,
         strength,
-        f"cgroups removed under {owner.path} are the ones that stay ({owner.method})",
+        f"cgroups removed under {_where(surest)} are the ones that stay ({owner.method})",
         shared=shared,
         covers=covers,
-        against=(*_released(owner.path, window), *_others(mine, window)),
+        against=(*_released([item.path for item in surest], window), *_others(mine, window)),
     )
 
 
-def _number(mine: Sequence[Owner], sure: Strength) -> int:
-    """Of how many that is known; where some are proven, of those."""
+def _surest(mine: Sequence[Owner], sure: Strength) -> list[Owner]:
+    """Of whom it is known; where some are proven, those."""
     least = Strength.PROVEN.rank if sure is Strength.PROVEN else 0
-    return sum(owner.dying or 0 for owner in mine if owner.strength.rank >= least)
+    return [owner for owner in mine if owner.strength.rank >= least]
+
+
+def _where(owners: Sequence[Owner]) -> str:
+    """All who leave some, each with its number, the one with most first."""
+    if len(owners) == 1:
+        return owners[0].path
+    ranked = sorted(owners, key=lambda owner: -(owner.dying or 0))
+    named = [f"{owner.path} ({owner.dying or 0:,})" for owner in ranked[:_SHOWN]]
+    more = [f"{len(ranked) - _SHOWN} more"] if len(ranked) > _SHOWN else []
+    *first, last = [*named, *more]
+    return f"{', '.join(first)} and {last}"
 
 
 def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
@@ -69,11 +84,12 @@ def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
     return (f"{known:,} of {dying:,} dying cgroups are known to come from there",)
 
 
-def _released(parent: str, window: Window) -> tuple[str, ...]:
+def _released(parents: Sequence[str], window: Window) -> Iterator[str]:
+    """Of which of them most were released."""
     seen = churn(window)
-    here = [family for family in seen.families if family.path == parent] if seen else []
-    released = sum(family.released for family in here)
-    if released <= sum(family.kept for family in here):
-        return ()
-    removed = sum(family.deaths for family in here)
-    return (f"{released:,} of the {removed:,} cgroups removed under {parent} were released",)
+    for parent in parents:
+        here = [family for family in seen.families if family.path == parent] if seen else []
+        released = sum(family.released for family in here)
+        if released > sum(family.kept for family in here):
+            removed = sum(family.deaths for family in here)
+            yield f"{released:,} of the {removed:,} cgroups removed under {parent} were released"

@@ -111,7 +111,7 @@ class Lines:
         for window in span.windows:
             for source in self.sources:
                 taken = source.over(window)
-                if taken is None:
+                if taken is None or not taken.things:
                     continue
                 covered = taken.at_most(self.reach_s)
                 for line, value in self.lines(source, taken).items():
