@@ -53,7 +53,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         f"cgroups removed under {_where(surest)} are the ones that stay ({owner.method})",
         shared=shared,
         covers=covers,
-        against=(*_released([item.path for item in surest], window), *_others(mine, window)),
+        against=(*_released(surest, window), *_others(mine, window)),
     )
 
 
@@ -65,10 +65,13 @@ def _surest(mine: Sequence[Owner], sure: Strength) -> list[Owner]:
 
 def _where(owners: Sequence[Owner]) -> str:
     """All who leave some, each with its number, the one with most first."""
-    if len(owners) == 1:
+    number: dict[str, int] = {}
+    for owner in owners:
+        number[owner.path] = number.get(owner.path, 0) + (owner.dying or 0)
+    if len(number) == 1:
         return owners[0].path
-    ranked = sorted(owners, key=lambda owner: -(owner.dying or 0))
-    named = [f"{owner.path} ({owner.dying or 0:,})" for owner in ranked[:_SHOWN]]
+    ranked = sorted(number, key=lambda path: -number[path])
+    named = [f"{path} ({number[path]:,})" for path in ranked[:_SHOWN]]
     more = [f"{len(ranked) - _SHOWN} more"] if len(ranked) > _SHOWN else []
     *first, last = [*named, *more]
     return f"{', '.join(first)} and {last}"
@@ -84,10 +87,10 @@ def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
     return (f"{known:,} of {dying:,} dying cgroups are known to come from there",)
 
 
-def _released(parents: Sequence[str], window: Window) -> Iterator[str]:
+def _released(owners: Sequence[Owner], window: Window) -> Iterator[str]:
     """Of which of them most were released."""
     seen = churn(window)
-    for parent in parents:
+    for parent in dict.fromkeys(owner.path for owner in owners):
         here = [family for family in seen.families if family.path == parent] if seen else []
         released = sum(family.released for family in here)
         if released > sum(family.kept for family in here):
