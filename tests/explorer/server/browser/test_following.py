@@ -29,7 +29,14 @@ def looked_at_again(page: Page) -> None:
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
-@pytest.mark.parametrize("key", ["ArrowLeft", "+", "Shift+ArrowLeft", "Home", "n"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ArrowLeft",
+        *(pytest.param(key, marks=pytest.mark.whole) for key in ("+", "Shift+ArrowLeft", "Home")),
+        "n",
+    ],
+)
 def test_moving_the_view_stops_following_and_l_follows_again(key, opened):
     machine = growing(300, stalls=((1, 100, 110),))
     with served(machine) as at:

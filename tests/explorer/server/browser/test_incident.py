@@ -158,7 +158,7 @@ def test_tab_walks_through_a_lane_in_a_sane_order(page):
     expect(page.locator("#tableTitle")).to_contain_text("Machine average")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.whole)])
 def test_axe_finds_nothing_serious(scheme, incident, opened):
     page = drawn(opened(incident, color_scheme=scheme))
     expect(page.locator(".finding")).to_have_count(len(CHAIN), timeout=60_000)
@@ -212,7 +212,10 @@ OUTSIDE = """() => {
 }"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(1024, 700), (1280, 720), (1366, 768)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [(1024, 700), pytest.param(1280, 720, marks=pytest.mark.whole), (1366, 768)],
+)
 @pytest.mark.parametrize("compared", [False, True])
 def test_every_control_of_the_span_can_be_reached(width, height, compared, incident, opened):
     held = FINDINGS["saturated_core"]["start"]

@@ -227,7 +227,7 @@ def test_it_is_read_out_and_the_focus_is_in_it(opened: Opened, demo: str):
     assert live.locator("#tour-title").count() == 1
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.whole)])
 def test_axe_finds_no_serious_fault_in_any_step(opened: Opened, demo: str, scheme: str):
     page = begun(opened, demo, color_scheme=scheme)
     for _ in range(3):

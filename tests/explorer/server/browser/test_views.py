@@ -138,7 +138,7 @@ def test_a_pinned_lane_stays_at_the_top_and_in_the_url(plain: str, opened: Opene
     expect(other.locator("#pinned")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [400, 900, 1600])
+@pytest.mark.parametrize("width", [400, pytest.param(900, marks=pytest.mark.whole), 1600])
 def test_lanes_are_searched_by_name_at_every_width(plain: str, opened: Opened, width: int):
     page = drawn(opened(plain, viewport={"width": width, "height": 800}))
     page.get_by_role("button", name="search lanes").click()
@@ -161,7 +161,7 @@ def test_lanes_are_searched_by_name_at_every_width(plain: str, opened: Opened, w
     expect(page.locator("#lanesFound")).to_be_empty()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.whole)])
 def test_axe_finds_nothing_serious_in_pins_searches_and_views(
     plain: str, opened: Opened, scheme: str
 ):
