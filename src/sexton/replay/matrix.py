@@ -44,7 +44,7 @@ def matrix(
     distinct = dict.fromkeys(key for key in things if wanted is None or wanted(key))
     length = np.diff(np.append(starts, len(mono)))
     blocks = _blocks(mono, starts, length)
-    rows = {key: row for row, key in enumerate(in_order(distinct) if blocks is None else distinct)}
+    rows = {key: row for row, key in enumerate(in_order(distinct))}
     thing = np.array([rows.get(key, -1) for key in things], np.int64)
     if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
         return _one_by_one(found, names, mono, (rows, np.repeat(thing, length)))
