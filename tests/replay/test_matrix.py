@@ -1,0 +1,53 @@
+"""Tables as matrices: pieces of time, things that come and go, and the order of things."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sexton.replay.matrix import matrix
+from sexton.store.schema import MONO
+
+
+def table(*rows: tuple[float, int, float]) -> pa.Table:
+    """Rows of time, core and value."""
+    mono, cpu, value = zip(*rows, strict=True)
+    return pa.table({MONO: pa.array(mono, pa.float64()), "cpu": cpu, "value": value})
+
+
+SEALED = [(at, cpu, 10 * cpu + at) for cpu in range(3) for at in (1.0, 2.0)]
+LATER = [(at, cpu, 10 * cpu + at) for cpu in range(3) for at in (3.0, 4.0, 5.0)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        SEALED,
+        [*SEALED, *LATER],  # an hour has several pieces
+        [row for row in [*SEALED, *LATER] if row[:2] != (1.0, 0)],  # core 0 came later
+        sorted([*SEALED, *LATER]),  # as an open segment has them: reading by reading
+        sorted(row for row in [*SEALED, *LATER] if row[:2] != (1.0, 0)),
+    ],
+)
+def test_every_value_is_in_its_place_and_cores_are_in_order(rows):
+    made = matrix(table(*rows), ("cpu",), ["value"])
+    assert made.things == [(0,), (1,), (2,)]
+    assert made.mono.tolist() == sorted({at for at, _, _ in rows})
+    expected = np.full((3, len(made.mono)), np.nan)
+    for at, cpu, value in rows:
+        expected[cpu, made.mono.tolist().index(at)] = value
+    np.testing.assert_array_equal(made.values["value"], expected)
+
+
+def test_readings_without_a_wanted_thing_are_there_too():
+    rows = [*SEALED, *(row for row in LATER if row[1] != 1)]
+    made = matrix(table(*rows), ("cpu",), ["value"], lambda key: key == (1,))
+    assert made.things == [(1,)]
+    assert made.mono.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    np.testing.assert_array_equal(made.values["value"], [[11, 12, np.nan, np.nan, np.nan]])
+
+
+def test_a_thing_that_is_there_twice_in_a_reading_is_taken_once():
+    made = matrix(table((1.0, 0, 5.0), (1.0, 1, 6.0), (1.0, 0, 7.0)), ("cpu",), ["value"])
+    assert (made.things, made.values["value"].tolist()) == ([(0,), (1,)], [[7.0], [6.0]])
