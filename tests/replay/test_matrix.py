@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sexton.replay.matrix import matrix
+from sexton.replay.matrix import Matrix, matrix
+from sexton.store.runs import runs_of
 from sexton.store.schema import MONO
 
 
@@ -14,6 +15,10 @@ def table(*rows: tuple[float, int, float]) -> pa.Table:
     """Rows of time, core and value."""
     mono, cpu, value = zip(*rows, strict=True)
     return pa.table({MONO: pa.array(mono, pa.float64()), "cpu": cpu, "value": value})
+
+
+def of_cores(found: pa.Table, *wanted) -> Matrix:
+    return matrix(found, runs_of(found, ("cpu",)), ["value"], *wanted)
 
 
 SEALED = [(at, cpu, 10 * cpu + at) for cpu in range(3) for at in (1.0, 2.0)]
@@ -31,7 +36,7 @@ LATER = [(at, cpu, 10 * cpu + at) for cpu in range(3) for at in (3.0, 4.0, 5.0)]
     ],
 )
 def test_every_value_is_in_its_place_and_cores_are_in_order(rows):
-    made = matrix(table(*rows), ("cpu",), ["value"])
+    made = of_cores(table(*rows))
     assert made.things == [(0,), (1,), (2,)]
     assert made.mono.tolist() == sorted({at for at, _, _ in rows})
     expected = np.full((3, len(made.mono)), np.nan)
@@ -42,12 +47,12 @@ def test_every_value_is_in_its_place_and_cores_are_in_order(rows):
 
 def test_readings_without_a_wanted_thing_are_there_too():
     rows = [*SEALED, *(row for row in LATER if row[1] != 1)]
-    made = matrix(table(*rows), ("cpu",), ["value"], lambda key: key == (1,))
+    made = of_cores(table(*rows), lambda key: key == (1,))
     assert made.things == [(1,)]
     assert made.mono.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     np.testing.assert_array_equal(made.values["value"], [[11, 12, np.nan, np.nan, np.nan]])
 
 
 def test_a_thing_that_is_there_twice_in_a_reading_is_taken_once():
-    made = matrix(table((1.0, 0, 5.0), (1.0, 1, 6.0), (1.0, 0, 7.0)), ("cpu",), ["value"])
+    made = of_cores(table((1.0, 0, 5.0), (1.0, 1, 6.0), (1.0, 0, 7.0)))
     assert (made.things, made.values["value"].tolist()) == ([(0,), (1,)], [[7.0], [6.0]])

@@ -21,7 +21,7 @@ from sexton.model.memory import VmCounter
 from sexton.model.net import NicCounter
 from sexton.model.row import Row
 from sexton.model.window import Batch, Columns, Wanted, Window
-from sexton.replay import span, span_reader
+from sexton.replay import segment_reader, span
 from sexton.replay.window import RecordedWindow
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.store.recording import Recording
@@ -201,7 +201,7 @@ def test_a_few_things_of_a_large_file_are_found_by_their_row_groups(
         window._reader.segments[0].segment.manifest,
     )
     assert source is not None
-    assert source.num_row_groups >= span_reader._FEW_GROUPS
+    assert source.num_row_groups >= segment_reader._FEW_GROUPS
     for wanted in (_none, lambda key: key == ("c",), lambda key: key[0] in "ad"):
         _, every = flat(window.columns(VmCounter, ("value",)))
         times, found = flat(window.columns(VmCounter, ("value",), wanted))

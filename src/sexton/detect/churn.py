@@ -91,6 +91,10 @@ class Churn(NamedTuple):
 
 def churn(window: Window) -> Churn | None:
     """What came and went; `None` where neither events nor two counts of directories are there."""
+    return window.keep("churn", lambda: _churn(window))
+
+
+def _churn(window: Window) -> Churn | None:
     traced = deaths(window)
     if traced is not None:
         return _from_events(window, traced)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sexton.detect.kernel_log import DAY_S, Line, lines
+from sexton.detect.kernel_log import DAY_S, Line, lines, reach
 from sexton.detect.registry import settings_in_force
 from sexton.detect.witness import Witness
-from sexton.model.event import FLAGGED, KernelLog
+from sexton.model.event import FLAGGED
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count, shorten
 from sexton.model.text import seconds as duration
@@ -38,8 +38,8 @@ def flagged(window: Witness) -> Iterator[Finding]:
         by_pattern: dict[str, list[Line]] = {}
         for line in lines(window, (FLAGGED,)):
             by_pattern.setdefault(line.event.pattern, []).append(line)
-        logs = window.latest(KernelLog)
-    origin = logs[0].origin if logs else "kernel log"
+        log = reach(window) if by_pattern else None
+    origin = "kernel log" if log is None else log.origin
     for pattern, found in sorted(by_pattern.items()):
         finding = replace(_finding(pattern, found, origin), rows=window.rows(noted))
         yield replace(finding, silenced=settings_in_force().silenced(finding))

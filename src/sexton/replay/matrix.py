@@ -8,7 +8,7 @@ piece, a column of it is a matrix as it lies; otherwise each value is put in its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import pyarrow as pa
 from sexton.errors import StoreError
 from sexton.model.window import Key, Wanted, in_order
 from sexton.sandbox import largest_read
-from sexton.store.arrays import codes, floats, numbers, values, whole
+from sexton.store.arrays import floats, numbers
+from sexton.store.runs import Runs
 from sexton.store.schema import MONO
 
 F64 = npt.NDArray[np.float64]
@@ -36,25 +37,25 @@ class Matrix(NamedTuple):
 
 
 def matrix(
-    found: pa.Table, keys: Sequence[str], names: Sequence[str], wanted: Wanted | None = None
+    found: pa.Table, runs: Runs, names: Sequence[str], wanted: Wanted | None = None
 ) -> Matrix:
     """A table by thing and reading; readings without a wanted thing are there too."""
     mono = numbers(found.column(MONO))
-    starts, things = runs_of(found, keys)
-    distinct = dict.fromkeys(key for key in things if wanted is None or wanted(key))
-    length = np.diff(np.append(starts, len(mono)))
-    blocks = _blocks(mono, starts, length)
+    distinct = dict.fromkeys(key for key in runs.things if wanted is None or wanted(key))
+    length = runs.lengths
+    blocks = _blocks(mono, runs.starts, length)
     rows = {key: row for row, key in enumerate(in_order(distinct))}
-    thing = np.array([rows.get(key, -1) for key in things], np.int64)
+    thing = np.array([rows.get(key, -1) for key in runs.things], np.int64)
     if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
         return _one_by_one(found, names, mono, (rows, np.repeat(thing, length)))
     moments = np.concatenate([block.mono for block in blocks]) if blocks else mono
     _bound(len(rows), len(moments), len(names))
     made = {}
     for name in names:
-        made[name] = np.full((len(rows), len(moments)), np.nan)
         if name in found.column_names:
-            _fill(made[name], floats(found.column(name)), blocks, thing)
+            made[name] = _laid(floats(found.column(name)), blocks, (len(rows), thing))
+        else:
+            made[name] = np.full((len(rows), len(moments)), np.nan)
     return Matrix(moments, list(rows), made)
 
 
@@ -112,16 +113,24 @@ def _twice(thing: Ints) -> bool:
     return len(np.unique(wanted)) < len(wanted)
 
 
-def _fill(made: F64, column: F64, blocks: Sequence[_Block], thing: Ints) -> None:
-    end = 0
+def _laid(column: F64, blocks: Sequence[_Block], what: tuple[int, Ints]) -> F64:
+    """A column's blocks side by side, each thing in its row; NaN where it was not there."""
+    number, thing = what
+    every = np.arange(number)
+    made: list[F64] = []
     for block in blocks:
         row = thing[block.runs]
-        some = slice(end, end := end + len(block.mono))
-        if len(row) == len(made) and (row == np.arange(len(row))).all():
-            made[:, some] = block.of(column)
-        elif (wanted := np.flatnonzero(row >= 0)).size:
-            kept = block._replace(start=block.start[wanted], together=False)
-            made[row[wanted], some] = kept.of(column)
+        if np.array_equal(row, every):
+            made.append(block.of(column))
+            continue
+        part = np.full((number, len(block.mono)), np.nan)
+        wanted = np.flatnonzero(row >= 0)
+        kept = block._replace(start=block.start[wanted], together=False)
+        part[row[wanted]] = kept.of(column)
+        made.append(part)
+    if len(made) == 1:
+        return made[0]
+    return np.concatenate(made, axis=1) if made else np.empty((number, 0))
 
 
 def _one_by_one(
@@ -138,30 +147,3 @@ def _one_by_one(
         if name in found.column_names:
             made[name][thing[kept], at[kept]] = floats(found.column(name))[kept]
     return Matrix(moments, list(rows), made)
-
-
-def runs_of(found: pa.Table, keys: Sequence[str]) -> tuple[Ints, list[Key]]:
-    """Where neighbouring rows are about another thing, and which."""
-    change = np.zeros(found.num_rows, np.bool_)
-    change[:1] = True
-    there = {*found.column_names}
-    for name in keys:
-        if name in there:
-            code = _codes(found.column(name))
-            change[1:] |= code[1:] != code[:-1]
-    starts = np.flatnonzero(change)
-    if not keys:
-        return starts, [()] * len(starts)
-    columns = (
-        values(found.column(name), starts) if name in there else [None] * len(starts)
-        for name in keys
-    )
-    return starts, list(zip(*columns, strict=True))
-
-
-def _codes(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Numbers that tell one value from another."""
-    array = whole(column)
-    if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
-        return codes(array)
-    return numbers(array)

@@ -10,7 +10,8 @@ from sexton.model.aligned import Signal
 from sexton.model.row import Row
 from sexton.model.text import printable
 from sexton.model.window import Columns
-from sexton.replay.span_reader import Near, SpanReader
+from sexton.replay.segment_reader import Near
+from sexton.replay.span_reader import SpanReader
 from sexton.series.catalogue import METRICS, NIC_COUNTER, Kind, Metric, of_table
 from sexton.series.meter import Meter, end_to_end
 from sexton.series.rates import Floats, Series

@@ -14,7 +14,8 @@ from sexton.model.aligned import F64, Signal
 from sexton.model.row import Row
 from sexton.model.task import Process, Thread
 from sexton.model.text import printable
-from sexton.replay.span_reader import Near, SegmentReader, SpanReader, inside
+from sexton.replay.segment_reader import Near, SegmentReader, inside
+from sexton.replay.span_reader import SpanReader
 from sexton.series.sums import Sums
 from sexton.series.tasks import TaskRows, TaskStepper, TaskUse
 from sexton.store.arrays import coded, numbers

@@ -18,10 +18,11 @@ from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.event import KernelEvent
 from sexton.model.row import Row, table
 from sexton.model.text import printable
+from sexton.replay.segment_reader import Near, SegmentReader, inside
 from sexton.replay.signal_tables import TABLES, device_signals, table_signals
 from sexton.replay.signal_tasks import core_task_signals, task_signals
 from sexton.replay.span import Span
-from sexton.replay.span_reader import Near, SegmentReader, SpanReader, inside
+from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import function_signals
 from sexton.series.rates import GAP_S
 from sexton.series.sums import Readings, Sums, readings

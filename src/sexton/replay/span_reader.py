@@ -11,133 +11,45 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sexton.errors import StoreError
-from sexton.model.row import Row, fields_of, table
+from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch, Columns, Key, Wanted, values_getter
-from sexton.replay.matrix import matrix, runs_of
+from sexton.replay.segment_reader import (
+    F64,
+    Bools,
+    Interval,
+    Ints,
+    Near,
+    Piece,
+    Readings,
+    SegmentReader,
+    Times,
+    inside,
+)
 from sexton.replay.span import Span
 from sexton.series.rates import GAP_S, longest_step
-from sexton.store.arrays import coded, codes, numbers, values, whole
+from sexton.store.arrays import codes, numbers, values, whole
 from sexton.store.recording import Recording, Segment
-from sexton.store.schema import MONO, POSITION, WALL, fields_in, rows_of, texts_of
-from sexton.store.sealed import open_table
+from sexton.store.runs import runs_of
+from sexton.store.schema import MONO, POSITION, fields_in, rows_of, texts_of
 
 T = TypeVar("T")
-F64 = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Interval = tuple[float, float]
-#: Intervals that are read, in order and apart from one another; everything where there are none.
-Near = Sequence[Interval] | None
 
 #: Fewer readings in a segment do not tell how long its usual step is.
 _ENOUGH_READINGS = 3
 #: Segments that are read ahead, and the fewest rows for which that is worth a thread.
 _AHEAD, _MANY_ROWS = 2, 50_000
-#: Fewer row groups are read whole.
-_FEW_GROUPS = 3
 #: Numbers in one piece of columns, so that arithmetic on it needs little memory; and in columns
 #: that are kept for the next detector that wants the same.
 _MOST_CELLS, _LEAST_READINGS = 500_000, 60
 #: Tables of single segments that are kept for the next `between`, in bytes.
 _MOST_KEPT = 32 << 20
-
-
-class Readings(NamedTuple):
-    """The readings of one table in one segment, by time; `rows` is how many rows each had."""
-
-    mono: F64
-    wall: F64
-    rows: Ints
-
-    def some(self, places: Ints | Bools) -> Readings:
-        return Readings(self.mono[places], self.wall[places], self.rows[places])
-
-
-_NO_READINGS = Readings(np.empty(0), np.empty(0), np.empty(0, np.int64))
-
-
-@dataclass(slots=True)
-class SegmentReader:
-    """One segment; `joined` where nothing is missing between it and the one before it."""
-
-    segment: Segment
-    joined: bool
-    _listed: tuple[list[str], Ints, Readings] | None = field(default=None)
-
-    def __reduce__(self) -> tuple[type[SegmentReader], tuple[Segment, bool]]:
-        return SegmentReader, (self.segment, self.joined)
-
-    def count(self, kind: type[Row]) -> int:
-        """How many readings of a table there are, by the manifest."""
-        return int(self._described(kind).get("batches", 0))
-
-    def bounds(self, kind: type[Row]) -> Interval:
-        """Monotonic times of the table's first and last reading, by the manifest."""
-        described = self._described(kind)
-        return float(described["first"][0]), float(described["last"][0])
-
-    def _described(self, kind: type[Row]) -> dict[str, Any]:
-        found: dict[str, Any] = self.segment.manifest["tables"].get(table(kind), {})
-        return found
-
-    def readings(self, kind: type[Row]) -> Readings:
-        """When the table was read, empty readings included. Of two readings at one moment the
-        later counts, as for those who read the table itself."""
-        names, code, every = self._list()
-        if table(kind) not in names:
-            return _NO_READINGS
-        mine = every.some(code == names.index(table(kind)))
-        if (np.diff(mine.mono) > 0).all():
-            return mine
-        order = np.argsort(mine.mono, kind="stable")
-        order = order[np.append(np.diff(mine.mono[order]) > 0, True)]
-        return mine.some(order)
-
-    def clock(self) -> tuple[F64, F64]:
-        """Both clocks at every reading of any table, in order."""
-        _, _, every = self._list()
-        mono, first = np.unique(every.mono, return_index=True)
-        return mono, every.wall[first]
-
-    def _list(self) -> tuple[list[str], Ints, Readings]:
-        if self._listed is None:
-            listed = self.segment.readings(coded=("table",))
-            if listed is None or not listed.num_rows:
-                self._listed = [], np.empty(0, np.int64), _NO_READINGS
-            else:
-                code, names = coded(listed.column("table"))
-                every = (numbers(listed.column(name)) for name in (MONO, WALL, "rows"))
-                self._listed = names, code, Readings(*every)
-        return self._listed
-
-
-class _Times(NamedTuple):
-    """Readings of a table in one segment: those whose rows were found, and the empty ones; `lost`
-    is true where readings are missing after the last of them."""
-
-    mono: F64
-    wall: F64
-    follows: Bools
-    lost: bool
-
-
-class _Piece(NamedTuple):
-    """A segment's part of a table: its times, and what was made of its rows."""
-
-    times: _Times
-    things: list[Key]
-    values: dict[str, F64]
 
 
 class SpanReader:
@@ -256,8 +168,8 @@ class SpanReader:
         places, near = where
         joins = _Joins(self, kind)
 
-        def read(at: int) -> _Piece | None:
-            return _columns(self.segments[at], kind, names, wanted)
+        def read(at: int) -> Piece | None:
+            return self.segments[at].columns(kind, names, wanted, near)
 
         for at, piece in zip(places, self._ahead(read, places, kind), strict=True):
             if piece is None:
@@ -318,7 +230,7 @@ class SpanReader:
                 joins.lose()
                 continue
             mono = np.empty(0) if found is None else np.unique(numbers(found.column(MONO)))
-            times, kept = joins.add(at, _times(reader, kind, mono), near)
+            times, kept = joins.add(at, reader.times(kind, mono), near)
             if len(kept):
                 yield from _batches(kind, found, times, every)
 
@@ -332,7 +244,7 @@ class SpanReader:
             return self._kept[key]
         columns = (MONO, POSITION, *fields_of(kind))
         every = part == (-inf, inf)
-        found = None if every else _part(reader.segment, kind, columns, part)
+        found = None if every else reader.part(kind, columns, part)
         if found is not None:
             return found
         found = reader.segment.table(kind, columns, texts_of(kind))
@@ -386,10 +298,9 @@ class SpanReader:
                 continue
             mono = numbers(found.column(MONO))
             rows = np.flatnonzero(inside(mono, self.span, None))
-            starts, things = runs_of(found, kind.entity)
-            length = np.diff(np.append(starts, found.num_rows))
-            place = {key: at for at, key in enumerate(dict.fromkeys(things))}
-            thing = np.repeat(np.array([place[key] for key in things], np.int64), length)
+            runs = runs_of(found, kind.entity)
+            place = {key: at for at, key in enumerate(dict.fromkeys(runs.things))}
+            thing = np.repeat(np.array([place[key] for key in runs.things], np.int64), runs.lengths)
             rows = rows[np.lexsort((mono[rows], thing[rows]))]
             if not np.array_equal(rows, np.arange(found.num_rows)):  # sealed, it is in this order
                 found, thing = found.take(pa.array(rows)), thing[rows]
@@ -397,21 +308,8 @@ class SpanReader:
 
     def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         """Every combination of these columns' values in the span, once each."""
-        known = [name for name in fields if name in texts_of(kind)]
-
-        def read(reader: SegmentReader) -> pa.Table | None:
-            if not reader.segment.rows(kind):
-                return None
-            if all(map(self.span.holds, reader.bounds(kind))):
-                return reader.segment.table(kind, fields, known)
-            found = reader.segment.table(kind, (MONO, *fields), known)
-            if found is None:
-                return None
-            rows = np.flatnonzero(inside(numbers(found.column(MONO)), self.span, None))
-            return found.take(pa.array(rows))
-
-        found = (part for part in self.parts(kind, None, read) if part is not None)
-        return list(dict.fromkeys(key for part in found for key in runs_of(part, fields)[1]))
+        parts = self.parts(kind, None, lambda reader: reader.distinct(kind, fields, self.span))
+        return list(dict.fromkeys(key for part in parts for key in part))
 
     def longest_step(self, kind: type[Row], mono: F64) -> float:
         """Longer between two readings of a table is a gap; `mono` are those of one segment."""
@@ -435,7 +333,7 @@ class _Joins:
         """The next segment's table cannot be read."""
         self._lost = True
 
-    def add(self, at: int, times: _Times, near: Near) -> tuple[tuple[F64, F64, Bools], Ints]:
+    def add(self, at: int, times: Times, near: Near) -> tuple[tuple[F64, F64, Bools], Ints]:
         """Times and follows of the readings that are wanted, and their places."""
         mono, wall, follows = times.mono, times.wall, times.follows.copy()
         longest = self._reader.longest_step(self._kind, mono)
@@ -466,44 +364,6 @@ class _Joins:
 def _follows(before: Segment, segment: Segment) -> bool:
     near = segment.start[0] - before.end[0] <= GAP_S
     return near and segment.sequence == before.last_sequence + 1
-
-
-def inside(mono: F64, span: Span, near: Near) -> Bools:
-    """Which of these moments lie in the span, and near enough."""
-    mask: Bools = (mono >= span.start[0]) & (mono <= span.end[0])
-    if near is not None:
-        edges = np.array(near).reshape(-1, 2)
-        place = np.searchsorted(edges[:, 0], mono, "right") - 1
-        mask &= (place >= 0) & (mono <= np.append(edges[:, 1], -inf)[place])
-    return mask
-
-
-def _times(reader: SegmentReader, kind: type[Row], mono: F64) -> _Times:
-    """Readings that had rows, by time, and with them those that had none."""
-    listed = reader.readings(kind)
-    known = np.isin(mono, listed.mono)
-    if not known.all():  # the list is damaged: the rows themselves have the time too
-        listed = _from_rows(reader, kind)
-    if len(mono) == len(listed.mono):
-        follows = np.ones(len(mono), np.bool_)
-        return _Times(mono, listed.wall, follows, False)
-    there = np.isin(listed.mono, mono)
-    kept = np.flatnonzero(there | (listed.rows == 0))
-    lost = listed.mono[~there & (listed.rows > 0)]
-    every = listed.mono[kept]
-    follows = np.ones(len(every) + 1, np.bool_)
-    follows[np.searchsorted(every, lost)] = False
-    return _Times(every, listed.wall[kept], follows[:-1], not follows[-1])
-
-
-def _from_rows(reader: SegmentReader, kind: type[Row]) -> Readings:
-    found = reader.segment.table(kind, (MONO, WALL))
-    if found is None:
-        return _NO_READINGS
-    mono, first, number = np.unique(
-        numbers(found.column(MONO)), return_index=True, return_counts=True
-    )
-    return Readings(mono, numbers(found.column(WALL))[first], number)
 
 
 def _batches(
@@ -588,102 +448,6 @@ def _unlike_before(array: pa.Array) -> Bools:
         there = np.asarray(array.is_valid())
         unlike |= there[1:] != there[:-1]
     return unlike
-
-
-def _columns(
-    reader: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
-) -> _Piece | None:
-    """A segment's part of a table as columns; `None` where its file cannot be read."""
-    found = None
-    if reader.segment.rows(kind):
-        found = _rows(reader.segment, kind, names, wanted)
-        if found is None:
-            return None
-    listed = reader.readings(kind)
-    if found is None or (not found.num_rows and len(listed.mono)):
-        mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
-        times = _times(reader, kind, mono)
-        return _Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
-    try:
-        made = matrix(found, kind.entity, names, wanted)
-    except StoreError as error:
-        reader.segment.report(f"{reader.segment.name}/{table(kind)}: {error}")
-        return None
-    mono = made.mono
-    if wanted is not None:  # other things may have been there when none of the wanted was
-        mono = np.union1d(mono, listed.mono[listed.rows > 0])
-    times = _times(reader, kind, mono)
-    if len(times.mono) == len(made.mono):
-        return _Piece(times, made.things, made.values)
-    spread = {}
-    place = np.searchsorted(times.mono, made.mono)
-    if not np.array_equal(times.mono[place[place < len(times.mono)]], made.mono):
-        return None  # neither the list of readings nor the rows tell when they were read
-    for name, value in made.values.items():
-        spread[name] = np.full((len(made.things), len(times.mono)), np.nan)
-        spread[name][:, place] = value
-    return _Piece(times, made.things, spread)
-
-
-def _rows(
-    segment: Segment, kind: type[Row], names: Sequence[str], wanted: Wanted | None
-) -> pa.Table | None:
-    """Some columns of a table. Where it is large and a few things are wanted, the rest of it is not
-    decoded: row groups hold one thing after the other."""
-    keys = [name for name in kind.entity if name in texts_of(kind)]
-    columns = (MONO, *kind.entity, *names)
-    source = None
-    if wanted is not None and kind.entity and segment.sealed:
-        with suppress(StoreError):
-            source = open_table(segment.path, table(kind), segment.manifest, keys)
-    if wanted is None or source is None or source.num_row_groups < _FEW_GROUPS:
-        return segment.table(kind, columns, keys)
-    there = [name for name in columns if name in source.names]
-    named = [name for name in kind.entity if name in there]
-    others = [name for name in there if name not in named]
-    parts: list[pa.Table] = []
-    try:
-        for group in range(source.num_row_groups):
-            found = source.read(named, [group])
-            starts, things = runs_of(found, kind.entity)
-            ends = [*starts[1:].tolist(), found.num_rows]
-            some = [
-                (start, end - start)
-                for start, end, thing in zip(starts.tolist(), ends, things, strict=True)
-                if wanted(thing)
-            ]
-            if some or (not parts and group == source.num_row_groups - 1):
-                more = source.read(others, [group])
-                for name in others:
-                    found = found.append_column(name, more.column(name))
-                parts += [found.slice(*pair) for pair in some] or [found.slice(0, 0)]
-        return pa.concat_tables(parts)
-    except (StoreError, pa.ArrowException):
-        return segment.table(kind, columns, keys)
-
-
-def _part(
-    segment: Segment, kind: type[Row], columns: Sequence[str], part: Interval
-) -> pa.Table | None:
-    """Readings in an interval of a table with several row groups, one group at a time; `None` where
-    it has few or cannot be read so."""
-    try:
-        known = texts_of(kind)
-        name = table(kind)
-        source = open_table(segment.path, name, segment.manifest, known) if segment.sealed else None
-        if source is None or source.num_row_groups < 2:
-            return None
-        there = [column for column in columns if column in source.names]
-        parts = []
-        for group in range(source.num_row_groups):
-            mono = numbers(source.read([MONO], [group])[MONO])
-            rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
-            if len(rows) or not group:
-                found = source.read(there, [group])
-                parts.append(found.take(pa.array(rows)))
-        return pa.concat_tables(parts)
-    except (StoreError, pa.ArrowException):
-        return None
 
 
 def _size(found: pa.Table) -> int:

@@ -43,8 +43,9 @@ from sexton.model.window import (
     changed,
     columns_of,
 )
+from sexton.replay.segment_reader import SegmentReader
 from sexton.replay.span import Span, moment
-from sexton.replay.span_reader import SegmentReader, SpanReader
+from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import stacks_in
 from sexton.store.recording import Recording, Segment
 

@@ -99,22 +99,27 @@ def values(column: Column, rows: Ints | None = None) -> list[Any]:
     if pa.types.is_string(kind) and rows is not None and _FEW * len(rows) < len(array):
         return _words([array[at].as_py() for at in rows.tolist()])
     if pa.types.is_list(kind):
-        every = _lists(array)
-    else:
-        every = array.to_pylist()
-        if pa.types.is_string(kind):
-            every = _words(every)
+        return _lists(array, rows)
+    every = array.to_pylist()
+    if pa.types.is_string(kind):
+        every = _words(every)
     return every if rows is None else [every[at] for at in rows.tolist()]
 
 
-def _lists(array: pa.ListArray) -> list[tuple[Any, ...] | None]:
-    inner = values(array.values)
-    edges = array.offsets.to_numpy().tolist()
-    made: list[tuple[Any, ...] | None] = [tuple(inner[start:end]) for start, end in pairwise(edges)]
+def _lists(array: pa.ListArray, rows: Ints | None) -> list[tuple[Any, ...] | None]:
+    """Only the chosen rows become tuples: an interrupt has a number for each core."""
+    edges = array.offsets.to_numpy()
+    starts, ends = _some(edges[:-1], rows), _some(edges[1:], rows)
+    at = np.repeat(starts - np.cumsum(ends - starts) + ends - starts, ends - starts)
+    inner = values(array.values, at + np.arange(len(at)))
+    edges = np.append(0, np.cumsum(ends - starts))
+    made: list[tuple[Any, ...] | None] = [
+        tuple(inner[start:end]) for start, end in pairwise(edges.tolist())
+    ]
     there = _there(array)
     if there is not None:
-        for at in np.flatnonzero(~there).tolist():
-            made[at] = None
+        for place in np.flatnonzero(~_some(there, rows)).tolist():
+            made[place] = None
     return made
 
 

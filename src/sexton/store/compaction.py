@@ -29,7 +29,7 @@ import pyarrow as pa
 from sexton.errors import StoreError
 from sexton.model.row import Row
 from sexton.store.annex import annex_names
-from sexton.store.arrays import Array, codes, numbers, whole
+from sexton.store.arrays import Array, whole
 from sexton.store.journal import READING
 from sexton.store.layout import (
     ASIDE,
@@ -43,6 +43,7 @@ from sexton.store.layout import (
     sync_directory,
 )
 from sexton.store.retention import Limits
+from sexton.store.runs import changes, key_codes
 from sexton.store.schema import tables, texts_of
 from sexton.store.sealed import column_options, new_directory, open_table, store_file, store_table
 
@@ -233,7 +234,9 @@ def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, 
 def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, Any]:
     first = next(_parts(name, group))[0].schema
     options = column_options(name, first, hours=True)
-    return store_table(aside, name, _row_groups(name, group), options)
+    kind = tables().get(name)
+    keys = () if kind is None else kind.entity
+    return store_table(aside, name, _row_groups(name, group), options, keys)
 
 
 def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
@@ -291,26 +294,17 @@ def merged_order(kind: type[Row], content: pa.Table) -> Array | None:
     together already. So whole runs are moved, of which there are few, and no row is compared with
     another.
     """
-    keys = [_key(content.column(name)) for name in kind.entity if name in content.column_names]
+    there = {*content.column_names}
+    keys = [key_codes(content.column(name)) for name in kind.entity if name in there]
     if not keys or content.num_rows < 2:
         return None
-    starts = np.zeros(content.num_rows, np.bool_)
-    starts[0] = True
-    for key in keys:
-        starts[1:] |= key[1:] != key[:-1]
-    begins = np.flatnonzero(starts)
+    begins = changes(keys, content.num_rows)
     lengths = np.diff(begins, append=content.num_rows)
     runs = np.lexsort([begins, *(key[begins] for key in reversed(keys))])
     lengths = lengths[runs]
     # The rows of each run in turn: from its first one on, as many as it has.
     offsets = np.repeat(begins[runs] - np.cumsum(lengths) + lengths, lengths)
     return np.asarray(offsets + np.arange(content.num_rows))
-
-
-def _key(column: pa.ChunkedArray) -> Array:
-    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
-        return codes(column)
-    return numbers(column)
 
 
 def _link(annex: Path, target: Path) -> None:

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ from sexton.store.layout import (
     sync_directory,
     write_all,
 )
+from sexton.store.runs import LISTED, Runs, decoded, encoded, runs_of
 from sexton.store.schema import MONO, POSITION, TIME, WALL, check_columns, checked_table, tables
 
 _ZSTD_LEVEL = 3
@@ -212,6 +214,20 @@ class TableFile:
         names: list[str] = self._schema.names
         return names
 
+    def runs(self, keys: Sequence[str]) -> list[Runs] | None:
+        """The runs of each row group, where the file lists them."""
+        listed = (self.metadata.metadata or {}).get(LISTED)
+        return None if listed is None else decoded(listed, keys, self._rows)
+
+    def times(self, group: int) -> tuple[float, float]:
+        """When the first and the last row of a row group were read, as far as the file tells."""
+        if MONO in self.names:
+            column = self.metadata.row_group(group).column(self.names.index(MONO))
+            told = column.statistics if column.path_in_schema == MONO else None
+            if told is not None and told.has_min_max:
+                return float(told.min), float(told.max)
+        return -inf, inf
+
     @property
     def rows(self) -> int:
         return sum(self._rows)
@@ -324,20 +340,31 @@ def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[st
 
 
 def store_table(
-    directory: Path, name: str, groups: Iterable[pa.Table], how: Mapping[str, Any]
+    directory: Path,
+    name: str,
+    groups: Iterable[pa.Table],
+    how: Mapping[str, Any],
+    keys: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write a Parquet file with one row group per table and these options of
-    `pyarrow.parquet.ParquetWriter`; its entry in the manifest."""
+    `pyarrow.parquet.ParquetWriter`; its entry in the manifest. With `keys`, the columns that name a
+    thing, the file lists its runs."""
     sink = pa.BufferOutputStream()
     zstd = {"compression": "zstd", "compression_level": _ZSTD_LEVEL}
     options = {**zstd, "store_schema": False, **how}
     rest = iter(groups)
     first = next(rest)
     rows = 0
+    runs: list[Runs] = []
     with pq.ParquetWriter(sink, first.schema, **options) as writer:
         for group in chain([first], rest):
             writer.write_table(group)
             rows += group.num_rows
+            if keys:
+                runs.append(runs_of(group, keys))
+        listed = encoded(keys, runs)
+        if listed is not None:
+            writer.add_key_value_metadata({LISTED: listed})
     written = sink.getvalue()
     store_file(directory / f"{name}.parquet", written)
     return {"rows": rows, "bytes": written.size, "crc32": zlib.crc32(written)}

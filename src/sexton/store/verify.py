@@ -39,6 +39,7 @@ from sexton.store.layout import (
     read_plain,
 )
 from sexton.store.pins import pins_in
+from sexton.store.runs import runs_of
 from sexton.store.schema import check_times, tables
 from sexton.store.sealed import open_table
 
@@ -189,10 +190,14 @@ def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
     source = open_table(path, name, manifest)
     if source is None:
         return 0
+    keys = tables()[name].entity if name in tables() else ()
+    listed = source.runs(keys)
     for group in range(source.num_row_groups):
         content = source.read(groups=[group])
         if name == READING:
             check_times(content)
+        if listed is not None and not listed[group].agrees(runs_of(content, keys)):
+            raise StoreError("the list of its runs is not what its columns say")
     return source.rows
 
 

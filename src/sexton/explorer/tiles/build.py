@@ -19,14 +19,13 @@ from sexton.explorer.tiles.pyramid import Array, Ints, Pyramid, as_slice
 from sexton.model.aligned import F64
 from sexton.model.row import Row
 from sexton.model.window import Columns, Key, Wanted, Window
-from sexton.replay.matrix import matrix
-from sexton.replay.span_reader import SegmentReader
+from sexton.replay.segment_reader import SegmentReader
 from sexton.series.catalogue import Metric
 from sexton.series.meter import Meter, several
 from sexton.series.rates import F32, Floats, longest_step
 from sexton.store.arrays import numbers
 from sexton.store.recording import Segment
-from sexton.store.schema import MONO, WALL, texts_of
+from sexton.store.schema import MONO, WALL
 
 #: Between the clocks at a segment's begin and its end: more, and the wall clock jumped inside.
 _DRIFT_S = 0.05
@@ -172,17 +171,12 @@ def read_columns(
     reader: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
 ) -> Columns | None:
     """Some columns of one segment's table; `None` where there is nothing to read."""
-    keys = kind.entity
-    named = [name for name in keys if name in texts_of(kind)]
-    found = reader.segment.table(kind, (MONO, *keys, *names), coded=named)
-    if found is None or not {MONO, *keys} <= {*found.column_names} or not found.num_rows:
+    piece = reader.columns(kind, names, wanted)
+    if piece is None or not piece.things:
         return None
-    made = matrix(found, keys, [name for name in names if name in found.column_names], wanted)
-    unknown = np.full((len(made.things), len(made.mono)), np.nan)
-    values = {name: made.values.get(name, unknown) for name in names}
-    follows = np.ones(len(made.mono), np.bool_)
-    things, values = made.things[:MOST_THINGS], {k: v[:MOST_THINGS] for k, v in values.items()}
-    return Columns(made.mono, made.mono, follows, things, values)
+    mono = piece.times.mono
+    values = {name: value[:MOST_THINGS] for name, value in piece.values.items()}
+    return Columns(mono, mono, np.ones(len(mono), np.bool_), piece.things[:MOST_THINGS], values)
 
 
 def _padded(values: Floats, number: int) -> F32:

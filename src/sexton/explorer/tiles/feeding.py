@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sexton.explorer.tiles.build import Clock, Part
 from sexton.explorer.tiles.registry import Builder, Declared
-from sexton.replay.span_reader import SegmentReader
+from sexton.replay.segment_reader import SegmentReader
 from sexton.store.recording import Recording, Segment
 
 #: Segments whose annexes are looked for again: stacks are decoded some minutes later.

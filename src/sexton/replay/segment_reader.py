@@ -1,0 +1,302 @@
+"""One segment of a recording: when its tables were read, and their columns by thing and time.
+
+Of a large table only what is wanted is decoded: the file lists which row groups hold which things
+(`sexton.store.runs`), and from when to when each of them reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sexton.errors import StoreError
+from sexton.model.row import Row, table
+from sexton.model.window import Key, Wanted
+from sexton.replay.matrix import matrix
+from sexton.replay.span import Span
+from sexton.store.arrays import coded, numbers
+from sexton.store.recording import Segment
+from sexton.store.runs import Runs, joined, pieces, runs_of
+from sexton.store.schema import MONO, WALL, texts_of
+from sexton.store.sealed import TableFile, open_table
+
+F64 = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Interval = tuple[float, float]
+#: Intervals that are read, in order and apart from one another; everything where there are none.
+Near = Sequence[Interval] | None
+
+#: Without a list of runs, fewer row groups are read whole.
+_FEW_GROUPS = 3
+
+
+class Readings(NamedTuple):
+    """The readings of one table in one segment, by time; `rows` is how many rows each had."""
+
+    mono: F64
+    wall: F64
+    rows: Ints
+
+    def some(self, places: Ints | Bools) -> Readings:
+        return Readings(self.mono[places], self.wall[places], self.rows[places])
+
+
+_NO_READINGS = Readings(np.empty(0), np.empty(0), np.empty(0, np.int64))
+
+
+class Times(NamedTuple):
+    """Readings of a table in one segment: those whose rows were found, and the empty ones; `lost`
+    is true where readings are missing after the last of them."""
+
+    mono: F64
+    wall: F64
+    follows: Bools
+    lost: bool
+
+
+class Piece(NamedTuple):
+    """A segment's part of a table: its times, and what was made of its rows."""
+
+    times: Times
+    things: list[Key]
+    values: dict[str, F64]
+
+
+@dataclass(slots=True)
+class SegmentReader:
+    """One segment; `joined` where nothing is missing between it and the one before it."""
+
+    segment: Segment
+    joined: bool
+    _listed: tuple[list[str], Ints, Readings] | None = field(default=None)
+    _readings: dict[type[Row], Readings] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[type[SegmentReader], tuple[Segment, bool]]:
+        return SegmentReader, (self.segment, self.joined)
+
+    def count(self, kind: type[Row]) -> int:
+        """How many readings of a table there are, by the manifest."""
+        return int(self._described(kind).get("batches", 0))
+
+    def bounds(self, kind: type[Row]) -> Interval:
+        """Monotonic times of the table's first and last reading, by the manifest."""
+        described = self._described(kind)
+        return float(described["first"][0]), float(described["last"][0])
+
+    def _described(self, kind: type[Row]) -> dict[str, Any]:
+        found: dict[str, Any] = self.segment.manifest["tables"].get(table(kind), {})
+        return found
+
+    def readings(self, kind: type[Row]) -> Readings:
+        """When the table was read, empty readings included. Of two readings at one moment the
+        later counts, as for those who read the table itself."""
+        if kind not in self._readings:
+            self._readings[kind] = self._read_when(kind)
+        return self._readings[kind]
+
+    def _read_when(self, kind: type[Row]) -> Readings:
+        names, code, every = self._list()
+        if table(kind) not in names:
+            return _NO_READINGS
+        mine = every.some(code == names.index(table(kind)))
+        if (np.diff(mine.mono) > 0).all():
+            return mine
+        order = np.argsort(mine.mono, kind="stable")
+        order = order[np.append(np.diff(mine.mono[order]) > 0, True)]
+        return mine.some(order)
+
+    def clock(self) -> tuple[F64, F64]:
+        """Both clocks at every reading of any table, in order."""
+        _, _, every = self._list()
+        mono, first = np.unique(every.mono, return_index=True)
+        return mono, every.wall[first]
+
+    def _list(self) -> tuple[list[str], Ints, Readings]:
+        if self._listed is None:
+            listed = self.segment.readings(coded=("table",))
+            if listed is None or not listed.num_rows:
+                self._listed = [], np.empty(0, np.int64), _NO_READINGS
+            else:
+                code, names = coded(listed.column("table"))
+                every = (numbers(listed.column(name)) for name in (MONO, WALL, "rows"))
+                self._listed = names, code, Readings(*every)
+        return self._listed
+
+    def times(self, kind: type[Row], mono: F64) -> Times:
+        """Readings that had rows, by time, and with them those that had none."""
+        listed = self.readings(kind)
+        known = np.isin(mono, listed.mono)
+        if not known.all():  # the list is damaged: the rows themselves have the time too
+            listed = self._from_rows(kind)
+        if len(mono) == len(listed.mono):
+            follows = np.ones(len(mono), np.bool_)
+            return Times(mono, listed.wall, follows, False)
+        there = np.isin(listed.mono, mono)
+        kept = np.flatnonzero(there | (listed.rows == 0))
+        lost = listed.mono[~there & (listed.rows > 0)]
+        every = listed.mono[kept]
+        follows = np.ones(len(every) + 1, np.bool_)
+        follows[np.searchsorted(every, lost)] = False
+        return Times(every, listed.wall[kept], follows[:-1], not follows[-1])
+
+    def _from_rows(self, kind: type[Row]) -> Readings:
+        found = self.segment.table(kind, (MONO, WALL))
+        if found is None:
+            return _NO_READINGS
+        mono, first, number = np.unique(
+            numbers(found.column(MONO)), return_index=True, return_counts=True
+        )
+        return Readings(mono, numbers(found.column(WALL))[first], number)
+
+    def columns(
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None, near: Near = None
+    ) -> Piece | None:
+        """Its part of a table as columns, `near` at least; `None` where its file cannot be read."""
+        found = None
+        if self.segment.rows(kind):
+            found = self.rows(kind, names, wanted, near)
+            if found is None:
+                return None
+        listed = self.readings(kind)
+        if found is None or (not found[0].num_rows and len(listed.mono)):
+            mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
+            times = self.times(kind, mono)
+            return Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
+        try:
+            made = matrix(*found, names, wanted)
+        except StoreError as error:
+            self.segment.report(f"{self.segment.name}/{table(kind)}: {error}")
+            return None
+        mono = made.mono
+        if wanted is not None:  # other things may have been there when none of the wanted was
+            mono = np.union1d(mono, listed.mono[listed.rows > 0])
+        times = self.times(kind, mono)
+        if len(times.mono) == len(made.mono):
+            return Piece(times, made.things, made.values)
+        spread = {}
+        place = np.searchsorted(times.mono, made.mono)
+        if not np.array_equal(times.mono[place[place < len(times.mono)]], made.mono):
+            return None  # neither the list of readings nor the rows tell when they were read
+        for name, value in made.values.items():
+            spread[name] = np.full((len(made.things), len(times.mono)), np.nan)
+            spread[name][:, place] = value
+        return Piece(times, made.things, spread)
+
+    def rows(
+        self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None, near: Near = None
+    ) -> tuple[pa.Table, Runs] | None:
+        """Time and some columns of a table, and its runs: of the wanted things and of the readings
+        `near` at least. `None` where its file cannot be read."""
+        columns = (MONO, *names)
+        source = self._file(kind)
+        if source is not None:
+            with suppress(StoreError, pa.ArrowException):
+                groups = [at for at in range(source.num_row_groups) if _reaches(source, at, near)]
+                listed = source.runs(kind.entity)
+                few = wanted is None or source.num_row_groups < _FEW_GROUPS
+                if listed is not None or not few:
+                    return _wanted_rows(source, (kind, columns, wanted), groups, listed)
+        texts = [name for name in kind.entity if name in texts_of(kind)]
+        found = self.segment.table(kind, (*columns, *kind.entity), texts)
+        return None if found is None else (found, runs_of(found, kind.entity))
+
+    def part(self, kind: type[Row], columns: Sequence[str], part: Interval) -> pa.Table | None:
+        """Readings in an interval of a table with several row groups, one group at a time; `None`
+        where it has few or cannot be read so."""
+        source = self._file(kind, texts_of(kind))
+        if source is None or source.num_row_groups < 2:
+            return None
+        parts = []
+        try:
+            for group in range(source.num_row_groups):
+                if group and not _reaches(source, group, [part]):
+                    continue
+                mono = numbers(source.read([MONO], [group])[MONO])
+                rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
+                if len(rows) or not group:
+                    parts.append(source.read(columns, [group]).take(pa.array(rows)))
+            return pa.concat_tables(parts)
+        except (StoreError, pa.ArrowException):
+            return None
+
+    def distinct(self, kind: type[Row], fields: Sequence[str], span: Span) -> list[Key]:
+        """Combinations of these columns' values in the span; more than once where their rows are
+        apart."""
+        if not self.segment.rows(kind):
+            return []
+        texts = [name for name in fields if name in texts_of(kind)]
+        if all(map(span.holds, self.bounds(kind))):
+            source = self._file(kind)
+            listed = source.runs(kind.entity) if source and {*fields} <= {*kind.entity} else None
+            if listed is not None:
+                at = [kind.entity.index(name) for name in fields]
+                every = dict.fromkeys(thing for group in listed for thing in group.things)
+                return [tuple(thing[place] for place in at) for thing in every]
+            found = self.segment.table(kind, fields, texts)
+        else:
+            found = self.segment.table(kind, (MONO, *fields), texts)
+            if found is not None:
+                rows = np.flatnonzero(inside(numbers(found.column(MONO)), span, None))
+                found = found.take(pa.array(rows))
+        return [] if found is None else runs_of(found, fields).things
+
+    def _file(self, kind: type[Row], coded: Sequence[str] | None = None) -> TableFile | None:
+        """A sealed table's file. Whoever gets none reads it by `segment.table`, which says why."""
+        if not self.segment.sealed or not kind.entity:
+            return None
+        if coded is None:
+            coded = [name for name in kind.entity if name in texts_of(kind)]
+        with suppress(StoreError):
+            return open_table(self.segment.path, table(kind), self.segment.manifest, coded)
+        return None
+
+
+def _reaches(source: TableFile, group: int, near: Near) -> bool:
+    if near is None:
+        return True
+    first, last = source.times(group)
+    return any(start <= last and end >= first for start, end in near)
+
+
+def _wanted_rows(
+    source: TableFile,
+    what: tuple[type[Row], Sequence[str], Wanted | None],
+    groups: Sequence[int],
+    listed: Sequence[Runs] | None,
+) -> tuple[pa.Table, Runs]:
+    """The rows of the wanted things in some row groups, and their runs."""
+    kind, columns, wanted = what
+    if wanted is None and listed is not None:
+        return source.read(columns, groups), joined([listed[group] for group in groups])
+    parts: list[pa.Table] = []
+    every: list[Runs] = []
+    for group in groups:
+        runs = listed[group] if listed else runs_of(source.read(kind.entity, [group]), kind.entity)
+        some = range(len(runs.things)) if wanted is None else runs.some(wanted)
+        if len(some):
+            found = source.read(columns, [group])
+            parts += [found.slice(*piece) for piece in pieces(some, runs)]
+            lengths = runs.lengths[list(some)]
+            starts = np.cumsum(lengths) - lengths
+            every.append(Runs(starts, [runs.things[at] for at in some], int(lengths.sum())))
+    if not parts:
+        return source.read(columns, []), Runs(np.empty(0, np.int64), [], 0)
+    return pa.concat_tables(parts), joined(every)
+
+
+def inside(mono: F64, span: Span, near: Near) -> Bools:
+    """Which of these moments lie in the span, and near enough."""
+    mask: Bools = (mono >= span.start[0]) & (mono <= span.end[0])
+    if near is not None:
+        edges = np.array(near).reshape(-1, 2)
+        place = np.searchsorted(edges[:, 0], mono, "right") - 1
+        mask &= (place >= 0) & (mono <= np.append(edges[:, 1], -inf)[place])
+    return mask

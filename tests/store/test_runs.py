@@ -1,0 +1,179 @@
+"""The list of runs in a compacted hour: it changes what is decoded, never what is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.model.memory import VmCounter
+from sexton.model.window import Batch, Columns
+from sexton.replay.span import Span
+from sexton.replay.span_reader import SpanReader
+from sexton.store import compaction
+from sexton.store.compaction import compact
+from sexton.store.recording import Recording
+from sexton.store.retention import Limits, drop_replaced
+from sexton.store.runs import LISTED, Runs, decoded, encoded, joined, pieces
+from sexton.store.sealed import TableFile
+from sexton.store.verify import verify
+from tests.store.test_hostile import replace_table
+from tests.support.recordings import BOOT, WALL_S, write_sealed
+
+START_S = 3600.0 - WALL_S % 3600
+NAMES = ["pgfault", "a\udcff\x1b[0m", *(f"counter_{number}" for number in range(6))]
+
+
+@pytest.fixture
+def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An hour of row groups that end within a run; a counter goes and comes back."""
+    monkeypatch.setattr(compaction, "_MOST_ROWS", 1_500)
+    monkeypatch.setattr(compaction, "_GROUP_ROWS", 333)
+    for index in range(10):
+        batches = []
+        for second in range(60):
+            mono = START_S + 60 * index + second
+            there = [name for name in NAMES if name != "counter_3" or index not in (3, 4)]
+            rows = tuple(VmCounter(name, int(mono) + len(name)) for name in there)
+            batches.append(Batch(mono, WALL_S + mono, rows))
+        write_sealed(tmp_path, [{VmCounter: batches}], 1 + index)
+    done = compact(tmp_path, Limits(1e12, 1 << 40), settled_s=None)
+    assert (done.segments, done.problems) == (1, [])
+    drop_replaced(tmp_path / "segments")
+    return tmp_path
+
+
+def reader_of(place: Path) -> SpanReader:
+    return SpanReader(Recording(place), Span(BOOT, (0.0, 0.0), (1e12, 1e12)))
+
+
+def laid_out(pieces: list[Columns]) -> list[tuple[object, ...]]:
+    return [
+        (thing, mono, follows, value)
+        for piece in pieces
+        for thing, row in zip(piece.things, piece.values["value"].tolist(), strict=True)
+        for mono, follows, value in zip(piece.mono, piece.follows, row, strict=True)
+        if not np.isnan(value)
+    ]
+
+
+NEAR = [(START_S + 100, START_S + 130), (START_S + 500, START_S + 520)]
+
+
+@pytest.mark.parametrize("near", [None, NEAR], ids=["all", "near"])
+@pytest.mark.parametrize("wanted", [None, ("pgfault",), ("counter_3",), ("no such",)])
+def test_what_is_found_is_the_same_with_and_without_the_list(hour, monkeypatch, wanted, near):
+    chosen = None if wanted is None else lambda thing: thing == wanted
+
+    def found():
+        return laid_out(list(reader_of(hour).columns(VmCounter, ("value",), chosen, near)))
+
+    listed = found()
+    monkeypatch.setattr(TableFile, "runs", lambda *_: None)
+    assert found() == listed
+    monkeypatch.setattr(TableFile, "times", lambda *_: (-np.inf, np.inf))
+    assert found() == listed
+    assert bool(listed) == (wanted != ("no such",))
+
+
+def test_only_row_groups_that_hold_what_is_wanted_are_decoded(hour, monkeypatch):
+    read: list[int] = []
+    original = TableFile.read
+
+    def reading(self, columns=None, groups=None):
+        if "value" in (columns or ()):
+            read.extend(range(self.num_row_groups) if groups is None else groups)
+        return original(self, columns, groups)
+
+    monkeypatch.setattr(TableFile, "read", reading)
+    list(reader_of(hour).columns(VmCounter, ("value",)))
+    every, read[:] = len(read), []
+    list(reader_of(hour).columns(VmCounter, ("value",), lambda thing: thing == ("pgfault",)))
+    few, read[:] = len(read), []
+    list(reader_of(hour).columns(VmCounter, ("value",), None, NEAR[:1]))
+    assert 0 < few < every / 2
+    assert 0 < len(read) < every
+
+
+def test_names_are_known_without_reading_a_row(hour, monkeypatch):
+    monkeypatch.setattr(TableFile, "read", lambda *_: pytest.fail("a column was decoded"))
+    found = reader_of(hour).distinct(VmCounter, ("name",))
+    assert sorted(found) == sorted((name,) for name in NAMES)
+
+
+def test_a_list_that_is_not_what_the_columns_say_is_damage(hour):
+    assert verify(hour).whole
+    (segment,) = (hour / "segments").iterdir()
+    file = segment / "vm_counter.parquet"
+    source = pq.ParquetFile(file)
+    groups = [source.read_row_group(at) for at in range(source.num_row_groups)]
+    listed = json.loads(source.metadata.metadata[LISTED])
+    listed["things"][0], listed["things"][1] = listed["things"][1], listed["things"][0]
+    made = segment.parent / "made.parquet"
+    with pq.ParquetWriter(made, groups[0].schema, store_schema=False) as writer:
+        for group in groups:
+            writer.write_table(group)
+        writer.add_key_value_metadata({LISTED: json.dumps(listed)})
+    content = made.read_bytes()
+    made.unlink()
+    replace_table(segment, "vm_counter", content, source.metadata.num_rows)
+    (trouble,) = verify(hour).troubles
+    assert "the list of its runs" in trouble.detail
+
+
+GROUPS = [
+    Runs(np.array([0, 64]), [("a", 1), ("b", None)], 100),
+    Runs(np.array([0]), [("b", None)], 50),
+]
+
+
+def test_a_list_comes_back_as_it_was():
+    listed = encoded(("name", "cpu"), GROUPS)
+    assert listed is not None
+    again = decoded(listed, ("name", "cpu"), [100, 50])
+    assert again is not None
+    assert all(one.agrees(other) for one, other in zip(again, GROUPS, strict=True))
+    whole = joined(again)
+    assert (whole.starts.tolist(), whole.things, whole.rows) == (
+        [0, 64],
+        [("a", 1), ("b", None)],
+        150,
+    ), "a run goes on in the next row group"
+
+
+def test_there_is_no_list_where_runs_are_short():
+    short = Runs(np.arange(100), [(number,) for number in range(100)], 100)
+    assert encoded(("pid",), [short]) is None
+    assert encoded((), GROUPS) is None
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        b'{"keys":["name"],"things":[["a"]],"groups":[[[0],[100]]]}',
+        b'{"keys":["name","cpu"],"things":[["a"]],"groups":[[[0],[100]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",[]]],"groups":[[[0],[100]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[99]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[1],[100]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[-1],[100]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0,0],[150,-50]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[1e400]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[["x"],[100]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":7,"groups":[[[0],[100]],[[0],[50]]]}',
+        b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[100]],[[],[]]]}',
+    ],
+)
+def test_what_is_no_list_is_not_used(listed):
+    assert decoded(listed, ("name", "cpu"), [100, 50]) is None
+
+
+def test_neighbours_are_one_piece():
+    runs = Runs(np.array([0, 10, 30, 60]), [("a",), ("b",), ("c",), ("d",)], 100)
+    assert pieces([0, 1, 3], runs) == [(0, 30), (60, 40)]
+    assert pieces([], runs) == []
