@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sexton.detect import kernel_log, nics
-from sexton.detect.detectors.nic_resets import COUNTERS, FAMILIES
+from sexton.detect.resets import in_window as resets_in
 from sexton.model.cgroup import CgroupCensus, CgroupThrottle
-from sexton.model.event import KernelLog
-from sexton.model.net import NicCounter
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series
@@ -53,7 +50,7 @@ def measure(
         found[THROTTLED] = throttled
     if (scanned := _reclaim(window)) is not None:
         found[RECLAIM] = scanned
-    if (resets := _resets(window)) is not None:
+    if (resets := resets_in(window)) is not None:
         found[RESETS] = float(resets)
     counted_restarts = restarts(window)
     for unit in units:
@@ -133,24 +130,6 @@ def _reclaim(window: Window) -> float | None:
         return None
     moved = paging.between(readings[0], readings[-1])
     return None if moved.by_tasks is None else moved.by_tasks / moved.seconds
-
-
-def _resets(window: Window) -> int | None:
-    """NIC resets in the window, by kernel log or counters, whichever shows more."""
-    logged = window.read(KernelLog)
-    counted = window.read(NicCounter)
-    if not logged and not counted:
-        return 0 if nics.physical(window) == () else None
-    moved = sum(
-        counter.moved
-        for counter in nics.counters(window, COUNTERS)
-        if counter.name == "total_resets"
-    )
-    others = [counter.moved for counter in nics.counters(window, COUNTERS)]
-    lines = kernel_log.lines(window, FAMILIES)
-    recent = [line for line in lines if line.age_s is not None and line.age_s <= window.seconds]
-    bursts = kernel_log.bursts(recent, nics.namer(window, recent), 10.0)
-    return max(moved, max(others, default=0), len(bursts))
 
 
 def plain(found: dict[str, float]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sexton.detect.detectors.nic_resets import COUNTERS
 from sexton.detect.registry import Threshold
+from sexton.detect.resets import COUNTERS
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text

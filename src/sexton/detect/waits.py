@@ -29,7 +29,7 @@ from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import Threshold
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.finding import Evidence
-from sexton.model.net import NetDevice, NicQueue
+from sexton.model.net import NetDevice, Nic, NicQueue
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Key, Window
@@ -240,7 +240,7 @@ class LoggedWait(NamedTuple):
 def logged_waits(window: Window) -> list[LoggedWait]:
     """Every wait that the log reports, in its order."""
     lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
-    name = nics.namer(window, lines)
+    name = nics.namer(window.latest(Nic) or (), lines)
     found: list[LoggedWait] = []
     for line in lines:
         napi_us = line.number("napi_us")
