@@ -160,7 +160,7 @@ class Builder:
                 self._near = _RAISED if kind is Alarm else _SAME
                 for mono, row in self._rows(part, kind):
                     made = make(row, part.clock.at(mono), part.clock)
-                    if abs(made.time) >= MOST_S or not self._add(made):
+                    if not (abs(made.time) < MOST_S and self._add(made)):  # NaN is no time
                         continue
                     if isinstance(row, KernelEvent) and row.family in resets.FAMILIES:
                         self._lines.append((Line(row, made.time, None), made))
