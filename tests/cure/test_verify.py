@@ -234,3 +234,22 @@ def test_an_apply_that_stopped_half_way_holds_nothing_however_calm_the_node_is()
     assert "FAILED" in said
     assert "stopped: cpu pressure is 34 %" in said
     assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("readings", "found"),
+    [
+        pytest.param([[]], 0.0, id="no quota"),
+        pytest.param([[("/a", 0)], [("/a", 5_000)]], 5.0, id="throttled"),
+        pytest.param([[("/a", 9_000)]], None, id="read once"),
+        pytest.param([[("/a", 9_000)], [("/a", 1_000)]], None, id="made anew"),
+        pytest.param([[("/a", 9), ("/b", 0)], [("/a", 1), ("/b", 2_000)]], 2.0, id="one of two"),
+    ],
+)
+def test_throttling_that_nobody_could_measure_is_not_zero(readings, found):
+    made = [
+        (float(at), [CgroupThrottle(path, 10, 1, us) for path, us in rows])
+        for at, rows in enumerate(readings)
+    ]
+    window = make_window(made, (CgroupThrottle,))
+    assert measures.measure(window).get(measures.THROTTLED) == found

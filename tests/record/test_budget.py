@@ -121,3 +121,11 @@ def test_what_was_given_up_comes_back_after_calm_minutes() -> None:
     assert (slowed, back) == ("slow", "restore")
     assert back_at - slowed_at >= 120
     assert budget.given_up == ()
+
+
+def test_a_cost_that_fell_is_unknown_and_not_a_saving() -> None:
+    """The time of a child that ended may be in no counter for a moment."""
+    budget = Budget(1.0)
+    budget.judge(1000.0, Spent(10.0, 5.0, 0.0, 0), {"procfs.tasks": 1.0})
+    budget.judge(1010.0, Spent(10.1, 0.0, 0.0, 0), {"procfs.tasks": 1.1})
+    assert budget.share is None

@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.model.counters import delta
 from sexton.model.memory import VmCounter
 from sexton.model.window import Batch
-from sexton.series.steps import delta, span, steps
+from sexton.series.steps import span, steps
 
 
 def batch(mono, **values):

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sexton.detect import kernel_log, nics
-from sexton.detect.detectors.nic_resets import COUNTERS, FAMILIES
+from sexton.detect.resets import in_window as resets_in
 from sexton.model.cgroup import CgroupCensus, CgroupThrottle
-from sexton.model.event import KernelLog
-from sexton.model.net import NicCounter
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series
 from sexton.series.restarts import restarts
-from sexton.series.steps import span
+from sexton.series.steps import slope, span
 
 #: Names of the measures in a plan's `baseline`.
 DYING = "dying"
@@ -40,9 +37,9 @@ def measure(
     counted = dying_over(window)
     if counted:
         found[DYING] = float(counted[-1][1])
-    slope = slope_of(counted)
-    if slope is not None:
-        found[SLOPE] = slope * 60
+    rate = slope(counted)
+    if rate is not None:
+        found[SLOPE] = rate * 60
     busy = core_shares(window)
     for core in cores:
         if core in busy:
@@ -53,7 +50,7 @@ def measure(
         found[THROTTLED] = throttled
     if (scanned := _reclaim(window)) is not None:
         found[RECLAIM] = scanned
-    if (resets := _resets(window)) is not None:
+    if (resets := resets_in(window)) is not None:
         found[RESETS] = float(resets)
     counted_restarts = restarts(window)
     for unit in units:
@@ -90,22 +87,6 @@ def why_uncounted(window: Window) -> str:
     return "only one sample; watch longer"
 
 
-def slope_of(points: list[tuple[float, int]]) -> float | None:
-    """Least-squares slope per second; `None` for fewer than two points.
-
-    >>> slope_of([(0.0, 10), (1.0, 12), (2.0, 14)]), slope_of([(0.0, 1)])
-    (2.0, None)
-    """
-    if len(points) < 2:
-        return None
-    middle = sum(at for at, _ in points) / len(points)
-    mean = sum(value for _, value in points) / len(points)
-    spread = sum((at - middle) ** 2 for at, _ in points)
-    if spread <= 0:
-        return None
-    return sum((at - middle) * (value - mean) for at, value in points) / spread
-
-
 def core_shares(window: Window) -> dict[int, float]:
     """System time per core, in percent."""
     series = core_series(window)
@@ -116,14 +97,18 @@ def core_shares(window: Window) -> dict[int, float]:
 
 
 def _throttled(window: Window) -> float | None:
-    """Milliseconds per second that cgroups were throttled; 0 if none has a quota."""
+    """Milliseconds per second that cgroups were throttled; 0 if none has a quota. Cgroups of which
+    that is unknown are left out; unknown if there are no others."""
     batches = window.batches(CgroupThrottle)
     if batches is None:
         return None
-    total = 0.0
-    for step in span(batches, lambda row: row.path).values():
-        total += (step.delta("throttled_us") or 0) / 1e3 / step.seconds
-    return total
+    steps = span(batches, lambda row: row.path).values()
+    rates = [
+        throttled_us / 1e3 / step.seconds
+        for step in steps
+        if (throttled_us := step.delta("throttled_us")) is not None
+    ]
+    return sum(rates) if rates or not any(batch.rows for batch in batches) else None
 
 
 def _reclaim(window: Window) -> float | None:
@@ -133,24 +118,6 @@ def _reclaim(window: Window) -> float | None:
         return None
     moved = paging.between(readings[0], readings[-1])
     return None if moved.by_tasks is None else moved.by_tasks / moved.seconds
-
-
-def _resets(window: Window) -> int | None:
-    """NIC resets in the window, by kernel log or counters, whichever shows more."""
-    logged = window.read(KernelLog)
-    counted = window.read(NicCounter)
-    if not logged and not counted:
-        return 0 if nics.physical(window) == () else None
-    moved = sum(
-        counter.moved
-        for counter in nics.counters(window, COUNTERS)
-        if counter.name == "total_resets"
-    )
-    others = [counter.moved for counter in nics.counters(window, COUNTERS)]
-    lines = kernel_log.lines(window, FAMILIES)
-    recent = [line for line in lines if line.age_s is not None and line.age_s <= window.seconds]
-    bursts = kernel_log.bursts(recent, nics.namer(window, recent), 10.0)
-    return max(moved, max(others, default=0), len(bursts))
 
 
 def plain(found: dict[str, float]) -> dict[str, Any]:

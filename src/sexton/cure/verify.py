@@ -17,11 +17,13 @@ from sexton.cure.journal import Run
 from sexton.cure.remedy import detail_lines, remedy
 from sexton.detect.growth import ENOUGH
 from sexton.detect.registry import Threshold
+from sexton.model.counters import change
 from sexton.model.plan import Plan
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.window import Window
+from sexton.series.steps import slope
 
 SAME = Threshold("same", 20, "% more", "normal variation between two windows")
 SCANNED = Threshold("scanned", 1_000, "pages/s", "4 MB/s, as much as caching a log file takes")
@@ -128,7 +130,7 @@ def _fewer(before: Any, now: float | None) -> CriterionResult:
     earlier = _number(before, "{:,.0f}")
     if before is None or now is None:
         return CriterionResult(what, earlier, _number(now, "{:,.0f}"), Met.UNKNOWN, source)
-    gone = float(before) - now
+    gone = change(now, float(before))
     met = Met.YES if gone >= min(ENOUGH.value, float(before) / 2) else Met.NO
     note = "" if met is Met.YES else "the plan was to free them"
     return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
@@ -138,18 +140,18 @@ def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
     what, source = "zombies per minute", "census, least squares"
     earlier = _number(before.get(measures.SLOPE), "{:+.1f}")
     points = measures.dying_over(window)
-    slope = measures.slope_of(points)
-    if slope is None:
+    rate = slope(points)
+    if rate is None:
         why = measures.why_uncounted(window)
         return CriterionResult(what, earlier, "?", Met.UNKNOWN, source, f"not counted: {why}")
-    change = points[-1][1] - points[0][1]
+    more = change(points[0][1], points[-1][1])
     note = f"{points[0][1]:,} to {points[-1][1]:,} in {duration(points[-1][0] - points[0][0])}"
-    within = 0 < change < ENOUGH.value
+    within = 0 < more < ENOUGH.value
     if within:
         note += f"; fewer than {ENOUGH.value:.0f} is noise"
-    good = slope <= 0 or change < ENOUGH.value
+    good = rate <= 0 or more < ENOUGH.value
     return CriterionResult(
-        what, earlier, f"{slope * 60:+.1f}", Met.YES if good else Met.NO, source, note
+        what, earlier, f"{rate * 60:+.1f}", Met.YES if good else Met.NO, source, note
     )
 
 

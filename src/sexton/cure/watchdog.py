@@ -16,14 +16,14 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sexton.detect.detectors.nic_resets import COUNTERS
 from sexton.detect.registry import Threshold
+from sexton.detect.resets import COUNTERS
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
+from sexton.model.counters import delta
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
-from sexton.series.steps import delta
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ethtool import Counters
 from sexton.sources.procfs import net_dev, pressure

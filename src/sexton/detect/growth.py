@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sexton.detect.deaths import Deaths
 from sexton.detect.registry import Threshold
 from sexton.model.cgroup import CgroupCensus
+from sexton.model.counters import change
 from sexton.model.window import Window
 
 ENOUGH = Threshold(
@@ -35,7 +36,7 @@ class Growth(NamedTuple):
 
     @property
     def by(self) -> int:
-        return self.last - self.first
+        return change(self.first, self.last)
 
     @property
     def draining(self) -> bool:
@@ -71,7 +72,7 @@ def growth(window: Window) -> Growth | None:
     )
     if end <= start:
         return None
-    step = 100.0 * (last - number) / max(number, 1) / (end - at) if end - at >= 1.0 else 0.0
+    step = 100.0 * change(number, last) / max(number, 1) / (end - at) if end - at >= 1.0 else 0.0
     return Growth(first, last, end - start, step)
 
 

@@ -28,7 +28,8 @@ _MOST_KEPT = 50_000
 
 
 class Line(NamedTuple):
-    """One event of the log; `age_s` at the end of the window, `None` where nothing dates it."""
+    """One event of the log. `wall_s` is `None` where nothing dates it; `age_s`, at the end of the
+    window, also where there is no window."""
 
     event: KernelEvent
     wall_s: float | None
@@ -142,7 +143,7 @@ def bursts(found: Iterable[Line], key: Callable[[Line], str | None], gap_s: floa
     latest: dict[str | None, Burst] = {}
     for line in found:
         name = key(line)
-        if line.age_s is None:
+        if line.wall_s is None:
             undated.setdefault(name, []).append(line)
             continue
         last = latest.get(name)
@@ -184,4 +185,4 @@ class Burst:
         last = self.lines[-1]
         if last.text("phase") in ("done", "failed") and line.text("phase") in ("cause", "start"):
             return False
-        return (last.age_s or 0.0) - (line.age_s or 0.0) <= gap_s
+        return (line.wall_s or 0.0) - (last.wall_s or 0.0) <= gap_s

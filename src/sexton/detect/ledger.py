@@ -30,7 +30,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths, standing
@@ -45,7 +44,7 @@ from sexton.model.text import count, printable, seconds
 from sexton.model.unit import RestartMark, Timer, Unit
 from sexton.model.window import Window
 from sexton.series.directories import turnover
-from sexton.series.restarts import RestartCount, restarts
+from sexton.series.restarts import RestartCount, marked, restarts
 
 
 class Account(NamedTuple):
@@ -102,17 +101,9 @@ def _journal(window: Window) -> dict[str, _Marks]:
     found = {}
     for unit, marks in by_unit.items():
         marks.sort(key=lambda mark: mark.wall_s)
-        # A counter that fell was cleared: what it had reached before comes on top.
-        cleared = sum(a.counter for a, b in pairwise(marks) if b.counter < a.counter)
-        steps = [
-            (b.wall_s - a.wall_s) / (b.counter - a.counter)
-            for a, b in pairwise(marks)
-            if b.counter > a.counter and b.wall_s > a.wall_s
-        ]
+        total, periods = marked(marks)
         recent = sum(1 for mark in marks if window.start <= mark.wall_s <= window.end)
-        found[unit] = _Marks(
-            cleared + marks[-1].counter, recent, median(steps) if len(steps) > 1 else None
-        )
+        found[unit] = _Marks(total, recent, median(periods) if len(periods) > 1 else None)
     return found
 
 

@@ -41,12 +41,12 @@ def hidden(window: Window) -> Missing | None:
     )
 
 
-def namer(window: Window, lines: Iterable[Line]) -> Callable[[Line], str | None]:
+def namer(nics: Iterable[Nic], lines: Iterable[Line]) -> Callable[[Line], str | None]:
     """Which interface a log line speaks of: by name, by bus address, or the only one there is.
 
     Drivers name the device alone while the interface is being taken down and put up again.
     """
-    rows = [row for row in window.latest(Nic) or () if row.physical]
+    rows = [row for row in nics if row.physical]
     by_bus = {row.bus_address: row.name for row in rows if row.bus_address is not None}
     for line in lines:
         bus, nic = line.text("bus"), line.text("nic")
@@ -61,12 +61,13 @@ def namer(window: Window, lines: Iterable[Line]) -> Callable[[Line], str | None]
 
 
 class Counter(NamedTuple):
-    """One `ethtool -S` counter: its value now, and how far it moved while we watched."""
+    """One `ethtool -S` counter: its value now, and how far it moved while we watched. That is
+    unknown where it was read only once, or only fell."""
 
     nic: str
     name: str
     value: int
-    moved: int
+    moved: int | None
 
 
 def counters(window: Window, names: Iterable[str]) -> list[Counter]:
@@ -102,8 +103,8 @@ def _read(window: Window) -> Iterator[Counter]:
     # A driver that was loaded again counts from zero: that step tells nothing.
     moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
     for row in rows:
-        step = moved.get((row.nic, row.counter), {}).get("value", 0.0)
-        yield Counter(row.nic, row.counter, row.value, int(step))
+        step = moved.get((row.nic, row.counter), {}).get("value")
+        yield Counter(row.nic, row.counter, row.value, None if step is None else int(step))
 
 
 class Place(NamedTuple):

@@ -31,6 +31,7 @@ from sexton.detect.stems import join, path_stem, pattern, split, unit_of
 from sexton.detect.witness import remembered
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupResidual, CgroupStat, OfflineMemcg
 from sexton.model.chain import Strength
+from sexton.model.counters import change
 from sexton.model.unit import Unit
 from sexton.model.window import Window
 
@@ -286,7 +287,7 @@ def _grown(row: CgroupResidual, earlier: dict[str, CgroupResidual]) -> int | Non
     """
     before = earlier.get(row.path)
     if before is not None:
-        return row.bytes - before.bytes if before.method == row.method else None
+        return change(before.bytes, row.bytes) if before.method == row.method else None
     methods = {residual.method for residual in earlier.values()}
     if not methods or (UPPER_BOUND in row.method and row.method not in methods):
         return None

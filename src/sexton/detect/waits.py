@@ -21,21 +21,22 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.counters import moved
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import Threshold
+from sexton.model.counters import delta
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.finding import Evidence
-from sexton.model.net import NetDevice, NicQueue
+from sexton.model.net import NetDevice, Nic, NicQueue
 from sexton.model.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Key, Window
-from sexton.series.cores import CoreSeries, core_series
-from sexton.series.rates import F32, F64, Run, Steps, runs, steps_of
-from sexton.series.steps import Step, delta, steps
+from sexton.series.cores import core_series
+from sexton.series.overlap import Overlap
+from sexton.series.rates import F64, Run, Steps, runs, steps_of
+from sexton.series.steps import Step, steps
 
 _FIELDS = ("longest_us", "pending_us")
 
@@ -240,7 +241,7 @@ class LoggedWait(NamedTuple):
 def logged_waits(window: Window) -> list[LoggedWait]:
     """Every wait that the log reports, in its order."""
     lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
-    name = nics.namer(window, lines)
+    name = nics.namer(window.latest(Nic) or (), lines)
     found: list[LoggedWait] = []
     for line in lines:
         napi_us = line.number("napi_us")
@@ -320,15 +321,12 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
     if not served or series is None or not can_tell(window):
         return []
     polls = steps_of(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
-    # The two files are read a moment apart: each of a core's steps counts by its overlap.
-    edges = np.concatenate([series.start, series.end])
-    order = np.argsort(edges, kind="stable")
-    overlap = _Overlap(edges[order], order, polls)
+    overlap = Overlap(series, polls.start, polls.end)
     found: list[Silence] = []
     for row, thing in enumerate(polls.things):
         core = cast("int", thing[0])
         ran = polls.moved["net_rx"][row]
-        silent = (ran == 0) & (overlap.system(series, core) >= share_percent)
+        silent = (ran == 0) & (overlap.system(core) >= share_percent)
         for run in runs(polls, silent[None]):
             made = _silence(window, (core, served[core]), run, polls, ran)
             if made.is_starved or made.imaginable >= _IMAGINABLE:
@@ -358,34 +356,6 @@ def _silence(
         imaginable=counted / max(start, 1.0) * (end - start),
         queues=queues,
     )
-
-
-class _Overlap(NamedTuple):
-    """The edges of the cores' steps in order, beside the steps of another table."""
-
-    edges: F64
-    order: npt.NDArray[np.intp]
-    polls: Steps
-
-    def system(self, series: CoreSeries, core: int) -> F64:
-        """System time of a core in each step of the other table, in per cent of what it was
-        given."""
-        if core not in series.cores:
-            return np.zeros(len(self.polls.end))
-        row = series.cores.index(core)
-        spent, given = self._seconds(series.system[row]), self._seconds(series.given[row])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share: F64 = np.nan_to_num(100 * spent / given)
-        return share
-
-    def _seconds(self, by_step: F32) -> F64:
-        """Seconds of the core's steps that fall into each step of the other table."""
-        known = np.nan_to_num(by_step)
-        total = np.cumsum(known)
-        sums = np.concatenate([total - known, total])[self.order]
-        made: F64 = np.interp(self.polls.end, self.edges, sums)
-        made -= np.interp(self.polls.start, self.edges, sums)
-        return made
 
 
 def _interrupts(window: Window, core: int, queues: Sequence[NicQueue], run: Run) -> int:

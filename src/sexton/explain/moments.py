@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-from sexton.detect import kernel_log, nics
-from sexton.detect.detectors import nic_resets
+from sexton.detect.resets import logged
 from sexton.model.finding import Finding
 from sexton.model.recorder import Mark
 from sexton.model.row import Row
@@ -44,22 +43,13 @@ def together(one: Finding, other: Finding, slack_s: float) -> bool:
 def resets(finding: Finding, window: Window) -> tuple[float, ...]:
     """When the interfaces of a `nic_resets` were reset (UNIX), by the log, else by the finding."""
     names = finding.entities.get("nic", ())
-    lines = kernel_log.lines(window, nic_resets.FAMILIES)
-    named = nics.namer(window, lines)
     found = [
         burst.lines[0].wall_s
-        for burst in kernel_log.bursts(lines, named, nic_resets.ONE_RESET.value)
-        if (burst.name is None or printable(burst.name) in names) and _is_reset(burst)
+        for burst in logged(window)
+        if burst.name is None or printable(burst.name) in names
     ]
     dated = tuple(wall_s for wall_s in found if wall_s is not None)
     return dated or (() if finding.start is None else (finding.start,))
-
-
-def _is_reset(burst: kernel_log.Burst) -> bool:
-    """A queue that waited is none by itself; ENA's own transmit time-out is, for one follows."""
-    return any(
-        line.event.family != "nic_starved" or line.text("phase") == "cause" for line in burst.lines
-    )
 
 
 def marks(finding: Finding, window: Window) -> tuple[float, ...]:

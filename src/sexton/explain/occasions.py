@@ -22,11 +22,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from sexton.detect import kernel_log, nics
+from sexton.detect import kernel_log
 from sexton.detect.deaths import deaths
-from sexton.detect.detectors import nic_resets, soft_lockups
+from sexton.detect.detectors import soft_lockups
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.kernel_log import Line
+from sexton.detect.resets import logged
 from sexton.detect.spread import median
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
@@ -104,15 +105,9 @@ def _resets(subject: Subject, window: Window) -> _Found:
 
 def resets(window: Window) -> Iterator[tuple[float, str | None]]:
     """Every reset the kernel's log tells of: when it began, and of which interface."""
-    lines = kernel_log.lines(window, nic_resets.FAMILIES)
-    named = nics.namer(window, lines)
-    for burst in kernel_log.bursts(lines, named, nic_resets.ONE_RESET.value):
-        real = any(
-            line.event.family != "nic_starved" or line.text("phase") == "cause"
-            for line in burst.lines
-        )
+    for burst in logged(window):
         mono = _mono(window, burst.lines[0])
-        if real and mono is not None:
+        if mono is not None:
             yield mono, burst.name
 
 

@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from sexton.model.counters import delta, moved
 from sexton.record.schedule import ESSENTIAL
 
 #: Per cent of one core. A core of a big machine is a smaller part of it, and has more to be read.
@@ -100,7 +101,8 @@ class Budget:
         if len(self._history) < 2:
             return None
         (start, before, _), (end, after, _) = self._history[0], self._history[-1]
-        return 100 * (after.all_s - before.all_s) / (end - start)
+        spent_s = delta(before.all_s, after.all_s)  # that of a child may be lost as it ends
+        return None if spent_s is None else 100 * spent_s / (end - start)
 
     @property
     def given_up(self) -> tuple[tuple[str, str], ...]:
@@ -159,14 +161,15 @@ class Budget:
     def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
         before = self._history[0][2]
         resting = {name for action, name in self._given_up if action == "rest"}
-        moved = {
-            name: cost - before.get(name, 0.0)
+        can_go = {
+            name: cost
             for name, cost in costs.items()
             if name not in ESSENTIAL and name not in resting
         }
-        least = _WORTH * sum(moved.values())
-        worth = [name for name, cost in moved.items() if cost > 0 and cost >= least]
-        chosen = min(worth, key=lambda name: (_ORDER.get(name, 1), -moved[name]), default=None)
+        spent = moved(before, can_go, born=True)
+        least = _WORTH * sum(spent.values())
+        worth = [name for name, cost in spent.items() if cost > 0 and cost >= least]
+        chosen = min(worth, key=lambda name: (_ORDER.get(name, 1), -spent[name]), default=None)
         if chosen is None:
             return None
         slowed = ("slow", chosen) in self._given_up

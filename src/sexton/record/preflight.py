@@ -32,6 +32,7 @@ from typing import NamedTuple
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
+from sexton.model.counters import delta
 from sexton.model.cpu import Interrupt
 from sexton.model.net import NicQueue
 from sexton.model.row import table
@@ -434,8 +435,8 @@ def _planned(source: Source, states: tuple[SourceState, SourceState], rows: int)
     first, last = states
     read_s = None
     if last.state == "ok":
-        again = last.reads - first.reads
-        read_s = last.spent_s - first.spent_s if again else first.spent_s
+        again = last.reads > first.reads
+        read_s = delta(first.spent_s, last.spent_s) if again else first.spent_s
     return Planned(
         id=source.id,
         path=source.path,

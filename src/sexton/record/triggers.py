@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from sexton.detect.detectors import zombie_memcgs
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.detectors.zombie_memcgs import MANY, RATIO
+from sexton.detect.resets import tells
 from sexton.detect.waits import WAIT
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes
@@ -40,7 +41,6 @@ LONGEST_S = 600.0
 CALM_S = 600.0
 #: Lines older than this when they are read belong to the time before the recorder.
 _FRESH_S = 30.0
-_FAMILIES = {"nic_reset": "nic_reset", "nic_starved": "nic_reset", "soft_lockup": "soft_lockup"}
 _SHOWN = 160
 _MOST_LASTING = 1000
 
@@ -115,7 +115,7 @@ class Triggers:
 
     def _kernel_events(self, batch: Batch[KernelEvent]) -> Iterator[Raised]:
         for row in batch.rows:
-            kind = _FAMILIES.get(row.family)
+            kind = _kind(row)
             if kind is None or row.mono_us is None:
                 continue
             if batch.mono_s - row.mono_us / 1e6 > _FRESH_S:
@@ -139,6 +139,17 @@ class Triggers:
                 self._zombies = row.dying
                 words = f"{row.dying:,} dying memory cgroups, {row.live:,} live"
                 yield Raised(zombie_memcgs.NAME, f"{row.dying:,}", words, batch.mono_s)
+
+
+def _kind(row: KernelEvent) -> str | None:
+    """The alarm that a line raises. A driver that found a queue starved may reset nothing."""
+    if tells(row):
+        return "nic_reset"
+    if row.family == "nic_starved":
+        waited_us = row.fields.get("napi_us")
+        starved = isinstance(waited_us, int) and waited_us >= WAIT.value * 1e6
+        return "softirq_wait" if starved and row.fields.get("napi_scheduled") != 0 else None
+    return "soft_lockup" if row.family == "soft_lockup" else None
 
 
 def _waits(batch: Batch[SoftirqWait]) -> Iterator[Raised]:

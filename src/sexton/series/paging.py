@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.model.counters import delta
 from sexton.model.memory import VmCounter
 from sexton.model.window import Key, Window
 from sexton.series.rates import F64, Bools, Ints, Lazy, nearest
-from sexton.series.steps import delta
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
 _GROUPS = {

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.model.counters import delta
 from sexton.model.memory import Pressure
 from sexton.model.window import Window
 from sexton.series.paging import NEAR_S
 from sexton.series.rates import F64, Bools, Lazy, nearest
-from sexton.series.steps import delta
 
 _NOTHING = np.empty(0), np.empty(0)
 

@@ -11,13 +11,15 @@ start after a stop, and so can go down. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from sexton.model.unit import Unit
+from sexton.model.counters import delta
+from sexton.model.unit import RestartMark, Unit
 from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, carried
 
@@ -41,6 +43,25 @@ class RestartCount:
 def restarts(window: Window) -> Mapping[str, RestartCount]:
     """By unit name; units whose counter was never read are not in it."""
     return window.keep("restarts", lambda: restarts_in(window.columns(Unit, FIELDS)))
+
+
+def marked(marks: Sequence[RestartMark]) -> tuple[int, list[float]]:
+    """Restarts of one unit by the journal's counter, and the seconds per restart from each mark to
+    the next; `marks` are in the order of time.
+
+    A counter that fell was cleared: what it had reached before comes on top.
+
+    >>> marked([RestartMark("a", at, n) for at, n in ((10.0, 1), (30.0, 3), (40.0, 1), (45.0, 2))])
+    (5, [10.0, 5.0])
+    """
+    total, periods = marks[-1].counter, []
+    for before, after in pairwise(marks):
+        step = delta(before.counter, after.counter)
+        if step is None:
+            total += before.counter
+        elif step and after.wall_s > before.wall_s:
+            periods.append((after.wall_s - before.wall_s) / step)
+    return total, periods
 
 
 def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:

@@ -32,7 +32,7 @@ class Step(Frozen, Generic[R]):
 
     def delta(self, field: str) -> int | None:
         """How much a counter moved; `None` where it is absent or went backwards."""
-        # Not by `delta` below: a night is half a million of these.
+        # Not by `counters.delta`: a night is half a million of these.
         before, after = getattr(self.before, field), getattr(self.after, field)
         if before is None or after is None or after < before:
             return None
@@ -40,15 +40,20 @@ class Step(Frozen, Generic[R]):
         return moved
 
 
-def delta(before: int | None, after: int | None) -> int | None:
-    """The step of one counter.
+def slope(points: Sequence[tuple[float, float]]) -> float | None:
+    """Least-squares slope per second of a level; `None` for fewer than two moments.
 
-    >>> delta(5, 9), delta(9, 5), delta(None, 5)
-    (4, None, None)
+    >>> slope([(0.0, 10), (1.0, 12), (2.0, 14)]), slope([(0.0, 1)])
+    (2.0, None)
     """
-    if before is None or after is None or after < before:
+    if len(points) < 2:
         return None
-    return after - before
+    middle = sum(at for at, _ in points) / len(points)
+    mean = sum(value for _, value in points) / len(points)
+    spread = sum((at - middle) ** 2 for at, _ in points)
+    if spread <= 0:
+        return None
+    return sum((at - middle) * (value - mean) for at, value in points) / spread
 
 
 def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[int]:

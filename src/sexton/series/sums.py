@@ -13,10 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.model.aligned import F64
-from sexton.series.rates import longest_step
+from sexton.series.rates import Floats, longest_step
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+
+
+def known_sum(values: Floats) -> Floats:
+    """The sum over things of what is known; NaN where nothing is."""
+    known = ~np.isnan(values)
+    found: Floats = np.where(known.any(axis=0), np.where(known, values, 0).sum(axis=0), np.nan)
+    return found
 
 
 class Readings(NamedTuple):

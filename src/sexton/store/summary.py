@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+from sexton.model.counters import delta
 from sexton.model.node import Node
 from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
@@ -288,15 +289,16 @@ def _cost(segments: Sequence[Segment]) -> CostSum | None:
     for rows in _costs(segments, columns):
         first, last = rows[0], rows[-1]
         most = max(most, *(row["rss_bytes"] + row["children_rss_bytes"] for row in rows))
-        written += max(last["written_bytes"] - first["written_bytes"], 0)
+        written += delta(first["written_bytes"], last["written_bytes"]) or 0  # at least
         gone = last["read_mono_s"] - first["read_mono_s"]
-        used = _cpu(last) - _cpu(first)
-        if gone > 0 and used >= 0:
+        used = delta(_cpu(first), _cpu(last))
+        if gone > 0 and used is not None:
             watched_s += gone
             spent_ms += used
-            if None not in (first["kernel_ms"], last["kernel_ms"]):
+            in_kernel = delta(first["kernel_ms"], last["kernel_ms"])
+            if in_kernel is not None:
                 kernel_known = True
-                kernel_ms += last["kernel_ms"] - first["kernel_ms"]
+                kernel_ms += in_kernel
     if not most and not watched_s:
         return None
     return CostSum(

@@ -234,3 +234,17 @@ def test_the_first_scan_reads_the_threads_of_what_has_long_been_busy(monkeypatch
             assert (seen[0].policy, seen[0].rt_priority) == (0, 0)
         finally:
             busy.kill()
+
+
+def test_a_process_whose_times_fell_is_no_mover(tmp_path):
+    """The kernel scales user and system time anew at each reading: they step back at times."""
+    host = plant(tmp_path, {"/proc/7/stat": line(7, ticks=500), "/proc/8/stat": line(8)})
+    for pid in (7, 8):
+        plant(tmp_path, {f"/proc/{pid}/task/{pid}/stat": line(pid)})
+    tasks = Tasks(host)
+    list(tasks.collect())
+    plant(tmp_path, {"/proc/7/stat": line(7, ticks=900)})
+    assert threads(tasks.collect(), 7)
+    plant(tmp_path, {"/proc/7/stat": line(7, ticks=890), "/proc/8/stat": line(8, ticks=700)})
+    rows = list(tasks.collect())
+    assert [row.pid for row in rows if isinstance(row, Thread)] == [8, 7], "7 is still followed"

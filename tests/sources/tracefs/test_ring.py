@@ -282,3 +282,25 @@ def test_no_descriptor_is_left_open():
         ring.arm()
         next(iter(ring.dump()), None)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+class _Emptied:
+    """An instance whose cores wrote this much at each look."""
+
+    def __init__(self, *written: dict[int, int]) -> None:
+        self._written = iter(written)
+
+    def stats(self):
+        for core, number in next(self._written).items():
+            yield core, f"entries: {number}\noverrun: 0\n"
+
+
+@pytest.mark.parametrize(
+    ("then", "is_known"), [({0: 150, 1: 10}, True), ({0: 100, 1: 90}, True), ({0: 3, 1: 2}, False)]
+)
+def test_a_ring_that_was_emptied_has_no_rate(then, is_known):
+    ring = EventRing(open_host())
+    ring._instance = _Emptied({0: 100, 1: 90}, then)
+    assert ring.rate() is None
+    assert (ring.rate() is not None) is is_known
+    ring._instance = None

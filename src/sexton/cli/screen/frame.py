@@ -18,6 +18,7 @@ from sexton.cli.screen.load import CoreLoad, TaskLoad, core_loads, nic_loads, wo
 from sexton.detect.deaths import deaths
 from sexton.detect.growth import growth
 from sexton.detect.registry import reason
+from sexton.detect.resets import CAUSES, meaning
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.event import KernelEvent
 from sexton.model.node import Node
@@ -228,11 +229,10 @@ def _nics(window: Window, width: int) -> Iterator[Text]:
         text = Text(f" {shorten(printable(load.name), 10):<8} ")
         text.append(f"in {_per_second(load.rx_bytes)} out {_per_second(load.tx_bytes)}")
         text.append(f"  drops {_number(load.drops)}/s  errors {_number(load.errors)}/s")
-        total = next((value for name, value, _ in load.resets if name == "total_resets"), None)
-        if total is not None:
-            text.append(f"  resets {total:,}", "bold red" if total else "")
-        for name, value, moved in load.resets:
-            if name != "total_resets" and value and text.cell_len < width - 20:
+        if load.resets is not None:
+            text.append(f"  resets {load.resets:,}", "bold red" if load.resets else "")
+        for name, value, moved in load.counters:
+            if value and meaning(name) in CAUSES and text.cell_len < width - 20:
                 text.append(f"  {name} {value:,}", "bold red" if moved else "")
         yield text
     if len(loads) > _MOST_NICS:

@@ -8,25 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sexton.detect.nics import counters, physical
+from sexton.detect import resets
+from sexton.detect.nics import physical
 from sexton.model.cpu import CoreTimes
 from sexton.model.net import NetDevice
 from sexton.model.task import Process, Thread
 from sexton.model.window import Window, columns_of
 from sexton.series.cores import PARTS, from_columns
 from sexton.series.steps import Step, steps
-
-#: Counters of drivers that say that a device was reset, or why.
-RESETS = (
-    "total_resets",
-    "tx_timeout",
-    "tx_timeout_count",
-    "tx_timeouts",
-    "suspected_poll_starvation",
-    "wd_expired",
-    "missing_tx_cmpl",
-    "missing_intr",
-)
 
 
 class CoreLoad(NamedTuple):
@@ -68,14 +57,16 @@ class TaskLoad(NamedTuple):
 
 
 class NicLoad(NamedTuple):
-    """Rates of one interface, per second, and the reset counters that are not zero."""
+    """Rates of one interface, per second, its resets since boot as far as they are known, and
+    the driver's counters of them."""
 
     name: str
     rx_bytes: float | None
     tx_bytes: float | None
     drops: float | None
     errors: float | None
-    resets: tuple[tuple[str, int, int], ...]
+    resets: int | None
+    counters: tuple[tuple[str, int, int | None], ...]
 
 
 def core_loads(window: Window) -> tuple[CoreLoad, ...] | None:
@@ -125,7 +116,7 @@ def _task(step: Step[Process] | Step[Thread], tid: int) -> TaskLoad | None:
 def nic_loads(window: Window) -> tuple[NicLoad, ...]:
     """Interfaces with a device behind them; where nobody knows which, all but `lo`."""
     real = physical(window)
-    reset = counters(window, RESETS)
+    known, counters = resets.by_nic(window), resets.counters(window)
     moved = dict(steps((window.batches(NetDevice) or ())[-2:], lambda row: row.name))
     names = [row.name for row in window.latest(NetDevice) or ()]
     return tuple(
@@ -135,9 +126,10 @@ def nic_loads(window: Window) -> tuple[NicLoad, ...]:
             _rate(moved.get(name), "tx_bytes"),
             _rate(moved.get(name), "rx_dropped", "tx_dropped"),
             _rate(moved.get(name), "rx_errors", "tx_errors"),
+            known.get(name),
             tuple(
                 (counter.name, counter.value, counter.moved)
-                for counter in reset
+                for counter in counters
                 if counter.nic == name
             ),
         )

@@ -82,7 +82,7 @@ def _nic(load: NicLoad) -> dict[str, Any]:
         "tx_bytes_per_s": load.tx_bytes,
         "drops_per_s": load.drops,
         "errors_per_s": load.errors,
-        "resets": {printable(name): value for name, value, _ in load.resets},
+        "resets": {printable(name): value for name, value, _ in load.counters},
     }
 
 

@@ -28,9 +28,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sexton.detect import kernel_log, nics
+from sexton.detect import kernel_log, nics, resets
 from sexton.detect.kernel_log import DAY_S, Burst
 from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
+from sexton.detect.resets import CAUSES, ONE_RESET
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicCounter, NicQueue
 from sexton.model.text import seconds as duration
@@ -44,21 +45,7 @@ RECENT = Threshold(
 MANY = Threshold(
     "many", 3, "resets in 24 h", "the incident's nodes had a few a day; one may be maintenance"
 )
-ONE_RESET = Threshold(
-    "one reset", 10, "s between lines", "a driver logs all lines of one reset within seconds"
-)
 
-FAMILIES = ("nic_reset", "nic_watchdog", "nic_starved")
-#: Counters of single causes. `tx_timeout` counts again what `os_netdev_wd` counts.
-CAUSES = {
-    "suspected_poll_starvation": "its poll was starved",
-    "missing_tx_cmpl": "transmissions were not completed in time",
-    "os_netdev_wd": "the transmit watchdog fired",
-    "tx_timeout": "the transmit watchdog fired",
-    "wd_expired": "the device stopped its keep-alive",
-    "missing_intr": "an interrupt was lost",
-}
-COUNTERS = ("total_resets", *CAUSES)
 #: Causes by the name the log gives them, as the counter of the same meaning.
 _REASONS = {
     "SUSPECTED_POLL_STARVATION": "suspected_poll_starvation",
@@ -124,11 +111,7 @@ def detect(window: Window) -> Finding:
     real = nics.physical(window)
     if real == ():
         return not_applicable(NAME, "no physical network interface here")
-    counters = [
-        counter
-        for counter in nics.counters(window, COUNTERS)
-        if real is None or counter.nic in real
-    ]
+    counters = resets.counters(window)
     lacking = list(kernel_log.lacking(window))
     if not counters and lacking:
         if real is None:
@@ -144,21 +127,19 @@ def detect(window: Window) -> Finding:
 
 
 def _report(window: Window, counters: list[nics.Counter]) -> _Report:
-    lines = kernel_log.lines(window, FAMILIES)
-    grouped = kernel_log.bursts(lines, nics.namer(window, lines), ONE_RESET.value)
-    summary = _Report([burst for burst in grouped if _is_reset(burst)], counters)
+    summary = _Report(resets.logged(window), counters)
+    today: list[Burst] = []
     for burst in summary.bursts:
         if burst.age_s is None:
             summary.undated += 1
         elif burst.age_s <= DAY_S:
-            summary.day += 1
-            summary.in_window += burst.age_s <= window.seconds
+            today.append(burst)
         else:
             summary.older += 1
-    moved = _resets(counters, "moved")
-    summary.in_window = max(summary.in_window, moved)
-    summary.day = max(summary.day, moved)
-    unlogged = max(0, _resets(counters, "value") - summary.total)
+    counted = resets.counted(counters)
+    summary.in_window = resets.in_window(window) or 0
+    summary.day = resets.merged(today, counted.in_window)
+    unlogged = max(0, resets.merged(summary.bursts, counted.since_boot) - summary.total)
     if _is_young(window):
         summary.day += unlogged
     elif _covers_a_day(window):
@@ -167,27 +148,6 @@ def _report(window: Window, counters: list[nics.Counter]) -> _Report:
         summary.undated += unlogged
     summary.causes = _causes(summary, counters)
     return summary
-
-
-def _is_reset(burst: Burst) -> bool:
-    """A starved queue alone is no reset; ENA's own transmit time-out is, for a reset follows."""
-    return any(
-        line.event.family in ("nic_reset", "nic_watchdog") or line.text("phase") == "cause"
-        for line in burst.lines
-    )
-
-
-def _resets(counters: Iterable[nics.Counter], what: str) -> int:
-    """Resets by the counters: the total where the driver keeps one, else the sum of the causes."""
-    total = 0
-    by_nic: dict[str, dict[str, int]] = {}
-    for counter in counters:
-        by_nic.setdefault(counter.nic, {})[counter.name] = getattr(counter, what)
-    for named in by_nic.values():
-        causes = sum(value for name, value in named.items() if name in CAUSES)
-        again = min(named.get("tx_timeout", 0), named.get("os_netdev_wd", 0))
-        total += named["total_resets"] if "total_resets" in named else causes - again
-    return total
 
 
 def _is_young(window: Window) -> bool:
@@ -210,8 +170,9 @@ def _causes(summary: _Report, counters: Iterable[nics.Counter]) -> list[str]:
             elif reason in _OTHER_REASONS:
                 found[reason] = None
     for counter in counters:
-        if counter.value and counter.name in CAUSES:
-            found["os_netdev_wd" if counter.name == "tx_timeout" else counter.name] = None
+        cause = resets.meaning(counter.name)
+        if counter.value and cause is not None and cause in CAUSES:
+            found["os_netdev_wd" if cause == "tx_timeout" else cause] = None
     # The surest first: a driver that suspects starvation has looked.
     order = [*CAUSES, *_OTHER_REASONS]
     return sorted(found, key=order.index)

@@ -41,6 +41,7 @@ from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, mi
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, stalled
+from sexton.model.counters import delta
 from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -53,7 +54,6 @@ from sexton.series import paging
 from sexton.series.paging import PagingStep, PagingSteps, Readings
 from sexton.series.pressure import Stall
 from sexton.series.rates import SLACK
-from sexton.series.steps import delta
 
 #: Processes are read every two seconds live and every ten in a recording.
 AROUND_S = 10.5

@@ -11,19 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from sexton.detect import resets
 from sexton.detect.detectors import zombie_memcgs
+from sexton.detect.kernel_log import Line
+from sexton.detect.nics import namer
 from sexton.explorer.tiles.build import MOST_S, Clock, Part
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan
 from sexton.explorer.tiles.tables import clock as clock_words
 from sexton.model.event import KernelEvent, ServiceEvent
 from sexton.model.lane import Marked, Table
+from sexton.model.net import Nic
 from sexton.model.recorder import Alarm, Mark, RecorderNote
 from sexton.model.row import Row
 from sexton.model.text import printable, shorten
 from sexton.model.unit import RestartMark
 from sexton.replay.span_reader import grouped
-from sexton.store.arrays import numbers
+from sexton.store.arrays import numbers, values
 from sexton.store.schema import MONO, rows_of, texts_of
 
 #: Of one table; a log that is flooded says nothing more after these.
@@ -33,6 +37,8 @@ _WIDTH = 400
 #: Tenths of a second within which the same words are the same line: its time is reckoned anew by
 #: each reader. An alarm is raised up to some seconds after what it is raised for.
 _SAME, _RAISED = 1, 25
+#: The gravest first.
+SEVERITIES = ("critical", "warning", "info")
 _CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset"})
 _LANES = {
     "held_core": "cores",
@@ -130,6 +136,9 @@ class Builder:
         self._seen: set[tuple[str, int]] = set()
         self._near = 0
         self._found: list[Marked] = []
+        #: Lines about resets, each with its mark.
+        self._lines: list[tuple[Line, Marked]] = []
+        self._nics: dict[str, Nic] = {}
         self._number: dict[type[Row], int] = {}
         self.problems: list[str] = []
         self._sorted = True
@@ -145,13 +154,16 @@ class Builder:
                 self._near = _SAME
                 self._add(_made(time, "boot", "the node was started again", "warning", ""))
             self._boot, self._last = segment.boot_id, {}
+        self._feed_nics(part)
         for kind, make in _TABLES:
             if segment.rows(kind) and segment.end[0] > self._last.get(kind, -np.inf):
                 self._near = _RAISED if kind is Alarm else _SAME
                 for mono, row in self._rows(part, kind):
                     made = make(row, part.clock.at(mono), part.clock)
-                    if abs(made.time) < MOST_S:
-                        self._add(made)
+                    if not (abs(made.time) < MOST_S and self._add(made)):  # NaN is no time
+                        continue
+                    if isinstance(row, KernelEvent) and row.family in resets.FAMILIES:
+                        self._lines.append((Line(row, made.time, None), made))
 
     def _rows(self, part: Part, kind: type[Row]) -> Iterator[tuple[float, Row]]:
         """What was not taken yet, with the time of its reading."""
@@ -177,18 +189,36 @@ class Builder:
                 for row in rows[start:end]:
                     yield at, row
 
-    def _add(self, made: Marked) -> None:
+    def _feed_nics(self, part: Part) -> None:
+        """Some lines of a reset name the interface, others only where it is plugged in."""
+        if not part.book.segment.rows(Nic):
+            return
+        columns = ("name", "physical", "bus_address")
+        found = part.book.segment.table(Nic, columns)
+        if found is None or not {*columns} <= {*found.column_names}:
+            return
+        names, buses = (values(found.column(column)) for column in ("name", "bus_address"))
+        physical = numbers(found.column("physical"), False).tolist()
+        for name, real, bus in zip(names, physical, buses, strict=True):
+            if real:
+                self._nics[name] = Nic(name, True, None, None, bus, None)
+
+    def _add(self, made: Marked) -> bool:
+        """Whether it is new."""
         # A recorder that was started anew reads again what the log still holds: it was said once.
         tenth = round(made.time * 10)
         near = range(tenth - self._near, tenth + self._near + 1)
-        if not any((made.text, index) in self._seen for index in near):
-            self._found.append(made)
-            self._seen.add((made.text, tenth))
-            self._sorted = False
+        if any((made.text, index) in self._seen for index in near):
+            return False
+        self._found.append(made)
+        self._seen.add((made.text, tenth))
+        self._sorted = False
+        return True
 
     def forget(self, before: float) -> None:
         """Of the log too: a ring holds lines of weeks."""
         self._found = [mark for mark in self._found if mark.time >= before]
+        self._lines = [pair for pair in self._lines if pair[1].time >= before]
         self._seen = {key for key in self._seen if key[1] >= before * 10}
 
     def settle(self) -> None:
@@ -206,6 +236,19 @@ class Builder:
 
     def marks(self) -> list[Marked]:
         return self._found
+
+    def resets(self) -> list[Marked]:
+        """Every reset in the log: it begins with its first line and says what the gravest says."""
+        ordered = sorted(self._lines, key=lambda pair: pair[1].time)
+        marks = {id(line): mark for line, mark in ordered}
+        lines = [line for line, _ in ordered]
+        found = []
+        for burst in resets.grouped(lines, namer(self._nics.values(), lines)):
+            mine = [marks[id(line)] for line in burst.lines]
+            gravest = min(mine, key=lambda mark: SEVERITIES.index(mark.severity))
+            about = printable(burst.name) if burst.name else gravest.entity
+            found.append(gravest._replace(time=mine[0].time, entity=about))
+        return sorted(found, key=lambda mark: mark.time)
 
     def preload(self, span: TableSpan) -> None:
         """Nothing: the table is made of what is in memory."""

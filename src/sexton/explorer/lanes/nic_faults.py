@@ -1,7 +1,8 @@
 """NIC faults: drops, errors, resets, packets the driver gave up on.
 
 Per interface; drops and errors by ``/proc/net/dev``, the rest by the driver's own statistics
-(``ethtool -S``), summed over queues. Allowances are what a cloud's host refuses to carry.
+(``ethtool -S``), summed over queues; resets as `nic_resets` counts them. Allowances are what a
+cloud's host refuses to carry.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from sexton.detect import resets
 from sexton.explorer.lanes.nics import Devices
 from sexton.explorer.tiles.build import Metrics, Part, Taken
-from sexton.explorer.tiles.lines import Line, Lines, known_sum
+from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
 from sexton.model.net import NetDevice, NicCounter
 from sexton.model.text import printable
 from sexton.model.window import Key
 from sexton.series.catalogue import NIC_COUNTER, metric
+from sexton.series.sums import known_sum
 
 #: Lines that are shown: those that moved most.
 MOST = 10
@@ -30,10 +33,13 @@ _DEVICE = {
     "nic_tx_errors": "tx errors",
 }
 #: Where less went wrong these are shown, so that it is seen that they are zero.
-_TELLING, _LEAST = ("resets", "missed tx", "rx dropped", "tx dropped"), 4
-#: What drivers call it: ENA, virtio, ixgbe, mlx5 and others.
+_TELLING, _LEAST = ("resets", "tx timeouts", "missed tx", "rx dropped", "tx dropped"), 4
+_RESETS = "resets"
+#: What drivers call it: ENA, virtio, ixgbe, mlx5 and others. Time-outs by queue are virtio's, which
+#: resets nothing.
 _CALLED = (
-    ("resets", re.compile(r"(wd_expired|^(?:.*_)?tx_timeouts?|reset_fail|hw_reset|_resets?)$")),
+    ("tx timeouts", re.compile(r"_tx_timeouts?$")),
+    ("failed resets", re.compile(r"reset_fail$")),
     ("missed tx", re.compile(r"missed_tx$")),
     ("allowance exceeded", re.compile(r"allowance_exceeded$")),
     ("driver drops", re.compile(r"^(?:rx|tx)_drops$|^rx_(?:overruns|missed_errors)$")),
@@ -41,6 +47,8 @@ _CALLED = (
 
 
 def _group(counter: str) -> str | None:
+    if resets.meaning(counter) is not None:
+        return _RESETS
     return next((name for name, pattern in _CALLED if pattern.search(counter)), None)
 
 
@@ -92,7 +100,12 @@ class Builder(Lines):
         for at, key in enumerate(taken.things):
             several.setdefault((str(key[0]), self._group_of(str(key[1])) or ""), []).append(at)
         values = taken.values[NIC_COUNTER.name]
-        return {line: known_sum(values[rows]) for line, rows in several.items()}
+        return {
+            line: resets.by_counters([str(taken.things[at][1]) for at in rows], values[rows])
+            if line[1] == _RESETS
+            else known_sum(values[rows])
+            for line, rows in several.items()
+        }
 
     def shown(self) -> list[tuple[Line, str]]:
         most = sorted(self._moved, key=lambda line: (-self._moved[line], line))

@@ -149,10 +149,3 @@ def known_mean(values: Array) -> Array:
     total = np.where(known, values, 0).sum(axis=0) / np.maximum(count, 1)
     found: Array = np.where(count > 0, total, np.nan)
     return found
-
-
-def known_sum(values: Array) -> Array:
-    """The sum over things of what is known; NaN where nothing is."""
-    known = ~np.isnan(values)
-    found: Array = np.where(known.any(axis=0), np.where(known, values, 0).sum(axis=0), np.nan)
-    return found

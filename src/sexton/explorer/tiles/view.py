@@ -18,6 +18,8 @@ from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.lanes.cores import Builder as Cores
 from sexton.explorer.lanes.cores import spikes
+from sexton.explorer.lanes.events import SEVERITIES
+from sexton.explorer.lanes.events import Builder as Events
 from sexton.explorer.tiles.feeding import LaneFeed, build_lanes
 from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.explorer.tiles.questions import Questions
@@ -38,10 +40,7 @@ Window = tuple[float, float]
 _MOST_TOLD_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
 #: Lanes that a page shows first.
 _FIRST = ("cores", "events")
-#: Lines of one event follow one another within this.
-_ONE_S = 10.0
-_RESETS = ("nic_reset", "nic_watchdog", "nic_starved")
-_RANK = ("critical", "warning", "info").index
+_RANK = SEVERITIES.index
 
 
 class View(Questions):
@@ -183,7 +182,9 @@ class View(Questions):
         if kind == "spike":
             every = self._spikes()
         else:
-            every = merged_marks(self._ready("events").marks(), kind)
+            events = cast("Events", self._ready("events"))
+            marks = events.marks()
+            every = events.resets() if kind == "reset" else [m for m in marks if m.kind == kind]
         times = [part.time for part in every]
         at = bisect_left(times, after) - 1 if backwards else bisect_right(times, after)
         return every[at] if 0 <= at < len(every) else None
@@ -250,23 +251,6 @@ class View(Questions):
             }
             self._node = (recording, about)
         return self._node[1]
-
-
-def merged_marks(marks: list[Marked], kind: str) -> list[Marked]:
-    """Marks of a kind. Those that follow one another at once are one: it begins with the first and
-    says what the gravest says."""
-    kinds = _RESETS if kind == "reset" else (kind,)
-    found: list[Marked] = []
-    last = float("-inf")
-    for mark in marks:
-        if mark.kind not in kinds:
-            continue
-        if mark.time - last > _ONE_S:
-            found.append(mark)
-        elif _RANK(mark.severity) < _RANK(found[-1].severity):
-            found[-1] = mark._replace(time=found[-1].time)
-        last = mark.time
-    return found
 
 
 def _first_seen(lane: Declared) -> tuple[bool, int]:

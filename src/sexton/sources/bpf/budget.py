@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sexton.model.counters import wrapped
 from sexton.model.cpu import SoftirqCount
 
 #: Not included in `run_time_ns`, per run: the tracepoint's call, and the measuring itself.
@@ -35,7 +36,7 @@ CALL_NS, MEASURING_NS = 60, 130
 #: For kernels that do not measure: 1.5 times what was measured on one that does.
 NETWORK_NS, OTHER_NS = 300, 150
 _CALLS_PER_SOFTIRQ = 2
-_WRAP = 1 << 32
+_BITS = 32
 
 
 class Events(NamedTuple):
@@ -80,7 +81,7 @@ def others(before: SoftirqCount, after: SoftirqCount) -> int:
     for name in ("timer", "block", "tasklet", "sched", "hrtimer", "rcu"):
         was, now = getattr(before, name), getattr(after, name)
         if was is not None and now is not None:
-            moved += (now - was) % _WRAP
+            moved += wrapped(was, now, _BITS)
     return moved
 
 

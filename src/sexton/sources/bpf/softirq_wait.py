@@ -40,6 +40,7 @@ from typing import NamedTuple
 from sexton.errors import SourceError, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
+from sexton.model.counters import delta, moved
 from sexton.model.cpu import SoftirqCount
 from sexton.model.row import Row
 from sexton.model.softirq import ProbeCost, SoftirqWait
@@ -253,16 +254,15 @@ class SoftirqWaits:
         if sample is None or ended_s - sample.began_s < SHORTEST_SAMPLE_S:
             return
         runs = self._probe.runs()
-        network = {
-            cpu: times - sample.network[cpu] for cpu, times in self._network(content).items()
-        }
+        network = moved(sample.network, self._network(content))
         measured = None
         if runs is not None and sample.runs is not None:
-            times = runs.times - sample.runs.times
+            times = delta(sample.runs.times, runs.times)
+            run_ns = delta(sample.runs.run_ns, runs.run_ns)
             # The sysctl may be set, so that the kernel measures anyway.
-            if sample.stats is not None or times:
+            if times is not None and run_ns is not None and (sample.stats is not None or times):
                 sampled = SAMPLED if self._duty.mode == ON else 1.0
-                measured = Measured(runs.run_ns - sample.runs.run_ns, times, sampled)
+                measured = Measured(run_ns, times, sampled)
         self._stop_counting()
         by_core = events(network, sample.others, self._softirqs())
         self._cost = settle(by_core, ended_s - sample.began_s, measured)

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import HeldFiles
+from sexton.model.counters import moved
 from sexton.model.task import Process, Thread
 from sexton.sources.procfs.stat import TICK_MS
 from sexton.sources.registry import source
@@ -126,18 +127,18 @@ class Tasks:
         if not before:
             return self._long_busy(processes)
         # A process that is new since the last scan used all its time since then.
-        moved = {key: ms - before.get(key, 0) for key, ms in used.items()}
+        spent = moved(before, used, born=True)
         least_ms = _MOVED * 1000 * passed_s
         movers = sorted(
-            (key for key, ms in moved.items() if ms > 0 and ms >= least_ms),
-            key=lambda key: moved[key],
+            (key for key, ms in spent.items() if ms > 0 and ms >= least_ms),
+            key=lambda key: spent[key],
             reverse=True,
         )
         followed = {key: left - 1 for key, left in self._followed.items() if left and key in used}
         followed.update(dict.fromkeys(movers[:_MOST_MOVERS], _KEEP_SCANS))
         self._followed = followed
         worth = [process for process in processes if _key(process) in followed]
-        return sorted(worth, key=lambda process: moved[_key(process)], reverse=True)
+        return sorted(worth, key=lambda process: spent.get(_key(process), 0), reverse=True)
 
     def _long_busy(self, processes: list[Process]) -> list[Process]:
         """At the first scan: those that have used most of a core since they started. Where later

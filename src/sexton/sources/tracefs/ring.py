@@ -37,6 +37,7 @@ from collections.abc import Iterator, Sequence
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import exists, failure
+from sexton.model.counters import moved
 from sexton.model.trace import RingState, TraceEvent
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
 
@@ -156,7 +157,8 @@ class EventRing:
         return self.state(None)
 
     def rate(self) -> float | None:
-        """Events a second on the busiest core since the last call; `None` at the first."""
+        """Events a second on the busiest core since the last call; `None` at the first, and if the
+        counters of all cores fell: then the ring was emptied."""
         if self._instance is None:
             return None
         counted = {
@@ -167,8 +169,8 @@ class EventRing:
         before, self._before = self._before, (now_s, counted)
         if before is None or now_s <= before[0]:
             return None
-        grown = [count - before[1].get(core, count) for core, count in counted.items()]
-        return max(0, *grown, 0) / (now_s - before[0])
+        grown = moved(before[1], counted).values()
+        return max(grown) / (now_s - before[0]) if grown else None
 
     def tend(self) -> RingState:
         """The current state; pauses the ring if it costs too much. Call it every few seconds."""
