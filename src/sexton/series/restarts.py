@@ -51,7 +51,7 @@ def marked(marks: Sequence[RestartMark]) -> tuple[int, list[float]]:
 
     A counter that fell was cleared: what it had reached before comes on top.
 
-    >>> marked([RestartMark("a", at, n) for at, n in ((10.0, 1), (30.0, 3), (40.0, 1), (45.0, 2))])
+    >>> marked([RestartMark("a", n, at) for n, at in ((1, 10.0), (3, 30.0), (1, 40.0), (2, 45.0))])
     (5, [10.0, 5.0])
     """
     total, periods = marks[-1].counter, []
