@@ -1,13 +1,17 @@
 """One fact, one number: every surface says the same of the same thing and seconds.
 
-Over every recorded incident: the verdict, its JSON, `why`, the explorer's table and its tiles. The
-numbers of the verdict are taken as they are published; what they are compared with is computed by
-the other surfaces, each by its own way through the code.
+Over every recorded incident, of a core that was held, dying cgroups, restarts, resets and waits:
+the verdict's text, its JSON, the explorer's table, tiles and marks, the signals and moments of
+`why`, the data of the HTML report, alarms, the measures of `fix` and the numbers of `top`. What is
+published in JSON is compared with what the others compute, each by its own way through the code, as
+exactly as each of them shows it.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from functools import cache, cached_property
 from math import floor
 from typing import Any
@@ -15,28 +19,43 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.incident import Incident, incidents
-from sexton.detect.detectors.saturated_core import BY_KIND, HELD, KERNEL_SHARE
+from lab.incident import Incident, incidents, replayed
+from sexton.cli.screen.top_json import top_json
+from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
+from sexton.detect.waits import WAIT
 from sexton.explain.why import explain as asked
+from sexton.explorer.files.incident import page_data, saturated_in
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
 from sexton.explorer.tiles.view import View
+from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes
-from sexton.model.finding import Evidence, Finding, Verdict
-from sexton.model.lane import COLUMNS, Strip
+from sexton.model.event import KernelEvent
+from sexton.model.lane import COLUMNS, Marked, Strip
+from sexton.model.net import Nic
+from sexton.model.row import Row
+from sexton.model.softirq import SoftirqWait
+from sexton.model.text import seconds as duration
 from sexton.model.unit import Unit
 from sexton.model.why import Subject
+from sexton.model.window import Window
+from sexton.record.triggers import Raised, Triggers
 from sexton.replay.signal_tables import table_signals
-from sexton.replay.span import everything
+from sexton.replay.span import Span, everything
 from sexton.replay.span_reader import SpanReader
 from sexton.reports.json.diagnosis import diagnosis_json
-from sexton.reports.json.why import why_json
-from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER
-from sexton.series.cores import core_series
+from sexton.reports.text.verdict import verdict_text
+from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, UNIT_RESTARTS
+from sexton.series.cores import CoreSeries, core_series
 from sexton.store.recording import Recording
 
-#: A tile holds half per cents.
-TILE = 0.26
+#: A tile holds half per cents, of system time and of softirq time.
+TILE = 0.52
+#: Half of the last digit: of "8.7 s", of "83 %" and of "83.4 %".
+TENTH, WHOLE, SHARE = 0.0501, 0.501, 0.0501
+#: Two clocks are read one after the other.
+CLOCK_S = 0.02
+ALARMED: tuple[type[Row], ...] = (Nic, CoreTimes, KernelEvent, CgroupCensus, SoftirqWait)
 
 
 class Surfaces:
@@ -46,31 +65,19 @@ class Surfaces:
         self.incident = incident
         self.window = incident.replay.window
         self.diagnosis = incident.diagnosis
-        self.json = diagnosis_json(self.diagnosis)
+        self.json: dict[str, Any] = json.loads(json.dumps(diagnosis_json(self.diagnosis)))
+        self.text = " ".join(verdict_text(self.diagnosis, 100).split())
         self.view = View.open(incident.recording)
         assert self.view.span is not None
         self.start, self.end = self.view.span
 
-    def finding(self, name: str) -> Finding:
-        return self.diagnosis.by_id[name]
-
-    def said(self, name: str, evidence: Evidence) -> None:
-        """JSON and `why` give the number of the verdict."""
-        why = why_json(asked(Subject("symptom", name), self.diagnosis, self.window))
-        for findings in (self.json["findings"], why["findings"]):
-            mine = [finding for finding in findings if finding["id"] == name]
-            assert len(mine) == 1 or findings is not self.json["findings"]
-            for finding in mine:
-                values = [value["value"] for value in finding["evidence"]
-                          if value["what"] == evidence.what]  # fmt: skip
-                assert evidence.number in values
+    def finding(self, name: str) -> dict[str, Any]:
+        (found,) = (finding for finding in self.json["findings"] if finding["id"] == name)
+        return dict(found)
 
     def cells(self, lane: str, start: float, end: float) -> list[dict[str, str]]:
         """The explorer's table, a row as a dict."""
-        table = self.view.table(lane, start, end)
-        assert not table.left_out
-        names = [heading.partition(" (")[0] for heading in table.headings]  # without units
-        return [dict(zip(names, row, strict=True)) for row in table.rows]
+        return list(_rows(self.view.table(lane, start, end)._asdict()))
 
     def seconds(self, lane: str) -> tuple[int, Strip]:
         """Every second of a lane, and the first column's number."""
@@ -78,13 +85,65 @@ class Surfaces:
         count = floor(self.end) // COLUMNS - first + 1
         return first * COLUMNS, self.view.strip(lane, 0, first, count)
 
+    def line(self, lane: str, name: str, plane: str = "peak") -> Any:
+        """Every second of one of its lines."""
+        _, strip = self.seconds(lane)
+        return strip.planes[plane][0, strip.names.index(name)]
+
+    def marked(self, kind: str) -> list[Marked]:
+        """Where "next spike" and "next reset" go."""
+        found: list[Marked] = []
+        while (mark := self.view.found(kind, found[-1].time if found else 0.0)) is not None:
+            found.append(mark)
+        return found
+
+    def moments(self, kind: str, name: str) -> list[float]:
+        """When `why` says that it happened (UNIX seconds)."""
+        why = asked(Subject(kind, name), self.diagnosis, self.window)
+        return [moment.wall_s for moment in why.occasions.moments]
+
+    def over(self, start: float, end: float) -> Window:
+        """Some seconds of the recording alone (UNIX seconds)."""
+        span = everything(Recording(self.incident.recording))
+        edges = ((self.window.mono(at), at) for at in (start - CLOCK_S, end + CLOCK_S))
+        return replayed(self.incident.recording, Span(span.boot_id, *edges)).window
+
+    @cached_property
+    def alarms(self) -> list[Raised]:
+        """What the recorder would have raised, reading by reading."""
+        triggers = Triggers()
+        read = [
+            (batch.mono_s, at, kind, batch)
+            for at, kind in enumerate(ALARMED)
+            for batch in self.window.batches(kind) or ()
+        ]
+        return [
+            raised
+            for _, _, kind, batch in sorted(read, key=lambda item: item[:2])
+            for raised in triggers.feed(kind, batch)
+        ]
+
+    @cached_property
+    def measures(self) -> dict[str, float]:
+        """What `fix` compares, of the whole recording."""
+        units = self.finding("crash_looping_unit")["entities"].get("unit", ())
+        return measure(self.window, units=units)
+
     @cached_property
     def signals(self) -> dict[tuple[str, str], Any]:
-        """What `why` compares, of the cores."""
+        """What `why` compares, of cores and units."""
         recording = Recording(self.incident.recording)
         reader = SpanReader(recording, everything(recording))
-        found = table_signals(CoreTimes, reader, None)
-        return {(signal.about, signal.name): signal for signal in found}
+        return {
+            (signal.about, signal.name): signal
+            for table in (CoreTimes, Unit)
+            for signal in table_signals(table, reader, None)
+        }
+
+
+def _rows(table: dict[str, Any]) -> Iterator[dict[str, str]]:
+    names = [heading.partition(" (")[0] for heading in table["headings"]]  # without units
+    yield from (dict(zip(names, row, strict=True)) for row in table["rows"])
 
 
 @cache
@@ -95,86 +154,143 @@ def surfaces(name: str) -> Surfaces:
 every_incident = pytest.mark.parametrize("name", [incident.name for incident in incidents()])
 
 
-def percent(cell: str) -> float:
-    return float(cell.removesuffix(" %"))
+def figure(text: str) -> float:
+    """The first number in a text."""
+    return float(re.findall(r"-?[\d,]+\.?\d*(?:e[+-]?\d+)?", text)[0].replace(",", ""))
+
+
+def evidence_of(finding: dict[str, Any], wanted: str) -> list[dict[str, Any]]:
+    return [item for item in finding["evidence"] if re.fullmatch(wanted, item["what"])]
 
 
 def tile_kernel(found: Surfaces, core: int) -> tuple[int, Any]:
+    """System and softirq time of every second as it is drawn, in per cent."""
     first, strip = found.seconds("cores")
     planes = strip.planes["peak"][:, strip.names.index(f"core {core}")].astype(float)
     planes[planes == 255] = np.nan
-    return first, planes / 2
+    return first, np.minimum((planes[1] + planes[2]) / 2, 100)
+
+
+def drawn_as(series: CoreSeries, row: int, second: int) -> float:
+    """What a second should show: the step that its middle lies in, or one that came so early that
+    no second's middle lies in it, where that is higher."""
+    start, end = series.wall - (series.end - series.start), series.wall
+    covers = (start < second + 0.5) & (end >= second + 0.5)
+    early = np.floor(start + 0.5) == np.floor(end + 0.5)
+    covers |= early & (np.floor((start + end) / 2) == second)
+    return float(np.nanmax(series.percent(series.kernel)[row, covers]))
 
 
 @every_incident
-def test_a_core_that_was_held_has_one_share(name: str):
+def test_a_core_that_was_held_has_one_length_and_one_share(name: str):
     found = surfaces(name)
     finding = found.finding("saturated_core")
     series = core_series(found.window)
-    if finding.verdict is not Verdict.PRESENT or series is None:
+    if finding["verdict"] != "present":
         return
-    (by_kind,) = (evidence for evidence in finding.evidence if evidence.what.endswith(BY_KIND))
-    found.said("saturated_core", by_kind)
-    core = int(finding.entities["core"][0])
-    assert finding.start is not None
-    assert finding.end is not None
-    span = found.window.mono(finding.start), found.window.mono(finding.end)
-    # The finding also counts the kernel time right before and after these steps.
-    (run,) = (
-        run
-        for run in series.held(KERNEL_SHARE.value)
-        if series.cores[run.row] == core and run.lasts(HELD.value)
-        and run.start >= span[0] - 1e-3 and run.end <= span[1] + 1e-3
-    )  # fmt: skip
-    held = found.window.wall(run.start), found.window.wall(run.end)
+    assert series is not None
+    start, end = finding["start"], finding["end"]
+    core = int(finding["entities"]["core"][0])
+    (by_kind,) = evidence_of(finding, f"core {core} by kind")
+    (held,) = evidence_of(finding, rf"core {core} in the kernel(, \d+ times)?")
+    lasted, share = held["value"], by_kind["value"]
 
-    (row,) = (cell for cell in found.cells("cores", *held) if cell["core"] == f"core {core}")
-    assert row["system"] == f"{by_kind.number:.1f} %"
-    told = dict(re.findall(r"(\w+) (\d+) %", by_kind.value))
-    for kind in ("user", "system", "softirq"):
-        assert abs(percent(row[kind]) - int(told[kind])) <= 0.55
+    # One length: its span, its text, the summary, the story and the table of the verdict.
+    assert end - start == pytest.approx(lasted, abs=CLOCK_S)
+    assert figure(held["text"]) == pytest.approx(lasted, abs=TENTH)
+    told = " ".join([finding["summary"], *found.json["story"], found.text])
+    said = re.findall(rf"core {core}(?: \([^)]*\))? was held in [a-z ]+ for ([\d.]+ s)", told)
+    said += re.findall(rf"core {core} in the kernel(?:, \d+ times)? < 0.1 s ([\d.]+ s)", found.text)
+    assert len(said) >= 3
+    assert set(said) == {duration(lasted)}
 
-    # By step, as `why` has it: there a share is cut at 100 %.
-    steps = slice(run.first, run.last + 1)
-    given = series.given[run.row, steps]
-    uncut = float(series.system[run.row, steps].sum() / given.sum()) * 100
-    assert min(uncut, 100) == pytest.approx(by_kind.number, abs=0.01)
-    signal = found.signals[f"core {core}", CORE_SYSTEM.help]
-    value = signal.value[np.isin(signal.mono_s, series.end[steps])]
-    cut = np.minimum(100 * series.system[run.row, steps] / given, 100)
-    assert value == pytest.approx(cut, abs=1e-3)
+    # The alarm at its last reading.
+    of_core = [alarm for alarm in found.alarms if alarm.kind == "held_core"
+               and alarm.about == f"core {core}"]  # fmt: skip
+    ends = [found.window.wall(alarm.mono_s) for alarm in of_core]
+    (last,) = (alarm for alarm, at in zip(of_core, ends, strict=True) if abs(at - end) < CLOCK_S)
+    assert figure(last.detail.partition(" for ")[2]) == pytest.approx(lasted, abs=TENTH)
 
-    first, shares = tile_kernel(found, core)
-    kernel = series.percent(series.kernel)[run.row]
-    for step in range(run.first, run.last + 1):
-        end = float(series.wall[step])
-        start = end - float(series.end[step] - series.start[step])
-        for second in range(floor(start + 0.5), floor(end + 0.5)):
-            shown = min(np.nansum(shares[1:3, second - first]), 100)
-            assert shown >= kernel[step] - 2 * TILE
+    # The spike of the explorer, the moments of `why`, what the report opens on.
+    (spike,) = (mark for mark in found.marked("spike") if abs(mark.time - start) < CLOCK_S)
+    assert spike.end == pytest.approx(end, abs=CLOCK_S)
+    assert figure(spike.text.partition(" for ")[2]) == pytest.approx(lasted, abs=TENTH)
+    assert min(abs(at - end) for at in found.moments("core", str(core))) < CLOCK_S
+    report = saturated_in(found.diagnosis)
+    assert report is not None
+    assert (report.part, report.cores[0]) == (pytest.approx((start, end)), core)
+
+    # One share: the text of the evidence, the table, what `fix` measures of these seconds.
+    kinds = dict(re.findall(r"(\w+) (\d+) %", by_kind["text"]))
+    assert int(kinds["system"]) == pytest.approx(share, abs=WHOLE)
+    (row,) = (row for row in found.cells("cores", start, end) if row["core"] == f"core {core}")
+    assert figure(row["system"]) == pytest.approx(share, abs=SHARE)
+    for kind in ("user", "softirq"):
+        assert figure(row[kind]) == pytest.approx(int(kinds[kind]), abs=WHOLE + SHARE)
+    measured = measure(found.over(start, end), (core,))
+    assert measured[CORE.format(core)] == pytest.approx(share, abs=SHARE)
+
+    # By step: the signals of `why`, what `top` would have shown, and every second of the tile.
+    at = series.cores.index(core)
+    mono = found.window.mono(start), found.window.mono(end)
+    steps = np.flatnonzero((series.end > mono[0] + CLOCK_S) & (series.end < mono[1] + CLOCK_S))
+    spent = 0.0
+    for step in steps.tolist():
+        values = [
+            float(signal.value[signal.mono_s == series.end[step]][0]) if signal is not None else 0.0
+            for signal in (found.signals.get((f"core {core}", metric.help))
+                           for metric in (CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ))
+        ]  # fmt: skip
+        spent += values[1] * float(series.given[at, step])
+        edges = (float(series.start[step]), float(series.end[step]))
+        (shown,) = (
+            load for load in top_json(Window({CoreTimes: _two(found.window, *edges)}))["cores"]
+            if load["core"] == core
+        )  # fmt: skip
+        now = [100 * shown[kind] for kind in ("user", "system", "softirq")]
+        assert now == pytest.approx(values, abs=0.01)
+    # A tick that is counted a step late is cut there, at 100 %, and not over all of them.
+    system, given = series.system[at, steps], series.given[at, steps]
+    late = 100 * float(np.maximum(system - given, 0).sum() / given.sum())
+    every = 100 * float(system.sum() / given.sum())
+    assert share == pytest.approx(min(every, 100), abs=1e-3)
+    assert spent / float(given.sum()) == pytest.approx(every - late, abs=0.01)
+    first, tile = tile_kernel(found, core)
+    inside = range(floor(start + 0.5), floor(end + 0.5))
+    for second in (inside[0] - 1, *inside, inside[-1] + 1):
+        assert tile[second - first] == pytest.approx(drawn_as(series, at, second), abs=TILE)
+
+
+def _two(window: Window, start: float, end: float) -> list[Any]:
+    """The readings at both ends of a step."""
+    return [batch for batch in window.between(CoreTimes, start, end)
+            if start <= batch.mono_s <= end]  # fmt: skip
 
 
 @every_incident
 def test_the_busiest_step_of_a_calm_node_is_the_peak_everywhere(name: str):
     found = surfaces(name)
     finding = found.finding("saturated_core")
-    if finding.verdict is not Verdict.ABSENT:
+    if finding["verdict"] != "absent":
         return
-    (worst,) = finding.evidence
-    found.said("saturated_core", worst)
-    assert worst.number is not None
-    core = int(re.findall(r"core (\d+)", finding.summary)[0])
+    (worst,) = finding["evidence"]
+    share = worst["value"]
+    core = int(re.findall(r"core (\d+)", finding["summary"])[0])
+    assert f"core {core}, {share:.0f} %" in finding["summary"]
     rows = found.cells("cores", found.start, found.end)
     assert rows[0]["core"] == f"core {core}"
-    assert rows[0]["peak in the kernel"] == f"{worst.number:.1f} %"
-    zero = np.zeros(1, np.float32)
-    system, softirq = (
-        found.signals[f"core {core}", metric.help].value if (f"core {core}", metric.help)
-        in found.signals else zero for metric in (CORE_SYSTEM, CORE_SOFTIRQ)
-    )  # fmt: skip
-    assert np.nanmax(system + softirq) == pytest.approx(worst.number, abs=1e-3)
-    _, shares = tile_kernel(found, core)
-    assert np.nanmax(shares[1] + shares[2]) == pytest.approx(worst.number, abs=2 * TILE)
+    assert figure(rows[0]["peak in the kernel"]) == pytest.approx(share, abs=SHARE)
+    parts = [
+        found.signals[f"core {core}", metric.help].value
+        for metric in (CORE_SYSTEM, CORE_SOFTIRQ) if (f"core {core}", metric.help) in found.signals
+    ]  # fmt: skip
+    assert np.nanmax(sum(parts)) == pytest.approx(share, abs=1e-3)
+    _, tile = tile_kernel(found, core)
+    assert np.nanmax(tile) == pytest.approx(share, abs=TILE)
+    assert [alarm for alarm in found.alarms if alarm.kind == "held_core"] == []
+    spikes = [figure(mark.text.partition(" kernel ")[2]) for mark in found.marked("spike")]
+    assert max(spikes, default=0) == pytest.approx(share if spikes else 0, abs=WHOLE)
+    assert bool(spikes) == (share >= 45)
 
 
 @every_incident
@@ -186,105 +302,156 @@ def test_every_core_has_one_share_of_the_whole_recording(name: str):
     shares = series.over(found.window.start_mono, found.window.end_mono)
     rows = {cell["core"]: cell for cell in found.cells("cores", found.start, found.end)}
     assert rows.keys() == {f"core {core}" for core in shares}
+    measured = measure(found.window, shares)
     for core, share in shares.items():
         row = rows[f"core {core}"]
         cells = (row["user"], row["system"], row["softirq"], row["I/O wait and steal"])
         assert cells == tuple(f"{value:.1f} %" for value in share[:4])
-        at = series.cores.index(core)
-        signal = found.signals.get((f"core {core}", CORE_USER.help))
-        if signal is not None:
-            assert (signal.mono_s == series.end).all()
-            cut = np.minimum(100 * series.user[at] / series.given[at], 100)
-            assert signal.value == pytest.approx(cut, abs=1e-3, nan_ok=True)
+        assert measured[CORE.format(core)] == pytest.approx(share.system)
 
 
 @every_incident
 def test_dying_cgroups_are_one_number(name: str):
     found = surfaces(name)
     finding = found.finding("zombie_memcgs")
-    counted = [item for item in finding.evidence if item.what.startswith("dying memory cgroups")]
-    assert counted or finding.verdict is Verdict.UNKNOWN
-    for evidence in counted[:1]:
-        found.said("zombie_memcgs", evidence)
-        assert evidence.number is not None
-        rows = found.cells("memcgs", found.end - 60, found.end + 1)
-        known = [row["dying"] for row in rows if row["dying"] != "not known"]
-        assert known[-1] == number(evidence.number)
-        _, strip = found.seconds("memcgs")
-        line = strip.planes["mean"][0, strip.names.index("dying")]
-        assert line[~np.isnan(line)][-1] == evidence.number
+    if finding["verdict"] == "unknown":
+        return
+    dying = evidence_of(finding, "dying memory cgroups.*")[0]["value"]
+    assert re.search(rf"\b{dying:,.0f} dying", finding["summary"])
+    if finding["verdict"] == "present":
+        assert f"{dying:,.0f} dying memory cgroups" in found.text
+    rows = found.cells("memcgs", found.end - 60, found.end + 1)
+    assert [row["dying"] for row in rows if row["dying"] != "not known"][-1] == number(dying)
+    line = found.line("memcgs", "dying", "mean")
+    assert line[~np.isnan(line)][-1] == dying
+    assert found.measures[DYING] == dying
+    assert top_json(found.window)["zombies"]["dying"] == dying
+    for alarm in found.alarms:
+        if alarm.kind == "zombie_memcgs":
+            assert figure(alarm.detail) in line
 
 
 @every_incident
 def test_restarts_of_a_unit_are_one_number(name: str):
     found = surfaces(name)
     finding = found.finding("crash_looping_unit")
-    if finding.verdict is not Verdict.PRESENT:
+    if finding["verdict"] != "present":
         return
-    unit = finding.entities["unit"][0]
-    (evidence,) = (item for item in finding.evidence if item.what == f"restarts of {unit}")
-    found.said("crash_looping_unit", evidence)
-    recent = int(re.findall(r"([\d,]+) in this window", evidence.value)[0].replace(",", ""))
-    found.view.table("restarts", found.start, found.end)
+    unit = finding["entities"]["unit"][0]
+    (evidence,) = evidence_of(finding, re.escape(f"restarts of {unit}"))
+    so_far, recent = evidence["value"], figure(evidence["text"].partition(" so far, ")[2])
+    assert figure(evidence["text"]) == so_far
+    assert re.search(rf"{so_far:,.0f} (times )?so far", found.text)
+    assert found.measures[RESTARTS.format(unit)] == recent
+
+    # Rates of the steps that are known, and what was counted where readings are missing.
+    signal = found.signals[unit, UNIT_RESTARTS.help]
+    lasts, unseen = {}, 0.0
+    for piece in found.window.columns(Unit, ("restarts",), lambda key: key[0] == unit):
+        follows = piece.follows[1:]
+        lasts |= dict(zip(piece.mono[1:].tolist(), np.diff(piece.mono).tolist(), strict=True))
+        unseen += np.diff(piece.values["restarts"][0])[~follows].sum()
+    known = ~np.isnan(signal.value)
+    spent = np.array([lasts[end] for end in signal.mono_s[known].tolist()])
+    counted = float((signal.value[known] / 60 * spent).sum())
+    assert counted + unseen == pytest.approx(recent, abs=0.01)
+
+    cells = [row[unit] for row in found.cells("restarts", found.start, found.end)]
+    peaks = [figure(cell.partition("peak ")[2] or cell) for cell in cells if cell != "not known"]
+    peak = float(signal.value[known].max())
+    assert max(peaks) == pytest.approx(peak, rel=5e-3)  # three digits are shown
+    assert np.nanmax(found.line("restarts", unit)) == pytest.approx(peak, rel=1e-5)
+    # One column over all of it: its mean, times the time that is known, is what was counted.
     builder = found.view._built["restarts"].builder
     assert isinstance(builder, Restarts)
-    # One column over all of it: its mean, times the time that is known, is what was counted.
     level = next(index for index in range(7, 13) if floor(found.start) >> index
                  == floor(found.end) >> index)  # fmt: skip
     columns = TableColumns(floor(found.start) >> level, 1, level)
     span = TableSpan(Recording(found.incident.recording), found.start, found.end)
     mean, _ = builder.values(span, columns)
     at = [line for line, _ in builder.shown()].index((unit,))
-    known, unseen = 0.0, 0.0
-    for piece in found.window.columns(Unit, ("restarts",), lambda key: key[0] == unit):
-        moved, follows = np.diff(piece.values["restarts"][0]), piece.follows[1:]
-        known += np.diff(piece.mono)[~np.isnan(moved) & follows].sum()
-        unseen += moved[~follows].sum()  # readings are missing: counted, and no rate is known
-    assert float(mean[at, 0]) / 60 * known + unseen == pytest.approx(recent, abs=0.01)
+    assert float(mean[at, 0]) / 60 * spent.sum() == pytest.approx(counted, abs=0.01)
 
 
 @every_incident
 def test_resets_of_a_nic_are_one_number(name: str):
     found = surfaces(name)
     finding = found.finding("nic_resets")
-    logged = [
-        evidence for evidence in finding.evidence if evidence.what == "resets in the kernel log"
-    ]
+    logged = evidence_of(finding, "resets in the kernel log")
+    assert logged or finding["verdict"] != "present"
     for evidence in logged:
-        found.said("nic_resets", evidence)
-        reset, after = 0, float("-inf")
-        while (mark := found.view.found("reset", after)) is not None:
-            reset, after = reset + 1, mark.time
-        assert reset == evidence.number
-        nics = finding.entities.get("nic", ())[:1]
-        for nic in nics if finding.verdict is Verdict.PRESENT else ():
-            why = asked(Subject("nic", nic), found.diagnosis, found.window)
-            assert len(why.occasions.moments) == evidence.number
+        resets = evidence["value"]
+        assert figure(evidence["text"]) == resets
+        assert len(found.marked("reset")) == resets
+        assert found.measures[RESETS] == resets
+        alarmed = {alarm.about for alarm in found.alarms if alarm.kind == "nic_reset"}
+        assert bool(alarmed) == bool(resets)
+        if finding["verdict"] == "present":
+            (nic,) = finding["entities"]["nic"]
+            times = "once" if resets == 1 else f"{resets:.0f} times"
+            assert f"{nic} was reset {times}" in found.text
+            assert len(found.moments("nic", nic)) == resets
+            assert nic in alarmed
 
 
 @every_incident
 def test_the_longest_wait_of_a_softirq_is_one_number(name: str):
     found = surfaces(name)
     finding = found.finding("starved_napi")
+    if finding["verdict"] == "present":
+        (said,) = re.findall(r"waited ([\d.,]+ m?s) for core", finding["summary"])
+        published = [item for item in finding["evidence"] if item["value"] is not None]
+        (wait,) = (item for item in published if duration(item["value"]) == said)
+        assert wait["text"] == said
+        assert {*re.findall(r"waited ([\d.,]+ m?s) for core", found.text)} == {said}
+    vectors = r"(?:the longest wait of|core \d+:) (NET_[RT]X|a network softirq)\b"
     waits = [
-        (evidence, match[1])
-        for evidence in finding.evidence
-        if (match := re.match(r"(?:the longest wait of|core \d+:) (NET_[RT]X)\b", evidence.what))
-        and evidence.number is not None
+        (item["value"], match[1])
+        for item in finding["evidence"]
+        if (match := re.match(vectors, item["what"])) and item["value"] is not None
     ]
     if not waits:
+        assert finding["verdict"] != "absent" or finding["missing"]
         return
-    longest, vector = max(waits, key=lambda wait: wait[0].number or 0.0)
-    found.said("starved_napi", longest)
-    assert longest.number is not None
-    column = f"{vector} longest"
-    peaks = [
-        float(re.findall(r"[\d.,e+-]+", row[column])[-1].replace(",", ""))
-        for row in found.cells("softirq_wait", found.start, found.end)
-        if row[column] != "not known"
-    ]
-    expected = float(number(1000 * longest.number).replace(",", ""))
-    assert max(peaks) == pytest.approx(expected, rel=2e-3)  # three digits are shown
-    _, strip = found.seconds("softirq_wait")
-    line = strip.planes["peak"][0, strip.names.index(column)]
-    assert np.nanmax(line) == pytest.approx(1000 * longest.number, rel=1e-5)
+    longest, vector = max(waits)
+    columns = [f"{vector} longest"] if longest else ["NET_RX longest", "NET_TX longest"]
+    names = found.seconds("softirq_wait")[1].names
+    assert not longest or columns[0] in names
+    for column in columns if longest else [column for column in columns if column in names]:
+        cells = [row[column] for row in found.cells("softirq_wait", found.start, found.end)]
+        peaks = [figure(cell.partition("peak ")[2] or cell) for cell in cells if cell[0].isdigit()]
+        assert max(peaks) == pytest.approx(figure(number(1000 * longest)), rel=5e-3)
+        line = found.line("softirq_wait", column)
+        assert np.nanmax(line) == pytest.approx(1000 * longest, rel=1e-5)
+    alarmed = [figure(alarm.detail.partition(" waited ")[2]) for alarm in found.alarms
+               if alarm.kind == "softirq_wait" and "NET_" in alarm.detail]  # fmt: skip
+    assert bool(alarmed) == (longest >= WAIT.value)
+    assert not alarmed or max(alarmed) == pytest.approx(longest, abs=TENTH)
+
+
+def test_the_html_report_gives_the_numbers_of_the_verdict():
+    """Of one recording, since a page takes seconds: the parts of all of them are compared above."""
+    found = surfaces("whole_chain-6.18-v1")
+    finding = found.finding("saturated_core")
+    start, end = finding["start"], finding["end"]
+    core = finding["entities"]["core"][0]
+    (by_kind,) = evidence_of(finding, f"core {core} by kind")
+    (held,) = evidence_of(finding, rf"core {core} in the kernel(, \d+ times)?")
+    data = page_data(found.view, found.diagnosis)
+    assert data["event"] == pytest.approx([start, end])
+    (part,) = (part for part in data["tables"]["cores"] if part["from"] == start)
+    (row,) = (row for row in _rows(part["document"]) if row["core"] == f"core {core}")
+    assert figure(row["system"]) == pytest.approx(by_kind["value"], abs=SHARE)
+    (spike,) = (spike for spike in data["moments"]["spike"] if abs(spike["time"] - start) < CLOCK_S)
+    assert figure(spike["text"].partition(" for ")[2]) == pytest.approx(held["value"], abs=TENTH)
+    (logged,) = evidence_of(found.finding("nic_resets"), "resets in the kernel log")
+    assert len(data["moments"]["reset"]) == logged["value"]
+
+
+def test_every_fact_is_there_to_be_compared():
+    """Of each there are recordings in which it was found."""
+    ids = ("saturated_core", "zombie_memcgs", "crash_looping_unit", "nic_resets", "starved_napi")
+    for name in ids:
+        present = [incident.name for incident in incidents()
+                   if surfaces(incident.name).finding(name)["verdict"] == "present"]  # fmt: skip
+        assert len(present) >= 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.saturated_core import longest_holds
+from sexton.detect.detectors.saturated_core import held_meanwhile
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
 from sexton.detect.runs import CLOSE_S, Run, runs
 from sexton.detect.stacks import caught, cgroups_of
@@ -154,9 +154,18 @@ def test_the_root_is_no_place_to_name():
     assert cgroups_of(make_window([(0.0, [ProcessCgroup(1, "/", False)])]), (1,), 1.0) == ()
 
 
-def test_a_core_is_held_for_as_long_as_it_is_in_a_row_and_near_the_span():
+def test_a_core_is_held_meanwhile_if_enough_of_a_hold_lies_near_the_span_and_all_of_it_counts():
     machine = Machine(cores=2)
     for share in (99, 99, 99, 10, 99, 99, 10, 10, 10, 99, 99, 99, 99, 99):
         machine.second(kernel=(float(share), 1.0))
-    assert longest_holds(machine.window(), {0, 1}, (1.0, 7.0)) == {0: pytest.approx(3.0), 1: 0.0}
-    assert longest_holds(machine.window(without=[CoreTimes]), {0}, (1.0, 7.0)) == {0: 0.0}
+    window = machine.window()
+
+    def seconds(start: float, end: float) -> dict[int, float]:
+        held = held_meanwhile(window, {0, 1}, (start, end))
+        return {core: hold.seconds for core, hold in held.items()}
+
+    assert seconds(1.0, 7.0) == {0: pytest.approx(3.0)}
+    assert seconds(4.0, 9.0) == {0: pytest.approx(2.0)}
+    assert seconds(4.0, 10.0) == {0: pytest.approx(5.0)}  # all of it, not only what is inside
+    assert seconds(7.0, 7.5) == {}
+    assert held_meanwhile(machine.window(without=[CoreTimes]), {0}, (1.0, 7.0)) == {}

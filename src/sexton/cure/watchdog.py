@@ -24,6 +24,7 @@ from sexton.host.reader import text
 from sexton.model.counters import delta
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
+from sexton.series.rates import SLACK
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ethtool import Counters
 from sexton.sources.procfs import net_dev, pressure
@@ -131,7 +132,7 @@ class Watchdog:
             if before is not None and value > before:
                 return f"{printable(name)} rose from {before:,} to {value:,}"
         oldest = self._recent[0]
-        if now.mono_s - oldest.mono_s < OVER.value * 0.9:
+        if now.mono_s - oldest.mono_s < OVER.value * SLACK:
             return ""
         for resource, share in shares(oldest, now).items():
             usual = self._before.get(resource, 0.0)

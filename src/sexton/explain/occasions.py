@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.deaths import deaths
-from sexton.detect.detectors import soft_lockups
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.detectors import saturated_core, soft_lockups
 from sexton.detect.kernel_log import Line
 from sexton.detect.resets import logged
 from sexton.detect.spread import median
@@ -38,7 +37,6 @@ from sexton.model.text import printable, seconds, shorten
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
-from sexton.series.cores import core_series
 from sexton.series.restarts import restarts
 
 #: Two tellings of one happening: the kernel's watchdog and the core's own times.
@@ -140,17 +138,10 @@ def _held(subject: Subject, window: Window) -> _Found:
 
 
 def holds(window: Window, only: str | None = None) -> Iterator[tuple[str, float]]:
-    """Cores that the kernel held, and when each hold ended; `only` one of them where it is given.
-
-    As `saturated_core` sees it, in one respect coarser: a hold ends with the last full step.
-    """
-    series = core_series(window)
-    if series is None:
-        return
-    for run in series.held(KERNEL_SHARE.value):
-        core = str(series.cores[run.row])
-        if run.lasts(HELD.value) and only in (None, core):
-            yield core, run.end
+    """Cores that the kernel held, and when each hold ended; `only` one of them where given."""
+    for hold in saturated_core.holds(window):
+        if only in (None, str(hold.core)):
+            yield str(hold.core), hold.end
 
 
 def _ends(subject: Subject, window: Window) -> _Found:

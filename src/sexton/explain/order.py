@@ -20,7 +20,6 @@ from sexton.model.chain import Link
 from sexton.model.finding import Finding
 from sexton.model.text import seconds
 from sexton.model.window import Window
-from sexton.series.cores import core_series
 
 
 def in_order(link: Link, ends: tuple[Finding, Finding], window: Window) -> Link:
@@ -75,11 +74,8 @@ def _beginnings(finding: Finding, window: Window) -> tuple[float, ...]:
         return marks(finding, window)
     if finding.id == starved_napi.NAME:
         return tuple(starved_napi.beginnings(window))
-    if finding.id != saturated_core.NAME or (series := core_series(window)) is None:
+    if finding.id != saturated_core.NAME:
         return ()
     cores = finding.entities.get("core", ())
-    return tuple(
-        window.wall(run.start)
-        for run in series.held(saturated_core.KERNEL_SHARE.value)
-        if run.lasts(saturated_core.HELD.value) and str(series.cores[run.row]) in cores
-    )
+    held = saturated_core.holds(window)
+    return tuple(window.wall(hold.start) for hold in held if str(hold.core) in cores)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from sexton.model.counters import delta, moved
 from sexton.record.schedule import ESSENTIAL
+from sexton.series.rates import SLACK
 
 #: Per cent of one core. A core of a big machine is a smaller part of it, and has more to be read.
 LEAST_PERCENT = 2.0
@@ -121,7 +122,7 @@ class Budget:
         while now - self._history[0][0] > OVER_S + 5:
             self._history.popleft()
         share, watched = self.share, now - self._history[0][0]
-        if share is None or watched < OVER_S * 0.9 or now - self._changed_s < OVER_S:
+        if share is None or watched < OVER_S * SLACK or now - self._changed_s < OVER_S:
             return None
         limit = self.percent * times
         if share > limit:

@@ -33,8 +33,7 @@ from sexton.model.row import Row
 from sexton.model.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
-from sexton.series.cores import CoreMeter
-from sexton.series.rates import SLACK
+from sexton.series.cores import CoreMeter, HeldSoFar
 from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
 LONGEST_S = 600.0
@@ -63,7 +62,7 @@ class Triggers:
 
     def __init__(self) -> None:
         self._cores = CoreMeter()
-        self._held_since: dict[int, float] = {}
+        self._held = HeldSoFar()
         self._zombies = 0
         self._nics: dict[str, str] = {}
         self._lasting: dict[tuple[str, str], tuple[float, float]] = {}
@@ -102,16 +101,10 @@ class Triggers:
         step = self._cores.add(batch)
         if step is None:
             return
-        start_s = float(step.start[-1])
-        shares = step.percent(step.kernel)[:, -1].tolist()
-        for core, share in zip(step.cores, shares, strict=True):
-            if not share >= KERNEL_SHARE.value:  # NaN, which is unknown, is not
-                self._held_since.pop(core, None)
-                continue
-            held_s = batch.mono_s - self._held_since.setdefault(core, start_s)
-            if held_s >= HELD.value * SLACK:
-                words = f"core {core} in the kernel for {held_s:.1f} s"
-                yield Raised("held_core", f"core {core}", words, batch.mono_s)
+        for hold in self._held.add(step, KERNEL_SHARE.value):
+            if hold.lasts(HELD.value):
+                words = f"core {hold.core} in the kernel for {hold.seconds:.1f} s so far"
+                yield Raised("held_core", f"core {hold.core}", words, batch.mono_s)
 
     def _kernel_events(self, batch: Batch[KernelEvent]) -> Iterator[Raised]:
         for row in batch.rows:

@@ -43,6 +43,9 @@ class Kind(Enum):
 class Metric(NamedTuple):
     """One entry. `help` is one line; `{0}` and `{1}` in it stand for a thing's labels.
 
+    `normal` is what a calm node shows. It is no limit: those belong to detectors, and a node may
+    set its own.
+
     `subject` is what `why` files it under, `scale` turns a counter's rate into `unit`, `wanted`
     chooses among the table's things, and `absent` is what a missing value means where it means
     something. With `worst` the largest of all things is a series too: a culprit may be on another
@@ -121,11 +124,12 @@ def _counters(
     )  # fmt: skip
 
 
-CORE_KERNEL = _share("kernel", cores.KERNEL, "kernel time", "< 90 % for 2 s")
+CORE_KERNEL = _share("kernel", cores.KERNEL, "kernel time", "mostly idle or user")
 CORE_USER = _share("user", cores.USER, "user time")
 CORE_SYSTEM = _share("system", cores.SYSTEM, "system time")
-CORE_SOFTIRQ = _share("softirq", cores.SOFTIRQ, "softirq time", "< 50 %")
+CORE_SOFTIRQ = _share("softirq", cores.SOFTIRQ, "softirq time", "a few per cent")
 CORE_WAIT = _share("wait", cores.WAIT, "waiting for I/O or stolen")
+CORE_STEAL = _share("steal", cores.STEAL, "taken by the hypervisor", "a few per cent")
 RUN_QUEUE_WAIT = Metric(
     "core_run_queue_wait_percent", RunQueue, ("wait_ns",), Kind.COUNTER, _CORE,
     "tasks waiting to run", "core", scale=1e-7, worst=True, about="core {0}",
@@ -134,10 +138,6 @@ READY_TASKS = Metric("ready_tasks", ReadyTasks, ("running",), Kind.GAUGE, "tasks
                      "tasks running or ready to run", "core", about="node")  # fmt: skip
 BLOCKED_TASKS = Metric("blocked_tasks", ReadyTasks, ("blocked",), Kind.GAUGE, "tasks",
                        "tasks waiting for I/O", "core", about="node")  # fmt: skip
-CORE_STEAL = Metric(
-    "core_steal_percent", CoreTimes, ("steal_ms",), Kind.COUNTER, _CORE,
-    "taken by the hypervisor", "core", "< 5 %", 0.1, worst=True, about="core {0}",
-)  # fmt: skip
 SOFTIRQ_WAIT = Metric(
     "softirq_wait_percent", SoftirqWait, ("total_us",), Kind.COUNTER, _TIME,
     "{1} waiting", "softirq", "< 1 %", 1e-4, worst=True, about="core {0}",
@@ -160,7 +160,7 @@ PROBE_WATCHED = Metric(
 )  # fmt: skip
 PRESSURE = Metric(
     "pressure_percent", Pressure, ("total_us",), Kind.COUNTER, _TIME, "{1} pressure", "pressure",
-    "< 10 %", 1e-4,
+    "a few per cent", 1e-4,
 )  # fmt: skip
 VMSTAT = Metric("vmstat", VmCounter, ("value",), Kind.COUNTER, _EACH, "{0}", "memory",
                 wanted=_is_counter, about="vmstat")  # fmt: skip
@@ -184,7 +184,7 @@ CGROUP_CPU = Metric("cgroup_cpu_percent", CgroupCpu, ("used_us",), Kind.COUNTER,
                     "CPU time used", "cgroup", scale=1e-4)  # fmt: skip
 CGROUP_CPU_WAIT = Metric(
     "cgroup_cpu_wait_percent", CgroupCpu, ("waited_us",), Kind.COUNTER, _TIME,
-    "waiting for a core", "cgroup", "< 50 %", 1e-4,
+    "waiting for a core", "cgroup", "a few per cent", 1e-4,
 )  # fmt: skip
 CGROUP_MEMORY = Metric("cgroup_memory_bytes", CgroupMemory, ("used_bytes",), Kind.GAUGE, "bytes",
                        "memory of a cgroup with a limit", "cgroup")  # fmt: skip
@@ -201,7 +201,7 @@ CGROUPS_CHANGE = Metric(
     "change of cgroups, the dying among them", "cgroup", wanted=_is_memory,
 )  # fmt: skip
 DYING = Metric("dying_memcgs", CgroupCensus, ("dying",), Kind.GAUGE, "cgroups",
-               "dying memory cgroups", "cgroup", "< 50", compared=False)  # fmt: skip
+               "dying memory cgroups", "cgroup", "some dozens", compared=False)  # fmt: skip
 LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "cgroups",
               "live memory cgroups", "cgroup", compared=False)  # fmt: skip
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sexton.model.cpu import CoreTimes
 from sexton.model.window import Batch, Columns, Key, Window, columns_of
-from sexton.series.rates import F32, F64, Run, Series, Stepper, Steps, runs
+from sexton.series.rates import F32, F64, SLACK, Run, Series, Stepper, Steps, runs
 
 #: Less than WHOLE of a step is accounted for only where ticks were lost; less than ENOUGH, and too
 #: few ticks are left to judge by.
@@ -24,6 +24,7 @@ USER = ("user_ms", "nice_ms")
 SYSTEM = ("system_ms",)
 SOFTIRQ = ("irq_ms", "softirq_ms")
 WAIT = ("iowait_ms", "steal_ms")
+STEAL = ("steal_ms",)
 IDLE = ("idle_ms",)
 KERNEL = (*SYSTEM, *SOFTIRQ)
 PARTS = (*USER, *SYSTEM, *SOFTIRQ, *WAIT, *IDLE)
@@ -62,6 +63,42 @@ def together(parts: Sequence[Shares]) -> Shares:
     return Shares(user, system, softirq, wait, given, sum(part.seconds for part in parts))
 
 
+class Hold(NamedTuple):
+    """A core above a limit in every one of some neighbouring steps: how long, and its shares.
+
+    A counter says how much of a step was spent, not when in it. So a hold is made of whole steps:
+    it begins and ends with a reading (monotonic seconds; `wall` is the UNIX time of its end), and
+    its shares are of exactly these seconds. It lasted at least so long, and less than a step longer
+    at either end.
+    """
+
+    core: int
+    start: float
+    end: float
+    wall: float
+    shares: Shares
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def wall_start(self) -> float:
+        return self.wall - self.seconds
+
+    @property
+    def is_softirq(self) -> bool:
+        return self.shares.softirq > self.shares.system
+
+    def lasts(self, seconds: float) -> bool:
+        """At least so long, as far as readings can tell."""
+        return self.seconds >= seconds * SLACK
+
+    def overlap(self, start: float, end: float) -> float:
+        """Seconds that it shares with a span."""
+        return max(0.0, min(self.end, end) - max(self.start, start))
+
+
 class CoreSeries(NamedTuple):
     """Seconds of every core by kind, and those it was given: a row per core, a column per step."""
 
@@ -93,12 +130,42 @@ class CoreSeries(NamedTuple):
 
     def spent(self, columns: Sequence[str]) -> F32:
         """Seconds by step of one kind, by the columns it is made of."""
-        kinds = {USER: self.user, SYSTEM: self.system, SOFTIRQ: self.softirq, WAIT: self.wait}
+        kinds = {USER: self.user, SYSTEM: self.system, SOFTIRQ: self.softirq, WAIT: self.wait,
+                 STEAL: self.stolen}  # fmt: skip
         return self.kernel if tuple(columns) == KERNEL else kinds[tuple(columns)]
 
-    def held(self, limit: float) -> list[Run]:
-        """Stretches in which a core spent `limit` per cent or more in the kernel."""
-        return list(runs(self.times, self.percent(self.kernel) >= limit))
+    def held(self, limit: float, lasting: float = 0.0) -> list[Hold]:
+        """Where a core spent `limit` per cent or more in the kernel, for so many seconds."""
+        return self.above(self.kernel, limit, lasting)
+
+    def above(self, spent: F32, limit: float, lasting: float) -> list[Hold]:
+        """The same of other seconds by step: core by core, in the order of time."""
+        found = [
+            run for run in runs(self.times, self.percent(spent) >= limit) if run.lasts(lasting)
+        ]
+        return [
+            Hold(self.cores[run.row], run.start, run.end, float(self.wall[run.last]), shares)
+            for run, shares in zip(found, self._shares_of(found), strict=True)
+        ]
+
+    def _shares_of(self, found: Sequence[Run]) -> list[Shares]:
+        """`shares` of many runs at once: a night may have many thousands."""
+        if not found:
+            return []
+        rows, at = np.unique([run.row for run in found], return_inverse=True)
+        first = np.array([run.first for run in found])
+        last = np.array([run.last for run in found])
+
+        def spent(part: F32) -> F64:
+            total = np.cumsum(np.nan_to_num(part[rows]), axis=1, dtype=np.float64)
+            made: F64 = total[at, last] - np.where(first > 0, total[at, first - 1], 0.0)
+            return made
+
+        given = spent(self.given)
+        kinds = (self.user, self.system, self.softirq, self.wait)
+        shares = (np.minimum(100 * spent(kind) / given, 100.0).tolist() for kind in kinds)
+        seconds = (run.seconds for run in found)
+        return list(map(Shares, *shares, given.tolist(), seconds))
 
     @property
     def times(self) -> Series:
@@ -156,6 +223,25 @@ class CoreMeter:
             return None
         made = from_steps(self._stepper.add(columns))
         return made if len(made.end) else None
+
+
+class HeldSoFar:
+    """The holds of readings that come in pieces: one that goes on is joined to what it was."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Hold] = {}
+
+    def add(self, piece: CoreSeries, limit: float) -> list[Hold]:
+        """Every hold in this piece, with the part of it that lies in those before."""
+        found = []
+        for hold in piece.held(limit):
+            before = self._last.get(hold.core)
+            if before is not None and before.end == hold.start:
+                shares = together((before.shares, hold.shares))
+                hold = hold._replace(start=before.start, shares=shares)
+            self._last[hold.core] = hold
+            found.append(hold)
+        return found
 
 
 def core_series(window: Window) -> CoreSeries | None:

@@ -15,7 +15,8 @@ from sexton.series.rates import F64, Floats, Series, Stepper, Steps
 class Meter:
     """Some metrics of one table, piece by piece in the order of time.
 
-    A counter that restarts or a gap in the readings is unknown (NaN) in its step.
+    A counter that restarts or a gap in the readings is unknown (NaN) in its step. `cores` are what
+    the last shares were made of.
     """
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
@@ -28,6 +29,7 @@ class Meter:
         self.columns = PARTS if shares else tuple(dict.fromkeys(named))
         self._counters, self._gauges = Stepper(), Stepper(may_fall=True)
         self._last = -np.inf
+        self.cores: CoreSeries | None = None
 
     def add(self, columns: Columns) -> list[Series]:
         """What these readings add, a series for each metric; a step leads to each reading."""
@@ -35,17 +37,16 @@ class Meter:
         counted = self._counters.add(columns) if kinds & {Kind.COUNTER, Kind.SHARE} else None
         moved = self._gauges.add(columns) if Kind.CHANGE in kinds else None
         before, self._last = self._last, float(columns.mono[-1])
-        cores = None
         if counted is not None and Kind.SHARE in kinds:
-            cores = from_steps(counted)
+            self.cores = from_steps(counted)
         made = []
         for metric in self.metrics:
             if metric.kind is Kind.GAUGE:
                 made.append(_gauge(metric, columns, before))
             elif metric.kind is Kind.CHANGE and moved is not None:
                 made.append(_rate(metric, moved))
-            elif metric.kind is Kind.SHARE and cores is not None:
-                made.append(_share(metric, cores))
+            elif metric.kind is Kind.SHARE and self.cores is not None:
+                made.append(_share(metric, self.cores))
             elif counted is not None:
                 made.append(_rate(metric, counted))
         return made

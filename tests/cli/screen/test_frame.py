@@ -11,6 +11,8 @@ from rich.console import Console
 
 from sexton.cli.screen.frame import bar, fit, frame
 from sexton.cli.screen.load import CoreLoad, core_loads, nic_loads, worst_tasks
+from sexton.detect.registry import applied
+from sexton.detect.settings import parse
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes
 from sexton.model.event import KernelEvent
@@ -177,6 +179,15 @@ def test_the_bar_is_as_long_as_asked_and_keeps_the_kinds_apart():
     assert bar(CoreLoad(0, 0.0, 0.02, 0.0), 20).plain == "█" + " " * 19
     assert bar(CoreLoad(0, 0.0, 0.02, 0.0), 4).plain == "    "
     assert bar(CoreLoad(0, 1.0, 1.0, 1.0), 5).plain == "█████"
+
+
+def test_a_core_is_held_by_the_limit_in_force():
+    busy = CoreLoad(0, 0.0, 0.5, 0.35)
+    assert not busy.is_held
+    assert CoreLoad(0, 0.0, 0.6, 0.35).is_held
+    mine = parse("[thresholds]\nsaturated_core.kernel_share = 80", "/etc/sexton/config.toml", WALL)
+    with applied(mine):
+        assert busy.is_held
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.saturated_core import detect
+from sexton.detect.detectors.saturated_core import BY_KIND, detect, seconds_held
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row
@@ -141,7 +141,7 @@ def test_threads_never_read_are_said_to_be_missing():
         ([0.0, 1.0, 0.0, 1.0, 0.0, 1.0], Verdict.ABSENT, Severity.INFO),
         ([1.0] * 4, Verdict.PRESENT, Severity.WARNING),
         ([1.0] * 5, Verdict.PRESENT, Severity.CRITICAL),
-        ([0.0, 0.8, 1.0, 1.0, 1.0, 0.8, 0.0], Verdict.PRESENT, Severity.CRITICAL),
+        ([0.0, 0.8, 1.0, 1.0, 1.0, 0.8, 0.0], Verdict.PRESENT, Severity.WARNING),
     ],
 )
 def test_the_limits_and_their_edges(shares, verdict, severity):
@@ -149,11 +149,15 @@ def test_the_limits_and_their_edges(shares, verdict, severity):
     assert (finding.verdict, finding.severity) == (verdict, severity)
 
 
-def test_a_stall_between_readings_is_as_long_as_its_kernel_time():
-    finding = detect(cores([0.0, 0.4, 1.0, 1.0, 1.0, 1.0, 0.4, 0.0]))
-    assert finding.evidence[0].number == pytest.approx(4.8)
-    assert finding.start == pytest.approx(EPOCH + 1.6)
-    assert finding.end == pytest.approx(EPOCH + 6.4)
+def test_a_stall_is_as_long_as_its_whole_steps_and_its_shares_are_of_them():
+    finding = detect(cores([0.0, 0.4, 1.0, 0.96, 1.0, 1.0, 0.4, 0.0]))
+    assert finding.evidence[0].number == pytest.approx(4.0)
+    assert finding.start == pytest.approx(EPOCH + 2.0, rel=0, abs=1e-3)
+    assert finding.end == pytest.approx(EPOCH + 6.0, rel=0, abs=1e-3)
+    assert "for 4.0 s" in finding.summary
+    assert seconds_held(finding) == finding.evidence[0].number
+    (kinds,) = (item for item in finding.evidence if item.what.endswith(BY_KIND))
+    assert kinds.number == pytest.approx(99.0)
 
 
 def test_a_counter_that_goes_backwards_ends_the_stall_and_is_no_burst():

@@ -124,6 +124,17 @@ def test_the_held_core_is_the_one_that_is_looked_into(shipped: Scene, steps: lis
     assert [step["id"] for step in steps if step["view"]["core"]] == ["saturated_core"]
 
 
+def test_every_step_says_the_same_length_of_the_stall(steps: list[dict]):
+    said = [
+        re.findall(r"(?:without a break|held in the kernel) for ([\d.]+ s)", " ".join(step["text"]))
+        for step in steps
+        if step["id"] in ("unfolded", "saturated_core")
+    ]
+    assert len(said) == 2
+    assert said[0] == said[1]
+    assert len(said[0]) == 1
+
+
 def test_the_last_step_shows_the_numbers_of_a_cure_and_where_they_are_from(steps: list[dict]):
     cure = read_cure()
     last = steps[-1]

@@ -105,7 +105,7 @@ def _summary(loads: Sequence[CoreLoad] | None, width: int) -> Text:
     mean = sum(load.busy for load in loads) / len(loads)
     worst = max(loads, key=lambda load: load.kernel)
     text = Text(f" {count(len(loads), 'core')}, {mean:.0%} busy on average; ")
-    style = "bold red" if worst.kernel >= 0.9 else ""
+    style = "bold red" if worst.is_held else ""
     text.append(f"most kernel time: core {worst.cpu}, {worst.kernel:.0%}", style)
     for words in ((" user  ", " system  ", " softirq "), ("u ", "s ", "i ")):
         legend = Text.assemble(_USER, words[0], _SYSTEM, words[1], _SOFTIRQ, words[2])
@@ -154,7 +154,7 @@ def _cells(loads: Sequence[CoreLoad], tasks: Mapping[int, TaskLoad], grid: Grid)
 
 def _cell(load: CoreLoad, task: TaskLoad | None, digits: int, width: int) -> Text:
     """Number, bar, share, and as much of the task as fits."""
-    style = "bold red" if load.kernel >= 0.9 else ""
+    style = "bold red" if load.is_held else ""
     text = Text(f" {load.cpu:>{digits}} " if width >= 60 else f"{load.cpu:>{digits}} ", style)
     if width >= 60:
         text.append_text(bar(load, min(width // 3, 40)))

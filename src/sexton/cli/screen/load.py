@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sexton.detect import resets
+from sexton.detect.detectors.saturated_core import KERNEL_SHARE
 from sexton.detect.nics import physical
 from sexton.model.cpu import CoreTimes
 from sexton.model.net import NetDevice
@@ -33,6 +34,11 @@ class CoreLoad(NamedTuple):
     @property
     def kernel(self) -> float:
         return self.system + self.softirq
+
+    @property
+    def is_held(self) -> bool:
+        """In the kernel for as much of it as a problem takes."""
+        return 100 * self.kernel >= KERNEL_SHARE.value
 
     @property
     def kind(self) -> str:

@@ -50,7 +50,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, PagingSteps, Reading, Readings
-from sexton.series.rates import nearest
+from sexton.series.rates import SLACK, nearest
 
 NAME = "direct_reclaim"
 
@@ -188,7 +188,7 @@ def worst(
         if not run.lasts(LASTING.value) or aside(run):
             continue
         stalled = sum(run.overlap(stall) for stall in stalls)
-        stalled = stalled if stalled >= LASTS.value * 0.9 else 0.0
+        stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
         pages = sum(step.by_tasks or 0 for step in run.steps)
         if best is None or (stalled, pages) > best[:2]:
             best = stalled, pages, run

@@ -35,7 +35,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sexton.detect.detectors import saturated_core
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
 from sexton.detect.families import is_fault
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs
@@ -316,13 +316,9 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
         together = {
             attempt.steps[0].core for attempt in long if attempt.overlap(run) >= LASTING.value
         }
-        seconds = longest_holds(window, together | {run.steps[0].core}, run.close_up)
-        if seconds[run.steps[0].core] >= HELD.value * SLACK:
-            return run, {
-                core: seconds[core]
-                for core in sorted(seconds)
-                if seconds[core] >= HELD.value * SLACK
-            }
+        held = held_meanwhile(window, together | {run.steps[0].core}, run.close_up)
+        if run.steps[0].core in held:
+            return run, {core: held[core].seconds for core in sorted(held)}
     return None
 
 

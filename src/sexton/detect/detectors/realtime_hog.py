@@ -25,9 +25,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from sexton.detect.detectors.saturated_core import Blame, Hold, blame
+from sexton.detect.detectors.saturated_core import Blame, blame
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.stacks import cgroups_of
 from sexton.detect.stems import unit_of
@@ -39,8 +37,7 @@ from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import CoreSeries, core_series
-from sexton.series.rates import runs
+from sexton.series.cores import CoreSeries, Hold, core_series
 
 NAME = "realtime_hog"
 
@@ -120,15 +117,11 @@ def detect(window: Window) -> Finding:
 
 
 def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
-    busy = series.user + series.kernel
     longest: dict[int, Hold] = {}
-    for run in runs(series.times, series.percent(busy) >= np.float32(BUSY.value)):
-        core, shares = series.cores[run.row], series.shares(run.row, slice(run.first, run.last + 1))
-        known = longest.get(core)
-        if shares is None or not run.lasts(HELD.value):
-            continue
-        if known is None or run.seconds > known.seconds:
-            longest[core] = Hold(core, run.start, run.end, run.start, run.end, shares)
+    for hold in series.above(series.user + series.kernel, BUSY.value, HELD.value):
+        known = longest.get(hold.core)
+        if known is None or hold.seconds > known.seconds:
+            longest[hold.core] = hold
     ends = {core: _end_of(hold, series) for core, hold in longest.items()}
     blamed = blame(ends, window)
     isolated = {core for row in window.all(Node) or () for core in row.isolated or ()}
@@ -143,7 +136,7 @@ def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
 def _end_of(hold: Hold, series: CoreSeries) -> Hold:
     start = max(hold.start, hold.end - _LOOKED_AT_S)
     shares = series.over(start, hold.end, (hold.core,)).get(hold.core, hold.shares)
-    return hold._replace(start=start, first=start, shares=shares)
+    return hold._replace(start=start, shares=shares)
 
 
 def _held(window: Window, hogs: list[_Hog]) -> Finding:

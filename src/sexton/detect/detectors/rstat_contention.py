@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
 from sexton.detect.families import is_rstat, is_spinning
 from sexton.detect.registry import Threshold, detector, not_applicable, reason, unknown
 from sexton.detect.runs import Run, runs
@@ -43,8 +43,7 @@ from sexton.model.stack import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import CoreSeries, core_series
-from sexton.series.rates import SLACK
+from sexton.series.cores import CoreSeries, Hold, core_series
 
 NAME = "rstat_contention"
 
@@ -189,11 +188,11 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
         often.update(step.cores)
     cores = [core for core, _ in sorted(often.items(), key=lambda key: (-key[1], key[0]))]
     mostly = [core for core in cores if stacks.share(core) >= MOSTLY.value]
-    long = longest_holds(window, mostly, run.close_up)
-    burnt = [core for core in mostly if long[core] >= HELD.value * SLACK]
+    held = held_meanwhile(window, mostly, run.close_up)
+    burnt = [core for core in mostly if core in held]
     leading = stacks.leading()
     tasks = [thread_name(*thread) for thread in leading]
-    evidence = [*_flushing(stacks), *(_of_core(stacks, core, long) for core in cores[:_SHOWN])]
+    evidence = [*_flushing(stacks), *(_of_core(stacks, core, held) for core in cores[:_SHOWN])]
     by = f" by {tasks[0]}" if tasks else ""
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
     return Finding(
@@ -248,9 +247,9 @@ def _flushing(stacks: Caught) -> Sequence[Evidence]:
     return made
 
 
-def _of_core(stacks: Caught, core: int, long: dict[int, float]) -> Evidence:
+def _of_core(stacks: Caught, core: int, held: dict[int, Hold]) -> Evidence:
     share = stacks.share(core)
-    kept = f", held for {long[core]:.1f} s" if long.get(core) else ""
+    kept = f", held for {held[core].seconds:.1f} s" if core in held else ""
     return Evidence(
         f"core {core}, kernel samples that flush",
         f"{share:.0f} %{kept}",

@@ -12,10 +12,11 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 **What would make it wrong.** A core that is busy in *user* mode is doing its job and is not
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
 cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
-of the steps right before and after counts as the same stall, so its length can be too long by less
-than two steps. The task is named only where one thread's time accounts for it. Under a hypervisor
-that takes time away without reporting steal time, a core's parts do not add up to the clock: its
-shares are then of what it was given, as mpstat has them, and the evidence says how little that was.
+of the steps right before and after is not counted, since nothing tells when in a step it was spent:
+the stall lasted at least so long, and less than a step longer at either end. The task is named only
+where one thread's time accounts for it. Under a hypervisor that takes time away without reporting
+steal time, a core's parts do not add up to the clock: its shares are then of what it was given, as
+mpstat has them, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
@@ -28,7 +29,7 @@ task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,8 +44,8 @@ from sexton.model.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import WHOLE, CoreSeries, Shares, core_series
-from sexton.series.rates import F32, SLACK
+from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
+from sexton.series.rates import SLACK
 from sexton.series.steps import steps
 
 NAME = "saturated_core"
@@ -59,29 +60,10 @@ BLAME = Threshold(
 )
 #: The evidence that tells system time from softirq ends so; its number is the system's share.
 BY_KIND = "by kind"
+_IN_A_ROW = "seconds in a row"
 _SHOWN = 8
 #: Cores are read a moment before or after whatever a span was measured by.
 _AROUND_S = 1.5
-
-
-class Hold(NamedTuple):
-    """One core above the limit: `start` and `end` include the kernel time of the steps around it,
-    `shares` are of the steps that were surely held, from `first` to `last`."""
-
-    core: int
-    start: float
-    end: float
-    first: float
-    last: float
-    shares: Shares
-
-    @property
-    def seconds(self) -> float:
-        return self.end - self.start
-
-    @property
-    def is_softirq(self) -> bool:
-        return self.shares.softirq > self.shares.system
 
 
 class Blame(NamedTuple):
@@ -136,47 +118,37 @@ def detect(window: Window) -> Finding:
     if series is None or np.isnan(series.system).all():
         lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
         return unknown(NAME, "every core's counters went backwards", (lacking,))
-    held = sorted(holds(series), key=lambda hold: -hold.seconds)
+    held = sorted(holds(window), key=lambda hold: -hold.seconds)
     return _held(held, window) if held else _calm(series, watched)
 
 
-def holds(series: CoreSeries) -> Iterator[Hold]:
+def holds(window: Window) -> list[Hold]:
     """Every time a core was held in the kernel for long enough to count."""
-    kernel = series.kernel
-    for run in series.held(KERNEL_SHARE.value):
-        shares = series.shares(run.row, slice(run.first, run.last + 1))
-        if shares is not None and run.lasts(HELD.value):
-            before = _edge(series, kernel[run.row], run.first - 1, run.first)
-            after = _edge(series, kernel[run.row], run.last + 1, run.last)
-            around = (run.start - before, run.end + after)
-            yield Hold(series.cores[run.row], *around, run.start, run.end, shares)
+    limits = (KERNEL_SHARE.value, HELD.value)
+
+    def held() -> list[Hold]:
+        series = core_series(window)
+        return [] if series is None else series.held(*limits)
+
+    return window.keep(("holds", limits), held)
 
 
-def longest_holds(
+def held_meanwhile(
     window: Window, cores: Collection[int], span: tuple[float, float]
-) -> dict[int, float]:
-    """Per core, the longest time in a row that it was held around a span (monotonic seconds)."""
-    found = dict.fromkeys(cores, 0.0)
-    series = core_series(window)
-    if series is None:
-        return found
+) -> dict[int, Hold]:
+    """Of these cores those that were held during a span (monotonic seconds) for long enough to
+    count, each with its longest hold, all of it."""
     start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
-    near = slice(
-        int(np.searchsorted(series.start, start)), int(np.searchsorted(series.end, end, "right"))
-    )
-    for run in series.part(near).held(KERNEL_SHARE.value):
-        core = series.cores[run.row]
-        if core in found:
-            found[core] = max(found[core], run.seconds)
+    found: dict[int, Hold] = {}
+    for hold in holds(window):
+        if hold.core in cores and hold.overlap(start, end) >= HELD.value * SLACK:
+            found[hold.core] = max(found.get(hold.core, hold), hold, key=lambda one: one.seconds)
     return found
 
 
-def _edge(series: CoreSeries, kernel: F32, at: int, beside: int) -> float:
-    """Kernel seconds of the step next to a hold, which are likely the same hold."""
-    if not 0 <= at < len(kernel) or np.isnan(kernel[at]):
-        return 0.0
-    touches = series.end[min(at, beside)] == series.start[max(at, beside)]
-    return float(kernel[at]) if touches else 0.0
+def seconds_held(finding: Finding) -> float | None:
+    """How long the worst of its cores was held; `None` where none was."""
+    return next((item.number for item in finding.evidence if item.unit == _IN_A_ROW), None)
 
 
 def _calm(series: CoreSeries, watched: float) -> Finding:
@@ -225,8 +197,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
     evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
-    # The seconds whose shares are in the evidence: to look them up gives the same numbers.
-    span = (window.wall(worst.first), window.wall(worst.last))
+    span = (window.wall(worst.start), window.wall(worst.end))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
         evidence.append(_function(worst.core, *function))
     lacking: list[Missing] = []
@@ -241,7 +212,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     return Finding(
         NAME,
         Verdict.PRESENT,
-        Severity.CRITICAL if worst.seconds >= GRAVE.value * SLACK else Severity.WARNING,
+        Severity.CRITICAL if worst.lasts(GRAVE.value) else Severity.WARNING,
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
         entities={
             "core": tuple(str(core) for core in longest),
@@ -261,7 +232,7 @@ def _seconds_held(runs: Sequence[Hold]) -> Evidence:
         f"core {run.core} in the kernel{times}",
         f"{run.seconds:.1f} s",
         "< 0.1 s",
-        "seconds in a row",
+        _IN_A_ROW,
         "/proc/stat",
         run.seconds,
         "a debugger, a virtual machine's boot or a benchmark did that on purpose",

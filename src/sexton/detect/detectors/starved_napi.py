@@ -54,6 +54,7 @@ from sexton.model.net import Nic, NicQueue
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.rates import SLACK
 
 NAME = "starved_napi"
 
@@ -121,7 +122,7 @@ def detect(window: Window) -> Finding:
     held = [
         silence
         for silence in waits.silences(window, HELD.value)
-        if silence.seconds >= WAIT.value * 0.9 and not watched.saw(silence.start, silence.end)
+        if silence.seconds >= WAIT.value * SLACK and not watched.saw(silence.start, silence.end)
     ]
     seen = _Seen(
         window,
@@ -148,7 +149,7 @@ def beginnings(window: Window) -> list[float]:
         if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
     ]
     for silence in waits.silences(window, HELD.value):
-        if silence.is_starved and silence.seconds >= WAIT.value * 0.9:
+        if silence.is_starved and silence.seconds >= WAIT.value * SLACK:
             found.append(window.wall(silence.start))
     return found
 

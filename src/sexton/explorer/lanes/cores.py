@@ -8,20 +8,22 @@ softirq time, all of that second. From ``/proc/stat``, once a second.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.detectors.saturated_core import KERNEL_SHARE
+from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
 from sexton.explorer.tiles.lines import Line, Lines, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock
 from sexton.model.cpu import CoreTimes
-from sexton.model.lane import COLUMNS, Marked, Table
+from sexton.model.lane import Marked, Table
+from sexton.model.text import count
 from sexton.model.window import Window
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, CORE_WAIT
-from sexton.series.cores import Shares, core_series, together
+from sexton.series.cores import CoreSeries, HeldSoFar, Hold, Shares, core_series, together
 
 CHANNELS = ("user", "system", "softirq", "iowait_steal")
 _METRICS = (CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT)
@@ -63,6 +65,9 @@ class Builder:
         self._average = _Average()
         self._counters = Metrics(*_METRICS)
         self._rows = Rows()
+        self._so_far = HeldSoFar()
+        self._held: dict[tuple[int, float], Hold] = {}
+        self._busiest: list[Array] = []
 
     def ahead(self, part: Part) -> None:
         self._counters.ahead(part)
@@ -81,6 +86,21 @@ class Builder:
         where = list(places(taken.start, taken.end))
         put_at(self.pyramid, where, self._rows.spread(cores, halves, HEAT.absent))
         put_at(self._average.pyramid, where, average[None].astype(np.float32))
+        if self._counters.cores is not None:
+            self._look_for_spikes(self._counters.cores)
+
+    def _look_for_spikes(self, cores: CoreSeries) -> None:
+        for hold in self._so_far.add(cores, KERNEL_SHARE.value):
+            if hold.lasts(HELD.value):
+                self._held[hold.core, hold.wall_start] = hold
+        kernel = np.nan_to_num(cores.percent(cores.kernel), nan=-1.0)
+        if kernel.size:
+            most = kernel.argmax(axis=0)
+            share = kernel[most, np.arange(len(most))]
+            seconds = cores.end - cores.start
+            self._busiest.append(
+                np.stack([cores.wall, seconds, share, np.array(cores.cores)[most]])
+            )
 
     def settle(self) -> None:
         self.pyramid.settle()
@@ -89,6 +109,8 @@ class Builder:
     def forget(self, before: float) -> None:
         self.pyramid.forget(before)
         self._average.forget(before)
+        self._held = {key: hold for key, hold in self._held.items() if hold.wall > before}
+        self._busiest = [part for part in self._busiest if part[0, -1] > before]
 
     @property
     def cores(self) -> list[int]:
@@ -139,23 +161,52 @@ class Builder:
 
     @property
     def bytes(self) -> int:
-        return self.pyramid.bytes + self._average.bytes
+        busiest = sum(part.nbytes for part in self._busiest)
+        return self.pyramid.bytes + self._average.bytes + busiest
 
-    def kernel_time(self, tile: int) -> Array | None:
-        """Per second of a tile the core with most system and softirq time: half percents and which
-        core; -1 where nothing is known."""
-        found = self.pyramid.second(tile)
-        if found is None or not len(self._rows):
-            return None
-        known = found[SYSTEM] != HEAT.absent
-        held = found[SYSTEM].astype(np.int64) + np.where(
-            found[SOFTIRQ] == HEAT.absent, 0, found[SOFTIRQ]
-        )
-        held[~known] = -1
-        held = held[: len(self._rows)]
-        at = held.argmax(axis=0)
-        cores = np.array(self.cores, np.int64)
-        return np.stack([held[at, np.arange(COLUMNS)], cores[at]])
+    def spikes(self) -> list[Marked]:
+        """When cores were held in the kernel, in order: where "next spike" goes.
+
+        As the detector `saturated_core` has it, with its limits. Where no core was held, the steps
+        above half of its share count: a key that never finds anything is of no use.
+        """
+        found = [
+            _Spike(hold.wall_start, hold.wall, hold.core, hold.seconds, f"for {hold.seconds:.1f} s")
+            for hold in self._held.values()
+        ]
+        groups: list[list[_Spike]] = []
+        reached = -np.inf
+        for spike in sorted(found or self._busy_steps()):
+            if spike.start > reached + _NEAR_S:
+                groups.append([])
+            groups[-1].append(spike)
+            reached = max(reached, spike.end)
+        return [_marked(group) for group in groups[:_MOST]]
+
+    def _busy_steps(self) -> Iterator[_Spike]:
+        for part in self._busiest:
+            for end, lasted, share, core in part[:, part[2] >= KERNEL_SHARE.value / 2].T.tolist():
+                words = f"{share:.0f} % of {lasted:.1f} s"
+                yield _Spike(end - lasted, end, int(core), share, words)
+
+
+class _Spike(NamedTuple):
+    """Of those near each other the one with most `weight` is named."""
+
+    start: float
+    end: float
+    core: int
+    weight: float
+    words: str
+
+
+def _marked(group: list[_Spike]) -> Marked:
+    worst = max(group, key=lambda spike: spike.weight)
+    about = f"core {worst.core}"
+    others = len({spike.core for spike in group}) - 1
+    more = f" (and {count(others, 'more core')})" if others else ""
+    text = f"{about}{more} in the kernel {worst.words}"
+    return Marked(worst.start, worst.end, "spike", text, "warning", about, "cores")
 
 
 def _over(window: Window, span: TableSpan) -> Iterator[tuple[int, Shares, float, float]]:
@@ -172,37 +223,3 @@ def _over(window: Window, span: TableSpan) -> Iterator[tuple[int, Shares, float,
             at = int(np.nanargmax(kernel[row]))
             began = float(inside.wall[at] - (inside.end[at] - inside.start[at]))
             yield core, every[core], float(kernel[row, at]), began
-
-
-def spikes(cores: Builder) -> list[Marked]:
-    """Stretches in which some core did nothing but kernel work, in order: where "next spike" goes.
-
-    By the limit of the detector `saturated_core`, second by second. Where no core reached it, half
-    of it counts: a key that never finds anything is of no use.
-    """
-    seconds, held, which = [], [], []
-    for tile in cores.pyramid.tiles:
-        found = cores.kernel_time(tile)
-        if found is not None:
-            seconds.append(np.arange(COLUMNS) + tile * COLUMNS)
-            held.append(found[0])
-            which.append(found[1])
-    if not seconds:
-        return []
-    second, half, core = (np.concatenate(group) for group in (seconds, held, which))
-    limit = 2 * KERNEL_SHARE.value
-    if not (half >= limit).any():
-        limit /= 2
-    hot = np.flatnonzero(half >= limit)
-    if not len(hot):
-        return []
-    breaks = np.flatnonzero(np.diff(second[hot]) > _NEAR_S) + 1
-    made = []
-    for run in np.split(hot, breaks)[:_MOST]:
-        most = run[int(half[run].argmax())]
-        share = min(float(half[most]) / 2, 100.0)
-        start, end = float(second[run[0]]), float(second[run[-1]] + 1)
-        about = f"core {int(core[most])}"
-        text = f"{about} in the kernel {share:.0f} % of a second, for {end - start:.0f} s"
-        made.append(Marked(start, end, "spike", text, "warning", about, "cores"))
-    return made

@@ -171,7 +171,7 @@ def _average(scene: Scene, chain: Chain) -> dict[str, Any]:
 
 def _unfolded(scene: Scene, chain: Chain, held: Finding) -> dict[str, Any]:
     cores = ", ".join(held.entities.get("core", ())) or "one"
-    lasted = (held.end or 0) - (held.start or 0)
+    lasted = saturated_core.seconds_held(held) or 0.0
     several = len(held.entities.get("core", ())) > 1
     text = [
         f"The same seconds, one row per core: {'cores' if several else 'core'} {cores} "

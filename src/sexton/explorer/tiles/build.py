@@ -21,6 +21,7 @@ from sexton.model.row import Row
 from sexton.model.window import Columns, Key, Wanted, Window
 from sexton.replay.segment_reader import SegmentReader
 from sexton.series.catalogue import Metric
+from sexton.series.cores import CoreSeries
 from sexton.series.meter import Meter, several
 from sexton.series.rates import F32, Floats, longest_step
 from sexton.store.arrays import numbers
@@ -105,6 +106,11 @@ class Metrics:
     @property
     def table(self) -> type[Row]:
         return self._meter.table
+
+    @property
+    def cores(self) -> CoreSeries | None:
+        """What the shares that were taken last were made of."""
+        return self._meter.cores
 
     def take(self, part: Part) -> Taken | None:
         """What a segment adds to what was taken before; `None` where that is nothing."""

@@ -17,7 +17,6 @@ from typing import Any, cast
 from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.lanes.cores import Builder as Cores
-from sexton.explorer.lanes.cores import spikes
 from sexton.explorer.lanes.events import SEVERITIES
 from sexton.explorer.lanes.events import Builder as Events
 from sexton.explorer.tiles.feeding import LaneFeed, build_lanes
@@ -207,7 +206,7 @@ class View(Questions):
         with built.lock:
             builder = built.follow(recording)
             if self._spiked is None or self._spiked[0] is not recording:
-                self._spiked = (recording, spikes(cast("Cores", builder)))
+                self._spiked = (recording, cast("Cores", builder).spikes())
             return self._spiked[1]
 
     def _recorded(self, start: float, end: float) -> Window:

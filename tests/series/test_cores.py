@@ -1,0 +1,113 @@
+"""Stretches in which a core is held: whole steps, their seconds, and shares of exactly those."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sexton.model.cpu import CoreTimes
+from sexton.model.window import Batch, Window
+from sexton.series.catalogue import CORE_STEAL
+from sexton.series.cores import CoreMeter, HeldSoFar, Hold, core_series
+from sexton.series.meter import series
+
+Parts = tuple[int, int, int]  # system, user, steal: milliseconds of a step
+
+
+def readings(steps: Sequence[Sequence[Parts]], step_s: float = 1.0) -> list[Batch[CoreTimes]]:
+    """Cores with these parts of every step; the rest is idle."""
+    spent = [[0, 0, 0, 0] for _ in steps[0]] if steps else []
+    made = []
+    for at, parts in enumerate([[(0, 0, 0)] * len(spent), *steps]):
+        for core, (system, user, steal) in enumerate(parts):
+            idle = round(1000 * step_s) - system - user - steal if at else 0
+            for kind, amount in enumerate((user, system, idle, steal)):
+                spent[core][kind] += amount
+        rows = (CoreTimes(core, user, 0, system, idle, 0, 0, 0, steal)
+                for core, (user, system, idle, steal) in enumerate(spent))  # fmt: skip
+        made.append(Batch(10.0 + at * step_s, 1000.0 + at * step_s, tuple(rows)))
+    return made
+
+
+def held(batches: list[Batch[CoreTimes]], lasting: float = 0.0) -> list[Hold]:
+    found = core_series(Window({CoreTimes: batches}))
+    return [] if found is None else found.held(90.0, lasting)
+
+
+def test_what_is_spent_in_the_steps_around_a_hold_is_no_part_of_it():
+    system = (0, 800, 1000, 960, 1000, 890, 0)
+    (hold,) = held(readings([[(part, 0, 0)] for part in system]))
+    assert (hold.core, hold.start, hold.end, hold.seconds) == (0, 12.0, 15.0, 3.0)
+    assert (hold.wall_start, hold.wall) == (1002.0, 1005.0)
+    assert hold.shares.system == pytest.approx(100 * 2.96 / 3)
+    assert hold.shares.seconds == hold.seconds
+
+
+def test_shares_of_a_hold_are_those_of_the_same_seconds():
+    batches = readings([[(900 + 10 * at, 50 - 5 * at, 0), (5, 5, 0)] for at in range(8)])
+    found = core_series(Window({CoreTimes: batches}))
+    assert found is not None
+    (hold,) = found.held(90.0)
+    assert found.over(hold.start, hold.end)[0] == pytest.approx(hold.shares)
+
+
+def test_shorter_ones_are_left_out():
+    batches = readings([[(part, 0, 0)] for part in (1000, 0, 1000, 1000, 0, 1000, 1000, 1000)])
+    assert [hold.seconds for hold in held(batches)] == [1.0, 2.0, 3.0]
+    assert [hold.seconds for hold in held(batches, 2.0)] == [2.0, 3.0]
+
+
+@given(st.lists(st.lists(st.sampled_from([0, 500, 900, 1000]), min_size=2, max_size=2), max_size=9))
+def test_readings_one_by_one_give_the_same_holds_as_all_at_once(system: list[list[int]]):
+    batches = readings([[(part, 0, 0) for part in parts] for parts in system])
+    so_far, meter = HeldSoFar(), CoreMeter()
+    last: dict[tuple[int, float], Hold] = {}
+    for batch in batches:
+        step = meter.add(batch)
+        for hold in so_far.add(step, 90.0) if step is not None else ():
+            assert hold.end == batch.mono_s
+            last[hold.core, hold.start] = hold
+    whole = held(batches)
+    assert len(last) == len(whole)
+    for hold in whole:
+        mine = last[hold.core, hold.start]
+        assert mine[:4] == hold[:4]
+        assert mine.shares == pytest.approx(hold.shares)
+
+
+def test_a_hold_does_not_go_on_over_missing_readings():
+    batches = readings([[(1000, 0, 0)]] * 6)
+    del batches[3]
+    batches[3] = replace(batches[3], follows=False)
+    so_far, meter = HeldSoFar(), CoreMeter()
+    steps = [meter.add(batch) for batch in batches]
+    found = [hold for step in steps if step is not None for hold in so_far.add(step, 90.0)]
+    assert [(hold.start, hold.end) for hold in found] == [
+        (10.0, 11.0), (10.0, 12.0), (14.0, 15.0), (14.0, 16.0),
+    ]  # fmt: skip
+    assert [(hold.start, hold.end) for hold in held(batches)] == [(10.0, 12.0), (14.0, 16.0)]
+
+
+def test_stolen_time_is_a_share_of_what_the_core_was_given():
+    # 200 of 1,000 ms are not accounted for: the hypervisor took them and did not say so.
+    parts = [(0, 400, 200)] * 3
+    batches = readings([[part] for part in parts])
+    lost = [
+        replace(batch, rows=tuple(
+            CoreTimes(0, row.user_ms, 0, 0, row.idle_ms - 200 * at, 0, 0, 0, row.steal_ms)
+            for row in batch.rows
+        ))
+        for at, batch in enumerate(batches)
+    ]  # fmt: skip
+    window = Window({CoreTimes: lost})
+    metric, cores = series(window, CORE_STEAL), core_series(window)
+    assert metric is not None
+    assert cores is not None
+    assert metric.values.tolist() == cores.percent(cores.stolen).tolist()
+    assert metric.values[0, 0] == pytest.approx(25.0)
+    assert not math.isnan(metric.values[0, -1])
