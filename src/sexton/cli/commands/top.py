@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
-from sexton.cli.options import add_json, add_root, seconds
+from sexton.cli.options import add_json, add_root, seconds, whole_up_to
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds between updates (default 1)",
     )
     parser.add_argument(
-        "--frames", type=_positive, metavar="N", help="exit after N screens (piped: 1)"
+        "--frames", type=whole_up_to(1_000_000), metavar="N", help="exit after N screens (piped: 1)"
     )
     add_json(parser)
     add_root(parser)
@@ -202,10 +202,3 @@ def _no_key(timeout_s: float) -> str:
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _positive(text: str) -> int:
-    plain = text.isascii() and text.isdecimal() and len(text) <= 9
-    if not plain or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1000000")
-    return int(text)
