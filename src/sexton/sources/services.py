@@ -73,7 +73,7 @@ def blkio_total(content: str) -> int | None:
     return None
 
 
-class Usage:
+class Usage(Reading):
     """Services' cgroups, wherever the hierarchies are mounted."""
 
     def __init__(self, host: Host) -> None:
@@ -88,9 +88,6 @@ class Usage:
         if top is None:
             raise SourceAbsent(PATH, "no hierarchy that counts CPU time is mounted here")
         return list(self._rows(top, bool(cpu), min(block, key=len, default=None)))
-
-    def close(self) -> None:
-        pass
 
     def _rows(self, top: str, first: bool, block: str | None) -> Iterator[CgroupUsage]:
         given = 0
