@@ -33,7 +33,6 @@ ALLOWED = {
     "cure/reclaim/free.py: self.before.bytes - self.after.bytes": "the same, of all passes",
     "detect/churn.py: later - earlier": "moments of deaths",
     "detect/waits.py: after - before": "running sums of a series, at two moments",
-    "explain/aligned/align.py: np.diff(moments)": "moments of events",
     "explain/aligned/measure.py: np.diff(kept, prepend=-2)": "places in an array",
     "explain/aligned/measure.py: np.diff(mono)": "moments of readings",
     "explain/occasions.py: after - before": "moments of events",

@@ -21,7 +21,7 @@ Quirks:
 - Softirqs are filtered to NET_TX and NET_RX (2 and 3): timers and RCU would fill the ring.
 
 >>> text = b"            a\nb-3      [000] d..2.     8.617498: sched_wakeup: comm=c pid=1 prio=120\n"
->>> [(row.mono_ns, row.cpu, row.pid, row.comm, row.event, row.detail) for row in parse(text)]
+>>> list(_fields(iter([text])))
 [(8617498000, 0, 3, 'a\nb', 'sched_wakeup', 'comm=c pid=1 prio=120')]
 """  # noqa: E501
 
@@ -74,12 +74,6 @@ _LOST = re.compile(rb"\nCPU:[0-9]+ \[LOST [0-9 ]*EVENTS\]$")
 _WRITTEN = re.compile(r"^(?:entries|overrun): ([0-9]{1,20})$", re.ASCII | re.MULTILINE)
 #: An event as it is read: the fields of a `TraceEvent`, which sort by time.
 Fields = tuple[int, int, int, str, str, str]
-
-
-def parse(content: bytes) -> Iterator[TraceEvent]:
-    """One core's events in the order of the text; text without a head is skipped."""
-    for fields in _fields(iter([content])):
-        yield TraceEvent(*fields)
 
 
 def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
