@@ -11,6 +11,7 @@ from typing import Any
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.detectors.nic_resets import COUNTERS, FAMILIES
+from sexton.detect.leak import comparable_counts
 from sexton.model.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.event import KernelLog
 from sexton.model.net import NicCounter
@@ -64,20 +65,7 @@ def measure(
 
 def dying_over(window: Window) -> list[tuple[float, int]]:
     """Every zombie count made with the same method as the last one."""
-    rows = [
-        (batch.mono_s, row)
-        for batch in window.batches(CgroupCensus) or ()
-        for row in batch.rows[:1]
-        if row.dying is not None
-    ]
-    if not rows:
-        return []
-    last = rows[-1][1]
-    return [
-        (at, row.dying or 0)
-        for at, row in rows
-        if (row.scope, row.method) == (last.scope, last.method)
-    ]
+    return [(count.mono_s, count.dying) for count in comparable_counts(window)]
 
 
 def why_uncounted(window: Window) -> str:

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.cure.plan import PlanContext, PlanOptions, make_plan
     from sexton.host.host import open_host
     from sexton.model.diagnosis import Exit
-    from sexton.reports.json.fix import plan_json
+    from sexton.model.plan import as_json
     from sexton.reports.text.fix import plan_shell, plan_text
 
     rules = rules_of(args)
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(plan_shell(plan))
     else:
         width, colour = terminal()
-        show(args, plan_json(plan), plan_text(plan, width, colour, args.out or ""))
+        show(args, as_json(plan), plan_text(plan, width, colour, args.out or ""))
     if plan.steps or plan.refusals:
         return 1
     return int(Exit.CANNOT_TELL if diagnosis.exit is Exit.CANNOT_TELL else Exit.HEALTHY)
