@@ -28,14 +28,11 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from sexton.detect.registry import settings_in_force
+    from sexton.reports.text.settings import config_json, config_text
 
     settings = settings_in_force()
     if args.json:
-        from sexton.reports.json.settings import config_json
-
         output.print_json(config_json(settings))
     else:
-        from sexton.reports.text.settings import config_text
-
         sys.stdout.write(config_text(settings, output.width(), args.all))
     return 0
