@@ -26,8 +26,6 @@ from sexton.cli import output
 from sexton.cli.options import add_json, add_root, seconds, whole_up_to
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import Source
 
@@ -171,7 +169,7 @@ def keyboard() -> Iterator[Keys]:
     import termios
     import tty
 
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if not sys.stdin.isatty():
             yield _no_key
@@ -198,7 +196,3 @@ def _key(timeout_s: float) -> str:
 def _no_key(timeout_s: float) -> str:
     select.select([], [], [], max(timeout_s, 0.0))
     return ""
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -29,13 +29,13 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
-from sexton.model.cgroup import CgroupThrottle, Mount
+from sexton.model.cgroup import CgroupThrottle
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.cgroupfs.stat import flat_keyed
 from sexton.sources.registry import Reading, source
@@ -74,7 +74,7 @@ class CpuStats(Reading):
         second = [mount for mount in mounts if mount.fstype == "cgroup2"]
         if not first and not second:
             raise SourceAbsent(PATTERN, "no hierarchy with a cpu controller is mounted")
-        top = _shortest(first or second)
+        top = min((mount.mount_point for mount in first or second), key=len)
         return self._rows(top, by_quota=not first and self._host.live)
 
     def _rows(self, top: str, by_quota: bool) -> Iterator[CgroupThrottle]:
@@ -87,7 +87,3 @@ class CpuStats(Reading):
                 continue
             if row is not None:
                 yield row
-
-
-def _shortest(mounts: Sequence[Mount]) -> str:
-    return min((mount.mount_point for mount in mounts), key=len)

@@ -36,7 +36,7 @@ from collections.abc import Iterator, Sequence
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
-from sexton.host.reader import exists, failure
+from sexton.host.reader import LiveFiles, exists, failure
 from sexton.model.trace import RingState, TraceEvent
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
 
@@ -78,8 +78,8 @@ Fields = tuple[int, int, int, str, str, str]
 
 def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
     """Every core's events from `since_ns` on, in order of time, from a paused instance."""
-    cores = sorted(name for name in _names(f"{path}/per_cpu") if name.startswith("cpu"))
-    parts = [_fields(_chunks(f"{path}/per_cpu/{core}/trace")) for core in cores]
+    cores = [name for name in LiveFiles().names(f"{path}/per_cpu") if name.startswith("cpu")]
+    parts = [_fields(_chunks(f"{path}/per_cpu/{core}/trace")) for core in sorted(cores)]
     for fields in heapq.merge(*parts):
         if fields[0] >= since_ns:
             yield fields
@@ -321,13 +321,6 @@ def _event(content: bytes, head: re.Match[bytes], end: int) -> Fields:
         name.decode("ascii", "surrogateescape"),
         detail.decode("utf-8", "surrogateescape"),
     )
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError as error:
-        raise failure(path, error) from None
 
 
 def _chunks(path: str) -> Iterator[bytes]:
